@@ -1,0 +1,1 @@
+"""The client wing: producer, consumer and admin, sync and asyncio."""

@@ -1,0 +1,1 @@
+"""The metadata log and who may write it."""

@@ -1,0 +1,1 @@
+"""The rules of the cluster, pure: brokers, topics, placement, elections, configs."""

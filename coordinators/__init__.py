@@ -1,0 +1,1 @@
+"""Group and transaction coordinators, on the floor of the controller. Empty until groups exist."""

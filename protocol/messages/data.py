@@ -1,0 +1,161 @@
+"""Data plane: metadata for clients, produce, fetch, list offsets. Source: Kafka's message schemas."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class NodeEndpoint(msgspec.Struct, array_like=True, frozen=True):
+    """Where a storage node listens."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class MetadataRequest(msgspec.Struct, array_like=True, frozen=True):
+    """`topics` None asks for all topics, an empty tuple for none (nodes only)."""
+
+    topics: tuple[str, ...] | None = None
+    topic_ids: tuple[bytes, ...] = ()
+
+
+class PartitionMetadata(msgspec.Struct, array_like=True, frozen=True):
+    """`leader` is -1 while the partition has none. Replica tuples hold node ids."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...] = ()
+
+
+class TopicMetadata(msgspec.Struct, array_like=True, frozen=True):
+    """One topic; with an error code the partitions are empty."""
+
+    error_code: int
+    name: str
+    topic_id: bytes
+    is_internal: bool
+    partitions: tuple[PartitionMetadata, ...]
+
+
+class MetadataResponse(msgspec.Struct, array_like=True, frozen=True):
+    """`metadata_offset` says how new this picture is: the last metadata record it contains."""
+
+    cluster_id: str
+    controller_id: int
+    metadata_offset: int
+    nodes: tuple[NodeEndpoint, ...]
+    topics: tuple[TopicMetadata, ...]
+
+
+class ProducePartition(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One record batch for one partition: the frame at the same index as this entry.
+
+    `leader_epoch` -1 skips the check of the epoch.
+    """
+
+    topic_id: bytes
+    partition: int
+    leader_epoch: int = -1
+
+
+class ProduceRequest(msgspec.Struct, array_like=True, frozen=True):
+    """`acks` 0, 1 or -1 (all); with 0 there is no response. Entry i goes with frame i."""
+
+    acks: int
+    timeout_ms: int
+    partitions: tuple[ProducePartition, ...]
+
+
+class ProducePartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """`log_append_time_ms` is -1 unless the topic stamps records itself."""
+
+    error_code: int
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    error_detail: str = ""
+    leader_id: int = -1  # with NOT_LEADER_OR_FOLLOWER: who leads now, -1 unknown (KIP-951)
+    leader_epoch: int = -1
+
+
+class ProduceResponse(msgspec.Struct, array_like=True, frozen=True):
+    """Answers in the order of the request's entries."""
+
+    partitions: tuple[ProducePartitionResponse, ...]
+
+
+class FetchPartition(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """`current_leader_epoch` -1 skips the check; `max_bytes` bounds this partition's share."""
+
+    topic_id: bytes
+    partition: int
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+
+
+class FetchRequest(msgspec.Struct, array_like=True, frozen=True):
+    """Wait up to `max_wait_ms` until `min_bytes` are there. The first batch of the first non-empty
+    partition is returned even when it is larger than the limits, so that a reader always moves on."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation: int  # 0 read_uncommitted, 1 read_committed
+    partitions: tuple[FetchPartition, ...]
+
+
+class FetchPartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The next `frame_count` frames of the message are this partition's: each holds whole batches."""
+
+    error_code: int
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    frame_count: int = 0
+    error_detail: str = ""
+    leader_id: int = -1
+    leader_epoch: int = -1
+
+
+class FetchResponse(msgspec.Struct, array_like=True, frozen=True):
+    """Answers in the order of the request's entries."""
+
+    partitions: tuple[FetchPartitionResponse, ...]
+
+
+class ListOffsetsPartition(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """`timestamp` in ms, or -2 earliest, -1 latest, -3 the record with the largest timestamp."""
+
+    topic_id: bytes
+    partition: int
+    timestamp: int
+    current_leader_epoch: int = -1
+
+
+class ListOffsetsRequest(msgspec.Struct, array_like=True, frozen=True):
+    """Offsets by time, for many partitions."""
+
+    isolation: int
+    partitions: tuple[ListOffsetsPartition, ...]
+
+
+class ListOffsetsPartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The first offset whose timestamp is at or after the asked one; offset -1 when there is none."""
+
+    error_code: int
+    timestamp: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
+    error_detail: str = ""
+
+
+class ListOffsetsResponse(msgspec.Struct, array_like=True, frozen=True):
+    """Answers in the order of the request's entries."""
+
+    partitions: tuple[ListOffsetsPartitionResponse, ...]

@@ -1,0 +1,74 @@
+"""All apis by Kafka's numbers. Numbers from 10000 on are headrace's own."""
+
+from __future__ import annotations
+
+from . import control, data
+from .envelope import Api, ApiVersionsRequest, ApiVersionsResponse
+
+PRODUCE = Api(0, "Produce", 0, 0, data.ProduceRequest, data.ProduceResponse)
+FETCH = Api(1, "Fetch", 0, 0, data.FetchRequest, data.FetchResponse)
+LIST_OFFSETS = Api(2, "ListOffsets", 0, 0, data.ListOffsetsRequest, data.ListOffsetsResponse)
+METADATA = Api(3, "Metadata", 0, 0, data.MetadataRequest, data.MetadataResponse)
+API_VERSIONS = Api(18, "ApiVersions", 0, 0, ApiVersionsRequest, ApiVersionsResponse)
+CREATE_TOPICS = Api(19, "CreateTopics", 0, 0, control.CreateTopicsRequest, control.CreateTopicsResponse)
+DELETE_TOPICS = Api(20, "DeleteTopics", 0, 0, control.DeleteTopicsRequest, control.DeleteTopicsResponse)
+DESCRIBE_CONFIGS = Api(
+    32, "DescribeConfigs", 0, 0, control.DescribeConfigsRequest, control.DescribeConfigsResponse
+)
+CREATE_PARTITIONS = Api(
+    37, "CreatePartitions", 0, 0, control.CreatePartitionsRequest, control.CreatePartitionsResponse
+)
+INCREMENTAL_ALTER_CONFIGS = Api(
+    44,
+    "IncrementalAlterConfigs",
+    0,
+    0,
+    control.IncrementalAlterConfigsRequest,
+    control.IncrementalAlterConfigsResponse,
+)
+BROKER_REGISTRATION = Api(
+    62,
+    "BrokerRegistration",
+    0,
+    0,
+    control.BrokerRegistrationRequest,
+    control.BrokerRegistrationResponse,
+)
+BROKER_HEARTBEAT = Api(
+    63, "BrokerHeartbeat", 0, 0, control.BrokerHeartbeatRequest, control.BrokerHeartbeatResponse
+)
+UNREGISTER_BROKER = Api(
+    64, "UnregisterBroker", 0, 0, control.UnregisterBrokerRequest, control.UnregisterBrokerResponse
+)
+FETCH_METADATA = Api(
+    10_000, "FetchMetadata", 0, 0, control.FetchMetadataRequest, control.FetchMetadataResponse
+)
+
+ALL_APIS: tuple[Api, ...] = (
+    PRODUCE,
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    API_VERSIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_CONFIGS,
+    CREATE_PARTITIONS,
+    INCREMENTAL_ALTER_CONFIGS,
+    BROKER_REGISTRATION,
+    BROKER_HEARTBEAT,
+    UNREGISTER_BROKER,
+    FETCH_METADATA,
+)
+
+# A storage node answers these by asking the controller.
+FORWARDED: tuple[Api, ...] = (
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_CONFIGS,
+    CREATE_PARTITIONS,
+    INCREMENTAL_ALTER_CONFIGS,
+    UNREGISTER_BROKER,
+)
+
+APIS_BY_KEY: dict[int, Api] = {api.key: api for api in ALL_APIS}

@@ -1,0 +1,117 @@
+"""Records of the metadata log. The log's order of them is the truth of the cluster; the image is derived.
+
+Each is a MessagePack array whose first element names its kind. Source: Kafka's metadata schemas, with
+the same names; fields that headrace does not need are left out.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class FormatRecord(msgspec.Struct, array_like=True, frozen=True, tag="Format"):
+    """The first record of a cluster: its id, made by the first controller at its first start."""
+
+    cluster_id: str
+
+
+class RegisterBrokerRecord(msgspec.Struct, array_like=True, frozen=True, tag="RegisterBroker"):
+    """A storage node registered. Its broker epoch is the offset of this record. It starts fenced."""
+
+    node_id: int
+    incarnation_id: bytes  # 16 bytes, new at every start of the node process
+    host: str
+    port: int
+    rack: str | None
+    log_dir_ids: tuple[bytes, ...]  # directory.id of each log dir
+
+
+class UnregisterBrokerRecord(msgspec.Struct, array_like=True, frozen=True, tag="UnregisterBroker"):
+    """The node was removed for good."""
+
+    node_id: int
+    broker_epoch: int
+
+
+class FenceBrokerRecord(msgspec.Struct, array_like=True, frozen=True, tag="FenceBroker"):
+    """The node may not lead: it stopped sending heartbeats, or is shutting down."""
+
+    node_id: int
+    broker_epoch: int
+
+
+class UnfenceBrokerRecord(msgspec.Struct, array_like=True, frozen=True, tag="UnfenceBroker"):
+    """The node has caught up with the metadata log and may lead."""
+
+    node_id: int
+    broker_epoch: int
+
+
+class NextNodeIdRecord(msgspec.Struct, array_like=True, frozen=True, tag="NextNodeId"):
+    """Generated node ids below this one are taken; they start above reserved.broker.max.id."""
+
+    next_node_id: int
+
+
+class TopicRecord(msgspec.Struct, array_like=True, frozen=True, tag="Topic"):
+    """A topic was created under a new id."""
+
+    name: str
+    topic_id: bytes
+
+
+class RemoveTopicRecord(msgspec.Struct, array_like=True, frozen=True, tag="RemoveTopic"):
+    """The topic, its partitions and its configs are gone."""
+
+    topic_id: bytes
+
+
+class PartitionRecord(msgspec.Struct, array_like=True, frozen=True, tag="Partition"):
+    """A partition came to be."""
+
+    topic_id: bytes
+    partition: int
+    replicas: tuple[int, ...]  # the first is the preferred leader
+    isr: tuple[int, ...]  # sorted
+    leader: int  # -1 none
+    leader_epoch: int
+    partition_epoch: int
+
+
+class PartitionChangeRecord(msgspec.Struct, array_like=True, frozen=True, tag="PartitionChange"):
+    """A partition's leader or ISR changed. None leaves a field; each change raises the partition epoch,
+    each change of the leader also the leader epoch."""
+
+    topic_id: bytes
+    partition: int
+    leader: int | None = None
+    isr: tuple[int, ...] | None = None
+
+
+class ConfigRecord(msgspec.Struct, array_like=True, frozen=True, tag="Config"):
+    """One config of one resource; a value of None removes it."""
+
+    resource_type: int  # Kafka's: 2 topic, 4 broker
+    resource_name: str
+    name: str
+    value: str | None
+
+
+class NoOpRecord(msgspec.Struct, array_like=True, frozen=True, tag="NoOp"):
+    """Changes nothing; moves the log's end, so that a reader sees that it is current."""
+
+
+MetadataRecord = (
+    FormatRecord
+    | RegisterBrokerRecord
+    | UnregisterBrokerRecord
+    | FenceBrokerRecord
+    | UnfenceBrokerRecord
+    | NextNodeIdRecord
+    | TopicRecord
+    | RemoveTopicRecord
+    | PartitionRecord
+    | PartitionChangeRecord
+    | ConfigRecord
+    | NoOpRecord
+)

@@ -1,0 +1,50 @@
+"""Names that every floor shares: topics, partitions, ids and the special offsets."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, NewType
+
+NodeId = NewType("NodeId", int)
+LeaderEpoch = NewType("LeaderEpoch", int)
+TopicId = NewType("TopicId", bytes)  # 16 bytes, a random UUID
+
+NO_NODE = NodeId(-1)
+NO_TIMESTAMP = -1
+NO_OFFSET = -1
+NO_EPOCH = -1
+
+EARLIEST_TIMESTAMP = -2  # ListOffsets: the log start offset
+LATEST_TIMESTAMP = -1  # ListOffsets: the high watermark
+MAX_TIMESTAMP = -3  # ListOffsets: the record with the largest timestamp
+
+MAX_TOPIC_NAME_LENGTH = 249  # Source: Kafka Topic.java; leaves room for "-<partition>.<uuid>-delete"
+_LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+\Z")
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic; prints as the folder name that it has on disk."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def topic_name_fault(name: str) -> str | None:
+    """Why `name` cannot be a topic, or None if it can. Source: Kafka Topic.java validate."""
+    if not name:
+        return "a topic name must not be empty"
+    if name in (".", ".."):
+        return f"a topic name must not be {name!r}"
+    if len(name) > MAX_TOPIC_NAME_LENGTH:
+        return f"a topic name has at most {MAX_TOPIC_NAME_LENGTH} characters, this one {len(name)}"
+    if not _LEGAL_TOPIC.match(name):
+        return f"a topic name has only ASCII letters, digits, '.', '_' and '-': {name[:60]!r}"
+    return None
+
+
+def topic_metric_name(name: str) -> str:
+    """The name that collides in metrics: Kafka refuses 'a.b' beside 'a_b' because both become 'a_b'."""
+    return name.replace(".", "_")

@@ -1,0 +1,1 @@
+"""Messages over ZeroMQ: the server side router, the client side connection."""

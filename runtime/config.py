@@ -1,0 +1,180 @@
+"""Configuration, declared once beside its owner: name, default, range, unit and doc in one place.
+
+A `Config` subclass is a frozen dataclass whose fields come from `key(...)`. Values arrive as keyword
+arguments (underscores) or as a mapping with Kafka's dotted names, typed or as text. Unknown keys fail
+with the nearest known name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Self, get_type_hints
+
+from ..protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+SECOND = 1000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+MAX_LONG = 2**63 - 1
+MAX_INT = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFacts:
+    """What is known of one config key; `choices` bounds text, `low` and `high` bound numbers (inclusive)."""
+
+    name: str
+    doc: str
+    unit: str
+    low: float | None
+    high: float | None
+    choices: tuple[str, ...] | None
+    live: bool
+
+
+def key(
+    name: str,
+    default: Any,
+    *,
+    doc: str,
+    unit: str = "",
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] | None = None,
+    live: bool = False,
+) -> Any:
+    """Declare one config key as a dataclass field; `live` keys may change while running."""
+    facts = KeyFacts(name, doc, unit, low, high, choices, live)
+    return field(default=default, metadata={"key": facts})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Base of declared configurations: checks types and ranges of every field at construction."""
+
+    def __post_init__(self) -> None:
+        for facts, name, kind in _keys(type(self)):
+            object.__setattr__(self, name, _checked(facts, kind, getattr(self, name)))
+
+    @classmethod
+    def keys(cls) -> dict[str, KeyFacts]:
+        """All keys of this configuration by their dotted names, in the order of declaration."""
+        return {facts.name: facts for facts, _, _ in _keys(cls)}
+
+    @classmethod
+    def field_of(cls, name: str) -> str:
+        """The field behind a dotted or underscored name. Errors: ConfigError with the nearest name."""
+        known = {facts.name: attribute for facts, attribute, _ in _keys(cls)}
+        found = known.get(name) or (name if name in known.values() else None)
+        if found is None:
+            near = difflib.get_close_matches(name, [*known, *known.values()], n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ConfigError(f"unknown config key {name!r}{hint}")
+        return found
+
+    @classmethod
+    def of(cls, mapping: Mapping[str, Any] | None = None, /, **kwargs: Any) -> Self:
+        """Build from a mapping of dotted or underscored names; keyword arguments win over it."""
+        values = {cls.field_of(name): value for name, value in (mapping or {}).items()}
+        values.update({cls.field_of(name): value for name, value in kwargs.items()})
+        return cls(**values)
+
+    def merged(self, overrides: Mapping[str, Any]) -> Self:
+        """A copy with `overrides` (dotted or underscored names) applied over the values held here."""
+        current = {f.name: getattr(self, f.name) for f in fields(self)}
+        current.update({self.field_of(name): value for name, value in overrides.items()})
+        return type(self)(**current)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """All values by their dotted names."""
+        return {facts.name: getattr(self, name) for facts, name, _ in _keys(type(self))}
+
+
+def text_of(value: Any) -> str:
+    """How a config value is written in text form: lists with commas, booleans in lower case."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (tuple, list)):
+        return ",".join(str(item) for item in value)
+    return "" if value is None else str(value)
+
+
+_KEYS: dict[type, list[tuple[KeyFacts, str, Any]]] = {}
+
+
+def _keys(cls: type[Config]) -> list[tuple[KeyFacts, str, Any]]:
+    if cls not in _KEYS:
+        hints = get_type_hints(cls)
+        _KEYS[cls] = [(f.metadata["key"], f.name, hints[f.name]) for f in fields(cls) if "key" in f.metadata]
+    return _KEYS[cls]
+
+
+def _checked(facts: KeyFacts, kind: Any, value: Any) -> Any:
+    value = _typed(facts, kind, value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        # Written as "not >=" so that NaN, which compares false with everything, is refused too.
+        if facts.low is not None and not value >= facts.low:
+            raise ConfigError(f"{facts.name} must be at least {facts.low}, not {value}")
+        if facts.high is not None and not value <= facts.high:
+            raise ConfigError(f"{facts.name} must be at most {facts.high}, not {value}")
+    if facts.choices is not None:
+        chosen = value if isinstance(value, tuple) else (value,)
+        for item in chosen:
+            if item not in facts.choices:
+                allowed = ", ".join(facts.choices)
+                raise ConfigError(f"{facts.name} must be one of {allowed}, not {item!r}")
+    return value
+
+
+def _typed(facts: KeyFacts, kind: Any, value: Any) -> Any:
+    try:
+        if kind is bool:
+            return _to_bool(value)
+        if kind is int:
+            return _to_int(value)
+        if kind is float:
+            return float(value)
+        if kind is str:
+            return value if isinstance(value, str) else _refuse(value)
+        if kind == tuple[str, ...]:
+            return _to_list(value)
+    except (ValueError, TypeError) as error:
+        expected = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+        wanted = expected.get(kind, "a list")
+        raise ConfigError(f"{facts.name} must be {wanted}, not {value!r}") from error
+    return value
+
+
+def _to_bool(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    raise ValueError(value)
+
+
+def _to_int(value: Any) -> int:
+    if isinstance(value, (bool, float)):
+        raise TypeError(value)
+    if isinstance(value, str) and not re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
+        raise ValueError(value)
+    return int(value)
+
+
+def _to_list(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return tuple(item if isinstance(item, str) else _refuse(item) for item in value)
+
+
+def _refuse(value: Any) -> Any:
+    raise TypeError(value)

@@ -1,0 +1,1 @@
+"""The roof: what is run. Hosts, the command line, the quickstart."""

@@ -1,0 +1,1 @@
+"""A storage node: partitions on disk, served over ZeroMQ."""

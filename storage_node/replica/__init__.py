@@ -1,0 +1,1 @@
+"""What a node does with a partition it holds: leading, waiting, answering."""

@@ -1,0 +1,1 @@
+"""The stream processing library, on top of clients. Empty until streams exist."""
