@@ -7,7 +7,7 @@ CODEC := $(VENV)/.codec
 export RAY_AUTH_MODE ?= disabled
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test fmt lint types imports check codec clean
+.PHONY: help setup quickstart test fmt lint types imports check codec docs clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml
 	mkdir -p .typecheck && ln -sfn .. .typecheck/headrace
 	touch $(STAMP)
 
-$(CODEC): $(STAMP) protocol/records/_batch.pyx
+$(CODEC): $(STAMP) $(wildcard protocol/records/*.pyx protocol/records/*.pxi)
 	$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --editable .
 	touch $(CODEC)
 
@@ -51,6 +51,9 @@ imports: $(CODEC) ## the import contracts
 	$(BIN)/lint-imports
 
 check: lint types imports test ## what CI runs
+
+docs: $(CODEC) ## write the reference pages docs/CONFIG.md and docs/ERRORS.md
+	$(BIN)/python -m headrace.services.reference
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) .typecheck build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

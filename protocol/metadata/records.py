@@ -16,7 +16,11 @@ class FormatRecord(msgspec.Struct, array_like=True, frozen=True, tag="Format"):
 
 
 class RegisterBrokerRecord(msgspec.Struct, array_like=True, frozen=True, tag="RegisterBroker"):
-    """A storage node registered. Its broker epoch is the offset of this record. It starts fenced."""
+    """A storage node registered, or a live one amended its registration (then the epoch stays).
+
+    The broker epoch of a new registration is the offset of its record, and it starts fenced. Both facts
+    are written out, so that a snapshot, where offsets are gone, keeps them.
+    """
 
     node_id: int
     incarnation_id: bytes  # 16 bytes, new at every start of the node process
@@ -24,6 +28,8 @@ class RegisterBrokerRecord(msgspec.Struct, array_like=True, frozen=True, tag="Re
     port: int
     rack: str | None
     log_dir_ids: tuple[bytes, ...]  # directory.id of each log dir
+    broker_epoch: int
+    is_fenced: bool = True
 
 
 class UnregisterBrokerRecord(msgspec.Struct, array_like=True, frozen=True, tag="UnregisterBroker"):
@@ -79,8 +85,8 @@ class PartitionRecord(msgspec.Struct, array_like=True, frozen=True, tag="Partiti
 
 
 class PartitionChangeRecord(msgspec.Struct, array_like=True, frozen=True, tag="PartitionChange"):
-    """A partition's leader or ISR changed. None leaves a field; each change raises the partition epoch,
-    each change of the leader also the leader epoch."""
+    """A partition's leader or ISR changed. None leaves a field; each record raises the partition epoch,
+    each one that names a leader (even the same) also the leader epoch."""
 
     topic_id: bytes
     partition: int

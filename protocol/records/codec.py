@@ -6,18 +6,29 @@ error that says how to build it, never a silent fallback.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
+from ..errors import ConfigError
+from .environment_io import codec_choice
 from .header import BatchHeader, Buffer, Compression, TimestampType
+from .opening import MAX_DECOMPRESSED_BYTES, BatchFacts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Header = tuple[str, bytes | None]
+__all__ = [
+    "MAX_DECOMPRESSED_BYTES",
+    "BatchBuilder",
+    "BatchFacts",
+    "Header",
+    "RecordCodec",
+    "RecordLike",
+    "active_codec",
+    "pick_codec",
+]
 
-# Bound: what one batch may grow to when decompressed. 1000 times a 1 MiB batch would be a bomb; 128 MiB
-# leaves room for the largest honest batch (max.message.bytes of 100 MiB, stored uncompressed).
-MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
+Header = tuple[str, bytes | None]
 
 
 class RecordLike(Protocol):
@@ -46,7 +57,9 @@ class BatchBuilder(Protocol):
     ) -> int:
         """Add one record; its index in the batch, or -1 (and nothing added) if it would pass max_bytes.
 
-        The first record of a batch is always taken, however large.
+        The first record of a batch is always taken, however large. `timestamp_ms` is -1 (none) or not
+        negative. Errors, which add nothing: ValueError for a timestamp out of range, a record that fits in
+        no batch, a header key that UTF-8 cannot hold, or after `build`; TypeError for other types.
         """
 
     @property
@@ -58,13 +71,20 @@ class BatchBuilder(Protocol):
         """Bytes of the batch as it would be built uncompressed, header included."""
 
     def build(self) -> bytes:
-        """The finished batch, compressed, with base offset 0 and leader epoch -1. ValueError when empty."""
+        """The finished batch, compressed, with base offset 0 and leader epoch -1. ValueError when empty.
+
+        The base timestamp is the first record's (or the delete horizon). Nothing can be appended after it.
+        """
 
 
 class RecordCodec(Protocol):
-    """Encode and decode record batches. Errors on bad bytes: CorruptMessageError, InvalidRecordError,
-    UnsupportedCompressionTypeError; ValueError when called wrongly. Never another exception, never more
-    memory than MAX_DECOMPRESSED_BYTES plus the input."""
+    """Encode and decode record batches.
+
+    Errors on bad bytes: CorruptMessageError, InvalidRecordError, UnsupportedCompressionTypeError, and no
+    other; ValueError when called wrongly. Memory beside the input: at most about max_decompressed_bytes
+    (twice that for zstd without a declared size), and in `decode` the records, some 150 bytes each beside
+    their own bytes.
+    """
 
     name: str  # "compiled" or "python"
 
@@ -82,21 +102,73 @@ class RecordCodec(Protocol):
         is_control: bool = False,
         delete_horizon_ms: int | None = None,
     ) -> BatchBuilder:
-        """A new empty batch under construction."""
+        """A new empty batch under construction. Errors: ValueError as in `settings.check_settings`."""
+
+    def record_bytes_bound(
+        self, key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()
+    ) -> int:
+        """At least the bytes that appending this record adds to any batch, found without encoding it."""
 
     def decode(
-        self, batch: Buffer, *, topic: str = "", partition: int = -1, check_crc: bool = True
+        self,
+        batch: Buffer,
+        *,
+        topic: str = "",
+        partition: int = -1,
+        check_crc: bool = True,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> list[RecordLike]:
-        """All records of the one batch that fills `batch` exactly."""
+        """All records of the one batch that fills `batch` exactly, compacted batches included."""
 
-    def check(self, batch: Buffer) -> BatchHeader:
+    def check(
+        self,
+        batch: Buffer,
+        *,
+        is_dense: bool = True,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    ) -> BatchHeader:
         """Check the one batch that fills `batch` exactly, down to each record's lengths, building no object.
 
-        CorruptMessageError: length, magic or CRC. InvalidRecordError: counts, deltas, varints or headers
-        that do not add up, trailing bytes, a bomb. UnsupportedCompressionTypeError: codec bits 5-7.
+        What passes also decodes. `is_dense` asks for what a producer may send (at least one record, offset
+        deltas 0, 1, 2, ...); without it compacted batches pass too.
+        CorruptMessageError: length, magic or CRC, a damaged compressed stream. InvalidRecordError: counts,
+        deltas, varints or headers that do not add up, trailing bytes, a bomb.
+        UnsupportedCompressionTypeError: codec bits 5-7.
         """
+
+    def inspect(
+        self,
+        batch: Buffer,
+        *,
+        is_dense: bool = True,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    ) -> BatchFacts:
+        """`check`, and the range of the records' timestamps, found in the same walk."""
 
 
 def pick_codec(choice: str | None) -> RecordCodec:
-    """The codec named by HEADRACE_CODEC: None or "compiled", or "python"."""
-    raise NotImplementedError
+    """The codec named by HEADRACE_CODEC: None or "compiled", or "python".
+
+    Errors: ConfigError for another name; ImportError, naming the make target, if the compiled one is not
+    built.
+    """
+    if choice == "python":
+        from .batch import PythonCodec
+
+        return PythonCodec()
+    if choice not in (None, "compiled"):
+        raise ConfigError(f"HEADRACE_CODEC must be 'compiled' or 'python', not {choice!r}")
+    try:
+        from ._batch import CompiledCodec
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            "the compiled record codec is not built: run `make codec`, or set HEADRACE_CODEC=python "
+            "to use the slow one"
+        ) from error
+    return CompiledCodec()
+
+
+@cache
+def active_codec() -> RecordCodec:
+    """The codec of this process, picked once by the environment variable HEADRACE_CODEC."""
+    return pick_codec(codec_choice())

@@ -1,0 +1,130 @@
+"""Keys of the controller: Kafka's names where Kafka has the idea."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..protocol.errors import ConfigError
+from ..runtime.config import KIB, MAX_INT, MIB, MINUTE, SECOND, Config, key
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControllerConfig(Config):
+    """Keys of one controller process."""
+
+    controller_id: int = key(
+        "controller.id", 1, low=0, high=MAX_INT, doc="The id of this controller among the voters."
+    )
+    metadata_log_dir: str = key(
+        "metadata.log.dir", "", doc="The folder that holds the metadata log and its snapshots. Required."
+    )
+    listener_host: str = key("listener.host", "127.0.0.1", doc="The address to listen on and to announce.")
+    listener_port: int = key(
+        "listener.port",
+        0,
+        low=0,
+        high=65_535,
+        doc="The port to listen on; 0 takes the one of the last start again, or else any free one.",
+    )
+    num_partitions: int = key(
+        "num.partitions", 1, low=1, high=MAX_INT, doc="Partitions of a topic that does not say how many."
+    )
+    default_replication_factor: int = key(
+        "default.replication.factor", 1, low=1, high=32_767, doc="Replicas of a topic that does not say."
+    )
+    broker_heartbeat_interval_ms: int = key(
+        "broker.heartbeat.interval.ms", 300, low=10, unit="ms", doc="How often a storage node must be heard."
+    )
+    broker_session_timeout_ms: int = key(
+        "broker.session.timeout.ms",
+        1500,
+        low=50,
+        unit="ms",
+        doc="A storage node that was not heard for this long is fenced.",
+    )
+    reserved_broker_max_id: int = key(
+        "reserved.broker.max.id", 1000, low=0, high=MAX_INT - 1, doc="Generated node ids start above this."
+    )
+    metadata_log_segment_bytes: int = key(
+        "metadata.log.segment.bytes",
+        64 * MIB,
+        low=64 * MIB,  # Bound: the largest decision must fit
+        high=MAX_INT,
+        unit="bytes",
+        doc="Roll the metadata log's active segment before it would grow past this.",
+    )
+    snapshot_interval_bytes: int = key(
+        "metadata.log.max.record.bytes.between.snapshots",
+        20 * MIB,
+        low=1,
+        unit="bytes",
+        doc="Write a snapshot once this many bytes of records were appended since the last one.",
+    )
+    max_topics_per_request: int = key(
+        "max.topics.per.request", 1000, low=1, doc="Topics or resources that one request may name."
+    )
+    # Bound: a decision is one record batch; 10,000 new partitions at about 60 bytes make 0.6 MB of it.
+    max_partitions_per_request: int = key(
+        "max.partitions.per.request", 10_000, low=1, doc="Partitions that one request may create."
+    )
+    # Bound: one topic each with the longest name is a snapshot of 50 MB, which a reader takes as one answer.
+    max_partitions: int = key(
+        "max.partitions", 100_000, low=1, high=150_000, doc="Partitions that the whole cluster may have."
+    )
+    max_storage_nodes: int = key(
+        "max.storage.nodes", 1000, low=1, high=10_000, doc="Storage nodes that may be registered."
+    )
+    max_queued_requests: int = key(
+        "queued.max.requests", 2000, low=1, doc="Requests that may wait for a decision; more are refused."
+    )
+    purgatory_max_requests: int = key(
+        "purgatory.max.requests", 10_000, low=1, doc="Long polls of metadata that may wait at once."
+    )
+    # Bound: a reader that is further behind than this gets a snapshot, so this is only a short memory.
+    metadata_tail_records: int = key(
+        "metadata.tail.max.records", 50_000, low=0, doc="Newest metadata records kept in memory for readers."
+    )
+    metadata_fetch_max_records: int = key(
+        "metadata.fetch.max.records", 10_000, low=1, doc="Records that one answer to a metadata poll holds."
+    )
+    metadata_fetch_max_wait_ms: int = key(
+        "metadata.fetch.max.wait.ms",
+        MINUTE,
+        low=1,
+        unit="ms",
+        doc="The longest that a metadata poll may wait.",
+    )
+    socket_request_max_bytes: int = key(
+        "socket.request.max.bytes", 4 * MIB, low=KIB, high=MAX_INT, unit="bytes", doc="The largest request."
+    )
+    checkpoint_interval_ms: int = key(
+        "metadata.log.checkpoint.interval.ms",
+        1 * SECOND,
+        low=10,
+        unit="ms",
+        doc="How often to remember how much of the metadata log is durable, if that has changed.",
+    )
+    lock_timeout_ms: int = key(
+        "metadata.log.lock.timeout.ms",
+        5 * SECOND,
+        low=0,
+        unit="ms",
+        doc="How long a start waits for a process before it, just killed, to let go of the folder.",
+    )
+    shutdown_timeout_ms: int = key(
+        "controller.shutdown.timeout.ms",
+        5 * SECOND,
+        low=0,
+        unit="ms",
+        doc="How long a stop waits for writes.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.metadata_log_dir:
+            raise ConfigError("metadata.log.dir must name a folder")
+        if self.broker_session_timeout_ms <= self.broker_heartbeat_interval_ms:
+            raise ConfigError(
+                f"broker.session.timeout.ms {self.broker_session_timeout_ms} must be longer than "
+                f"broker.heartbeat.interval.ms {self.broker_heartbeat_interval_ms}"
+            )

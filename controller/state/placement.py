@@ -1,0 +1,96 @@
+"""Choose storage nodes for the replicas of new partitions. Pure.
+
+Invariants of every placement: the replicas of a partition are distinct nodes; they lie on as many racks as
+there are, up to the number of replicas; preferred leaders are spread evenly, the largest share at most one
+above the smallest (counting what the topic has already). Nodes without a rack form one rack together.
+Source: the aims of Kafka's StripedReplicaPlacer.java (KIP-36); the method here is greedy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.errors import InvalidReplicationFactorError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class UsableNode(NamedTuple):
+    """A storage node that may get replicas: registered and not fenced."""
+
+    node_id: int
+    rack: str | None
+
+
+def place(
+    count: int,
+    replication_factor: int,
+    nodes: Sequence[UsableNode],
+    start: int,
+    existing: Sequence[Sequence[int]] = (),
+) -> list[tuple[int, ...]]:
+    """Replicas for each of `count` new partitions, preferred leader first.
+
+    `start` rotates the first choice (seed it, so that small topics spread over the cluster); `existing` are
+    the replicas of the partitions that the topic has already.
+    Errors: InvalidReplicationFactorError if there are fewer usable nodes than replicas.
+    """
+    if replication_factor > len(nodes) or replication_factor < 1:
+        raise InvalidReplicationFactorError(
+            f"replication factor {replication_factor}, but {len(nodes)} storage nodes are usable"
+        )
+    order = alternate_racks(nodes)
+    turn = start % len(order)
+    placer = _Placer(order[turn:] + order[:turn], existing)
+    return [placer.next_partition(replication_factor) for _ in range(count)]
+
+
+def alternate_racks(nodes: Sequence[UsableNode]) -> list[UsableNode]:
+    """All nodes, one rack after the other in turn, so that neighbours lie on different racks."""
+    racks: dict[str | None, list[UsableNode]] = {}
+    for node in sorted(nodes, key=lambda node: (node.rack is None, node.rack or "", node.node_id)):
+        racks.setdefault(node.rack, []).append(node)
+    longest = max((len(rack) for rack in racks.values()), default=0)
+    return [rack[i] for i in range(longest) for rack in racks.values() if i < len(rack)]
+
+
+class _Placer:
+    """Loads so far, and the next choice by the lowest load."""
+
+    def __init__(self, order: list[UsableNode], existing: Sequence[Sequence[int]]) -> None:
+        self._ids = [node.node_id for node in order]
+        self._rack_of: Mapping[int, str | None] = {node.node_id: node.rack for node in order}
+        self._leaders = dict.fromkeys(self._ids, 0)
+        self._replicas = dict.fromkeys(self._ids, 0)
+        for replicas in existing:
+            self._count(replicas)
+
+    def next_partition(self, replication_factor: int) -> tuple[int, ...]:
+        """Choose and count the replicas of one more partition. Among equals the earlier in order wins."""
+        leader = min(self._ids, key=lambda node_id: (self._leaders[node_id], self._replicas[node_id]))
+        chosen = [leader]
+        if replication_factor > 1:
+            self._add_followers(chosen, replication_factor)
+        self._count(chosen)
+        return tuple(chosen)
+
+    def _add_followers(self, chosen: list[int], replication_factor: int) -> None:
+        # Looked for from behind the leader on, so that not all leaders of a node have the same follower.
+        behind = self._ids.index(chosen[0]) + 1
+        around = self._ids[behind:] + self._ids[: behind - 1]
+        racks_left = set(self._rack_of.values()) - {self._rack_of[chosen[0]]}
+        while len(chosen) < replication_factor:
+            free = [
+                n for n in around if n not in chosen and (not racks_left or self._rack_of[n] in racks_left)
+            ]
+            follower = min(free, key=self._replicas.__getitem__)
+            racks_left.discard(self._rack_of[follower])
+            chosen.append(follower)
+
+    def _count(self, replicas: Sequence[int]) -> None:
+        if replicas[0] in self._leaders:
+            self._leaders[replicas[0]] += 1
+        for node_id in replicas:
+            if node_id in self._replicas:
+                self._replicas[node_id] += 1

@@ -1,0 +1,326 @@
+"""Topics: create, grow and delete, with every rule of names, counts, assignments and limits. Pure.
+
+Each topic of a request succeeds or fails on its own; those that succeed become one decision.
+Source: Kafka ReplicationControlManager.java.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from ...protocol.errors import (
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
+    InvalidRequestError,
+    InvalidTopicError,
+    KafkaError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+from ...protocol.messages.control import (
+    CreatedTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    ItemError,
+    NewTopicSpec,
+    PartitionGrowth,
+    ReplicaAssignment,
+)
+from ...protocol.metadata.image import TOPIC_RESOURCE, MetadataImage, TopicImage
+from ...protocol.metadata.records import (
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from ...protocol.model import MAX_TOPIC_NAME_LENGTH, topic_metric_name, topic_name_fault
+from .configs import checked_configs
+from .decision import Decision, Randomness
+from .elections import active_nodes
+from .placement import UsableNode, place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..config import ControllerConfig
+
+METADATA_TOPIC = "__cluster_metadata"
+DEFAULT = -1  # in a request: take the cluster's default
+# Bound: what the storage nodes can do today; placement and elections handle more.
+MAX_REPLICATION_FACTOR = 1
+
+Replicas = tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Quota:
+    """How many partitions may still be made by this request and in the whole cluster."""
+
+    of_request: int
+    of_cluster: int
+
+    def check(self, count: int) -> None:
+        """Errors: InvalidPartitionsError if `count` more would be too many."""
+        if count > self.of_request:
+            raise InvalidPartitionsError(f"{count} partitions; this request may make {self.of_request} more")
+        if count > self.of_cluster:
+            raise InvalidPartitionsError(f"{count} partitions; the cluster may have {self.of_cluster} more")
+
+    def take(self, count: int) -> None:
+        """Count partitions that will be made."""
+        self.of_request -= count
+        self.of_cluster -= count
+
+
+@dataclass(slots=True)
+class Topics:
+    """Decides about topics. Changes nothing but its generator of random numbers."""
+
+    config: ControllerConfig
+    randomness: Randomness
+
+    def decide_create(self, image: MetadataImage, request: CreateTopicsRequest) -> Decision:
+        """Create topics under new ids. Errors of the whole request: InvalidRequestError."""
+        self._check_count(len(request.topics))
+        repeated = _repeated(spec.name for spec in request.topics)
+        taken = _metric_names(image, request.topics)
+        quota = self._quota(image)
+        records: list[MetadataRecord] = []
+        answers = []
+        for spec in request.topics:
+            try:
+                _check_not_repeated(repeated, spec.name)
+                _check_name(image, taken, spec.name)
+                made, answer = self._new_topic(image, spec, quota)
+            except KafkaError as error:
+                answers.append(CreatedTopic(spec.name, error.code, str(error)))
+            else:
+                taken.setdefault(topic_metric_name(spec.name), spec.name)
+                records.extend(made)
+                answers.append(answer)
+        if request.validate_only:
+            records.clear()
+            answers = [replace(answer, topic_id=b"") for answer in answers]
+        return Decision(tuple(records), CreateTopicsResponse(tuple(answers), image.offset + len(records)))
+
+    def _new_topic(
+        self, image: MetadataImage, spec: NewTopicSpec, quota: _Quota
+    ) -> tuple[list[MetadataRecord], CreatedTopic]:
+        placement = self._placement_of_new(image, spec, quota)
+        configs = checked_configs(spec.configs)
+        topic_id = self._new_topic_id(image)
+        records: list[MetadataRecord] = [TopicRecord(spec.name, topic_id)]
+        records += [ConfigRecord(TOPIC_RESOURCE, spec.name, key, configs[key]) for key in sorted(configs)]
+        records += _partition_records(image, topic_id, 0, placement)
+        quota.take(len(placement))
+        answer = CreatedTopic(
+            name=spec.name,
+            topic_id=topic_id,
+            num_partitions=len(placement),
+            replication_factor=len(placement[0]),
+        )
+        return records, answer
+
+    def _placement_of_new(self, image: MetadataImage, spec: NewTopicSpec, quota: _Quota) -> list[Replicas]:
+        if spec.assignments:
+            if spec.num_partitions != DEFAULT or spec.replication_factor != DEFAULT:
+                raise InvalidRequestError(
+                    "with a replica assignment, partitions and replication factor must be -1"
+                )
+            quota.check(len(spec.assignments))
+            return _assigned(image, spec.assignments, first=0)
+        count, factor = spec.num_partitions, spec.replication_factor
+        count = self.config.num_partitions if count == DEFAULT else count
+        factor = self.config.default_replication_factor if factor == DEFAULT else factor
+        if count < 1:
+            raise InvalidPartitionsError(f"{count} partitions; a topic has at least 1")
+        quota.check(count)
+        return self._placed(image, count, factor)
+
+    def decide_grow(self, image: MetadataImage, request: CreatePartitionsRequest) -> Decision:
+        """Add partitions to topics. Errors of the whole request: InvalidRequestError."""
+        self._check_count(len(request.topics))
+        repeated = _repeated(growth.name for growth in request.topics)
+        quota = self._quota(image)
+        records: list[MetadataRecord] = []
+        results = []
+        for growth in request.topics:
+            try:
+                _check_not_repeated(repeated, growth.name)
+                made = self._new_partitions(image, growth, quota)
+            except KafkaError as error:
+                results.append(ItemError(growth.name, error.code, str(error)))
+            else:
+                results.append(ItemError(growth.name))
+                records.extend(made)
+        if request.validate_only:
+            records.clear()
+        return Decision(tuple(records), CreatePartitionsResponse(tuple(results), image.offset + len(records)))
+
+    def _new_partitions(
+        self, image: MetadataImage, growth: PartitionGrowth, quota: _Quota
+    ) -> list[PartitionRecord]:
+        topic = _topic_or_raise(image, growth.name)
+        current = len(topic.partitions)
+        added = growth.total_count - current
+        if added < 1:
+            raise InvalidPartitionsError(
+                f"topic {topic.name} has {current} partitions and cannot get {growth.total_count}"
+            )
+        quota.check(added)
+        if growth.assignments:
+            if len(growth.assignments) != added:
+                raise InvalidReplicaAssignmentError(
+                    f"{added} new partitions, but {len(growth.assignments)} assignments"
+                )
+            placement = _assigned(image, growth.assignments, first=current)
+        else:
+            existing = [partition.replicas for partition in topic.partitions]
+            placement = self._placed(image, added, len(existing[0]), existing)
+        quota.take(added)
+        return _partition_records(image, topic.topic_id, current, placement)
+
+    def decide_delete(self, image: MetadataImage, request: DeleteTopicsRequest) -> Decision:
+        """Delete topics by name. Errors of the whole request: InvalidRequestError."""
+        self._check_count(len(request.names))
+        repeated = _repeated(request.names)
+        records: list[MetadataRecord] = []
+        results = []
+        for name in request.names:
+            try:
+                _check_not_repeated(repeated, name)
+                topic = _topic_or_raise(image, name)
+            except KafkaError as error:
+                results.append(ItemError(name, error.code, str(error)))
+            else:
+                results.append(ItemError(name))
+                records.append(RemoveTopicRecord(topic.topic_id))
+        return Decision(tuple(records), DeleteTopicsResponse(tuple(results), image.offset + len(records)))
+
+    def _placed(
+        self, image: MetadataImage, count: int, factor: int, existing: Sequence[Replicas] = ()
+    ) -> list[Replicas]:
+        _check_replication_factor(factor)
+        nodes = [UsableNode(node_id, image.brokers[node_id].rack) for node_id in sorted(active_nodes(image))]
+        start = self.randomness.randrange(max(1, len(nodes)))
+        return place(count, factor, nodes, start, existing)
+
+    def _new_topic_id(self, image: MetadataImage) -> bytes:
+        while True:
+            raw = bytearray(self.randomness.randbytes(16))
+            raw[6] = raw[6] & 0x0F | 0x40  # UUID version 4, variant 1
+            raw[8] = raw[8] & 0x3F | 0x80
+            if bytes(raw) not in image.topic_names:
+                return bytes(raw)
+
+    def _check_count(self, count: int) -> None:
+        limit = self.config.max_topics_per_request
+        if count > limit:
+            raise InvalidRequestError(f"{count} topics in one request, at most {limit}")
+
+    def _quota(self, image: MetadataImage) -> _Quota:
+        existing = sum(len(topic.partitions) for topic in image.topics.values())
+        return _Quota(self.config.max_partitions_per_request, max(0, self.config.max_partitions - existing))
+
+
+def _check_replication_factor(factor: int) -> None:
+    if factor < 1:
+        raise InvalidReplicationFactorError(f"replication factor {factor}; it must be at least 1")
+    if factor > MAX_REPLICATION_FACTOR:
+        raise InvalidReplicationFactorError(
+            f"replication factor {factor}; replication is not built yet, so only 1 is possible"
+        )
+
+
+def _assigned(image: MetadataImage, assignments: Sequence[ReplicaAssignment], first: int) -> list[Replicas]:
+    """The replicas of partitions `first`.. from an explicit assignment, in the order of partitions."""
+    by_partition = sorted(assignments, key=lambda assignment: assignment.partition)
+    for number, assignment in enumerate(by_partition, first):
+        if assignment.partition != number:
+            raise InvalidReplicaAssignmentError(f"partition {number} is missing or assigned twice")
+        _check_replicas(image, assignment)
+    factor = len(by_partition[0].replicas)
+    if any(len(assignment.replicas) != factor for assignment in by_partition):
+        raise InvalidReplicaAssignmentError("all partitions must have the same number of replicas")
+    _check_replication_factor(factor)
+    return [assignment.replicas for assignment in by_partition]
+
+
+def _check_replicas(image: MetadataImage, assignment: ReplicaAssignment) -> None:
+    where, replicas = f"partition {assignment.partition}", assignment.replicas
+    if not replicas:
+        raise InvalidReplicaAssignmentError(f"{where} has no replicas")
+    if len(set(replicas)) != len(replicas):
+        raise InvalidReplicaAssignmentError(f"{where} names a node twice")
+    unknown = [node_id for node_id in replicas if node_id not in image.brokers]
+    if unknown:
+        raise InvalidReplicaAssignmentError(f"{where} names node {unknown[0]}, which is not registered")
+    if all(image.brokers[node_id].is_fenced for node_id in replicas):
+        raise InvalidReplicaAssignmentError(f"{where} names only nodes that are fenced")
+
+
+def _partition_records(
+    image: MetadataImage, topic_id: bytes, first: int, placement: Sequence[Replicas]
+) -> list[PartitionRecord]:
+    active = active_nodes(image)
+    records = []
+    for number, replicas in enumerate(placement, first):
+        in_sync = [node_id for node_id in replicas if node_id in active]
+        records.append(
+            PartitionRecord(
+                topic_id=topic_id,
+                partition=number,
+                replicas=replicas,
+                isr=tuple(sorted(in_sync)),
+                leader=in_sync[0],
+                leader_epoch=0,
+                partition_epoch=0,
+            )
+        )
+    return records
+
+
+def _repeated(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name for name, count in Counter(names).items() if count > 1)
+
+
+def _check_not_repeated(repeated: frozenset[str], name: str) -> None:
+    if name in repeated:
+        raise InvalidRequestError(f"topic {name[:MAX_TOPIC_NAME_LENGTH]!r} is named twice in one request")
+
+
+def _metric_names(image: MetadataImage, specs: Sequence[NewTopicSpec]) -> dict[str, str]:
+    """Existing topics by their name in metrics; only looked at when a new name could collide."""
+    if not any("." in spec.name or "_" in spec.name for spec in specs):
+        return {}
+    return {topic_metric_name(name): name for name in image.topics if "." in name or "_" in name}
+
+
+def _check_name(image: MetadataImage, taken: dict[str, str], name: str) -> None:
+    fault = topic_name_fault(name)
+    if fault is not None:
+        raise InvalidTopicError(fault)
+    if name == METADATA_TOPIC:
+        raise InvalidTopicError(f"{METADATA_TOPIC} is the controller's own log")
+    if name in image.topics:
+        raise TopicAlreadyExistsError(f"topic {name} exists")
+    rival = taken.get(topic_metric_name(name))
+    if rival is not None:
+        raise InvalidTopicError(f"topic {name} collides with {rival}: '.' and '_' are the same in metrics")
+
+
+def _topic_or_raise(image: MetadataImage, name: str) -> TopicImage:
+    topic = image.topics.get(name)
+    if topic is None:
+        raise UnknownTopicOrPartitionError(f"topic {name[:MAX_TOPIC_NAME_LENGTH]!r} does not exist")
+    return topic

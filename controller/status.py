@@ -1,0 +1,59 @@
+"""The controller's status for people: a JSON-able picture of the cluster as the metadata log has it. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ..protocol.model import NO_NODE
+from .state.brokers import state_of
+
+if TYPE_CHECKING:
+    from ..protocol.metadata.image import MetadataImage
+    from .config import ControllerConfig
+    from .quorum.metadata_log import MetadataLog
+
+
+def describe(
+    config: ControllerConfig,
+    image: MetadataImage,
+    log: MetadataLog,
+    *,
+    endpoint: str,
+    connections: int,
+    parked_polls: int,
+    waiting_requests: int,
+) -> dict[str, Any]:
+    """Facts by name; `nodes` holds one entry per storage node, sorted by id."""
+    partitions = [partition for topic in image.topics.values() for partition in topic.partitions]
+    leaders = Counter(partition.leader for partition in partitions)
+    replicas = Counter(node_id for partition in partitions for node_id in partition.replicas)
+    return {
+        "controller_id": config.controller_id,
+        "controller_epoch": log.epoch,
+        "cluster_id": image.cluster_id,
+        "endpoint": endpoint,
+        "metadata_dir": config.metadata_log_dir,
+        "metadata_offset": image.offset,
+        "metadata_log_start_offset": log.start_offset,
+        "metadata_log_bytes": log.size_bytes,
+        "snapshot_end_offset": log.snapshots[0].end_offset if log.snapshots else -1,
+        "topics": len(image.topics),
+        "partitions": len(partitions),
+        "offline_partitions": leaders[NO_NODE],
+        "nodes": [
+            {
+                "node_id": node_id,
+                "endpoint": f"{broker.host}:{broker.port}",
+                "rack": broker.rack,
+                "state": state_of(image, node_id).value,
+                "broker_epoch": broker.broker_epoch,
+                "leaders": leaders[node_id],
+                "replicas": replicas[node_id],
+            }
+            for node_id, broker in sorted(image.brokers.items())
+        ],
+        "connections": connections,
+        "parked_polls": parked_polls,
+        "waiting_requests": waiting_requests,
+    }

@@ -1,0 +1,320 @@
+"""Turn metadata records into the image of the cluster, and an image back into records for a snapshot.
+
+Pure. Invariant: `replay` of a run of records gives the same image however the run is cut into pieces, and
+`image_of(image_records(image), image.offset) == image`. Untouched parts of the old image are shared with
+the new one; each map that a run touches is copied once per run, never per record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from .image import (
+    TOPIC_RESOURCE,
+    BrokerRegistration,
+    MetadataDelta,
+    MetadataImage,
+    PartitionRegistration,
+    TopicImage,
+)
+from .records import (
+    ConfigRecord,
+    FenceBrokerRecord,
+    FormatRecord,
+    MetadataRecord,
+    NextNodeIdRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def replay(
+    image: MetadataImage, base_offset: int, records: Sequence[MetadataRecord]
+) -> tuple[MetadataImage, MetadataDelta]:
+    """The image after `records`, the first of which has offset `base_offset`, and what they changed.
+
+    Errors: ValueError if `base_offset` does not continue the image, or a record contradicts it (the log
+    is not the one that made the image); the old image is untouched.
+    """
+    if base_offset != image.offset + 1:
+        raise ValueError(f"records at {base_offset} do not continue an image at offset {image.offset}")
+    run = _Run(image)
+    for index, record in enumerate(records):
+        run.apply(base_offset + index, record)
+    return run.finish(base_offset + len(records) - 1)
+
+
+def image_of(records: Iterable[MetadataRecord], offset: int) -> MetadataImage:
+    """The image that a snapshot's records make; `offset` is the last one the snapshot contains."""
+    run = _Run(MetadataImage())
+    for record in records:
+        run.apply(offset, record)
+    return run.finish(offset)[0]
+
+
+def image_records(image: MetadataImage) -> list[MetadataRecord]:
+    """Records that make `image` from nothing, in a fixed order: equal images give equal lists."""
+    records: list[MetadataRecord] = []
+    if image.cluster_id:
+        records.append(FormatRecord(image.cluster_id))
+    if image.next_node_id:
+        records.append(NextNodeIdRecord(image.next_node_id))
+    records.extend(_broker_record(image.brokers[node_id]) for node_id in sorted(image.brokers))
+    for name in sorted(image.topics):
+        records.extend(_topic_records(image.topics[name]))
+    for resource in sorted(image.configs):
+        values = image.configs[resource]
+        records.extend(ConfigRecord(*resource, key, values[key]) for key in sorted(values))
+    return records
+
+
+class _Draft(Generic[K, V]):
+    """A mapping of the old image that is copied at its first change."""
+
+    def __init__(self, old: Mapping[K, V]) -> None:
+        self.of = old
+        self._copy: dict[K, V] | None = None
+
+    def write(self) -> dict[K, V]:
+        """The copy to change; `of` shows it from now on."""
+        if self._copy is None:
+            self.of = self._copy = dict(self.of)
+        return self._copy
+
+
+class _Run:
+    """One run of records being applied: working copies of what they touch, and the delta so far."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._old = image
+        self._cluster_id = image.cluster_id
+        self._next_node_id = image.next_node_id
+        self._brokers = _Draft(image.brokers)
+        self._topics = _Draft(image.topics)
+        self._topic_names = _Draft(image.topic_names)
+        self._configs = _Draft(image.configs)
+        # Partitions of touched topics as lists, made tuples once at the end: a topic of n partitions
+        # costs n, not n * n.
+        self._partitions: dict[bytes, list[PartitionRegistration]] = {}
+        self._touched: dict[tuple[bytes, int], None] = {}  # dicts as ordered sets
+        self._changed_brokers: set[int] = set()
+        self._changed_configs: dict[tuple[int, str], None] = {}
+        self._created: dict[bytes, None] = {}
+        self._removed: list[TopicImage] = []
+
+    def apply(self, offset: int, record: MetadataRecord) -> None:
+        _APPLY[type(record)](self, offset, record)
+
+    def finish(self, offset: int) -> tuple[MetadataImage, MetadataDelta]:
+        for topic_id, partitions in self._partitions.items():
+            name = self._topic_names.of[topic_id]
+            self._topics.write()[name] = TopicImage(name, topic_id, tuple(partitions))
+        image = MetadataImage(
+            offset=offset,
+            cluster_id=self._cluster_id,
+            next_node_id=self._next_node_id,
+            brokers=self._brokers.of,
+            topics=self._topics.of,
+            topic_names=self._topic_names.of,
+            configs=self._configs.of,
+        )
+        # A topic made and removed within one run never was, for whoever gets the delta.
+        alive = image.topic_names
+        return image, MetadataDelta(
+            brokers=frozenset(self._changed_brokers),
+            topics_created=tuple(topic_id for topic_id in self._created if topic_id in alive),
+            topics_removed=tuple(self._removed),
+            partitions=tuple(touched for touched in self._touched if touched[0] in alive),
+            configs=tuple(self._changed_configs),
+        )
+
+    def format(self, offset: int, record: FormatRecord) -> None:
+        if self._cluster_id:
+            raise _fault(offset, f"cluster {self._cluster_id} is formatted again")
+        self._cluster_id = record.cluster_id
+
+    def next_node_id(self, _offset: int, record: NextNodeIdRecord) -> None:
+        self._next_node_id = record.next_node_id
+
+    def register(self, _offset: int, record: RegisterBrokerRecord) -> None:
+        self._set_broker(
+            BrokerRegistration(
+                node_id=record.node_id,
+                broker_epoch=record.broker_epoch,
+                incarnation_id=record.incarnation_id,
+                host=record.host,
+                port=record.port,
+                rack=record.rack,
+                log_dir_ids=record.log_dir_ids,
+                is_fenced=record.is_fenced,
+            )
+        )
+
+    def unregister(self, offset: int, record: UnregisterBrokerRecord) -> None:
+        self._broker(offset, record.node_id, record.broker_epoch)
+        del self._brokers.write()[record.node_id]
+        self._changed_brokers.add(record.node_id)
+
+    def fence(self, offset: int, record: FenceBrokerRecord) -> None:
+        broker = self._broker(offset, record.node_id, record.broker_epoch)
+        self._set_broker(replace(broker, is_fenced=True))
+
+    def unfence(self, offset: int, record: UnfenceBrokerRecord) -> None:
+        broker = self._broker(offset, record.node_id, record.broker_epoch)
+        self._set_broker(replace(broker, is_fenced=False))
+
+    def topic(self, offset: int, record: TopicRecord) -> None:
+        if record.name in self._topics.of or record.topic_id in self._topic_names.of:
+            raise _fault(offset, f"topic {record.name} or its id exists")
+        self._topics.write()[record.name] = TopicImage(record.name, record.topic_id, ())
+        self._topic_names.write()[record.topic_id] = record.name
+        self._created[record.topic_id] = None
+
+    def remove_topic(self, offset: int, record: RemoveTopicRecord) -> None:
+        name = self._topic_name(offset, record.topic_id)
+        del self._topics.write()[name]
+        del self._topic_names.write()[record.topic_id]
+        self._partitions.pop(record.topic_id, None)
+        if (TOPIC_RESOURCE, name) in self._configs.of:
+            del self._configs.write()[TOPIC_RESOURCE, name]
+            self._changed_configs[TOPIC_RESOURCE, name] = None
+        if record.topic_id in self._old.topic_names:
+            self._removed.append(self._old.topics[name])
+
+    def partition(self, offset: int, record: PartitionRecord) -> None:
+        partitions = self._partitions_of(offset, record.topic_id)
+        if record.partition != len(partitions):
+            raise _fault(offset, f"partition {record.partition} leaves a gap or repeats")
+        partitions.append(
+            PartitionRegistration(
+                replicas=record.replicas,
+                isr=record.isr,
+                leader=record.leader,
+                leader_epoch=record.leader_epoch,
+                partition_epoch=record.partition_epoch,
+            )
+        )
+        self._touched[record.topic_id, record.partition] = None
+
+    def partition_change(self, offset: int, record: PartitionChangeRecord) -> None:
+        partitions = self._partitions_of(offset, record.topic_id)
+        if not 0 <= record.partition < len(partitions):
+            raise _fault(offset, f"partition {record.partition} does not exist")
+        partitions[record.partition] = changed_partition(partitions[record.partition], record)
+        self._touched[record.topic_id, record.partition] = None
+
+    def config(self, _offset: int, record: ConfigRecord) -> None:
+        resource = (record.resource_type, record.resource_name)
+        values = dict(self._configs.of.get(resource, {}))
+        if record.value is None:
+            values.pop(record.name, None)
+        else:
+            values[record.name] = record.value
+        if values:
+            self._configs.write()[resource] = values
+        elif resource in self._configs.of:
+            del self._configs.write()[resource]
+        self._changed_configs[resource] = None
+
+    def no_op(self, _offset: int, record: NoOpRecord) -> None:
+        """The offset moves, nothing else."""
+
+    def _broker(self, offset: int, node_id: int, broker_epoch: int) -> BrokerRegistration:
+        broker = self._brokers.of.get(node_id)
+        if broker is None or broker.broker_epoch != broker_epoch:
+            raise _fault(offset, f"node {node_id} is not registered with epoch {broker_epoch}")
+        return broker
+
+    def _set_broker(self, broker: BrokerRegistration) -> None:
+        self._brokers.write()[broker.node_id] = broker
+        self._changed_brokers.add(broker.node_id)
+
+    def _topic_name(self, offset: int, topic_id: bytes) -> str:
+        name = self._topic_names.of.get(topic_id)
+        if name is None:
+            raise _fault(offset, f"topic id {topic_id.hex()} is unknown")
+        return name
+
+    def _partitions_of(self, offset: int, topic_id: bytes) -> list[PartitionRegistration]:
+        partitions = self._partitions.get(topic_id)
+        if partitions is None:
+            name = self._topic_name(offset, topic_id)
+            partitions = self._partitions[topic_id] = list(self._topics.of[name].partitions)
+        return partitions
+
+
+def changed_partition(
+    partition: PartitionRegistration, record: PartitionChangeRecord
+) -> PartitionRegistration:
+    """The partition after one change record, with its epochs raised as the record's docstring says."""
+    return PartitionRegistration(
+        replicas=partition.replicas,
+        isr=partition.isr if record.isr is None else record.isr,
+        leader=partition.leader if record.leader is None else record.leader,
+        leader_epoch=partition.leader_epoch + (record.leader is not None),
+        partition_epoch=partition.partition_epoch + 1,
+    )
+
+
+_APPLY: dict[type, Callable[[_Run, int, Any], None]] = {
+    FormatRecord: _Run.format,
+    RegisterBrokerRecord: _Run.register,
+    UnregisterBrokerRecord: _Run.unregister,
+    FenceBrokerRecord: _Run.fence,
+    UnfenceBrokerRecord: _Run.unfence,
+    NextNodeIdRecord: _Run.next_node_id,
+    TopicRecord: _Run.topic,
+    RemoveTopicRecord: _Run.remove_topic,
+    PartitionRecord: _Run.partition,
+    PartitionChangeRecord: _Run.partition_change,
+    ConfigRecord: _Run.config,
+    NoOpRecord: _Run.no_op,
+}
+
+
+def _fault(offset: int, detail: str) -> ValueError:
+    return ValueError(f"metadata record at offset {offset}: {detail}")
+
+
+def _broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        node_id=broker.node_id,
+        incarnation_id=broker.incarnation_id,
+        host=broker.host,
+        port=broker.port,
+        rack=broker.rack,
+        log_dir_ids=broker.log_dir_ids,
+        broker_epoch=broker.broker_epoch,
+        is_fenced=broker.is_fenced,
+    )
+
+
+def _topic_records(topic: TopicImage) -> list[MetadataRecord]:
+    records: list[MetadataRecord] = [TopicRecord(topic.name, topic.topic_id)]
+    for number, partition in enumerate(topic.partitions):
+        records.append(
+            PartitionRecord(
+                topic_id=topic.topic_id,
+                partition=number,
+                replicas=partition.replicas,
+                isr=partition.isr,
+                leader=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                partition_epoch=partition.partition_epoch,
+            )
+        )
+    return records

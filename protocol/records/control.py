@@ -1,0 +1,317 @@
+"""Control records: the markers that servers write between the records of users.
+
+A control batch (attribute bit 5) holds one control record. Its key says what it is, its value the rest:
+
+    key    version i16, type i16 (further bytes belong to newer versions)
+    value  of ABORT and COMMIT: version i16, coordinator epoch i32
+           of the others: the fields of the class below, in order, big-endian; arrays and strings carry
+           their length + 1 as an unsigned varint; every structure ends with tagged fields, none written
+
+Readers accept newer versions as far as their known fields go, and skip types and tags that they do not know.
+Source: Kafka ControlRecordType.java, EndTransactionMarker.java, LeaderChangeMessage.json,
+SnapshotHeaderRecord.json, SnapshotFooterRecord.json, KRaftVersionRecord.json, VotersRecord.json; KIP-98,
+KIP-595, KIP-630, KIP-853.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, TypeVar
+
+from ..errors import InvalidRecordError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+T = TypeVar("T")
+
+_KEY = struct.Struct(">hh")
+_MARKER = struct.Struct(">hi")
+_VERSION = 0
+_ID_BYTES = 16
+
+
+class ControlType(IntEnum):
+    """What a control record says. UNKNOWN is never written; readers skip it."""
+
+    UNKNOWN = -1
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransaction:
+    """A transaction of the batch's producer ends here: its records count, or they do not."""
+
+    is_commit: bool
+    coordinator_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChange:
+    """A quorum leader starts its epoch; voters by id."""
+
+    leader_id: int
+    voters: tuple[int, ...] = ()
+    granting_voters: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotHeader:
+    """First record of a snapshot of the metadata log."""
+
+    last_contained_timestamp: int  # ms
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFooter:
+    """Last record of a snapshot; without it the snapshot is not whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumVersion:
+    """The version of the quorum protocol from here on."""
+
+    quorum_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class VoterEndpoint:
+    """Where a voter listens, by listener name."""
+
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class VoterDescription:
+    """One member of the voter set."""
+
+    voter_id: int
+    directory_id: bytes
+    endpoints: tuple[VoterEndpoint, ...]
+    min_quorum_version: int
+    max_quorum_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class VoterSet:
+    """The voters of the quorum from here on."""
+
+    voters: tuple[VoterDescription, ...]
+
+
+ControlRecord = EndTransaction | LeaderChange | SnapshotHeader | SnapshotFooter | QuorumVersion | VoterSet
+
+
+def control_type(key: bytes | None) -> ControlType:
+    """What the control record with this key is. Errors: InvalidRecordError for a key of no version."""
+    if key is None or len(key) < _KEY.size:
+        raise InvalidRecordError(f"a control record's key has {_KEY.size} bytes or more, not {key!r:.60}")
+    version, kind = _KEY.unpack_from(key)
+    if version < 0:
+        raise InvalidRecordError(f"a control record's key of version {version}")
+    return ControlType(kind) if ControlType.ABORT <= kind <= ControlType.KRAFT_VOTERS else ControlType.UNKNOWN
+
+
+def decode_control(key: bytes | None, value: bytes | None) -> ControlRecord | None:
+    """The control record with this key and value, or None if its type is not known here.
+
+    Errors: InvalidRecordError if the fields do not fit the bytes, or a version is negative.
+    """
+    kind = control_type(key)
+    if kind is ControlType.UNKNOWN:
+        return None
+    reader = _Reader(value or b"")
+    version = reader.number(_INT16)
+    if version < 0:
+        raise InvalidRecordError(f"a control record's value of version {version}")
+    if kind in (ControlType.ABORT, ControlType.COMMIT):
+        return EndTransaction(kind is ControlType.COMMIT, reader.number(_INT32))
+    return _READERS[kind](reader, version)
+
+
+def encode_control(record: ControlRecord) -> tuple[bytes, bytes]:
+    """Key and value of the control record. Errors: ValueError if a field does not fit its width."""
+    try:
+        if isinstance(record, EndTransaction):
+            kind = ControlType.COMMIT if record.is_commit else ControlType.ABORT
+            return _KEY.pack(0, kind), _MARKER.pack(_VERSION, record.coordinator_epoch)
+        kind, body = _encoded(record)
+    except struct.error as error:
+        raise ValueError(f"{record!r}: {error}") from error
+    return _KEY.pack(0, kind), body + _NO_TAGS
+
+
+# --- writing ------------------------------------------------------------------------------------------
+
+_NO_TAGS = b"\x00"
+_INT16, _UINT16, _INT32, _INT64 = (struct.Struct(code) for code in (">h", ">H", ">i", ">q"))
+
+
+def _encoded(
+    record: LeaderChange | SnapshotHeader | SnapshotFooter | QuorumVersion | VoterSet,
+) -> tuple[ControlType, bytes]:
+    head = _INT16.pack(_VERSION)
+    if isinstance(record, LeaderChange):
+        voters = _array(_INT32.pack(voter) for voter in record.voters)
+        granting = _array(_INT32.pack(voter) for voter in record.granting_voters)
+        return ControlType.LEADER_CHANGE, head + _INT32.pack(record.leader_id) + voters + granting
+    if isinstance(record, SnapshotHeader):
+        return ControlType.SNAPSHOT_HEADER, head + _INT64.pack(record.last_contained_timestamp)
+    if isinstance(record, SnapshotFooter):
+        return ControlType.SNAPSHOT_FOOTER, head
+    if isinstance(record, QuorumVersion):
+        return ControlType.KRAFT_VERSION, head + _INT16.pack(record.quorum_version)
+    return ControlType.KRAFT_VOTERS, head + _array(_encoded_voter(voter) for voter in record.voters)
+
+
+def _encoded_voter(voter: VoterDescription) -> bytes:
+    endpoints = _array(
+        _string(endpoint.name) + _string(endpoint.host) + _UINT16.pack(endpoint.port)
+        for endpoint in voter.endpoints
+    )
+    versions = _INT16.pack(voter.min_quorum_version) + _INT16.pack(voter.max_quorum_version) + _NO_TAGS
+    return _INT32.pack(voter.voter_id) + _id(voter.directory_id) + endpoints + versions
+
+
+def _id(directory_id: bytes) -> bytes:
+    if len(directory_id) != _ID_BYTES:
+        raise ValueError(f"a directory id has {_ID_BYTES} bytes, not {len(directory_id)}")
+    return directory_id
+
+
+def _unsigned_varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _string(text: str) -> bytes:
+    encoded = text.encode()
+    return _unsigned_varint(len(encoded) + 1) + encoded
+
+
+def _array(structures: Iterable[bytes]) -> bytes:
+    items = [structure + _NO_TAGS for structure in structures]
+    return _unsigned_varint(len(items) + 1) + b"".join(items)
+
+
+# --- reading ------------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """A position in the value of a control record that never passes its end."""
+
+    __slots__ = ("_data", "_position")
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._position = data, 0
+
+    def take(self, length: int) -> bytes:
+        left = len(self._data) - self._position
+        if not 0 <= length <= left:
+            raise InvalidRecordError(f"a control record: a length of {length} with {left} bytes left")
+        self._position += length
+        return self._data[self._position - length : self._position]
+
+    def number(self, shape: struct.Struct) -> int:
+        value: int = shape.unpack(self.take(shape.size))[0]
+        return value
+
+    def unsigned_varint(self) -> int:
+        value = shift = 0
+        while shift < 35:
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+        raise InvalidRecordError("a control record: a varint is too long")
+
+    def string(self) -> str:
+        try:
+            return str(self.take(self.unsigned_varint() - 1), "utf-8")
+        except UnicodeDecodeError as error:
+            raise InvalidRecordError("a control record: a string is not UTF-8") from error
+
+    def array(self, item: Callable[[_Reader], T]) -> tuple[T, ...]:
+        count = self.unsigned_varint() - 1
+        left = len(self._data) - self._position
+        if not 0 <= count <= left:  # Bound: every item takes at least its byte of tags
+            raise InvalidRecordError(f"a control record: {count} items in {left} bytes")
+        return tuple(self._structure(item) for _ in range(count))
+
+    def _structure(self, item: Callable[[_Reader], T]) -> T:
+        value = item(self)
+        self.skip_tags()
+        return value
+
+    def skip_tags(self) -> None:
+        for _ in range(self.unsigned_varint()):
+            self.unsigned_varint()
+            self.take(self.unsigned_varint())
+
+
+def _leader_change(reader: _Reader, version: int) -> LeaderChange:
+    def voter(fields: _Reader) -> int:
+        voter_id = fields.number(_INT32)
+        fields.take(_ID_BYTES if version >= 1 else 0)  # version 1 brought directory ids
+        return voter_id
+
+    record = LeaderChange(reader.number(_INT32), reader.array(voter), reader.array(voter))
+    reader.skip_tags()
+    return record
+
+
+def _snapshot_header(reader: _Reader, _version: int) -> SnapshotHeader:
+    record = SnapshotHeader(reader.number(_INT64))
+    reader.skip_tags()
+    return record
+
+
+def _snapshot_footer(reader: _Reader, _version: int) -> SnapshotFooter:
+    reader.skip_tags()
+    return SnapshotFooter()
+
+
+def _quorum_version(reader: _Reader, _version: int) -> QuorumVersion:
+    record = QuorumVersion(reader.number(_INT16))
+    reader.skip_tags()
+    return record
+
+
+def _voter_set(reader: _Reader, _version: int) -> VoterSet:
+    record = VoterSet(reader.array(_voter_description))
+    reader.skip_tags()
+    return record
+
+
+def _voter_description(reader: _Reader) -> VoterDescription:
+    voter_id, directory_id = reader.number(_INT32), reader.take(_ID_BYTES)
+    endpoints = reader.array(
+        lambda fields: VoterEndpoint(fields.string(), fields.string(), fields.number(_UINT16))
+    )
+    low, high = reader.number(_INT16), reader.number(_INT16)
+    reader.skip_tags()
+    return VoterDescription(voter_id, directory_id, endpoints, low, high)
+
+
+_READERS: dict[ControlType, Callable[[_Reader, int], ControlRecord]] = {
+    ControlType.LEADER_CHANGE: _leader_change,
+    ControlType.SNAPSHOT_HEADER: _snapshot_header,
+    ControlType.SNAPSHOT_FOOTER: _snapshot_footer,
+    ControlType.KRAFT_VERSION: _quorum_version,
+    ControlType.KRAFT_VOTERS: _voter_set,
+}

@@ -1,0 +1,133 @@
+"""Which requests a server lets in: handshakes, versions, sessions and limits. Pure.
+
+Whatever is refused is refused before its body is decoded, so that a flood costs little; the refusal is a
+KafkaError that goes into the header of the answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import (
+    InvalidRequestError,
+    NetworkError,
+    ThrottlingQuotaExceededError,
+    UnsupportedVersionError,
+)
+from ..messages.envelope import PROTOCOL_VERSION, ApiVersionRange, ApiVersionsRequest, ApiVersionsResponse
+from ..messages.registry import API_VERSIONS
+from . import wire
+from .peers import Peer, PeerTable, Request, RouterLimits, ServerIdentity, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..messages.envelope import Api, RequestHeader
+    from .pending import PendingBytes
+
+
+class Admission:
+    """Checks of one server, and the account of its requests under way.
+
+    Invariant: `queued_bytes` is the sum over the requests let in and not settled, and each peer's `in_flight`
+    is their number.
+    """
+
+    def __init__(
+        self,
+        apis: Iterable[Api],
+        identity: ServerIdentity,
+        limits: RouterLimits,
+        peers: PeerTable,
+        pending: PendingBytes,
+    ) -> None:
+        self.queued_bytes = 0
+        self._identity = identity
+        self._limits = limits
+        self._peers = peers
+        self._pending = pending
+        self._served = wire.served_apis(apis)
+        self._decode_hello = wire.served_apis([API_VERSIONS])[API_VERSIONS.key].decode
+
+    def let_in(
+        self, key: bytes, header: RequestHeader, body: bytes, frames: list[memoryview], now_ms: int
+    ) -> Request:
+        """The decoded request, counted as under way until it is settled. Errors: why it is refused."""
+        peer = self._peers.get(key)
+        if peer is None or peer.session != header.session:
+            raise NetworkError("this connection has no such session here; shake hands again")
+        peer.last_seen_ms = now_ms
+        served = self._served.get(header.api_key)
+        if served is None:
+            raise UnsupportedVersionError(f"this server does not answer api {header.api_key}")
+        api = served.api
+        if not api.min_version <= header.api_version <= api.max_version:
+            raise UnsupportedVersionError(f"{api.name} has no version {header.api_version} here")
+        size = len(body) + sum([len(frame) for frame in frames])
+        self._check_limits(peer, size)
+        try:
+            decoded = wire.decode_body(served.decode, body, self._limits.max_body_bytes, api.request.__name__)
+        except wire.WireError as error:
+            raise InvalidRequestError(str(error)) from None
+        peer.in_flight += 1
+        self.queued_bytes += size
+        return Request(peer, api, header.correlation_id, decoded, body, frames, header.api_version, size)
+
+    def settle(self, request: Request, now_ms: int) -> Peer:
+        """The request is answered: it counts no more. Returns its peer."""
+        assert not request.is_answered, "a request is answered exactly once"
+        request.is_answered = True
+        peer = request.peer
+        peer.in_flight -= 1
+        peer.last_seen_ms = now_ms
+        self.queued_bytes -= request.queued_bytes
+        return peer
+
+    def read_hello(self, header: RequestHeader, body: bytes) -> ApiVersionsRequest:
+        """The handshake request. Errors: UnsupportedVersionError, InvalidRequestError."""
+        if header.api_version != 0:
+            raise UnsupportedVersionError(f"ApiVersions has no version {header.api_version}")
+        try:
+            hello: ApiVersionsRequest = wire.decode_body(
+                self._decode_hello, body, self._limits.max_body_bytes, ApiVersionsRequest.__name__
+            )
+        except wire.WireError as error:
+            raise InvalidRequestError(str(error)) from None
+        if hello.protocol_version != PROTOCOL_VERSION:
+            spoken = f"this server speaks protocol version {PROTOCOL_VERSION}"
+            raise UnsupportedVersionError(f"{spoken}, not {hello.protocol_version}")
+        return hello
+
+    def welcome(self, peer: Peer, hello: ApiVersionsRequest) -> ApiVersionsResponse:
+        """Take the peer into the table and tell it who we are. Errors: ThrottlingQuotaExceededError.
+
+        Software names and versions that nobody has heard of are welcome: only the protocol version counts.
+        """
+        peer.client_id = printable(hello.client_id)
+        peer.software = printable(f"{hello.software_name} {hello.software_version}")
+        self._peers.admit(peer)
+        apis = [served.api for served in self._served.values()]
+        return ApiVersionsResponse(
+            error_code=0,
+            error_detail="",
+            session=peer.session,
+            incarnation=self._identity.incarnation,
+            cluster_id=self._identity.cluster_id,
+            node_id=self._identity.node_id,
+            apis=tuple(ApiVersionRange(api.key, api.min_version, api.max_version) for api in apis),
+            max_in_flight=self._limits.max_in_flight,
+            max_request_bytes=self._limits.max_request_bytes,
+            idle_timeout_ms=self._limits.idle_timeout_ms,
+        )
+
+    def _check_limits(self, peer: Peer, size: int) -> None:
+        limits = self._limits
+        if peer.in_flight >= limits.max_in_flight:
+            raise ThrottlingQuotaExceededError(f"{peer.in_flight} requests of this connection are under way")
+        # one request alone is always let in, or a limit below max_request_bytes would refuse it for ever
+        if self.queued_bytes and self.queued_bytes + size > limits.max_queued_bytes:
+            raise ThrottlingQuotaExceededError("the requests under way take all of queued.max.request.bytes")
+        if self._pending.total() > limits.max_response_bytes_pending:
+            raise ThrottlingQuotaExceededError("too many bytes of answers are waiting to be read")
+        if self._pending.of(peer.key) > limits.max_peer_response_bytes_pending:
+            raise ThrottlingQuotaExceededError("read the answers of this connection first")

@@ -1,0 +1,107 @@
+"""Requests of a client connection that wait for their turn: in order, and bounded."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .peers import MIB, Response
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    import zmq
+
+    from ..messages.envelope import Api
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions:
+    """Limits of one client connection."""
+
+    max_frame_bytes: int = 128 * MIB  # of one frame of an answer
+    max_body_bytes: int = 64 * MIB
+    max_frames: int = 65_536  # of one answer
+    max_backlog_requests: int = 10_000
+    max_backlog_bytes: int = 256 * MIB
+    heartbeat_interval_ms: int = 2_000
+    heartbeat_timeout_ms: int = 6_000
+
+
+@dataclass(slots=True, eq=False)
+class Outgoing:
+    """A request on its way: its frames until it is sent, its future until it is answered."""
+
+    future: asyncio.Future[Response]
+    api: Api
+    correlation_id: int
+    parts: list[bytes | zmq.Frame]
+    size: int
+    expect_reply: bool
+
+
+class Backlog:
+    """The queue before the wire.
+
+    Bound: full at `max_backlog_requests` or `max_backlog_bytes`; the last one let in may go over the bytes,
+    so that a request larger than the limit can still be sent.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, options: ConnectionOptions) -> None:
+        self._loop = loop
+        self._options = options
+        self._queue: deque[Outgoing] = deque()
+        self._bytes = 0
+        self._waiters: deque[asyncio.Future[None]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def is_full(self) -> bool:
+        """True while nothing more is let in."""
+        options = self._options
+        return len(self._queue) >= options.max_backlog_requests or self._bytes >= options.max_backlog_bytes
+
+    def append(self, outgoing: Outgoing) -> bool:
+        """Queue a request; False if the backlog is full."""
+        if self.is_full:
+            return False
+        self._queue.append(outgoing)
+        self._bytes += outgoing.size
+        return True
+
+    def flush(self, transmit: Callable[[Outgoing], bool]) -> None:
+        """Send from the front until `transmit` says that it cannot."""
+        while self._queue:
+            outgoing = self._queue[0]
+            # a caller that has given up before anything was sent needs nothing sent
+            if not outgoing.future.done() and not transmit(outgoing):
+                break
+            self._queue.popleft()
+            self._bytes -= outgoing.size
+        if not self.is_full:
+            self._wake()
+
+    async def has_room(self) -> None:
+        """Wait until the backlog is not full, or was cleared."""
+        while self.is_full:
+            waiter = self._loop.create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+    def clear(self) -> list[Outgoing]:
+        """Empty the backlog for good; what was in it."""
+        left = list(self._queue)
+        self._queue.clear()
+        self._bytes = 0
+        self._wake()
+        return left
+
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()

@@ -1,0 +1,81 @@
+"""What happens to the connections of a socket, told as it happens.
+
+ZeroMQ hides connections; its monitor shows them: accepted, broken, handshake failed. The node needs that to
+forget peers at once, and a client to fail its requests at once instead of waiting for their timeouts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import struct
+from typing import TYPE_CHECKING
+
+import zmq
+
+from .context_io import shared_context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_EVENT = struct.Struct("=hi")  # number of the event, its value: a file descriptor or an error number
+_NUMBERS = itertools.count(1)
+
+HANDSHAKE_FAILED = (
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+)
+
+
+class SocketMonitor:
+    """Feeds `on_event(event, value)` from the running loop until it is closed.
+
+    Unit: `value` is the file descriptor for accepted and disconnected, else an error number.
+    """
+
+    def __init__(self, socket: zmq.Socket[bytes], events: int, on_event: Callable[[int, int], None]) -> None:
+        self._on_event = on_event
+        self._watched = socket
+        name = f"inproc://headrace-monitor-{next(_NUMBERS)}"
+        socket.monitor(name, events)
+        self._pair = shared_context().socket(zmq.PAIR)
+        self._pair.setsockopt(zmq.LINGER, 0)
+        # Bound: the events of connections that the kernel accepted. A limit here would stop ZeroMQ's own
+        # thread, and with it every socket of the process, while the loop is busy.
+        self._pair.setsockopt(zmq.RCVHWM, 0)
+        self._pair.connect(name)
+        self._loop = asyncio.get_running_loop()
+        self._fd = int(self._pair.getsockopt(zmq.FD))
+        self._is_closed = False
+        self._loop.add_reader(self._fd, self.drain)
+        # events before the reader was added have used up their edge
+        self._loop.call_soon(self.drain)
+
+    def drain(self) -> None:
+        """Report everything that has happened up to now."""
+        while not self._is_closed:
+            try:
+                facts = self._pair.recv(zmq.DONTWAIT)
+                self._pair.recv(zmq.DONTWAIT)  # the endpoint
+            except zmq.Again:
+                return
+            self._on_event(*_EVENT.unpack(facts))
+
+    def wait_for(self, wanted: int, timeout_ms: int) -> bool:
+        """Block until the event has come, reporting nothing meanwhile; False after `timeout_ms`."""
+        while self._pair.poll(timeout_ms):
+            event, _ = _EVENT.unpack(self._pair.recv(zmq.DONTWAIT))
+            self._pair.recv(zmq.DONTWAIT)
+            if event == wanted:
+                return True
+        return False
+
+    def close(self) -> None:
+        """Stop watching; the watched socket must still be open."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._loop.remove_reader(self._fd)
+        self._watched.disable_monitor()
+        self._pair.close()

@@ -1,0 +1,67 @@
+"""How many bytes were handed to ZeroMQ without a copy and are not sent yet.
+
+ZeroMQ says nothing about its queues, but it keeps a zero-copy buffer alive until the kernel has taken the
+last byte. So each buffer goes out as a memoryview of its own, and the end of that view is the signal.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..records.header import Buffer
+
+
+class PendingBytes:
+    """Counts the bytes on their way, in all and by owner.
+
+    Views end on a thread of the ZeroMQ binding; what ended is queued there and counted off by the owner's
+    thread at its next look, so the numbers have one writer.
+    """
+
+    def __init__(self) -> None:
+        self._total = 0
+        self._by_owner: dict[bytes, int] = {}
+        # By id() of the weak reference: references to views of equal bytes would be equal keys.
+        self._views: dict[int, tuple[weakref.ref[memoryview], bytes, int]] = {}
+        self._ended: deque[tuple[bytes, int]] = deque()
+
+    def track(self, owner: bytes, buffer: Buffer) -> memoryview:
+        """A view of `buffer` that counts for `owner` until nobody holds the view any more.
+
+        Errors: BufferError when the bytes of `buffer` do not lie in one piece.
+        """
+        view = memoryview(buffer)
+        if not view.c_contiguous:
+            raise BufferError("a frame must lie in one piece")
+        watch = weakref.ref(view, self._note_end)
+        self._views[id(watch)] = (watch, owner, view.nbytes)
+        self._total += view.nbytes
+        self._by_owner[owner] = self._by_owner.get(owner, 0) + view.nbytes
+        return view
+
+    def total(self) -> int:
+        """Bytes on their way to anybody."""
+        self._count_off()
+        return self._total
+
+    def of(self, owner: bytes) -> int:
+        """Bytes on their way to `owner`."""
+        self._count_off()
+        return self._by_owner.get(owner, 0)
+
+    def _note_end(self, watch: weakref.ref[memoryview]) -> None:
+        _, owner, size = self._views.pop(id(watch))
+        self._ended.append((owner, size))
+
+    def _count_off(self) -> None:
+        while self._ended:
+            owner, size = self._ended.popleft()
+            self._total -= size
+            left = self._by_owner[owner] - size
+            if left:
+                self._by_owner[owner] = left
+            else:
+                del self._by_owner[owner]

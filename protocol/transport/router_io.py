@@ -1,0 +1,403 @@
+"""The server's end: one ROUTER socket, drained inside the event loop, that hands each request to a handler.
+
+Job: receive, check, decode, count, hand over; send answers. Nothing is awaited and no task is made per
+request: the loop wakes on ZeroMQ's file descriptor and the handler runs in the same call.
+
+ZeroMQ's traps, and what is done about each (a test holds each of them):
+1. The descriptor is edge-triggered and a send may use up its edge: drain until EAGAIN, and look again after
+   every send from outside a drain. A drain is bounded so that timers run.
+2. A ROUTER drops silently for a peer that is full or gone: ROUTER_MANDATORY reports it, and that peer's
+   connection is ended, so that it learns of its loss.
+3. ZeroMQ hides broken connections: a monitor tells, and the peer's state is freed at once.
+4. A message of any number of parts is legal: parts beyond the limit are dropped one by one, unassembled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import secrets
+import socket as sockets
+from typing import TYPE_CHECKING, Any
+
+import zmq
+
+from ..errors import InvalidRequestError, KafkaError
+from ..messages.registry import API_VERSIONS
+from . import connections_io, wire
+from .admission import Admission
+from .context_io import set_common_options, shared_context, tcp_endpoint
+from .monitor_io import HANDSHAKE_FAILED, SocketMonitor
+from .multipart_io import held_view, ready_part, send_message
+from .peers import Peer, PeerTable, Request, RouterLimits, ServerIdentity, printable
+from .pending import PendingBytes
+from .stats import RouterStats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import msgspec
+
+    from ..messages.envelope import Api, RequestHeader
+    from ..records.header import Buffer
+
+__all__ = ["Peer", "Request", "Router", "RouterLimits", "ServerIdentity"]
+
+_LOG = logging.getLogger(__name__)
+# Bound: messages per wake. At 20 to 100 microseconds each, timers and other sockets wait some milliseconds.
+DRAIN_LIMIT = 64
+SKIP_LIMIT = 4096  # parts of an oversized message dropped per wake
+SWEEP_INTERVAL_S = 1.0
+# On top of twice the requests that a peer may have under way. Twice, because ZeroMQ learns of what was read
+# in lots of half a high-water mark: with less, a peer within its limits would hit the mark and be dropped.
+SPARE_MESSAGES = 16
+# ZeroMQ closes a listening socket on its own thread, within a millisecond.
+UNBIND_TIMEOUT_MS = 200
+_MONITORED = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | HANDSHAKE_FAILED
+
+
+class Router:
+    """Serves `apis` on one port. `handler` is called in the loop, once per request, and answers it then or
+    later through this router; a KafkaError that it raises becomes the answer.
+
+    Any other exception of the handler is a bug: the router stops and `run` raises it.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        handler: Callable[[Request], None],
+        apis: Iterable[Api],
+        identity: ServerIdentity,
+        limits: RouterLimits | None = None,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.stats = RouterStats()
+        self.on_peer_gone: Callable[[Peer], None] | None = None
+        self._handler = handler
+        self._limits = limits or RouterLimits()
+        self._peers = PeerTable(self._limits.max_peers)
+        self._pending = PendingBytes()
+        self._admission = Admission(apis, identity, self._limits, self._peers, self._pending)
+        self._is_draining = False
+        self._is_skipping = False
+        self._is_scheduled = False
+        self._is_closed = True
+
+    # --- life ---------------------------------------------------------------------------------------------
+
+    def start(self) -> int:
+        """Bind inside the running loop; the port that was bound. Errors: OSError, such as EADDRINUSE."""
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._socket = shared_context().socket(zmq.ROUTER)
+        try:
+            self._set_options()
+            self.port = _bind(self._socket, self.host, self.port)
+        except BaseException:
+            self._socket.close(0)
+            raise
+        self._recv: Any = self._socket.recv
+        self._is_closed = False
+        self._now_ms = self._read_clock()
+        self._strangers = connections_io.Strangers(self.port, self._limits)
+        self._monitor = SocketMonitor(
+            self._socket, _MONITORED, functools.partial(self._guarded, self._on_event)
+        )
+        self._fd = int(self._socket.getsockopt(zmq.FD))
+        self._loop.add_reader(self._fd, self._on_readable)
+        self._sweep_interval_s = min(SWEEP_INTERVAL_S, self._limits.idle_timeout_ms / 4000)
+        self._timer = self._loop.call_later(self._sweep_interval_s, self._guarded, self._sweep)
+        self._schedule()
+        return self.port
+
+    async def run(self) -> None:
+        """Wait until the router is closed. Errors: what broke it, if anything did."""
+        await asyncio.shield(self._ended)
+
+    def close(self, linger_ms: int = 200) -> None:
+        """Stop serving. Answers handed over before still go out for `linger_ms`, in the background."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._timer.cancel()
+        self._loop.remove_reader(self._fd)
+        # Order: wait for the port to be free, so that a successor can bind it as soon as this returns.
+        self._socket.unbind(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
+        self._monitor.wait_for(zmq.EVENT_CLOSED, UNBIND_TIMEOUT_MS)
+        self._monitor.close()
+        for peer in self._peers:
+            self._peers.forget(peer)
+        self._socket.close(linger_ms)
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    @property
+    def connections(self) -> int:
+        """Peers that have shaken hands and are not gone."""
+        return len(self._peers)
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of the requests that have no answer yet."""
+        return self._admission.queued_bytes
+
+    @property
+    def pending_response_bytes(self) -> int:
+        """Bytes of large answer frames that the peers have not taken yet."""
+        return self._pending.total()
+
+    # --- answers ------------------------------------------------------------------------------------------
+
+    def reply(self, request: Request, body: msgspec.Struct | bytes, frames: Sequence[Buffer] = ()) -> None:
+        """Answer with a body and frames. The frames must not change until they are sent.
+
+        A peer that has gone, or that does not read its answers, gets nothing; that is
+        counted, never waited for.
+        """
+        peer = self._admission.settle(request, self._now_ms)
+        if not peer.is_connected:
+            self.stats.answers_dropped += 1
+            return
+        payload = body if isinstance(body, bytes) else wire.encode(body)
+        outgoing = [self._outgoing(peer.key, frame) for frame in frames]
+        self._transmit(peer.key, wire.encode_response_header(request.correlation_id), payload, outgoing)
+
+    def reply_error(self, request: Request, error: KafkaError) -> None:
+        """Answer that the request did not run. The error travels in the header, the body is empty."""
+        peer = self._admission.settle(request, self._now_ms)
+        if peer.is_connected:
+            self._refuse(peer.key, request.correlation_id, error)
+        else:
+            self.stats.answers_dropped += 1
+
+    def no_reply(self, request: Request) -> None:
+        """The request is done and its client expects no answer (acks=0)."""
+        self._admission.settle(request, self._now_ms)
+
+    def _outgoing(self, key: bytes, frame: Buffer) -> bytes | zmq.Frame:
+        """A frame ready to be sent; a large one goes without a copy and is accounted for until it is sent."""
+        if memoryview(frame).nbytes < wire.COPY_BELOW_BYTES:
+            return ready_part(frame)
+        return ready_part(self._pending.track(key, frame))
+
+    def _refuse(self, key: bytes, correlation_id: int, error: KafkaError) -> None:
+        self.stats.requests_refused += 1
+        self._transmit(key, wire.encode_response_header(correlation_id, error.code, str(error)), b"", ())
+
+    def _transmit(self, key: bytes, header: bytes, body: bytes, frames: Sequence[bytes | zmq.Frame]) -> None:
+        if self._is_closed:
+            return
+        try:
+            send_message(self._socket, (key, header, body, *frames))
+        except zmq.ZMQError as error:
+            if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
+                raise
+            self.stats.answers_dropped += 1
+            self._drop(key, -1, "it does not read its answers" if error.errno == zmq.EAGAIN else "it is gone")
+            return
+        self.stats.answers_sent += 1
+        self._schedule()
+
+    # --- requests -----------------------------------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        """See to it that a drain follows: whatever was done may have used up the descriptor's edge."""
+        if not self._is_scheduled and not self._is_draining:
+            self._is_scheduled = True
+            self._loop.call_soon(self._on_readable)
+
+    def _on_readable(self) -> None:
+        self._guarded(self._drain)
+
+    def _drain(self) -> None:
+        self._is_scheduled = False
+        if self._is_closed:
+            return
+        self._is_draining = True
+        self._now_ms = self._read_clock()
+        try:
+            for _ in range(DRAIN_LIMIT):
+                if not self._receive():
+                    return
+        finally:
+            self._is_draining = False
+        self._schedule()
+
+    def _receive(self) -> bool:
+        """Take one message off the socket and handle it; False when there is none."""
+        if self._is_closed:
+            return False
+        if self._is_skipping:
+            self._skip()
+            return True
+        try:
+            key = self._recv(zmq.DONTWAIT)
+        except zmq.Again:
+            return False
+        head = self._recv(zmq.DONTWAIT, False)
+        try:
+            body, frames = self._receive_rest(head)
+            header = wire.decode_request_header(head)
+        except wire.WireError as error:
+            self._drop(key, _descriptor(head), str(error))
+            return True
+        try:
+            self._handle(key, header, body, frames)
+        except KafkaError as refusal:
+            self._refuse(key, header.correlation_id, refusal)
+        return True
+
+    def _receive_rest(self, head: zmq.Frame) -> tuple[zmq.Frame, list[memoryview]]:
+        """Body and frames of the message that begins with `head`. Errors: WireError."""
+        if not head.more:
+            raise wire.WireError("a message without a body")
+        body = last = self._recv(zmq.DONTWAIT, False)
+        frames: list[memoryview] = []
+        while last.more:
+            if len(frames) + 2 >= self._limits.max_frames:
+                self._is_skipping = True
+                raise wire.WireError(f"a message of more than {self._limits.max_frames} frames")
+            last = self._recv(zmq.DONTWAIT, False)
+            frames.append(held_view(last))
+        return body, frames
+
+    def _skip(self) -> None:
+        """Drop parts up to the end of the message, some per wake."""
+        for _ in range(SKIP_LIMIT):
+            if not self._recv(zmq.DONTWAIT, False).more:
+                self._is_skipping = False
+                return
+
+    def _handle(self, key: bytes, header: RequestHeader, body: zmq.Frame, frames: list[memoryview]) -> None:
+        """Shake hands, or let a request in and hand it over. Errors: the KafkaError to refuse it with."""
+        if len(body) > self._limits.max_body_bytes:
+            limit = self._limits.max_body_bytes
+            raise InvalidRequestError(f"a body of {len(body)} bytes; at most {limit} are allowed")
+        if header.api_key == API_VERSIONS.key:
+            self._shake_hands(key, header, body)
+            return
+        request = self._admission.let_in(key, header, body.bytes, frames, self._now_ms)
+        self.stats.requests += 1
+        self.stats.request_bytes += request.queued_bytes
+        try:
+            self._handler(request)
+        except KafkaError as error:
+            self.reply_error(request, error)
+
+    def _shake_hands(self, key: bytes, header: RequestHeader, body: zmq.Frame) -> None:
+        hello = self._admission.read_hello(header, body.bytes)
+        # Order: news of broken connections first, since this descriptor may have been one of theirs.
+        self._monitor.drain()
+        descriptor = _descriptor(body)
+        address = connections_io.far_end(descriptor, self.port)
+        peer = Peer(
+            key=key,
+            session=secrets.randbits(62) + 1,  # never 0, which stands for "no handshake yet"
+            last_seen_ms=self._now_ms,
+            address=address,
+            descriptor=descriptor if address else -1,
+        )
+        welcome = self._admission.welcome(peer, hello)
+        self._strangers.shook_hands(descriptor)
+        self.stats.handshakes += 1
+        self._transmit(key, wire.encode_response_header(header.correlation_id), wire.encode(welcome), ())
+
+    # --- connections --------------------------------------------------------------------------------------
+
+    def _drop(self, key: bytes, descriptor: int, reason: str) -> None:
+        """End a peer's connection and forget it: it is gone, does not read, or is not understood."""
+        peer = self._peers.get(key)
+        address = ""
+        if peer is not None:
+            descriptor, address = peer.descriptor, peer.address
+        self.stats.peers_dropped += 1
+        if self.stats.may_log(self._now_ms):
+            who = f"{address} {peer.client_id}" if peer else connections_io.far_end(descriptor, self.port)
+            _LOG.warning("connection of %s dropped: %s", who or "a stranger", printable(reason))
+        connections_io.disconnect(descriptor, self.port, address)
+        if peer is not None:
+            self._forget(peer)
+
+    def _forget(self, peer: Peer) -> None:
+        if self._peers.forget(peer) and self.on_peer_gone is not None:
+            # later, not now: this may run inside an answer, and the owner may be in the middle of something
+            self._loop.call_soon(self._guarded, self.on_peer_gone, peer)
+
+    def _on_event(self, event: int, value: int) -> None:
+        if event == zmq.EVENT_ACCEPTED:
+            self.stats.connections_accepted += 1
+            if not self._strangers.accepted(value, self._read_clock(), len(self._peers)):
+                self.stats.connections_refused += 1
+        elif event == zmq.EVENT_DISCONNECTED:
+            self._strangers.gone(value)
+            peer = self._peers.at(value)
+            if peer is not None:
+                self._forget(peer)
+        elif event & HANDSHAKE_FAILED:
+            self.stats.handshakes_failed += 1
+            if self.stats.may_log(self._read_clock()):
+                _LOG.warning("a connection to port %d does not speak our protocol (%d)", self.port, value)
+
+    def _sweep(self) -> None:
+        """Every second: end connections that are idle, stuck, or never shook hands."""
+        self._now_ms = self._read_clock()
+        self._timer = self._loop.call_later(self._sweep_interval_s, self._guarded, self._sweep)
+        self.stats.connections_refused += self._strangers.sweep(self._now_ms)
+        for peer in self._peers:
+            if peer.in_flight == 0 and self._now_ms - peer.last_seen_ms > self._limits.idle_timeout_ms:
+                self.stats.peers_idled += 1
+                connections_io.disconnect(peer.descriptor, self.port, peer.address)
+                self._forget(peer)
+
+    def _guarded(self, action: Callable[..., None], *args: Any) -> None:
+        """Run a callback of the loop, which would only log what it raises."""
+        try:
+            action(*args)
+        except Exception as error:  # noqa: BLE001 -- the shell ends here, and `run` raises it
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        _LOG.error("the router on port %d ends: %s", self.port, printable(repr(error)))
+        if not self._ended.done():
+            self._ended.set_exception(error)
+        self.close(0)
+
+    def _read_clock(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    def _set_options(self) -> None:
+        limits = self._limits
+        set_common_options(
+            self._socket,
+            max_frame_bytes=limits.max_request_bytes,
+            handshake_ms=limits.handshake_timeout_ms,
+            heartbeat_interval_ms=limits.heartbeat_interval_ms,
+            heartbeat_timeout_ms=limits.heartbeat_timeout_ms,
+        )
+        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self._socket.setsockopt(zmq.RCVHWM, 2 * limits.max_in_flight + SPARE_MESSAGES)
+        self._socket.setsockopt(zmq.SNDHWM, 2 * limits.max_in_flight + SPARE_MESSAGES)
+        self._socket.setsockopt(zmq.BACKLOG, limits.backlog)
+        self._socket.setsockopt(zmq.IPV6, 1)
+
+
+def _descriptor(frame: zmq.Frame) -> int:
+    """The connection that a frame came on, -1 if ZeroMQ does not say."""
+    try:
+        return int(frame.get(zmq.SRCFD))
+    except zmq.ZMQError:
+        return -1
+
+
+def _bind(socket: zmq.Socket[bytes], host: str, port: int) -> int:
+    facts = sockets.getaddrinfo(host, port, type=sockets.SOCK_STREAM, flags=sockets.AI_PASSIVE)
+    address = str(facts[0][4][0])
+    try:
+        socket.bind(tcp_endpoint(address, port))
+    except zmq.ZMQError as error:
+        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
+    return int(socket.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2])

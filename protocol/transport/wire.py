@@ -1,0 +1,100 @@
+"""Messages to frames and back: the codecs of headers and bodies, made once per api.
+
+Everything here raises `WireError` for bytes that a peer got wrong, and nothing else. Bytes are only ever
+decoded as MessagePack into the declared types; nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import msgspec
+
+from ..messages.envelope import Api, RequestHeader, ResponseHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+# Bound: a request header is at most 4 integers of 9 bytes; room for fields that later versions add.
+MAX_HEADER_BYTES = 256
+# Bound: a response header carries the text of an error.
+MAX_RESPONSE_HEADER_BYTES = 4096
+MAX_DETAIL_LENGTH = 1000
+# Below this many bytes a copy costs less than zero-copy bookkeeping. It also keeps accounts honest: ZeroMQ
+# decodes small frames in place, so that a frame of 100 bytes would keep its whole 8 KiB receive buffer alive.
+COPY_BELOW_BYTES = 8192
+
+
+class Readable(Protocol):
+    """A received frame: has a length, and the buffer protocol, which has no name in Python 3.11's types."""
+
+    def __len__(self) -> int:
+        """In bytes."""
+
+
+class WireError(Exception):
+    """A peer sent bytes that are not a message of ours."""
+
+
+# RecursionError: surplus fields are skipped recursively, and a peer may nest them as deep as it likes.
+_DECODE_FAULTS = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+
+encode: Any = msgspec.msgpack.Encoder().encode
+_request_header: Any = msgspec.msgpack.Decoder(RequestHeader).decode
+_response_header: Any = msgspec.msgpack.Decoder(ResponseHeader).decode
+
+
+class ServedApi(NamedTuple):
+    """One api that a server answers, with the decoder of its requests."""
+
+    api: Api
+    decode: Any
+
+
+def served_apis(apis: Iterable[Api]) -> dict[int, ServedApi]:
+    """By api key, each with its decoder."""
+    return {api.key: ServedApi(api, msgspec.msgpack.Decoder(api.request).decode) for api in apis}
+
+
+_RESPONSE_DECODERS: dict[int, Any] = {}
+
+
+def response_decoder(api: Api) -> Any:
+    """The decoder of this api's responses; the same one at every call."""
+    decoder = _RESPONSE_DECODERS.get(api.key)
+    if decoder is None:
+        decoder = _RESPONSE_DECODERS[api.key] = msgspec.msgpack.Decoder(api.response).decode
+    return decoder
+
+
+def decode_request_header(frame: Readable) -> RequestHeader:
+    """Errors: WireError."""
+    header: RequestHeader = _decoded(_request_header, frame, MAX_HEADER_BYTES, "request header")
+    return header
+
+
+def decode_response_header(frame: Readable) -> ResponseHeader:
+    """Errors: WireError."""
+    header: ResponseHeader = _decoded(_response_header, frame, MAX_RESPONSE_HEADER_BYTES, "response header")
+    return header
+
+
+def decode_body(decoder: Any, frame: Readable, max_bytes: int, name: str) -> Any:
+    """A body by its api's decoder. Errors: WireError."""
+    return _decoded(decoder, frame, max_bytes, name)
+
+
+def encode_response_header(correlation_id: int, error_code: int = 0, detail: str = "") -> bytes:
+    """The text of the error is cut to fit what a client accepts in a header."""
+    header: bytes = encode(ResponseHeader(correlation_id, error_code, detail[:MAX_DETAIL_LENGTH]))
+    return header
+
+
+def _decoded(decoder: Any, frame: Readable, max_bytes: int, name: str) -> Any:
+    if len(frame) > max_bytes:
+        raise WireError(f"a {name} of {len(frame)} bytes; at most {max_bytes} are allowed")
+    try:
+        return decoder(frame)
+    except _DECODE_FAULTS as error:
+        raise WireError(f"a {name} that cannot be decoded: {error}") from error

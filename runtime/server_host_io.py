@@ -1,0 +1,140 @@
+"""Hosts one server in a process that others supervise: the end of the server is the end of the process.
+
+A failed background task must not leave a process that still answers "alive". So the server's thread is
+watched, and its unplanned end is logged and then ends the process with `end_process`; whoever supervises
+the process (Ray) starts it again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..protocol.errors import ApiTimeoutError
+from .loop_thread_io import LoopThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+log = logging.getLogger("headrace.host")
+
+STATUS_TIMEOUT_S = 5.0
+# A start that failed stays around for this long: whoever waits in `wait_ready` hears why, and a server
+# that cannot start (disk locked, disk broken) is not restarted in a hot loop.
+LINGER_S = 2.0
+
+
+class Server(Protocol):
+    """What a host runs: `start` returns when it is ready, `run` lasts until `stop` or a failure."""
+
+    host: str
+    port: int
+
+    async def start(self) -> None:
+        """Become ready."""
+
+    async def run(self) -> None:
+        """Serve until `stop` (returns) or until a task fails (raises)."""
+
+    async def stop(self) -> None:
+        """Shut down cleanly."""
+
+    def status(self) -> dict[str, Any]:
+        """Facts for people, JSON-able."""
+
+
+def end_process(code: int) -> None:
+    """End this process now, without waiting for its other threads."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+class ServerHost:
+    """Runs one server on a thread with its own event loop.
+
+    `make_server` is called on that loop. A failure of the server, at start or later, ends the process.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make_server: Callable[[], Server],
+        end: Callable[[int], None] = end_process,
+        linger_s: float = LINGER_S,
+    ) -> None:
+        self.name = name
+        self._make_server, self._end, self._linger_s = make_server, end, linger_s
+        self._server: Server | None = None
+        self._settled = threading.Event()  # the start succeeded or failed
+        self._failure: BaseException | None = None
+        self._is_stopping = False
+        self._thread = LoopThread(name, self._main, self._on_end)
+        self._thread.start()
+
+    def wait_ready(self, timeout_s: float) -> None:
+        """Wait until the server serves. Errors: what its start raised; ApiTimeoutError."""
+        if not self._settled.wait(timeout_s):
+            raise ApiTimeoutError(f"{self.name} did not become ready within {timeout_s:.0f} s")
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def endpoint(self) -> tuple[str, int] | None:
+        """Where the server listens, None until it is ready."""
+        if self._server is None or self._failure is not None or not self._settled.is_set():
+            return None
+        return self._server.host, self._server.port
+
+    def status(self) -> dict[str, Any]:
+        """The server's own status, read on its loop, or what it is doing instead."""
+        facts: dict[str, Any] = {"name": self.name, "pid": os.getpid(), "state": self._state()}
+        if facts["state"] == "running":
+            facts.update(self._thread.call(self._status(), STATUS_TIMEOUT_S))
+        return facts
+
+    def stop(self, timeout_s: float) -> None:
+        """Shut the server down cleanly and wait for it; the process goes on."""
+        self._is_stopping = True
+        server = self._server
+        if server is not None and not self._thread.has_ended:
+            self._thread.call(server.stop(), timeout_s)
+        if not self._thread.join(timeout_s):
+            raise ApiTimeoutError(f"{self.name} did not stop within {timeout_s:.0f} s")
+
+    def _state(self) -> str:
+        if self._failure is not None:
+            return "failed"
+        if self._thread.has_ended:
+            return "stopped"
+        if self._is_stopping:
+            return "stopping"
+        return "running" if self._settled.is_set() else "starting"
+
+    async def _status(self) -> dict[str, Any]:
+        assert self._server is not None
+        return self._server.status()
+
+    async def _main(self) -> None:
+        server = self._make_server()
+        self._server = server
+        await server.start()
+        self._settled.set()
+        log.info("%s is ready on %s:%d", self.name, server.host, server.port)
+        await server.run()
+
+    def _on_end(self, failure: BaseException | None) -> None:
+        if self._is_stopping and (failure is None or not self._settled.is_set()):
+            self._settled.set()
+            return
+        was_ready = self._settled.is_set()
+        self._failure = failure or RuntimeError(f"{self.name} stopped by itself")
+        self._settled.set()
+        log.critical("%s ends this process: %r", self.name, self._failure, exc_info=failure)
+        if not was_ready:
+            time.sleep(self._linger_s)
+        self._end(1)

@@ -1,0 +1,159 @@
+"""Hierarchical timing wheels: thousands of timers with constant cost to add and to cancel.
+
+A wheel has `wheel_size` buckets of `tick_ms` each. What lies further ahead than a wheel reaches goes to the
+next wheel, whose tick is the whole reach of the one below; when time arrives at such a coarse bucket, its
+timers fall into finer ones. A small heap of bucket times says which bucket is next, so empty ticks cost
+nothing. Time only comes in as an argument.
+
+Invariant: a timer sits in exactly one bucket, and every non-empty bucket is in the heap exactly once.
+Source: Varghese and Lauck 1987; Kafka TimingWheel.java and SystemTimer.java.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Timer(Generic[T]):
+    """One entry of the wheel; `deadline_ms` is when `item` becomes due."""
+
+    __slots__ = ("bucket", "deadline_ms", "item", "sequence")
+
+    def __init__(self, item: T, deadline_ms: int, sequence: int) -> None:
+        self.item = item
+        self.deadline_ms = deadline_ms
+        self.sequence = sequence
+        self.bucket: _Bucket[T] | None = None
+
+    @property
+    def is_pending(self) -> bool:
+        """True until it was cancelled or handed out."""
+        return self.bucket is not None
+
+
+class _Bucket(Generic[T]):
+    """Timers of one tick of one wheel. `starts_ms` is -1 while the bucket is not in the heap."""
+
+    __slots__ = ("starts_ms", "timers")
+
+    def __init__(self) -> None:
+        self.starts_ms = -1
+        self.timers: dict[Timer[T], None] = {}
+
+
+class _Level(Generic[T]):
+    """One wheel of the hierarchy; `time_ms` is the time of the whole, rounded down to this tick."""
+
+    __slots__ = ("buckets", "reach_ms", "tick_ms", "time_ms")
+
+    def __init__(self, tick_ms: int, wheel_size: int, now_ms: int) -> None:
+        self.tick_ms = tick_ms
+        self.reach_ms = tick_ms * wheel_size
+        self.time_ms = now_ms - now_ms % tick_ms
+        self.buckets: list[_Bucket[T]] = [_Bucket() for _ in range(wheel_size)]
+
+
+class TimingWheel(Generic[T]):
+    """Timers for items of one kind. With the default tick of 1 ms deadlines are exact.
+
+    Unit: with a longer tick an item is due up to `tick_ms - 1` before its deadline, as in Kafka.
+    """
+
+    def __init__(self, tick_ms: int = 1, wheel_size: int = 20, now_ms: int = 0) -> None:
+        if tick_ms < 1 or wheel_size < 2:
+            raise ValueError(f"tick_ms must be at least 1 and wheel_size 2, not {tick_ms} and {wheel_size}")
+        self._wheel_size = wheel_size
+        self._now_ms = now_ms
+        self._levels: list[_Level[T]] = [_Level(tick_ms, wheel_size, now_ms)]
+        self._heap: list[tuple[int, int, _Bucket[T]]] = []
+        self._overdue: _Bucket[T] = _Bucket()
+        self._sequence = 0
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, item: T, deadline_ms: int) -> Timer[T]:
+        """Set a timer. A deadline that has passed is handed out by the next `advance`."""
+        self._sequence += 1
+        timer = Timer(item, deadline_ms, self._sequence)
+        self._count += 1
+        if not self._place(timer):
+            self._put(timer, self._overdue)
+        return timer
+
+    def cancel(self, timer: Timer[T]) -> bool:
+        """Take a timer back; False if it was handed out or cancelled before."""
+        if timer.bucket is None:
+            return False
+        del timer.bucket.timers[timer]
+        timer.bucket = None
+        self._count -= 1
+        return True
+
+    def advance(self, now_ms: int) -> list[T]:
+        """Move time to `now_ms` and hand out what became due, by deadline, equal ones oldest first.
+
+        A time before the last one changes nothing: the clock of this wheel never goes back.
+        """
+        self._now_ms = max(self._now_ms, now_ms)
+        reached = list(self._overdue.timers)
+        self._overdue.timers.clear()
+        # Order: empty every bucket that time has reached before moving the wheels, because after the move
+        # the same slot stands for a tick one whole turn later.
+        while self._heap and self._heap[0][0] <= self._now_ms:
+            bucket = heapq.heappop(self._heap)[2]
+            reached.extend(bucket.timers)
+            bucket.timers.clear()
+            bucket.starts_ms = -1
+        for level in self._levels:
+            level.time_ms = self._now_ms - self._now_ms % level.tick_ms
+        due = [timer for timer in reached if not self._place(timer)]
+        due.sort(key=lambda timer: (timer.deadline_ms, timer.sequence))
+        for timer in due:
+            timer.bucket = None
+        self._count -= len(due)
+        return [timer.item for timer in due]
+
+    def next_deadline_ms(self) -> int | None:
+        """When `advance` has work next: never later than the earliest deadline, None without timers.
+
+        It can be earlier than that deadline, when timers have to fall from a coarse bucket first.
+        """
+        if self._overdue.timers:
+            return self._now_ms
+        while self._heap:
+            starts_ms, _, bucket = self._heap[0]
+            if bucket.timers:
+                return starts_ms
+            heapq.heappop(self._heap)
+            bucket.starts_ms = -1
+        return None
+
+    def _place(self, timer: Timer[T]) -> bool:
+        """Put a timer into the finest bucket that reaches it; False if it is due."""
+        level = self._levels[0]
+        if timer.deadline_ms < level.time_ms + level.tick_ms:
+            return False
+        depth = 0
+        while timer.deadline_ms >= level.time_ms + level.reach_ms:
+            depth += 1
+            if depth == len(self._levels):
+                self._levels.append(_Level(level.reach_ms, self._wheel_size, self._now_ms))
+            level = self._levels[depth]
+        tick = timer.deadline_ms // level.tick_ms
+        bucket = level.buckets[tick % self._wheel_size]
+        if bucket.starts_ms == -1:
+            bucket.starts_ms = tick * level.tick_ms
+            # start and tick together name one bucket, so the comparison never reaches the bucket itself
+            heapq.heappush(self._heap, (bucket.starts_ms, level.tick_ms, bucket))
+        assert bucket.starts_ms == tick * level.tick_ms, "one slot would hold two ticks"
+        self._put(timer, bucket)
+        return True
+
+    def _put(self, timer: Timer[T], bucket: _Bucket[T]) -> None:
+        timer.bucket = bucket
+        bucket.timers[timer] = None

@@ -1,0 +1,260 @@
+"""The configuration of one storage node, with Kafka's key names where Kafka has the key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..protocol.errors import ConfigError
+from ..runtime.config import DAY, GIB, HOUR, MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, Config, key
+from .log.config import LogConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Broker-wide defaults of the topic keys. Source: Kafka ServerTopicConfigSynonyms.java.
+TOPIC_KEY_SYNONYMS: dict[str, str] = {
+    "log.segment.bytes": "segment.bytes",
+    "log.roll.ms": "segment.ms",
+    "log.roll.jitter.ms": "segment.jitter.ms",
+    "log.index.size.max.bytes": "segment.index.bytes",
+    "log.index.interval.bytes": "index.interval.bytes",
+    "message.max.bytes": "max.message.bytes",
+    "log.message.timestamp.type": "message.timestamp.type",
+    "log.message.timestamp.before.max.ms": "message.timestamp.before.max.ms",
+    "log.message.timestamp.after.max.ms": "message.timestamp.after.max.ms",
+    "min.insync.replicas": "min.insync.replicas",
+    "compression.type": "compression.type",
+    "log.flush.interval.messages": "flush.messages",
+    "log.flush.interval.ms": "flush.ms",
+    "log.preallocate": "preallocate",
+    "log.durability": "durability",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeConfig(Config):
+    """Keys of a storage node."""
+
+    node_id: int = key(
+        "node.id",
+        -1,
+        low=-1,
+        high=MAX_INT,
+        doc="Id of this node; -1 lets the controller generate one, which the log dirs then remember.",
+    )
+    broker_rack: str = key("broker.rack", "", doc="Failure domain of this node; empty for none.")
+    log_dirs: tuple[str, ...] = key(
+        "log.dirs", (), doc="Directories that hold the partitions, one per disk; at least one."
+    )
+    listener_host: str = key("listener.host", "127.0.0.1", doc="Address to bind and to tell clients.")
+    listener_port: int = key(
+        "listener.port",
+        0,
+        low=0,
+        high=65_535,
+        doc="Port to bind; 0 takes any free one, remembers it in the first log dir and tries it again.",
+    )
+
+    registration_timeout_ms: int = key(
+        "initial.broker.registration.timeout.ms",
+        10 * SECOND,
+        low=0,
+        unit="ms",
+        doc="How long to go on asking while another process holds the node id, before giving up.",
+    )
+    controller_request_timeout_ms: int = key(
+        "controller.request.timeout.ms",
+        2 * SECOND,
+        low=10,
+        unit="ms",
+        doc="A controller that does not answer for this long is looked up anew.",
+    )
+    controller_backoff_ms: int = key(
+        "controller.backoff.ms",
+        50,
+        low=1,
+        unit="ms",
+        doc="First pause before the controller is looked up again.",
+    )
+    controller_backoff_max_ms: int = key(
+        "controller.backoff.max.ms", 1 * SECOND, low=1, unit="ms", doc="Longest pause between look-ups."
+    )
+    heartbeat_interval_ms: int = key(
+        "broker.heartbeat.interval.ms",
+        0,
+        low=0,
+        unit="ms",
+        doc="Time between heartbeats; 0 takes what the controller asks for.",
+    )
+    metadata_max_wait_ms: int = key(
+        "metadata.fetch.max.wait.ms",
+        500,
+        low=1,
+        unit="ms",
+        doc="How long one metadata fetch may wait for news.",
+    )
+    controlled_shutdown_timeout_ms: int = key(
+        "controlled.shutdown.timeout.ms",
+        3 * SECOND,
+        low=0,
+        unit="ms",
+        doc="How long a stopping node waits for the controller to move its leaders away.",
+    )
+
+    num_recovery_threads_per_data_dir: int = key(
+        "num.recovery.threads.per.data.dir",
+        2,
+        low=1,
+        high=64,
+        doc="Threads per log dir that load and recover logs at start.",
+    )
+    background_threads: int = key(
+        "background.threads", 4, low=1, high=256, doc="Threads for fsync, deletion and checkpoints."
+    )
+    checkpoint_interval_ms: int = key(
+        "log.flush.offset.checkpoint.interval.ms",
+        60 * SECOND,
+        low=10,
+        unit="ms",
+        doc="How often recovery points, start offsets and high watermarks are written down.",
+    )
+
+    socket_request_max_bytes: int = key(
+        "socket.request.max.bytes",
+        100 * MIB,
+        low=1024,
+        high=MAX_INT,
+        unit="bytes",
+        doc="Largest request frame.",
+    )
+    max_connections: int = key("max.connections", 10_000, low=1, doc="Clients connected at the same time.")
+    max_in_flight_requests: int = key(
+        "max.in.flight.requests.per.connection", 256, low=8, doc="Requests under way on one connection."
+    )
+    connections_max_idle_ms: int = key(
+        "connections.max.idle.ms",
+        10 * MINUTE,
+        low=100,
+        unit="ms",
+        doc="A silent connection is forgotten then.",
+    )
+    queued_max_request_bytes: int = key(
+        "queued.max.request.bytes",
+        256 * MIB,
+        low=MIB,
+        unit="bytes",
+        doc="Requests under way of all connections together; beyond it they are refused.",
+    )
+    queued_max_response_bytes: int = key(
+        "queued.max.response.bytes",
+        256 * MIB,
+        low=MIB,
+        unit="bytes",
+        doc="Responses not yet taken by their clients, all connections together.",
+    )
+    fetch_max_bytes: int = key(
+        "fetch.max.bytes", 55 * MIB, low=1024, unit="bytes", doc="Largest fetch response, whatever was asked."
+    )
+    fetch_max_wait_ms: int = key(
+        "fetch.max.wait.ms", 5 * MINUTE, low=0, unit="ms", doc="Longest wait of a fetch, whatever was asked."
+    )
+    max_request_partitions: int = key(
+        "max.request.partitions", 20_000, low=1, doc="Partitions that one request may name."
+    )
+    purgatory_max_requests: int = key(
+        "purgatory.max.requests",
+        50_000,
+        low=1,
+        doc="Waiting requests of each kind; beyond it they are refused.",
+    )
+
+    log_segment_bytes: int = key(
+        "log.segment.bytes", 1 * GIB, low=MIB, high=MAX_INT, unit="bytes", doc="Default of segment.bytes."
+    )
+    log_roll_ms: int = key("log.roll.ms", 7 * DAY, low=1, unit="ms", doc="Default of segment.ms.")
+    log_roll_jitter_ms: int = key(
+        "log.roll.jitter.ms", 0, low=0, unit="ms", doc="Default of segment.jitter.ms."
+    )
+    log_index_size_max_bytes: int = key(
+        "log.index.size.max.bytes", 10 * MIB, low=4, unit="bytes", doc="Default of segment.index.bytes."
+    )
+    log_index_interval_bytes: int = key(
+        "log.index.interval.bytes", 4096, low=0, unit="bytes", doc="Default of index.interval.bytes."
+    )
+    message_max_bytes: int = key(
+        "message.max.bytes", MIB + 12, low=0, high=MAX_INT, unit="bytes", doc="Default of max.message.bytes."
+    )
+    log_message_timestamp_type: str = key(
+        "log.message.timestamp.type",
+        "CreateTime",
+        choices=("CreateTime", "LogAppendTime"),
+        doc="Default of message.timestamp.type.",
+    )
+    log_message_timestamp_before_max_ms: int = key(
+        "log.message.timestamp.before.max.ms",
+        MAX_LONG,
+        low=0,
+        unit="ms",
+        doc="Default of message.timestamp.before.max.ms.",
+    )
+    log_message_timestamp_after_max_ms: int = key(
+        "log.message.timestamp.after.max.ms",
+        1 * HOUR,
+        low=0,
+        unit="ms",
+        doc="Default of message.timestamp.after.max.ms.",
+    )
+    min_insync_replicas: int = key(
+        "min.insync.replicas", 1, low=1, doc="Replicas that must hold a record before acks=all is answered."
+    )
+    compression_type: str = key(
+        "compression.type", "producer", choices=("producer",), doc="Default of compression.type."
+    )
+    log_flush_interval_messages: int = key(
+        "log.flush.interval.messages", MAX_LONG, low=1, doc="Default of flush.messages."
+    )
+    log_flush_interval_ms: int = key(
+        "log.flush.interval.ms", MAX_LONG, low=0, unit="ms", doc="Default of flush.ms."
+    )
+    log_preallocate: bool = key("log.preallocate", False, doc="Default of preallocate.")
+    log_durability: str = key(
+        "log.durability",
+        "async",
+        choices=("async", "fsync"),
+        doc="Default of durability: fsync acknowledges only what is on the disk.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.log_dirs:
+            raise ConfigError("log.dirs must name at least one directory")
+        if len(set(self.log_dirs)) != len(self.log_dirs):
+            raise ConfigError(f"log.dirs names a directory twice: {', '.join(self.log_dirs)}")
+        if self.controller_backoff_max_ms < self.controller_backoff_ms:
+            raise ConfigError("controller.backoff.max.ms must not be below controller.backoff.ms")
+
+    def log_defaults(self) -> LogConfig:
+        """The topic keys as this node sets them, before any topic's own."""
+        values = self.to_mapping()
+        return LogConfig.of({topic: values[broker] for broker, topic in TOPIC_KEY_SYNONYMS.items()})
+
+
+def effective_log_config(
+    defaults: LogConfig, overrides: Mapping[str, Any]
+) -> tuple[LogConfig, tuple[str, ...]]:
+    """`defaults` with a topic's own values over them, and what could not be applied, in words.
+
+    A key or value that this node does not know must not stop it: the metadata log may come from a newer
+    controller. It is left out, and its default stays.
+    """
+    known = LogConfig.keys()
+    config, faults = defaults, []
+    for name in sorted(overrides):
+        if name not in known:
+            continue
+        try:
+            config = config.merged({name: overrides[name]})
+        except ConfigError as error:
+            faults.append(f"{name}={overrides[name]!r} is not usable: {error}")
+    return config, tuple(faults)

@@ -1,0 +1,319 @@
+"""The node's connection to the controller: performs what `membership` decides, follows the metadata,
+forwards requests.
+
+One connection at a time. Every request on it has a timeout; whatever goes wrong closes it, and the
+membership decides when the next one is opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..protocol.errors import (
+    ConfigError,
+    HeadraceError,
+    KafkaError,
+    NetworkError,
+    NotControllerError,
+    ThrottlingQuotaExceededError,
+    error_from_code,
+)
+from ..protocol.messages import registry
+from ..protocol.messages.control import (
+    BrokerHeartbeatRequest,
+    BrokerRegistrationRequest,
+    FetchMetadataRequest,
+    FetchMetadataResponse,
+)
+from ..protocol.transport.dealer_io import Connection
+from ..runtime.clock_io import monotonic_ms
+from . import membership as m
+
+if TYPE_CHECKING:
+    import msgspec
+
+    from ..protocol.messages.envelope import Api
+    from ..protocol.transport.dealer_io import Response
+    from ..runtime.shell_io import TaskOwner
+    from .config import NodeConfig
+
+ControllerLocator = Callable[[], Awaitable[tuple[str, int]]]
+
+log = logging.getLogger("headrace.storage_node")
+
+# Bound: forwarded requests under way; each holds a task and its request.
+MAX_FORWARDS = 500
+# Heartbeats, registration and the metadata poll share the connection with forwarded requests.
+_RESERVED_IN_FLIGHT = 3
+
+
+@dataclass(slots=True)
+class NodeIdentity:
+    """Who this node is: what the disks say, completed by the controller."""
+
+    node_id: int
+    cluster_id: str
+    incarnation_id: bytes
+    host: str
+    port: int
+    rack: str | None
+    log_dir_ids: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkEvents:
+    """What the owner of the link does when the controller speaks.
+
+    `adopted` gets node id, cluster id and controller id before any metadata. `metadata` applies records
+    and returns the offset of the image then; `metadata_offset` is the image's offset now.
+    """
+
+    adopted: Callable[[int, str, int], None]
+    metadata: Callable[[FetchMetadataResponse], int]
+    metadata_offset: Callable[[], int]
+
+
+class ControllerLink:
+    """The shell around one Membership."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        locate: ControllerLocator,
+        identity: NodeIdentity,
+        events: LinkEvents,
+        tasks: TaskOwner,
+    ) -> None:
+        self.membership = m.Membership(
+            m.MembershipTimes(
+                heartbeat_ms=config.heartbeat_interval_ms,
+                backoff_ms=config.controller_backoff_ms,
+                backoff_max_ms=config.controller_backoff_max_ms,
+                registration_timeout_ms=config.registration_timeout_ms,
+                shutdown_timeout_ms=config.controlled_shutdown_timeout_ms,
+            )
+        )
+        self._config = config
+        self._timeout_s = config.controller_request_timeout_ms / 1000
+        self._locate = locate
+        self._identity = identity
+        self._events = events
+        self._tasks = tasks
+        self._connection: Connection | None = None
+        self._following: Connection | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._forwards = 0
+        self._is_closed = False
+        self.is_active = asyncio.Event()  # set for good the first time that the node may lead
+        self.has_left = asyncio.Event()
+        self._is_connected = asyncio.Event()
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of the current registration, -1 before the first."""
+        return self.membership.broker_epoch
+
+    def start(self) -> None:
+        """Begin to look for the controller."""
+        self._perform(self.membership.start())
+
+    def ask_to_leave(self) -> None:
+        """Begin the controlled shutdown; `has_left` is set when it is done or has no use."""
+        self._submit(m.StopAsked())
+
+    def close(self) -> None:
+        """Drop the connection and all timers; nothing is sent any more."""
+        self._is_closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    async def forward(self, api: Api, body: bytes, timeout_s: float) -> Response:
+        """Send a client's request on to the controller; its answer, or the error it gave.
+
+        Errors: NotControllerError when no controller is reached in time; ThrottlingQuotaExceededError;
+        what Connection.request raises.
+        """
+        connection = self._connection
+        allowed = MAX_FORWARDS
+        if connection is not None:
+            allowed = min(allowed, connection.hello.max_in_flight - _RESERVED_IN_FLIGHT)
+        if self._forwards >= allowed:
+            raise ThrottlingQuotaExceededError(f"{self._forwards} requests wait for the controller already")
+        self._forwards += 1
+        try:
+            return await self._forward(api, body, asyncio.get_running_loop().time() + timeout_s)
+        finally:
+            self._forwards -= 1
+
+    async def _forward(self, api: Api, body: bytes, deadline_s: float) -> Response:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                await self._is_connected.wait()
+        except TimeoutError:
+            raise NotControllerError("the controller cannot be reached now") from None
+        connection = self._connection
+        if connection is None:
+            raise NotControllerError("the controller cannot be reached now")
+        return await connection.request(api, body, timeout_s=max(deadline_s - loop.time(), 0.001))
+
+    # --- feeding the membership ------------------------------------------------------------------------
+
+    def _submit(self, event: m.Event) -> None:
+        if self._is_closed or self._tasks.is_stopping:
+            return
+        self._perform(self.membership.step(event, monotonic_ms()))
+        if self.membership.state is m.MembershipState.ACTIVE:
+            self.is_active.set()
+
+    def _perform(self, effects: tuple[m.Effect, ...]) -> None:
+        for effect in effects:
+            match effect:
+                case m.FindController():
+                    self._tasks.spawn(self._find(), "find the controller")
+                case m.SendRegistration():
+                    self._tasks.spawn(self._register(), "register")
+                case m.AdoptIdentity(node_id, cluster_id):
+                    self._adopt(node_id, cluster_id)
+                case m.SendHeartbeat(broker_epoch, want_shutdown):
+                    self._tasks.spawn(self._beat(broker_epoch, want_shutdown), "heartbeat")
+                case m.FollowMetadata():
+                    if self._following is not self._connection:
+                        self._following = self._connection
+                        self._tasks.spawn(self._follow(), "follow the metadata")
+                case m.SetTimer(key, deadline_ms):
+                    self._set_timer(key, deadline_ms)
+                case m.Left():
+                    self.has_left.set()
+                case m.Failed(error):
+                    self._tasks.fail(error)
+                    self.has_left.set()
+
+    def _set_timer(self, key: str, deadline_ms: int) -> None:
+        old = self._timers.pop(key, None)
+        if old is not None:
+            old.cancel()
+        delay_s = max(deadline_ms - monotonic_ms(), 0) / 1000
+        self._timers[key] = asyncio.get_running_loop().call_later(delay_s, self._on_timer, key)
+
+    def _on_timer(self, key: str) -> None:
+        self._timers.pop(key, None)
+        self._submit(m.TimeCame(key))
+
+    def _adopt(self, node_id: int, cluster_id: str) -> None:
+        identity = self._identity
+        controller_id = self._connection.hello.node_id if self._connection is not None else -1
+        try:
+            self._events.adopted(node_id, cluster_id, controller_id)
+        except KafkaError as error:
+            self._tasks.fail(error)
+            return
+        identity.node_id, identity.cluster_id = node_id, cluster_id
+
+    # --- talking to the controller ---------------------------------------------------------------------
+
+    async def _find(self) -> None:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                host, port = await self._locate()
+            connection = await Connection.open(
+                host, port, client_id=f"node-{self._identity.node_id}", timeout_s=self._timeout_s
+            )
+        except (HeadraceError, TimeoutError, OSError) as error:
+            log.warning("the controller cannot be reached: %r", error)
+            self._submit(m.Disconnected())
+            return
+        if self._is_closed:
+            connection.close()
+            return
+        connection.on_close = lambda: self._lost(connection)
+        self._connection = connection
+        self._is_connected.set()
+        self._submit(m.Connected())
+
+    def _lost(self, connection: Connection) -> None:
+        """Give the connection up, once; late failures of requests on it change nothing."""
+        if self._connection is not connection:
+            return
+        self._connection = None
+        self._is_connected.clear()
+        connection.close()
+        self._submit(m.Disconnected())
+
+    async def _ask(self, api: Api, body: msgspec.Struct, timeout_s: float) -> Response | None:
+        """A request on the present connection; None if it failed, which gives the connection up."""
+        connection = self._connection
+        if connection is None:
+            return None
+        try:
+            response = await connection.request(api, body, timeout_s=timeout_s)
+        except KafkaError as error:
+            if self._connection is connection and not isinstance(error, NetworkError):
+                log.warning("%s failed at the controller: %r", api.name, error)
+            self._lost(connection)
+            return None
+        if response.body.error_code == NotControllerError.code:
+            self._lost(connection)
+            return None
+        return response
+
+    async def _register(self) -> None:
+        me = self._identity
+        request = BrokerRegistrationRequest(
+            me.node_id, me.cluster_id, me.incarnation_id, me.host, me.port, me.rack, me.log_dir_ids
+        )
+        response = await self._ask(registry.BROKER_REGISTRATION, request, self._timeout_s)
+        if response is not None:
+            if response.body.error_code:
+                log.warning(
+                    "the controller refused node %d: %r",
+                    me.node_id,
+                    error_from_code(response.body.error_code, response.body.error_detail),
+                )
+            self._submit(m.RegistrationAnswered(response.body))
+
+    async def _beat(self, broker_epoch: int, want_shutdown: bool) -> None:
+        request = BrokerHeartbeatRequest(
+            self._identity.node_id,
+            broker_epoch,
+            self._events.metadata_offset(),
+            want_shutdown=want_shutdown,
+        )
+        response = await self._ask(registry.BROKER_HEARTBEAT, request, self._timeout_s)
+        if response is not None:
+            self._submit(m.HeartbeatAnswered(response.body))
+
+    async def _follow(self) -> None:
+        """Apply metadata as it comes, until this connection is given up."""
+        connection = self._connection
+        wait_ms = self._config.metadata_max_wait_ms
+        while connection is not None and self._connection is connection:
+            request = FetchMetadataRequest(self._identity.node_id, self._events.metadata_offset(), wait_ms)
+            response = await self._ask(registry.FETCH_METADATA, request, wait_ms / 1000 + self._timeout_s)
+            if response is None:
+                return
+            if response.body.error_code:
+                log.warning("metadata: error %d %s", response.body.error_code, response.body.error_detail)
+                self._lost(connection)
+                return
+            offset = self._events.metadata(response.body)
+            self._submit(m.MetadataApplied(offset))
+
+
+def fixed_locator(host: str, port: int) -> ControllerLocator:
+    """A locator for a controller whose address never changes. Errors: ConfigError for an impossible port."""
+    if not 0 < port <= 65_535:
+        raise ConfigError(f"a controller's port lies between 1 and 65535, not at {port}")
+
+    async def locate() -> tuple[str, int]:
+        return host, port
+
+    return locate

@@ -1,0 +1,28 @@
+"""What the node core counts; the shell publishes it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+
+@dataclass(slots=True)
+class NodeCounters:
+    """Totals since the node started."""
+
+    produced_bytes: int = 0
+    produced_records: int = 0
+    produced_batches: int = 0
+    fetched_bytes: int = 0
+    failed_produce_entries: int = 0
+    failed_fetch_entries: int = 0
+    refused_requests: int = 0
+
+    def produced(self, size_bytes: int, record_count: int) -> None:
+        """One batch was appended."""
+        self.produced_bytes += size_bytes
+        self.produced_records += record_count
+        self.produced_batches += 1
+
+    def to_mapping(self) -> dict[str, int]:
+        """All totals by name."""
+        return asdict(self)

@@ -1,0 +1,57 @@
+"""What the node core asks its shell to do: slow work for threads, the timer, words for the log, the end.
+
+Shape: plain frozen records; the shell performs them in order and reports results as events.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..protocol.errors import KafkaError
+    from .log.log import Log
+    from .replica.partition import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class FlushLog:
+    """Bring the log of `partition` to the disk on a thread; then `flushed` or `flush_failed`.
+
+    `is_awaited`: producers wait for it; other flushes must not delay it.
+    """
+
+    partition: Partition
+    is_awaited: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteLog:
+    """Free the space of a log that was taken out of its name, on a thread; nobody else uses it."""
+
+    log: Log
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Call `expire` at this monotonic time, in ms; replaces the deadline of an earlier one."""
+
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Words for the operator's log; `level` is logging's."""
+
+    level: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndNode:
+    """The node cannot go on: the shell fails with this error."""
+
+    error: KafkaError
+
+
+Effect = FlushLog | DeleteLog | WakeAt | Note | EndNode

@@ -1,0 +1,35 @@
+"""The port that a node was given at its first start, kept with its data, so that clients find it again.
+
+Pure: a small text file in the first log dir, written through the file layer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..protocol.errors import KafkaStorageError
+from .log.files import read_file, write_file_atomically
+
+if TYPE_CHECKING:
+    from .log.files import Files
+
+FILE_NAME = "listener.port"
+MAX_PORT = 65_535
+
+
+def remembered_port(files: Files, directory: str) -> int:
+    """The port of the last run, or 0 when there is none or the file makes no sense."""
+    try:
+        if not files.exists(f"{directory}/{FILE_NAME}"):
+            return 0
+        text = read_file(files, f"{directory}/{FILE_NAME}")[:16].strip()
+    except KafkaStorageError:
+        return 0  # only a wish; the log manager judges the disk
+    port = int(text) if text.isdigit() and len(text) <= 5 else 0
+    return port if port <= MAX_PORT else 0
+
+
+def remember_port(files: Files, directory: str, port: int) -> None:
+    """Keep `port` for the next start. Errors: KafkaStorageError; the old value or the new one stays."""
+    if remembered_port(files, directory) != port:
+        write_file_atomically(files, directory, FILE_NAME, b"%d\n" % port)

@@ -1,0 +1,112 @@
+"""What a batch must fulfil before a leader appends it, and the bytes that the leader puts in front of it.
+
+Source: Kafka LogValidator.java, ProduceRequest.java validateRecords.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from ...protocol.errors import (
+    CorruptMessageError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    MessageTooLargeError,
+)
+from ...protocol.model import NO_TIMESTAMP
+from ...protocol.records.codec import active_codec
+from ...protocol.records.header import (
+    ATTRIBUTES_POSITION,
+    DELETE_HORIZON_BIT,
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    BatchHeader,
+    Buffer,
+    TimestampType,
+    read_batch_header,
+)
+
+if TYPE_CHECKING:
+    from .config import LogConfig
+
+_MAGIC_POSITION = 16
+_STAMPED_END = 43  # attributes, last offset delta, base and max timestamp end here
+_STAMPED = struct.Struct(">hiqq")
+_CRC = struct.Struct(">I")
+
+
+def check_client_batch(
+    batch: Buffer, config: LogConfig, *, wall_ms: int, checked: BatchHeader | None, internal: bool
+) -> BatchHeader:
+    """The header of the one batch that fills `batch`, if a leader may append it. Nothing is changed.
+
+    The cheap checks come first, so that a batch too large is not decompressed to find that out. `checked` is
+    the header from an earlier `codec.check` of the same bytes. `internal` batches come from this server.
+    Errors: MessageTooLarge, InvalidTimestamp, InvalidRecord, CorruptMessage, UnsupportedCompressionType.
+    """
+    header = checked or _framed_header(batch)
+    if len(batch) > config.max_message_bytes and not internal:
+        raise MessageTooLargeError(
+            f"a batch of {len(batch)} bytes, max.message.bytes is {config.max_message_bytes}"
+        )
+    if len(batch) > config.segment_bytes:
+        raise MessageTooLargeError(f"a batch of {len(batch)} bytes, segment.bytes is {config.segment_bytes}")
+    if not internal:
+        _check_client_attributes(header)
+        _check_timestamps(header, config, wall_ms)
+    if checked is None:
+        active_codec().check(batch)
+    return header
+
+
+def stamped(batch: Buffer, header: BatchHeader, wall_ms: int) -> list[Buffer]:
+    """The batch from its CRC on with log append time, in pieces: new CRC and fields, untouched rest."""
+    rest = memoryview(batch)[_STAMPED_END:]
+    attributes = header.attributes | LOG_APPEND_TIME_BIT
+    fields = _STAMPED.pack(attributes, header.last_offset_delta, header.base_timestamp, wall_ms)
+    return [_CRC.pack(crc32c(rest, crc32c(fields))) + fields, rest]
+
+
+assert _STAMPED.size == _STAMPED_END - ATTRIBUTES_POSITION, "the stamped fields lie side by side"
+
+
+def _framed_header(batch: Buffer) -> BatchHeader:
+    if len(batch) > _MAGIC_POSITION and batch[_MAGIC_POSITION] != MAGIC:
+        raise InvalidRecordError(f"magic {batch[_MAGIC_POSITION]}, only {MAGIC} is taken")
+    header = read_batch_header(batch)
+    if header.size_bytes > len(batch):
+        raise CorruptMessageError(f"a batch of {header.size_bytes} bytes in {len(batch)} bytes")
+    if header.size_bytes < len(batch):
+        raise InvalidRecordError(f"{len(batch) - header.size_bytes} bytes follow the batch; send exactly one")
+    return header
+
+
+def _check_client_attributes(header: BatchHeader) -> None:
+    if header.record_count <= 0 or header.last_offset_delta + 1 != header.record_count:
+        raise InvalidRecordError(
+            f"{header.record_count} records with a last offset delta of {header.last_offset_delta}"
+        )
+    if header.is_control or header.attributes & DELETE_HORIZON_BIT:
+        raise InvalidRecordError("control batches and delete horizons are written by servers alone")
+    if header.is_transactional or header.producer_id >= 0:
+        # An idempotent producer that is not checked for repeats would be promised what nobody keeps.
+        raise InvalidRecordError("idempotent and transactional batches are not served")
+
+
+def _check_timestamps(header: BatchHeader, config: LogConfig, wall_ms: int) -> None:
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        raise InvalidTimestampError("a producer must not set the timestamp type to LogAppendTime")
+    if config.message_timestamp_type != "CreateTime":
+        return
+    oldest_ms = wall_ms - config.message_timestamp_before_max_ms
+    newest_ms = wall_ms + config.message_timestamp_after_max_ms
+    for timestamp_ms in (header.base_timestamp, header.max_timestamp):
+        if timestamp_ms == NO_TIMESTAMP:
+            continue
+        if timestamp_ms < 0 or not oldest_ms <= timestamp_ms <= newest_ms:
+            raise InvalidTimestampError(
+                f"timestamp {timestamp_ms} is outside [{max(oldest_ms, 0)}, {newest_ms}]"
+            )

@@ -1,0 +1,149 @@
+"""Keys of one partition's log: Kafka's names and defaults, and headrace's durability class.
+
+Only keys that have an effect are declared. Source: Kafka TopicConfig.java, LogConfig.java.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...protocol.errors import ConfigError
+from ...runtime.config import DAY, HOUR, MAX_INT, MAX_LONG, MIB, Config, key
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogConfig(Config):
+    """Keys of one partition's log; a topic may override each."""
+
+    segment_bytes: int = key(
+        "segment.bytes",
+        1024 * MIB,
+        low=MIB,
+        high=MAX_INT,
+        unit="bytes",
+        live=True,
+        doc="Roll the active segment before it would grow past this.",
+    )
+    segment_ms: int = key(
+        "segment.ms",
+        7 * DAY,
+        low=1,
+        high=MAX_LONG,
+        unit="ms",
+        live=True,
+        doc="Roll the active segment once its first batch is this much older than the one arriving.",
+    )
+    segment_jitter_ms: int = key(
+        "segment.jitter.ms",
+        0,
+        low=0,
+        high=MAX_LONG,
+        unit="ms",
+        live=True,
+        doc="Roll up to this much earlier than segment.ms, so that partitions do not all roll at once.",
+    )
+    segment_index_bytes: int = key(
+        "segment.index.bytes",
+        10 * MIB,
+        low=4,
+        high=MAX_INT,
+        unit="bytes",
+        live=True,
+        doc="Roll the active segment when its offset or time index would grow past this.",
+    )
+    index_interval_bytes: int = key(
+        "index.interval.bytes",
+        4096,
+        low=0,
+        high=MAX_INT,
+        unit="bytes",
+        live=True,
+        doc="Add one index entry per this many appended bytes.",
+    )
+    max_message_bytes: int = key(
+        "max.message.bytes",
+        MIB + 12,
+        low=0,
+        high=MAX_INT,
+        unit="bytes",
+        live=True,
+        doc="The largest record batch that is taken, header included, after compression.",
+    )
+    message_timestamp_type: str = key(
+        "message.timestamp.type",
+        "CreateTime",
+        choices=("CreateTime", "LogAppendTime"),
+        live=True,
+        doc="Whether records keep the producer's timestamps or get the time of the append.",
+    )
+    message_timestamp_before_max_ms: int = key(
+        "message.timestamp.before.max.ms",
+        MAX_LONG,
+        low=0,
+        high=MAX_LONG,
+        unit="ms",
+        live=True,
+        doc="Refuse batches stamped more than this before the server's clock (CreateTime only).",
+    )
+    message_timestamp_after_max_ms: int = key(
+        "message.timestamp.after.max.ms",
+        HOUR,
+        low=0,
+        high=MAX_LONG,
+        unit="ms",
+        live=True,
+        doc="Refuse batches stamped more than this after the server's clock (CreateTime only).",
+    )
+    min_insync_replicas: int = key(
+        "min.insync.replicas",
+        1,
+        low=1,
+        high=MAX_INT,
+        live=True,
+        doc="With acks=all, refuse to append while fewer replicas than this are in sync.",
+    )
+    compression_type: str = key(
+        "compression.type",
+        "producer",
+        choices=("producer",),
+        live=True,
+        doc="Batches stay compressed as the producer sent them; the server never recompresses.",
+    )
+    flush_messages: int = key(
+        "flush.messages",
+        MAX_LONG,
+        low=1,
+        high=MAX_LONG,
+        unit="records",
+        live=True,
+        doc="Write to the disk after this many unflushed records; by default the system decides.",
+    )
+    flush_ms: int = key(
+        "flush.ms",
+        MAX_LONG,
+        low=0,
+        high=MAX_LONG,
+        unit="ms",
+        live=True,
+        doc="Write to the disk when the oldest unflushed record is older than this.",
+    )
+    preallocate: bool = key(
+        "preallocate",
+        False,
+        live=True,
+        doc="Reserve the disk space of a whole segment when it is rolled.",
+    )
+    durability: str = key(
+        "durability",
+        "async",
+        choices=("async", "fsync"),
+        live=True,
+        doc="async: acknowledge from the page cache, as Kafka does. fsync: acknowledge after fdatasync.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.segment_jitter_ms > self.segment_ms:
+            raise ConfigError(
+                f"segment.jitter.ms {self.segment_jitter_ms} must not exceed segment.ms {self.segment_ms}"
+            )

@@ -1,0 +1,147 @@
+"""The file layer: the only way in which a log touches a disk. Tests replace it to crash, tear and fill.
+
+Contract of every implementation, checked by tests/contract/test_files.py over the real and the fake one:
+an operation either does all of its work or raises KafkaStorageError naming the operation, the path and
+the errno (FileGoneError when nothing but the name is missing). Bytes survive the death of the process once
+`pwrite` returned, and the loss of power once `fdatasync` returned; a new, renamed or removed name survives
+the loss of power once `fsync_directory` of its folder returned.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from ...protocol.errors import KafkaStorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...protocol.records.header import Buffer
+
+
+class FileGoneError(KafkaStorageError):
+    """The file is missing or was closed, as happens to a reader of a deleted log; the disk is fine."""
+
+
+class File(Protocol):
+    """An open file. Reads may come from any thread; writes come from the log's owner alone."""
+
+    path: str
+
+    def pwrite(self, position: int, buffers: Sequence[Buffer]) -> int:
+        """Write `buffers` one after the other from `position` on; the number of bytes written, always all.
+
+        After an error any part of the bytes may be in the file.
+        """
+
+    def pread(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position` on; fewer only where the file ends."""
+
+    def size(self) -> int:
+        """Bytes in the file now."""
+
+    def truncate(self, size: int) -> None:
+        """Cut, or fill with zeros, to exactly `size` bytes."""
+
+    def allocate(self, size: int) -> None:
+        """Reserve disk space and set the size, filling with zeros; never shrinks."""
+
+    def fdatasync(self) -> None:
+        """Return once the bytes and the size are on the disk."""
+
+    def close(self) -> None:
+        """Let go of the file; a read under way on another thread ends normally. Closing twice is fine."""
+
+
+class FileLock(Protocol):
+    """A lock held on a file until it is released or the process ends."""
+
+    def release(self) -> None:
+        """Let go of the lock. Releasing twice is fine."""
+
+
+class Files(Protocol):
+    """A file system. Paths use '/'."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and writing. Errors: FileGoneError if it is missing and not `create`."""
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or folder has this name."""
+
+    def size(self, path: str) -> int:
+        """Bytes of the file."""
+
+    def listdir(self, directory: str) -> list[str]:
+        """Names in the folder, sorted."""
+
+    def is_directory(self, path: str) -> bool:
+        """Whether a folder has this name."""
+
+    def mkdir(self, path: str) -> None:
+        """Make the folder and the missing ones above it; fine when it is there."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomically give `source` the name `target`, replacing a file of that name."""
+
+    def remove(self, path: str) -> None:
+        """Remove the file."""
+
+    def rmdir(self, path: str) -> None:
+        """Remove the empty folder."""
+
+    def fsync_directory(self, directory: str) -> None:
+        """Return once the names in the folder are on the disk."""
+
+    def lock(self, path: str) -> FileLock | None:
+        """An exclusive lock on the file, made if missing; None if another owner holds it."""
+
+
+def read_file(files: Files, path: str) -> bytes:
+    """The whole content of a small file."""
+    file = files.open(path)
+    try:
+        return file.pread(0, file.size())
+    finally:
+        file.close()
+
+
+def write_file_atomically(files: Files, directory: str, name: str, content: bytes) -> None:
+    """Replace `directory/name`, so that after any crash it holds the old bytes or the new, never a mix.
+
+    Order: bytes to the disk, then the rename, then the folder; a rename before the bytes is how a power
+    loss leaves an empty checkpoint behind (KAFKA-16541).
+    """
+    temporary = f"{directory}/{name}.tmp"
+    file = files.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.pwrite(0, [content])
+        file.fdatasync()
+    finally:
+        file.close()
+    files.rename(temporary, f"{directory}/{name}")
+    files.fsync_directory(directory)
+
+
+def make_directory_durably(files: Files, directory: str) -> None:
+    """Make the folder and the missing ones above it, so that their names survive the loss of power.
+
+    The last name is brought to the disk even if it was there: whoever made it may have died before that.
+    """
+    above = directory.rpartition("/")[0] or ("/" if directory.startswith("/") else ".")
+    if not files.exists(above):
+        make_directory_durably(files, above)
+    files.mkdir(directory)
+    files.fsync_directory(above)
+
+
+def remove_tree(files: Files, directory: str) -> None:
+    """Remove the folder and all in it. Its own name goes last, so a crash leaves a rest to finish."""
+    for name in files.listdir(directory):
+        path = f"{directory}/{name}"
+        if files.is_directory(path):
+            remove_tree(files, path)
+        else:
+            files.remove(path)
+    files.rmdir(directory)

@@ -1,0 +1,230 @@
+"""The real file layer: POSIX files by descriptor, positional reads and writes, flock.
+
+Every OSError becomes a KafkaStorageError here; nothing above this module knows about errno.
+Source: DESIGN 5; files.py for the contract.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from typing import TYPE_CHECKING, NoReturn
+
+from ...protocol.errors import KafkaStorageError
+from .files import FileGoneError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ...protocol.records.header import Buffer
+
+# Bound: the kernel takes at most IOV_MAX (1024) buffers in one call.
+_MAX_BUFFERS = 1024
+_FILE_MODE = 0o644
+
+
+class _Descriptor:
+    """A file descriptor that closes when the last user lets go of it.
+
+    A reader on a worker thread holds a reference for the length of its call, so closing a log while it is
+    being read can neither fail that read nor hand it a recycled descriptor with another file's bytes.
+    """
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError):
+            os.close(self.number)
+
+
+class OsFile:
+    """One open file of the operating system."""
+
+    __slots__ = ("_descriptor", "path")
+
+    def __init__(self, path: str, number: int) -> None:
+        self.path = path
+        self._descriptor: _Descriptor | None = _Descriptor(number)
+
+    def _held(self) -> _Descriptor:
+        held = self._descriptor
+        if held is None:
+            raise FileGoneError(f"{self.path} is closed")
+        return held
+
+    def pwrite(self, position: int, buffers: Sequence[Buffer]) -> int:
+        """Write all of `buffers` from `position` on. See files.File."""
+        held = self._held()
+        wanted = sum(map(len, buffers))
+        try:
+            done = os.pwritev(held.number, buffers, position)
+            if done != wanted:
+                _finish_write(held.number, position, buffers, done)
+        except OSError as error:
+            _fail("write", self.path, error)
+        return wanted
+
+    def pread(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position` on. See files.File."""
+        held = self._held()
+        try:
+            data = os.pread(held.number, size, position)
+            if len(data) < size:
+                data = _finish_read(held.number, position, size, data)
+        except OSError as error:
+            _fail("read", self.path, error)
+        return data
+
+    def size(self) -> int:
+        """Bytes in the file now."""
+        with _naming("stat", self.path):
+            return os.fstat(self._held().number).st_size
+
+    def truncate(self, size: int) -> None:
+        """Cut, or fill with zeros, to exactly `size` bytes."""
+        with _naming("truncate", self.path):
+            os.ftruncate(self._held().number, size)
+
+    def allocate(self, size: int) -> None:
+        """Reserve disk space and set the size; never shrinks."""
+        with _naming("allocate", self.path):
+            os.posix_fallocate(self._held().number, 0, size)
+
+    def fdatasync(self) -> None:
+        """Return once the bytes and the size are on the disk."""
+        with _naming("fdatasync", self.path):
+            os.fdatasync(self._held().number)
+
+    def close(self) -> None:
+        """Let go of the descriptor; reads under way on other threads finish first."""
+        self._descriptor = None
+
+
+class OsFileLock:
+    """An flock on an open descriptor; the kernel releases it when the process dies."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def release(self) -> None:
+        """Release the lock by closing its descriptor."""
+        if self._number >= 0:
+            os.close(self._number)
+            self._number = -1
+
+
+class OsFiles:
+    """The file system of this machine."""
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        """Open for reading and writing. See files.Files."""
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        with _naming("open", path):
+            return OsFile(path, os.open(path, flags, _FILE_MODE))
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or folder has this name."""
+        return os.path.lexists(path)
+
+    def size(self, path: str) -> int:
+        """Bytes of the file."""
+        with _naming("stat", path):
+            return os.stat(path).st_size
+
+    def listdir(self, directory: str) -> list[str]:
+        """Names in the folder, sorted."""
+        with _naming("list", directory):
+            return sorted(os.listdir(directory))
+
+    def is_directory(self, path: str) -> bool:
+        """Whether a folder has this name."""
+        return os.path.isdir(path)
+
+    def mkdir(self, path: str) -> None:
+        """Make the folder and the missing ones above it."""
+        with _naming("mkdir", path):
+            os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomically give `source` the name `target`."""
+        with _naming("rename", source):
+            os.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        """Remove the file."""
+        with _naming("remove", path):
+            os.unlink(path)
+
+    def rmdir(self, path: str) -> None:
+        """Remove the empty folder."""
+        with _naming("rmdir", path):
+            os.rmdir(path)
+
+    def fsync_directory(self, directory: str) -> None:
+        """Return once the names in the folder are on the disk."""
+        with _naming("fsync", directory):
+            number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(number)
+            finally:
+                os.close(number)
+
+    def lock(self, path: str) -> OsFileLock | None:
+        """An exclusive flock on the file; None if another open of it holds one."""
+        with _naming("lock", path):
+            number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+            try:
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(number)
+                return None
+            except OSError:
+                os.close(number)
+                raise
+        return OsFileLock(number)
+
+
+def _finish_write(number: int, position: int, buffers: Sequence[Buffer], done: int) -> None:
+    """Go on after a short write, as after a signal or more than IOV_MAX buffers; zero progress is ENOSPC."""
+    rest = [memoryview(buffer).cast("B") for buffer in buffers]
+    position += done
+    while rest:
+        while rest and done >= len(rest[0]):
+            done -= len(rest.pop(0))
+        if not rest:
+            return
+        rest[0] = rest[0][done:]
+        done = os.pwritev(number, rest[:_MAX_BUFFERS], position)
+        if done == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        position += done
+
+
+def _finish_read(number: int, position: int, size: int, data: bytes) -> bytes:
+    """Go on after a short read; a read of nothing is the end of the file."""
+    parts = [data]
+    got = len(data)
+    while data and got < size:
+        data = os.pread(number, size - got, position + got)
+        parts.append(data)
+        got += len(data)
+    return b"".join(parts)
+
+
+@contextlib.contextmanager
+def _naming(operation: str, path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        _fail(operation, path, error)
+
+
+def _fail(operation: str, path: str, error: OSError) -> NoReturn:
+    name = errno.errorcode.get(error.errno or 0, "?")
+    cls = FileGoneError if isinstance(error, FileNotFoundError) else KafkaStorageError
+    raise cls(f"{operation} {path}: {error.strerror or error} ({name})") from error

@@ -1,0 +1,41 @@
+"""One flush of a log: begun by the log's owner, synced on any thread, finished by the owner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import names
+from .files import write_file_atomically
+
+if TYPE_CHECKING:
+    from .files import Files
+    from .segment import Segment
+
+
+@dataclass(slots=True)
+class Flush:
+    """What must reach the disk before the recovery point may become `end_offset`."""
+
+    files: Files
+    directory: str
+    end_offset: int
+    segments: list[tuple[Segment, int]]  # with their sizes when the flush began
+    sealed_paths: list[str]  # index files of segments sealed since the last flush
+    has_new_names: bool
+    epochs: bytes | None  # what the epoch file is to say, if it changed
+
+    def sync(self) -> None:
+        """Bring it all to the disk. Errors: KafkaStorageError, and the log dir is offline."""
+        for segment, _ in self.segments:
+            segment.file.fdatasync()
+        for path in self.sealed_paths:
+            file = self.files.open(path)
+            try:
+                file.fdatasync()
+            finally:
+                file.close()
+        if self.has_new_names:
+            self.files.fsync_directory(self.directory)
+        if self.epochs is not None:
+            write_file_atomically(self.files, self.directory, names.LEADER_EPOCHS, self.epochs)

@@ -1,0 +1,481 @@
+"""The log of one partition: append, read, look up, truncate, flush; always the owner of its folder.
+
+Threads: one owner calls everything that changes the log. `read`, `offset_for_timestamp`,
+`max_timestamp_offset` and `bytes_between` may run on other threads meanwhile, and so may `Flush.sync`.
+
+Durability: bytes survive the death of the process once `append_as_leader` returned, and the loss of power
+below `recovery_point`. After an error of the disk nothing is taken any more: see guarded_files.py.
+Source: Kafka UnifiedLog.java, LocalLog.java; DESIGN 3 and 5.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.errors import CorruptMessageError, InvalidRecordError, OffsetOutOfRangeError
+from ...protocol.model import NO_TIMESTAMP
+from ...protocol.records.header import (
+    CRC_POSITION,
+    BatchHeader,
+    Buffer,
+    assigned_prefix,
+    read_batch_header,
+)
+from .append_rules import check_client_batch, stamped
+from .batches import crc_fault
+from .checkpoints import NO_TOPIC_ID, format_epochs
+from .files import remove_tree
+from .flush import Flush
+from .guarded_files import GuardedFiles, guarded
+from .reads import read_run
+from .recovery import RecoveryReport, recover_log, remove_snapshots_after, snapshot_offsets
+from .segment import Segment
+from .segment_list import SegmentList, remove_newest_first
+from .time_lookup import first_at_or_after, first_with_largest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...protocol.model import TopicPartition
+    from .config import LogConfig
+    from .files import Files
+    from .leader_epochs import LeaderEpochs
+
+
+class AppendInfo(NamedTuple):
+    """Where a batch went; `log_append_time_ms` is -1 under CreateTime."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+
+
+class ReadInfo(NamedTuple):
+    """Whole batches, in one buffer per segment touched; `next_offset` follows the last of them."""
+
+    data: list[Buffer]
+    next_offset: int
+
+
+class Log:
+    """One partition's log. Made by `open`.
+
+    Invariant: log_start_offset <= recovery_point <= log_end_offset, or the recovery point is below the start.
+    Invariant: segments are dense: each starts where the one before ends; the last one is active.
+    """
+
+    def __init__(
+        self, files: GuardedFiles, directory: str, config: LogConfig, topic_partition: TopicPartition
+    ) -> None:
+        self._files = files
+        self.directory = directory
+        self.config = config
+        self.topic_partition = topic_partition
+        self.topic_id = NO_TOPIC_ID
+        self.log_start_offset = 0
+        self.high_watermark = 0  # set by the partition that owns the log; kept here to be checkpointed
+        self.recovery_point = 0
+        self.recovery = RecoveryReport()
+        self.on_truncate: Callable[[Log], None] | None = None
+        self._segments: SegmentList
+        self._epochs: LeaderEpochs
+        self._flush: Flush | None = None
+        self._has_new_names = True
+        self._has_new_epochs = False
+        self._is_closed = False
+
+    @classmethod
+    def open(
+        cls,
+        files: Files,
+        directory: str,
+        config: LogConfig,
+        *,
+        topic_partition: TopicPartition,
+        recovery_point: int,
+        was_clean: bool,
+        log_start_offset: int = 0,
+        wall_ms: int,
+    ) -> Log:
+        """The log in `directory`, made if missing, recovered if the last end of it `was_clean` not.
+
+        `recovery_point` and `log_start_offset` come from the checkpoints; offsets below the recovery point
+        are taken to be on the disk. Errors: KafkaStorageError.
+        """
+        log = cls(guarded(files), directory, config, topic_partition)
+        log._files.mkdir(directory)
+        found = recover_log(
+            log._files,
+            directory,
+            config,
+            recovery_point=recovery_point,
+            was_clean=was_clean,
+            log_start_offset=log_start_offset,
+            wall_ms=wall_ms,
+        )
+        log._segments = SegmentList(found.segments)
+        log._epochs = found.epochs
+        log.recovery = found.report
+        log.log_start_offset = max(log_start_offset, found.segments[0].base_offset)
+        log.recovery_point = min(recovery_point, log.log_end_offset)
+        if not was_clean:
+            log._has_new_epochs = True
+            log.flush()
+        return log
+
+    # --- facts --------------------------------------------------------------------------------------
+
+    @property
+    def log_end_offset(self) -> int:
+        """The next offset to be written."""
+        return self._segments.active.next_offset
+
+    @property
+    def log_dir(self) -> str:
+        """The log dir that the partition's folder lies in."""
+        return self.directory.rpartition("/")[0]
+
+    @property
+    def first_base_offset(self) -> int:
+        """Base offset of the oldest segment."""
+        return self._segments.first_base_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all batches on disk."""
+        return self._segments.size_bytes
+
+    @property
+    def segment_count(self) -> int:
+        """Segments, the active one included."""
+        return len(self._segments)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch in the log, -1 when there is none."""
+        return self._epochs.latest_epoch
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether the disk below failed; nothing is taken or given any more."""
+        return self._files.fuse.failure is not None
+
+    def snapshot_offsets(self) -> list[int]:
+        """Offsets of the producer-state snapshots that lie in the folder."""
+        return snapshot_offsets(self._files, self.directory)
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Take new values for the topic's keys; they hold from the next append on."""
+        self.config = config
+
+    # --- write --------------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        batch: Buffer,
+        *,
+        leader_epoch: int,
+        wall_ms: int,
+        checked: BatchHeader | None = None,
+        internal: bool = False,
+    ) -> AppendInfo:
+        """Append the one batch that fills `batch`: assign offsets and epoch, write once, index.
+
+        `checked` is the header that `codec.check` gave for these bytes; without it they are checked here.
+        Errors: MessageTooLarge, InvalidTimestamp, InvalidRecord, CorruptMessage,
+        UnsupportedCompressionType (nothing was written); KafkaStorageError (the log is offline).
+        """
+        config = self.config
+        header = check_client_batch(batch, config, wall_ms=wall_ms, checked=checked, internal=internal)
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header.last_offset_delta
+        pieces: list[Buffer] = [assigned_prefix(base_offset, header.batch_length, leader_epoch)]
+        log_append_time_ms = NO_TIMESTAMP
+        if config.message_timestamp_type == "LogAppendTime" and not internal:
+            log_append_time_ms = wall_ms
+            pieces += stamped(batch, header, wall_ms)
+            header = header._replace(max_timestamp=wall_ms)
+        else:
+            pieces.append(memoryview(batch)[CRC_POSITION:])
+        self._append(pieces, header, last_offset, wall_ms)
+        if leader_epoch != self._epochs.latest_epoch:
+            self._note_epoch(leader_epoch, base_offset)
+        return AppendInfo(base_offset, last_offset, log_append_time_ms)
+
+    def append_as_follower(self, data: Buffer, *, wall_ms: int = 0) -> None:
+        """Append the whole batches in `data` as the leader wrote them, offsets and epochs included.
+
+        Errors: CorruptMessage for a batch cut short or damaged, InvalidRecord for one that does not follow
+        the log's end; batches before it are in the log.
+        """
+        view = memoryview(data)
+        position = 0
+        while position < len(view):
+            header = read_batch_header(view, position)
+            batch = view[position : position + header.size_bytes]
+            fault = crc_fault(batch, header) if len(batch) == header.size_bytes else "it is cut short"
+            if fault:
+                raise CorruptMessageError(f"the batch at offset {header.base_offset}: {fault}")
+            if header.base_offset != self.log_end_offset or header.last_offset_delta < 0:
+                raise InvalidRecordError(
+                    f"a batch at offset {header.base_offset}, the log of {self.topic_partition} "
+                    f"ends at {self.log_end_offset}"
+                )
+            self._append([batch], header, header.last_offset, wall_ms)
+            if header.leader_epoch > self._epochs.latest_epoch:
+                self._note_epoch(header.leader_epoch, header.base_offset)
+            position += header.size_bytes
+
+    def assign_leader_epoch(self, epoch: int) -> None:
+        """Begin `epoch` at the log end offset. It is written to the epoch file by the next flush."""
+        self._note_epoch(epoch, self.log_end_offset)
+
+    def roll(self, wall_ms: int = 0) -> None:
+        """Seal the active segment and start a new one; nothing happens while the active one is empty."""
+        active = self._segments.active
+        if not active.size_bytes:
+            return
+        active.seal()
+        size = self.config.segment_bytes if self.config.preallocate else 0
+        segment = Segment.create(
+            self._files, self.directory, active.next_offset, created_ms=wall_ms, preallocate_bytes=size
+        )
+        self._has_new_names = True
+        self._segments.append(segment)
+
+    # --- durability ---------------------------------------------------------------------------------
+
+    def start_flush(self) -> Flush | None:
+        """What to bring to the disk now, to be synced on any thread; None if all is there or a flush runs."""
+        if self._flush is not None:
+            return None
+        dirty = [segment for segment in self._segments if segment.synced_bytes != segment.size_bytes]
+        if not dirty and not self._has_new_names and not self._has_new_epochs:
+            self.recovery_point = self.log_end_offset
+            return None
+        self._flush = Flush(
+            files=self._files,
+            directory=self.directory,
+            end_offset=self.log_end_offset,
+            segments=[(segment, segment.size_bytes) for segment in dirty],
+            sealed_paths=[
+                path for segment in dirty if segment.is_sealed for path in segment.unsynced_paths()
+            ],
+            has_new_names=self._has_new_names,
+            epochs=format_epochs(self._epochs.entries) if self._has_new_epochs else None,
+        )
+        self._has_new_names = self._has_new_epochs = False
+        return self._flush
+
+    def finish_flush(self, flush: Flush) -> None:
+        """Move the recovery point after `flush.sync()` has returned."""
+        assert flush is self._flush, "one flush at a time, each finished once"
+        self._flush = None
+        for segment, size in flush.segments:
+            segment.synced_bytes = min(size, segment.size_bytes)
+        self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.log_end_offset))
+
+    def flush(self) -> None:
+        """Bring everything to the disk and move the recovery point to the log end offset."""
+        assert self._flush is None, "one flush at a time; finish the one under way"
+        flush = self.start_flush()
+        if flush is not None:
+            flush.sync()
+            self.finish_flush(flush)
+
+    # --- read ---------------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, *, upto_offset: int, min_one: bool = True) -> ReadInfo:
+        """Whole batches from the one that holds `offset` on, below `upto_offset`, of about `max_bytes`.
+
+        With `min_one` the first batch comes however large it is; it may start before `offset`.
+        Errors: OffsetOutOfRange; CorruptMessage when a stored batch is damaged; KafkaStorageError.
+        """
+        end_offset = self.log_end_offset
+        if not self.log_start_offset <= offset <= end_offset:
+            raise OffsetOutOfRangeError(
+                f"{self.topic_partition}: offset {offset} is outside [{self.log_start_offset}, {end_offset}]"
+            )
+        upto_offset = min(upto_offset, end_offset)
+        data: list[Buffer] = []
+        while offset < upto_offset and (max_bytes > 0 or (min_one and not data)):
+            segment = self._segments.holding(offset)
+            run = read_run(
+                segment, self._epochs, offset, max_bytes, upto_offset, min_one=min_one and not data
+            )
+            if not len(run.data):
+                self._check_not_missing(segment, offset)
+                break
+            data.append(run.data)
+            max_bytes -= len(run.data)
+            offset = run.next_offset
+        return ReadInfo(data, offset)
+
+    def bytes_between(self, offset: int, upto_offset: int) -> int:
+        """Bytes of the batches from the one that holds `offset` to the one before `upto_offset`."""
+        return self._segments.bytes_between(offset, min(upto_offset, self.log_end_offset))
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int, int] | None:
+        """(offset, timestamp, leader epoch) of the first record at or after the time, or None."""
+        return first_at_or_after(list(self._segments), timestamp_ms, self.log_start_offset)
+
+    def max_timestamp_offset(self) -> tuple[int, int, int] | None:
+        """(offset, timestamp, leader epoch) of the first record with the largest timestamp, or None."""
+        return first_with_largest(list(self._segments), self.log_start_offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, exclusive end offset) of the largest epoch at or below `epoch`; (-1, -1) if unknown."""
+        return self._epochs.end_offset_for(epoch, self.log_end_offset)
+
+    # --- shorten ------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget everything from the batch that holds `offset` on. It is on the disk when this returns."""
+        assert self._flush is None, "truncation must not overtake a flush"
+        if offset >= self.log_end_offset:
+            return
+        if offset <= self.log_start_offset:
+            self.truncate_fully_and_start_at(offset)
+            return
+        segments = list(self._segments)
+        keep = self._segments.count_below(offset - 1) + 1
+        self._segments.replace(segments[:keep])
+        self._has_new_names = True
+        remove_newest_first(self._files, self.directory, segments[keep:])
+        active = self._segments.active
+        active.recover(self.config.index_interval_bytes, end_offset=offset)
+        active.cut()
+        self._after_truncation()
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Forget everything and go on at `offset`, which becomes the log start offset."""
+        assert self._flush is None, "truncation must not overtake a flush"
+        remove_newest_first(self._files, self.directory, list(self._segments))
+        self._segments.replace([Segment.create(self._files, self.directory, offset, created_ms=0)])
+        self._has_new_names = True
+        self.log_start_offset = offset
+        self._after_truncation()
+
+    def advance_log_start_offset(self, offset: int) -> None:
+        """Hide records below `offset` from readers; never moves back."""
+        if offset > self.log_end_offset:
+            raise OffsetOutOfRangeError(f"log start offset {offset} is behind the end {self.log_end_offset}")
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self._has_new_epochs |= self._epochs.truncate_from_start(offset)
+
+    def delete_segments_below(self, offset: int) -> int:
+        """Remove the segments that hold nothing at or above `offset`, never the active one; how many those
+        were. The log then starts with its first segment.
+
+        Order: the oldest goes first, so a crash in between leaves a dense log that starts later.
+        """
+        assert self._flush is None, "deletion must not overtake a flush"
+        count = self._segments.count_below(offset)
+        if not count:
+            return 0
+        dropped = self._segments.drop_first(count)
+        self.advance_log_start_offset(self.first_base_offset)
+        for segment in dropped:
+            segment.remove()
+        self._files.fsync_directory(self.directory)
+        return count
+
+    # --- end ----------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Write what a clean start relies on, flush, and let go of the files. Readers under way end normally.
+
+        Errors: KafkaStorageError; the files are let go of all the same.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            if not self.is_offline:
+                assert self._flush is None, "closing must not overtake a flush"
+                self._seal_for_close()
+        finally:
+            for segment in self._segments:
+                segment.close()
+
+    def close_abruptly(self) -> None:
+        """Let go of the files and leave the folder as after a crash."""
+        self._is_closed = True
+        for segment in self._segments:
+            segment.close()
+
+    def moved_to(self, directory: str) -> None:
+        """The folder got another name; open files go with it."""
+        self.directory = directory
+        for segment in self._segments:
+            segment.directory = directory
+
+    def delete(self) -> None:
+        """Close and remove the folder with everything in it."""
+        self.close_abruptly()
+        remove_tree(self._files, self.directory)
+
+    # --- inside -------------------------------------------------------------------------------------
+
+    def _append(self, pieces: list[Buffer], header: BatchHeader, last_offset: int, wall_ms: int) -> None:
+        segment = self._segments.active
+        if self._must_roll(segment, header, last_offset, wall_ms):
+            self.roll(wall_ms)
+            segment = self._segments.active
+        segment.append(pieces, header, last_offset, self.config.index_interval_bytes)
+
+    def _must_roll(self, segment: Segment, header: BatchHeader, last_offset: int, wall_ms: int) -> bool:
+        """Whether a batch needs a new segment. Source: Kafka LogSegment.java shouldRoll."""
+        if not segment.size_bytes:
+            return False
+        config = self.config
+        return (
+            segment.size_bytes + header.size_bytes > config.segment_bytes
+            or self._age_ms(segment, header, wall_ms) > config.segment_ms - self._jitter_ms(segment)
+            or segment.offset_index.size_bytes + 8 > config.segment_index_bytes
+            or segment.time_index.size_bytes + 24 > config.segment_index_bytes
+            or not segment.can_take(last_offset)
+        )
+
+    def _age_ms(self, segment: Segment, header: BatchHeader, wall_ms: int) -> int:
+        """By the records' own time where they have one, so that a replay rolls like the original."""
+        if segment.first_timestamp_ms >= 0:
+            return header.max_timestamp - segment.first_timestamp_ms
+        return wall_ms - segment.created_ms
+
+    def _jitter_ms(self, segment: Segment) -> int:
+        """Different for each partition and segment, the same after a restart."""
+        limit = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        if not limit:
+            return 0
+        return zlib.crc32(f"{self.topic_partition} {segment.base_offset}".encode()) % limit
+
+    def _note_epoch(self, epoch: int, start_offset: int) -> None:
+        if epoch >= 0 and self._epochs.assign(epoch, start_offset):
+            self._has_new_epochs = True
+
+    def _check_not_missing(self, segment: Segment, offset: int) -> None:
+        """A sealed segment that ends before the next one begins has lost what the offsets between name."""
+        if (
+            segment.is_sealed
+            and offset < segment.next_offset
+            and segment.position_of(offset) >= segment.size_bytes
+        ):
+            raise CorruptMessageError(f"{segment.file.path}: offset {offset} is missing")
+
+    def _after_truncation(self) -> None:
+        end_offset = self.log_end_offset
+        self._has_new_epochs |= self._epochs.truncate_from_end(end_offset)
+        remove_snapshots_after(self._files, self.directory, end_offset)
+        self.high_watermark = min(self.high_watermark, end_offset)
+        self.recovery_point = min(self.recovery_point, end_offset)
+        if self.on_truncate is not None:
+            self.on_truncate(self)
+
+    def _seal_for_close(self) -> None:
+        active = self._segments.active
+        active.seal()
+        active.synced_bytes = -1  # its index files are new: have them synced too
+        self.flush()

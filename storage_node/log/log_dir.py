@@ -1,0 +1,174 @@
+"""One log dir: its lock, identity, checkpoints and clean-shutdown marker.
+
+Source: Kafka LogManager.scala, MetaPropertiesEnsemble.java, OffsetCheckpointFile.java.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import InconsistentClusterIdError, KafkaStorageError
+from . import names
+from .checkpoints import (
+    CorruptFileError,
+    format_clean_shutdown,
+    format_offsets,
+    format_properties,
+    parse_clean_shutdown,
+    parse_offsets,
+    parse_properties,
+    uuid_from_text,
+    uuid_text,
+)
+from .files import FileLock, read_file, write_file_atomically
+from .guarded_files import Fuse, GuardedFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ...protocol.model import TopicPartition
+    from .files import Files
+
+_META_VERSION = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a disk belongs to; a None is not decided yet."""
+
+    cluster_id: str | None = None
+    node_id: int | None = None
+
+
+class LogDir:
+    """One log dir. An error of its disk takes it offline for good; other dirs go on."""
+
+    def __init__(self, files: Files, path: str, on_offline: Callable[[str, str], None] | None = None) -> None:
+        self.path = path
+        self._on_offline = on_offline
+        self.files = GuardedFiles(files, Fuse(self._notify))
+        self.identity = Identity()
+        self.directory_id: bytes | None = None
+        self.has_stored_id = False
+        self.was_clean = False
+        self.clean_broker_epoch = -1  # of the process that shut down cleanly, -1 unknown
+        self.recovery_points: dict[TopicPartition, int] = {}
+        self.log_start_offsets: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self.faults: list[str] = []
+        self._lock: FileLock | None = None
+
+    @property
+    def is_online(self) -> bool:
+        """Whether the disk has worked so far."""
+        return self.files.fuse.failure is None
+
+    @property
+    def failure(self) -> str | None:
+        """Why the dir is offline, or None."""
+        return self.files.fuse.failure
+
+    def open(self) -> None:
+        """Lock the dir and read its files; a dir whose disk fails goes offline instead.
+
+        The clean-shutdown marker is gone from the disk before any log is loaded, so that a crash from here on
+        never passes for a clean shutdown (KAFKA-10471).
+        Errors: KafkaStorageError if another process holds the lock.
+        """
+        try:
+            self.files.mkdir(self.path)
+            self._lock = self.files.lock(self._file(names.LOCK))
+            if self._lock is not None:
+                self._read()
+        except CorruptFileError as error:
+            self.files.fuse.blow(f"{self._file(names.META_PROPERTIES)}: {error}")
+        except KafkaStorageError as error:
+            self.files.fuse.blow(str(error))
+        if self.is_online and self._lock is None:
+            raise KafkaStorageError(f"{self.path} is in use: another process holds its {names.LOCK}")
+
+    def set_identity(self, identity: Identity) -> None:
+        """Write meta.properties, unless it says this already.
+
+        Errors: InconsistentClusterIdError if the disk belongs to another cluster, KafkaStorageError if to
+        another node.
+        """
+        mine = self.identity
+        if mine.cluster_id not in (None, identity.cluster_id):
+            raise InconsistentClusterIdError(
+                f"{self.path} belongs to cluster {mine.cluster_id}, not {identity.cluster_id}"
+            )
+        if mine.node_id not in (None, identity.node_id):
+            raise KafkaStorageError(f"{self.path} belongs to node {mine.node_id}, not {identity.node_id}")
+        assert self.directory_id is not None, "the manager gives a new dir its id"
+        if mine == identity and self.has_stored_id:
+            return
+        self.identity = identity
+        properties = {
+            "version": _META_VERSION,
+            "cluster.id": str(identity.cluster_id),
+            "node.id": str(identity.node_id),
+            "directory.id": uuid_text(self.directory_id),
+        }
+        write_file_atomically(self.files, self.path, names.META_PROPERTIES, format_properties(properties))
+        self.has_stored_id = True
+
+    def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace one offset checkpoint."""
+        write_file_atomically(self.files, self.path, name, format_offsets(offsets))
+
+    def mark_clean(self, broker_epoch: int) -> None:
+        """Write the clean-shutdown marker. Order: after everything that it vouches for is on the disk."""
+        write_file_atomically(
+            self.files, self.path, names.CLEAN_SHUTDOWN, format_clean_shutdown(broker_epoch)
+        )
+
+    def release(self) -> None:
+        """Let go of the lock."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _read(self) -> None:
+        if self.files.exists(self._file(names.META_PROPERTIES)):
+            self._read_identity()
+        self.recovery_points = self._read_offsets(names.RECOVERY_POINTS)
+        self.log_start_offsets = self._read_offsets(names.LOG_START_OFFSETS)
+        self.high_watermarks = self._read_offsets(names.HIGH_WATERMARKS)
+        marker = self._file(names.CLEAN_SHUTDOWN)
+        if self.files.exists(marker):
+            self.was_clean = True
+            self.clean_broker_epoch = parse_clean_shutdown(read_file(self.files, marker))
+            self.files.remove(marker)
+            self.files.fsync_directory(self.path)
+
+    def _read_identity(self) -> None:
+        properties = parse_properties(read_file(self.files, self._file(names.META_PROPERTIES)))
+        version = properties.get("version")
+        if version not in ("0", _META_VERSION):
+            raise CorruptFileError(f"version {version!r}, only 0 and {_META_VERSION} are known")
+        node_id = properties.get("node.id", properties.get("broker.id"))
+        if node_id is not None and not node_id.isdecimal():
+            raise CorruptFileError(f"node.id {node_id!r} is not a number")
+        self.identity = Identity(properties.get("cluster.id"), None if node_id is None else int(node_id))
+        if "directory.id" in properties:
+            self.directory_id = uuid_from_text(properties["directory.id"])
+            self.has_stored_id = True
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        """A checkpoint's offsets; one that is damaged counts as empty, which only costs a longer recovery."""
+        if not self.files.exists(self._file(name)):
+            return {}
+        try:
+            return parse_offsets(read_file(self.files, self._file(name)))
+        except CorruptFileError as error:
+            self.faults.append(f"{self._file(name)}: {error}")
+            return {}
+
+    def _file(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+    def _notify(self, reason: str) -> None:
+        if self._on_offline is not None:
+            self._on_offline(self.path, reason)

@@ -1,0 +1,59 @@
+"""Names of files and folders in a log dir, exactly as Kafka spells them. Source: Kafka LogFileUtils.java."""
+
+from __future__ import annotations
+
+import re
+
+from ...protocol.model import TopicPartition
+
+LOG = ".log"
+OFFSET_INDEX = ".index"
+TIME_INDEX = ".timeindex"
+TXN_INDEX = ".txnindex"
+SNAPSHOT = ".snapshot"  # producer state
+DELETED = ".deleted"
+CLEANED = ".cleaned"
+SWAP = ".swap"
+TEMPORARY = ".tmp"
+SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
+
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+
+META_PROPERTIES = "meta.properties"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_START_OFFSETS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+LOCK = ".lock"
+
+METADATA_TOPIC = "__cluster_metadata"
+DELETE_FOLDER = "-delete"
+STRAY_FOLDER = "-stray"
+FUTURE_FOLDER = "-future"
+
+_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>[0-9]{1,10})\Z")
+_SEGMENT = re.compile(r"(?P<offset>[0-9]{20})(?P<suffix>\.[a-z]+)\Z")
+MAX_OFFSET = 2**63 - 1
+
+
+def segment_name(base_offset: int, suffix: str) -> str:
+    """The file of the segment that starts at `base_offset`: 20 digits and the suffix."""
+    return f"{base_offset:020d}{suffix}"
+
+
+def parse_segment_name(name: str) -> tuple[int, str] | None:
+    """(base offset, suffix) of a segment file's name, or None if it is none."""
+    found = _SEGMENT.match(name)
+    if found is None or int(found["offset"]) > MAX_OFFSET:
+        return None
+    return int(found["offset"]), found["suffix"]
+
+
+def parse_folder_name(name: str) -> TopicPartition | None:
+    """The partition whose folder has this name, or None; folders with a state suffix are none."""
+    found = _FOLDER.match(name)
+    if found is None or int(found["partition"]) > 2**31 - 1:
+        return None
+    return TopicPartition(found["topic"], int(found["partition"]))

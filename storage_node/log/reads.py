@@ -1,0 +1,152 @@
+"""Read whole batches out of one segment, checking every byte that is handed out.
+
+The CRC covers a batch from its attributes on; the 21 bytes before it are checked against what is known: the
+base offset against the index or the batch before (offsets are dense), the length by the CRC, the leader
+epoch against the epoch cache. CRC-32C runs at tens of GB/s, far above any socket, so no read skips it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.errors import CorruptMessageError
+from ...protocol.records.header import HEADER_BYTES
+from .batches import StoredBatch, crc_fault, header_at, walk_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...protocol.records.header import BatchHeader
+    from .leader_epochs import LeaderEpochs
+    from .segment import BatchStart, Segment
+
+# Bound: bytes read beyond what was asked for, to have the batches between the index entry and the wanted
+# offset in the same call: an index interval of 4 KiB and a batch or two of the usual 16 KiB.
+_SLACK_BYTES = 32 * 1024
+
+
+class Run(NamedTuple):
+    """Whole batches that lie side by side in a segment file; `next_offset` follows the last of them."""
+
+    data: memoryview
+    next_offset: int
+
+
+def read_run(
+    segment: Segment, epochs: LeaderEpochs, offset: int, max_bytes: int, upto_offset: int, *, min_one: bool
+) -> Run:
+    """The batches from the one that holds `offset` on, all below `upto_offset`, of at most `max_bytes`.
+
+    With `min_one` the first batch comes however large it is. Empty when nothing fits.
+    Errors: CorruptMessageError when a batch to be given, or one before it since the index entry, is damaged.
+    """
+    end = segment.size_bytes  # read once: the owner may append while this runs on another thread
+    start = segment.start_of(offset)
+    reader = _Reader(segment, start.position, end, max_bytes + _SLACK_BYTES)
+    expected = start
+    first_position, last_position, next_offset = -1, -1, offset
+    while reader.position < end and next_offset < upto_offset:
+        if first_position >= 0 and reader.position - first_position > max_bytes - HEADER_BYTES:
+            break
+        header = reader.header()
+        _check_order(segment, reader.position, header, expected)
+        if header.last_offset >= offset:
+            if header.next_offset > upto_offset:
+                break
+            if first_position < 0:
+                if header.size_bytes > max_bytes and not min_one:
+                    break
+                first_position = reader.keep_from = reader.position
+            elif reader.position + header.size_bytes - first_position > max_bytes:
+                break
+            reader.check(header, epochs)
+            last_position, next_offset = reader.position + header.size_bytes, header.next_offset
+        reader.position += header.size_bytes
+        expected = expected._replace(base_offset=header.next_offset, last_offset=None)
+    return Run(reader.between(first_position, last_position), next_offset)
+
+
+def read_batch(segment: Segment, position: int, header: BatchHeader) -> memoryview:
+    """The whole batch at `position`, CRC checked. Errors: CorruptMessageError."""
+    data = memoryview(segment.file.pread(position, header.size_bytes))
+    fault = crc_fault(data, header) if len(data) == header.size_bytes else "the file ends inside it"
+    if fault:
+        raise CorruptMessageError(f"{segment.file.path} at byte {position}: {fault}")
+    return data
+
+
+def batches_from(segment: Segment, offset: int, min_timestamp_ms: int) -> Iterator[StoredBatch]:
+    """Batches from `offset` on that reach `min_timestamp_ms`; only those are read whole and checked."""
+    start = segment.start_of(offset)
+    for position, header in walk_headers(segment.file, start.position, segment.size_bytes):
+        if header.last_offset >= offset and header.max_timestamp >= min_timestamp_ms:
+            yield StoredBatch(position, header, read_batch(segment, position, header))
+
+
+def _check_order(segment: Segment, position: int, header: BatchHeader, expected: BatchStart) -> None:
+    if expected.base_offset is not None and header.base_offset != expected.base_offset:
+        raise CorruptMessageError(
+            f"{segment.file.path} at byte {position}: base offset {header.base_offset}, "
+            f"{expected.base_offset} follows"
+        )
+    if expected.last_offset is not None and header.last_offset != expected.last_offset:
+        raise CorruptMessageError(
+            f"{segment.file.path} at byte {position}: last offset {header.last_offset}, "
+            f"the index says {expected.last_offset}"
+        )
+
+
+class _Reader:
+    """A window on a segment file that moves forward and keeps everything from the first wanted batch on."""
+
+    __slots__ = ("_chunk", "_chunk_position", "_end", "_path", "_segment", "_wanted", "keep_from", "position")
+
+    def __init__(self, segment: Segment, position: int, end: int, wanted: int) -> None:
+        self._segment = segment
+        self._path = segment.file.path
+        self._end = end
+        self._wanted = wanted
+        self.position = position
+        self.keep_from: int | None = None  # bytes from here on stay in the window once it is set
+        self._load(position, wanted)
+
+    def header(self) -> BatchHeader:
+        """The header at `position`."""
+        at = self.position - self._chunk_position
+        if len(self._chunk) - at < HEADER_BYTES:
+            at = self._move(HEADER_BYTES)
+        header = header_at(self._chunk, at, path=self._path, position=self.position)
+        if self.position + header.size_bytes > self._end:
+            raise CorruptMessageError(
+                f"{self._path} at byte {self.position}: a batch of {header.size_bytes} bytes, "
+                f"{self._end - self.position} are left"
+            )
+        return header
+
+    def check(self, header: BatchHeader, epochs: LeaderEpochs) -> None:
+        """Check the whole batch at `position`, loading more of the file where needed."""
+        at = self.position - self._chunk_position
+        if at + header.size_bytes > len(self._chunk):
+            at = self._move(header.size_bytes)
+        data = self._chunk[at : at + header.size_bytes]
+        fault = crc_fault(data, header) if len(data) == header.size_bytes else "the file ends inside it"
+        if fault is None and header.leader_epoch != epochs.epoch_of(header.base_offset):
+            fault = f"leader epoch {header.leader_epoch}, the log had {epochs.epoch_of(header.base_offset)}"
+        if fault:
+            raise CorruptMessageError(f"{self._path} at byte {self.position}: {fault}")
+
+    def between(self, first: int, last: int) -> memoryview:
+        """The bytes of the file between two positions that were checked."""
+        if first < 0 or last <= first:
+            return self._chunk[:0]
+        return self._chunk[first - self._chunk_position : last - self._chunk_position]
+
+    def _move(self, needed: int) -> int:
+        """Move the window so that it has `needed` bytes from `position` on; where `position` is in it now."""
+        begin = self.position if self.keep_from is None else self.keep_from
+        self._load(begin, max(self._wanted, self.position - begin + needed))
+        return self.position - begin
+
+    def _load(self, position: int, size: int) -> None:
+        self._chunk = memoryview(self._segment.file.pread(position, min(size, self._end - position)))
+        self._chunk_position = position

@@ -1,0 +1,227 @@
+"""Bring a partition's folder from whatever a crash left behind to a log that can be trusted.
+
+After a clean shutdown every file is taken at its word; only what is missing or cannot be right is rebuilt.
+After any other end, every segment that reaches past the recovery point is read whole: the log is cut at the
+first byte that is no right batch or does not follow the one before, later segments go, indexes are
+rebuilt, and the result is brought to the disk before the recovery point may move over it.
+
+Idempotent: a crash at any point of it leaves a folder that the same procedure repairs; nothing is marked as
+recovered before it is on the disk (KAFKA-10101, KAFKA-10471).
+Source: Kafka LogLoader.java.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import CorruptMessageError, KafkaStorageError
+from . import names
+from .batches import walk_headers
+from .checkpoints import CorruptFileError, parse_epochs
+from .files import read_file
+from .leader_epochs import LeaderEpochs
+from .segment import Segment
+
+if TYPE_CHECKING:
+    from .config import LogConfig
+    from .files import Files
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What recovery found and did, for the operator; `faults` is empty when all was well."""
+
+    scanned_bytes: int = 0
+    truncated_bytes: int = 0
+    removed_segments: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Recovered:
+    """A trusted log: segments in order of their base offsets, at least one, the last one active."""
+
+    segments: list[Segment]
+    epochs: LeaderEpochs
+    report: RecoveryReport
+
+
+def recover_log(
+    files: Files,
+    directory: str,
+    config: LogConfig,
+    *,
+    recovery_point: int,
+    was_clean: bool,
+    log_start_offset: int,
+    wall_ms: int,
+) -> Recovered:
+    """Load or repair the partition's folder. Errors: KafkaStorageError when the disk fails."""
+    recovery = _Recovery(files, directory, config, wall_ms)
+    bases = recovery.tidy_folder()
+    recovery.load_epochs()
+    for number, base_offset in enumerate(bases):
+        following = bases[number + 1] if number + 1 < len(bases) else None
+        if not was_clean and (following is None or following > recovery_point):
+            goes_on = recovery.scan(base_offset, following)
+        else:
+            goes_on = recovery.trust(base_offset, following)
+        if not goes_on:
+            recovery.remove_segments(bases[number + 1 :])
+            break
+    return recovery.finish(log_start_offset)
+
+
+class _Recovery:
+    """The steps of one recovery and what they have found so far."""
+
+    def __init__(self, files: Files, directory: str, config: LogConfig, wall_ms: int) -> None:
+        self._files = files
+        self._directory = directory
+        self._interval = config.index_interval_bytes
+        self._wall_ms = wall_ms
+        self._epochs = LeaderEpochs()
+        self._has_epochs = False
+        self._has_scanned = False
+        self._segments: list[Segment] = []
+        self._report = RecoveryReport()
+
+    def tidy_folder(self) -> list[int]:
+        """Remove what interrupted work left behind; base offsets of the segments that are there, rising."""
+        listed = self._files.listdir(self._directory)
+        swaps = [name for name in listed if name.endswith(names.SWAP)]
+        if swaps:
+            raise KafkaStorageError(
+                f"{self._directory}/{swaps[0]}: an unfinished compaction, which is not supported"
+            )
+        bases = {
+            found[0] for name in listed if (found := names.parse_segment_name(name)) and found[1] == names.LOG
+        }
+        for name in listed:
+            found = names.parse_segment_name(name)
+            is_orphan = found is not None and found[1] in names.SEGMENT_SUFFIXES and found[0] not in bases
+            if is_orphan or name.endswith((names.DELETED, names.CLEANED, names.TEMPORARY)):
+                self._files.remove(f"{self._directory}/{name}")
+        return sorted(bases)
+
+    def load_epochs(self) -> None:
+        """Read the leader-epoch-checkpoint, if it is there and whole; else it is rebuilt on the way."""
+        path = f"{self._directory}/{names.LEADER_EPOCHS}"
+        if not self._files.exists(path):
+            return
+        try:
+            self._epochs = LeaderEpochs(parse_epochs(read_file(self._files, path)))
+            self._has_epochs = True
+        except CorruptFileError as error:
+            self._report.faults.append(f"{path}: {error}; rebuilt from the log")
+
+    def scan(self, base_offset: int, following: int | None) -> bool:
+        """Read a segment whole and cut it at its first fault; whether the log may go on behind it."""
+        if not self._has_scanned:
+            self._epochs.truncate_from_end(base_offset)
+            self._has_scanned = True
+        segment = self._open(base_offset)
+        self._segments.append(segment)
+        file_bytes = segment.file.size()
+        fault = segment.recover(self._interval, self._epochs)
+        self._report.scanned_bytes += file_bytes
+        if segment.size_bytes != file_bytes:
+            self._report.truncated_bytes += file_bytes - segment.size_bytes
+            segment.cut()
+        if fault is None and following is not None and following != segment.next_offset:
+            fault = (
+                f"{segment.file.path} ends at offset {segment.next_offset}, the next starts at {following}"
+            )
+        if fault:
+            self._report.faults.append(fault)
+        elif following is not None:
+            segment.seal()
+        return fault is None
+
+    def trust(self, base_offset: int, following: int | None) -> bool:
+        """Load a segment without reading it, rebuilding its indexes if they cannot be right.
+
+        Damage in a segment below the recovery point is not cut out: what lies behind it was acknowledged and
+        flushed. Reads of the damaged batches fail; the rest is served.
+        """
+        segment = self._open(base_offset)
+        self._segments.append(segment)
+        if not self._has_epochs:
+            self._collect_epochs(segment)
+        fault = segment.load(self._epochs) if following is None else segment.load_sealed(following)
+        if fault is None:
+            return True
+        self._report.faults.append(f"{fault}; rebuilt from the log")
+        file_bytes = segment.file.size()
+        self._report.scanned_bytes += file_bytes
+        damage = segment.recover(self._interval)
+        if damage:
+            self._report.faults.append(damage)
+        if following is not None:
+            segment.keep_whole(file_bytes, following)
+        elif segment.size_bytes != file_bytes:
+            self._report.truncated_bytes += file_bytes - segment.size_bytes
+            segment.cut()
+        return True
+
+    def remove_segments(self, bases: list[int]) -> None:
+        """Remove segments, the newest first: after a crash in between, what is left is a shorter log."""
+        for base_offset in reversed(bases):
+            segment = self._open(base_offset)
+            self._report.truncated_bytes += segment.file.size()
+            self._report.removed_segments += 1
+            segment.remove()
+        if bases:
+            self._files.fsync_directory(self._directory)
+
+    def finish(self, log_start_offset: int) -> Recovered:
+        """Fit the side files to the end of the log that was found."""
+        end_offset = self._segments[-1].next_offset if self._segments else log_start_offset
+        if self._segments and end_offset < log_start_offset:
+            # What was deleted up to the start offset must not come back under the same offsets.
+            self._report.faults.append(
+                f"the log ends at {end_offset}, before its start offset {log_start_offset}"
+            )
+            bases = [segment.base_offset for segment in self._segments]
+            self._close_all()
+            self.remove_segments(bases)
+            end_offset = log_start_offset
+        if not self._segments:
+            self._segments.append(
+                Segment.create(self._files, self._directory, end_offset, created_ms=self._wall_ms)
+            )
+        self._epochs.truncate_from_end(end_offset + 1)
+        self._epochs.truncate_from_start(max(log_start_offset, self._segments[0].base_offset))
+        remove_snapshots_after(self._files, self._directory, end_offset)
+        return Recovered(self._segments, self._epochs, self._report)
+
+    def _open(self, base_offset: int) -> Segment:
+        path = f"{self._directory}/{names.segment_name(base_offset, names.LOG)}"
+        return Segment(self._files, self._directory, base_offset, self._files.open(path), self._wall_ms)
+
+    def _close_all(self) -> None:
+        for segment in self._segments:
+            segment.close()
+        self._segments.clear()
+
+    def _collect_epochs(self, segment: Segment) -> None:
+        try:
+            for _, header in walk_headers(segment.file, 0, segment.file.size()):
+                if header.leader_epoch > self._epochs.latest_epoch:
+                    self._epochs.assign(header.leader_epoch, header.base_offset)
+        except CorruptMessageError as error:
+            self._report.faults.append(str(error))
+
+
+def snapshot_offsets(files: Files, directory: str) -> list[int]:
+    """Offsets of the producer-state snapshots in a partition's folder, rising."""
+    found = (names.parse_segment_name(name) for name in files.listdir(directory))
+    return sorted(entry[0] for entry in found if entry and entry[1] == names.SNAPSHOT)
+
+
+def remove_snapshots_after(files: Files, directory: str, end_offset: int) -> None:
+    """Remove producer-state snapshots of offsets that the log no longer has."""
+    for offset in snapshot_offsets(files, directory):
+        if offset > end_offset:
+            files.remove(f"{directory}/{names.segment_name(offset, names.SNAPSHOT)}")

@@ -1,0 +1,355 @@
+"""One segment of a log: the batches file with its offset and time index.
+
+The `.log` file is the truth; both indexes can be rebuilt from it and so stay in memory while the segment is
+active, and are written once, when it is sealed. A sealed segment's indexes are loaded again on first use.
+
+Invariant: `size_bytes` counts whole batches; bytes of the file past it belong to nobody.
+Source: Kafka LogSegment.java.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.errors import CorruptMessageError
+from ...protocol.model import NO_TIMESTAMP
+from . import names
+from .batches import scan_batches, walk_headers
+from .files import read_file
+from .offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from .time_index import TimeIndex
+from .transaction_index import truncate_transaction_index
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...protocol.records.header import BatchHeader, Buffer
+    from .files import File, Files
+    from .leader_epochs import LeaderEpochs
+
+# Bound: batch starts of the newest batches kept in memory: enough to cover the index interval many times.
+_TAIL_BATCHES = 1024
+
+
+class BatchStart(NamedTuple):
+    """Where a batch starts, and what its header must say: its first offset or, from the index, its last."""
+
+    position: int
+    base_offset: int | None
+    last_offset: int | None
+
+
+class Segment:
+    """One segment. Its log appends and seals; other threads may read at the same time."""
+
+    __slots__ = (
+        "_bytes_since_entry",
+        "_files",
+        "_offset_index",
+        "_tail",
+        "_time_index",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "file",
+        "first_timestamp_ms",
+        "is_sealed",
+        "largest_timestamp_ms",
+        "largest_timestamp_offset",
+        "next_offset",
+        "size_bytes",
+        "synced_bytes",
+    )
+
+    def __init__(self, files: Files, directory: str, base_offset: int, file: File, created_ms: int) -> None:
+        self._files = files
+        self.directory = directory
+        self.base_offset = base_offset
+        self.file = file
+        self.created_ms = created_ms
+        self.size_bytes = 0
+        self.synced_bytes = 0  # Invariant: only bytes below it are known to be on the disk
+        self.next_offset = base_offset
+        self.first_timestamp_ms = NO_TIMESTAMP  # of the first batch: where the age of the segment counts from
+        self.largest_timestamp_ms = NO_TIMESTAMP
+        self.largest_timestamp_offset = base_offset
+        self.is_sealed = False
+        self._bytes_since_entry = 0
+        self._offset_index: OffsetIndex | None = OffsetIndex(base_offset)
+        self._time_index: TimeIndex | None = TimeIndex(base_offset)
+        self._tail = (array("q"), array("q"))  # base offsets and positions of the newest batches
+
+    @classmethod
+    def create(
+        cls, files: Files, directory: str, base_offset: int, *, created_ms: int, preallocate_bytes: int = 0
+    ) -> Segment:
+        """A new empty segment; a file left over under its name is emptied."""
+        file = files.open(f"{directory}/{names.segment_name(base_offset, names.LOG)}", create=True)
+        file.truncate(0)
+        if preallocate_bytes:
+            file.allocate(preallocate_bytes)
+        return cls(files, directory, base_offset, file, created_ms)
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        """The offset index, loaded from its file if it is not in memory."""
+        index = self._offset_index
+        if index is None:
+            index = self._offset_index = OffsetIndex.from_bytes(
+                self.base_offset, self._read(names.OFFSET_INDEX)
+            )
+        return index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """The time index, loaded from its file if it is not in memory."""
+        index = self._time_index
+        if index is None:
+            index = self._time_index = TimeIndex.from_bytes(self.base_offset, self._read(names.TIME_INDEX))
+        return index
+
+    def path_of(self, suffix: str) -> str:
+        """The path of one of the segment's files."""
+        return f"{self.directory}/{names.segment_name(self.base_offset, suffix)}"
+
+    def release_indexes(self) -> None:
+        """Give the indexes' memory back; they are loaded again when needed."""
+        assert self.is_sealed, "an active segment's indexes are nowhere but in memory"
+        self._offset_index = self._time_index = None
+        self._tail = (array("q"), array("q"))
+
+    def can_take(self, last_offset: int) -> bool:
+        """Whether an offset fits the 31 bits that an index entry has for it."""
+        return last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
+
+    def append(self, buffers: Sequence[Buffer], header: BatchHeader, last_offset: int, interval: int) -> None:
+        """Write one batch at the end; `buffers` together are the batch, `last_offset` its assigned one."""
+        position = self.size_bytes
+        size = self.file.pwrite(position, buffers)
+        self.note_batch(position, size, last_offset, header.max_timestamp, interval)
+
+    def note_batch(
+        self, position: int, size: int, last_offset: int, max_timestamp: int, interval: int
+    ) -> None:
+        """Take a batch that lies in the file at `position` into the books and, when it is time, the indexes.
+
+        Append and recovery both come through here, so a rebuilt index equals the one that was lost.
+        """
+        self._note_start(self.next_offset, position)
+        if not position:
+            self.first_timestamp_ms = max_timestamp
+        if max_timestamp > self.largest_timestamp_ms:
+            # Order: the offset first; a reader that sees the new time must not see the old offset.
+            self.largest_timestamp_offset = last_offset
+            self.largest_timestamp_ms = max_timestamp
+        if self._bytes_since_entry > interval:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self.largest_timestamp_ms, self.largest_timestamp_offset)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += size
+        self.next_offset = last_offset + 1
+        self.size_bytes = position + size
+
+    def seal(self) -> None:
+        """Write the indexes and stop growing. They are on the disk only after the next flush."""
+        self._finish_indexes()
+        if self.file.size() != self.size_bytes:
+            self.file.truncate(self.size_bytes)
+        self._write(names.OFFSET_INDEX, self.offset_index.to_bytes())
+        self._write(names.TIME_INDEX, self.time_index.to_bytes())
+        self.is_sealed = True
+
+    def unsynced_paths(self) -> list[str]:
+        """Files to bring to the disk before the recovery point may pass the end of this sealed segment."""
+        assert self.is_sealed, "an active segment has no index files to rely on"
+        return [self.path_of(names.OFFSET_INDEX), self.path_of(names.TIME_INDEX)]
+
+    def load(self, epochs: LeaderEpochs) -> str | None:
+        """Take a segment written and closed in order at its word; why that cannot be done, or None.
+
+        Only its tail behind the last index entry is walked, and only headers are read; epochs found there
+        that are newer than those in `epochs` are added.
+        """
+        self.size_bytes = self.synced_bytes = self.file.size()
+        fault = self._index_fault()
+        if fault:
+            return fault
+        last = self.offset_index.last
+        self.next_offset = self.base_offset if last.offset < 0 else -1
+        try:
+            for position, header in walk_headers(self.file, last.position, self.size_bytes):
+                is_anchor = self.next_offset < 0 and header.last_offset == last.offset
+                if not is_anchor and header.base_offset != self.next_offset:
+                    return f"{self.file.path} at byte {position}: offset {header.base_offset} does not follow"
+                if header.leader_epoch > epochs.latest_epoch:
+                    epochs.assign(header.leader_epoch, header.base_offset)
+                self._note_start(header.base_offset, position)
+                self.next_offset = header.next_offset
+                self._bytes_since_entry = position + header.size_bytes - last.position
+                self._note_largest(header)
+            self._load_first_timestamp()
+        except CorruptMessageError as error:
+            return str(error)
+        return None
+
+    def load_sealed(self, next_offset: int) -> str | None:
+        """Take a sealed segment below the recovery point at its word, reading only its time index's end."""
+        self.size_bytes = self.synced_bytes = self.file.size()
+        self.next_offset = next_offset
+        self.is_sealed = True
+        fault = self._index_fault()
+        if fault is None:
+            last = self.time_index.last
+            self.largest_timestamp_ms, self.largest_timestamp_offset = last.timestamp_ms, last.offset
+            self.release_indexes()
+        return fault
+
+    def recover(
+        self, interval: int, epochs: LeaderEpochs | None = None, end_offset: int | None = None
+    ) -> str | None:
+        """Rebuild everything from the batches, CRC checked; why the scan stopped before the end, or None.
+
+        Nothing of the file is changed: `cut` removes what was not taken. Offsets must be dense and epochs
+        must not fall; new epochs are added to `epochs`. Batches that reach `end_offset` are not taken.
+        """
+        self._forget_everything()
+        try:
+            for position, header, _ in scan_batches(self.file, 0, self.file.size()):
+                if end_offset is not None and header.next_offset > end_offset:
+                    return None
+                fault = self._order_fault(header, epochs)
+                if fault:
+                    return f"{self.file.path} at byte {position}: {fault}"
+                self.note_batch(
+                    position, header.size_bytes, header.last_offset, header.max_timestamp, interval
+                )
+                if epochs is not None and header.leader_epoch >= 0:
+                    epochs.assign(header.leader_epoch, header.base_offset)
+        except CorruptMessageError as error:
+            return str(error)
+        return None
+
+    def keep_whole(self, file_bytes: int, next_offset: int) -> None:
+        """Keep a sealed segment as it is after `recover`, also behind damage, with the indexes found."""
+        self.size_bytes, self.next_offset = file_bytes, next_offset
+        self.seal()
+
+    def cut(self) -> None:
+        """Truncate the file to the batches taken, and bring that to the disk."""
+        self.file.truncate(self.size_bytes)
+        self.file.fdatasync()
+        self.synced_bytes = self.size_bytes
+        self.is_sealed = False
+        truncate_transaction_index(self._files, self.path_of(names.TXN_INDEX), self.next_offset)
+
+    def start_of(self, offset: int) -> BatchStart:
+        """Where to begin looking for `offset`: its own batch if that is among the newest, else one before."""
+        base_offsets, positions = self._tail
+        number = bisect_right(base_offsets, offset) - 1
+        if number >= 0:
+            return BatchStart(positions[number], base_offsets[number], None)
+        entry = self.offset_index.lookup(offset)
+        if entry.offset < 0:
+            return BatchStart(0, self.base_offset, None)
+        return BatchStart(entry.position, None, entry.offset)
+
+    def position_of(self, offset: int) -> int:
+        """The position of the batch that holds `offset`; the segment's size when it lies behind the end."""
+        if offset >= self.next_offset:
+            return self.size_bytes
+        start = self.start_of(offset)
+        for position, header in walk_headers(self.file, start.position, self.size_bytes):
+            if header.last_offset >= offset:
+                return position
+        return self.size_bytes
+
+    def close(self) -> None:
+        """Close the file; readers under way end normally."""
+        self.file.close()
+
+    def remove(self) -> None:
+        """Close and remove all files of the segment. Order: indexes before the log, which makes them one."""
+        self.close()
+        for suffix in (names.TXN_INDEX, names.TIME_INDEX, names.OFFSET_INDEX, names.LOG):
+            path = self.path_of(suffix)
+            if self._files.exists(path):
+                self._files.remove(path)
+
+    def _finish_indexes(self) -> None:
+        if self.size_bytes and self.largest_timestamp_ms != NO_TIMESTAMP:
+            self.time_index.maybe_append(self.largest_timestamp_ms, self.largest_timestamp_offset)
+
+    def _forget_everything(self) -> None:
+        self.size_bytes = self.synced_bytes = self._bytes_since_entry = 0
+        self.next_offset = self.largest_timestamp_offset = self.base_offset
+        self.first_timestamp_ms = self.largest_timestamp_ms = NO_TIMESTAMP
+        self._offset_index, self._time_index = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
+        self._tail = (array("q"), array("q"))
+        self.is_sealed = False
+
+    def _note_start(self, base_offset: int, position: int) -> None:
+        base_offsets, positions = self._tail
+        if len(base_offsets) >= 2 * _TAIL_BATCHES:
+            # Order: a reader holds the old pair or takes the new one, never one of each.
+            base_offsets, positions = base_offsets[_TAIL_BATCHES:], positions[_TAIL_BATCHES:]
+            self._tail = (base_offsets, positions)
+        positions.append(position)
+        base_offsets.append(base_offset)
+
+    def _order_fault(self, header: BatchHeader, epochs: LeaderEpochs | None) -> str | None:
+        if epochs is not None and 0 <= header.leader_epoch < epochs.latest_epoch:
+            return f"leader epoch {header.leader_epoch} after {epochs.latest_epoch}"
+        if header.base_offset != self.next_offset:
+            return f"base offset {header.base_offset} where {self.next_offset} follows"
+        if header.last_offset_delta < 0 or not self.can_take(header.last_offset):
+            return f"last offset delta {header.last_offset_delta} in a segment from {self.base_offset}"
+        return None
+
+    def _index_fault(self) -> str | None:
+        """Why the index files cannot be those of the log file, or None. Loads both."""
+        for suffix, entry_bytes in ((names.OFFSET_INDEX, 8), (names.TIME_INDEX, 12)):
+            path = self.path_of(suffix)
+            if not self._files.exists(path):
+                return f"{path} is missing"
+            size = self._files.size(path)
+            if size % entry_bytes:
+                return f"{path} has {size} bytes, no multiple of {entry_bytes}"
+        self._offset_index = self._time_index = None
+        fault = self.offset_index.fault(self.size_bytes)
+        if fault:
+            return f"{self.path_of(names.OFFSET_INDEX)}: {fault}"
+        fault = self.time_index.fault()
+        if fault:
+            return f"{self.path_of(names.TIME_INDEX)}: {fault}"
+        if self.size_bytes and not len(self.time_index):
+            return f"{self.path_of(names.TIME_INDEX)} is empty, the log has {self.size_bytes} bytes"
+        return None
+
+    def _load_first_timestamp(self) -> None:
+        for _, header in walk_headers(self.file, 0, self.size_bytes):
+            self.first_timestamp_ms = header.max_timestamp
+            break
+
+    def _note_largest(self, header: BatchHeader) -> None:
+        last = self.time_index.last
+        if last.timestamp_ms > self.largest_timestamp_ms:
+            self.largest_timestamp_ms, self.largest_timestamp_offset = last.timestamp_ms, last.offset
+        if header.max_timestamp > self.largest_timestamp_ms:
+            self.largest_timestamp_ms, self.largest_timestamp_offset = (
+                header.max_timestamp,
+                header.last_offset,
+            )
+
+    def _read(self, suffix: str) -> bytes:
+        return read_file(self._files, self.path_of(suffix))
+
+    def _write(self, suffix: str, content: bytes) -> None:
+        file = self._files.open(self.path_of(suffix), create=True)
+        try:
+            file.truncate(0)
+            if content:
+                file.pwrite(0, [content])
+        finally:
+            file.close()

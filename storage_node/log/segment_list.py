@@ -1,0 +1,113 @@
+"""The segments of one log in order of their base offsets, and which of them keep their indexes in memory.
+
+Invariant: there is at least one segment; all but the last are sealed; each starts where the one before ends.
+Readers on other threads see the lists grow while they look, or replaced as a whole, never half changed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .files import Files
+    from .segment import Segment
+
+# Bound: sealed segments per log whose indexes stay in memory: a reader or two that catch up.
+_LOADED_SEALED_SEGMENTS = 4
+
+
+class SegmentList:
+    """Find segments by offset; add, cut off and remove them."""
+
+    __slots__ = ("_bases", "_loaded", "_segments", "active")
+
+    def __init__(self, segments: list[Segment]) -> None:
+        assert segments, "a log has at least one segment"
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._loaded: list[Segment] = []
+        self.active = segments[-1]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    @property
+    def first_base_offset(self) -> int:
+        """Base offset of the oldest segment."""
+        return self._bases[0]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all batches."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    def append(self, segment: Segment) -> None:
+        """Make `segment` the active one; the one before must be sealed."""
+        assert self.active.is_sealed, "an unsealed segment would be left behind"
+        self._note_used(self.active)
+        # Order: a reader that finds the base offset must find the segment.
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+        self.active = segment
+
+    def holding(self, offset: int) -> Segment:
+        """The segment whose range has `offset`; the first or last one for offsets outside of all."""
+        segment = self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
+        if segment.is_sealed:
+            self._note_used(segment)
+        return segment
+
+    def count_below(self, offset: int) -> int:
+        """How many segments lie wholly below `offset`, never counting the active one."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def bytes_between(self, offset: int, upto_offset: int) -> int:
+        """Bytes from the batch that holds `offset` to the one that holds `upto_offset`, exclusive."""
+        if offset >= upto_offset:
+            return 0
+        first, last = self.count_below(offset), self.count_below(upto_offset - 1)
+        whole = sum(segment.size_bytes for segment in self._segments[first:last])
+        end = self._segments[last].position_of(upto_offset)
+        return whole + end - self._segments[first].position_of(offset)
+
+    def drop_first(self, count: int) -> list[Segment]:
+        """Forget the oldest segments; returns them, oldest first. The active one must stay."""
+        assert count < len(self._segments), "the active segment stays"
+        dropped, kept = self._segments[:count], self._segments[count:]
+        self._replace(kept)
+        return dropped
+
+    def replace(self, segments: list[Segment]) -> None:
+        """Take other segments in place of all these."""
+        assert segments, "a log has at least one segment"
+        self._replace(segments)
+
+    def _replace(self, segments: list[Segment]) -> None:
+        # Order: the segments first; a reader with the old bases and the new list looks into a wrong segment
+        # and fails its order check, it never gets wrong bytes.
+        self._loaded = []
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self.active = segments[-1]
+
+    def _note_used(self, segment: Segment) -> None:
+        """Remember a sealed segment as last used; the one used longest ago gives its indexes back."""
+        loaded = [other for other in self._loaded if other is not segment]
+        if len(loaded) >= _LOADED_SEALED_SEGMENTS:
+            oldest = loaded.pop(0)
+            if oldest.is_sealed:
+                oldest.release_indexes()
+        self._loaded = [*loaded, segment]
+
+
+def remove_newest_first(files: Files, directory: str, segments: list[Segment]) -> None:
+    """Remove the files of segments from the log's end, so that a crash in between leaves a shorter log."""
+    for segment in reversed(segments):
+        segment.remove()
+    files.fsync_directory(directory)

@@ -1,0 +1,369 @@
+"""A storage node's standing with the controller: find it, register, stay alive, leave. Step shape, pure.
+
+Events come from the shell, which talks to the controller; effects tell it what to say next. At most one
+request of each kind is under way. The broker epoch outlives connections: after a lost one the node goes on
+with heartbeats, and registers again only when the controller no longer knows it. Source: Kafka
+BrokerLifecycleManager.
+
+Invariant: heartbeats and metadata fetches are asked for only while registered and connected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from ..protocol.errors import (
+    BrokerIdNotRegisteredError,
+    InconsistentClusterIdError,
+    KafkaError,
+    StaleBrokerEpochError,
+    error_from_code,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..protocol.messages.control import BrokerHeartbeatResponse, BrokerRegistrationResponse
+
+
+class MembershipState(Enum):
+    """Where the node stands."""
+
+    SEARCHING = "searching"  # for the controller; may hold a broker epoch from before
+    REGISTERING = "registering"
+    FENCED = "fenced"  # registered, but may not lead
+    ACTIVE = "active"
+    LEAVING = "leaving"
+    LEFT = "left"
+    FAILED = "failed"
+
+
+_S = MembershipState
+TRANSITIONS: Mapping[MembershipState, frozenset[MembershipState]] = MappingProxyType(
+    {
+        _S.SEARCHING: frozenset((_S.REGISTERING, _S.FENCED, _S.LEAVING, _S.LEFT, _S.FAILED)),
+        _S.REGISTERING: frozenset((_S.SEARCHING, _S.FENCED, _S.LEFT, _S.FAILED)),
+        _S.FENCED: frozenset((_S.SEARCHING, _S.REGISTERING, _S.ACTIVE, _S.LEAVING, _S.LEFT, _S.FAILED)),
+        _S.ACTIVE: frozenset((_S.SEARCHING, _S.REGISTERING, _S.FENCED, _S.LEAVING, _S.LEFT, _S.FAILED)),
+        _S.LEAVING: frozenset((_S.LEFT, _S.FAILED)),
+        _S.LEFT: frozenset(),
+        _S.FAILED: frozenset(),
+    }
+)
+
+# --- events ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """The controller was found and the handshake is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """No controller, or the connection to it broke."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationAnswered:
+    """The controller answered a registration."""
+
+    response: BrokerRegistrationResponse
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAnswered:
+    """The controller answered a heartbeat."""
+
+    response: BrokerHeartbeatResponse
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataApplied:
+    """The node's image now contains this offset."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """The node wants to shut down."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeCame:
+    """A SetTimer effect is due."""
+
+    key: str
+
+
+Event = (
+    Connected
+    | Disconnected
+    | RegistrationAnswered
+    | HeartbeatAnswered
+    | MetadataApplied
+    | StopAsked
+    | TimeCame
+)
+
+# --- effects -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FindController:
+    """Locate the controller and connect; answer with Connected or Disconnected."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendRegistration:
+    """Ask to join with the node's identity; `node_id` -1 asks for a generated one."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptIdentity:
+    """Write node id and cluster id into every log dir before anything else is done under them."""
+
+    node_id: int
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SendHeartbeat:
+    """Say that the node lives."""
+
+    broker_epoch: int
+    want_shutdown: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FollowMetadata:
+    """Fetch metadata in a loop until the connection breaks."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Come back with TimeCame(key) at this time; replaces the timer of the same key."""
+
+    key: str
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The node may shut down now: nothing depends on it, or waiting has no use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The node cannot be part of this cluster."""
+
+    error: KafkaError
+
+
+Effect = (
+    FindController
+    | SendRegistration
+    | AdoptIdentity
+    | SendHeartbeat
+    | FollowMetadata
+    | SetTimer
+    | Left
+    | Failed
+)
+
+SEARCH_TIMER = "search"
+REGISTER_TIMER = "register"
+HEARTBEAT_TIMER = "heartbeat"
+LEAVE_TIMER = "leave"
+
+_LOST_REGISTRATION = frozenset((StaleBrokerEpochError.code, BrokerIdNotRegisteredError.code))
+_FATAL = frozenset((InconsistentClusterIdError.code,))
+_DUPLICATE_RETRY_MS = 100  # a restarted node waits for its own old session to run out
+_LEAVE_RETRY_MS = 20  # a stopping node asks often: each question is small and the wait is the user's
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipTimes:
+    """All in ms. `heartbeat_ms` 0 takes the controller's wish."""
+
+    heartbeat_ms: int
+    backoff_ms: int
+    backoff_max_ms: int
+    registration_timeout_ms: int
+    shutdown_timeout_ms: int
+
+
+class Membership:
+    """See the module's docstring. `check` asserts the laws.
+
+    Invariant: the state changes only along TRANSITIONS.
+    Invariant: `broker_epoch` is -1 until the first registration, and grows with each later one.
+    """
+
+    def __init__(self, times: MembershipTimes) -> None:
+        self.state = MembershipState.SEARCHING
+        self.broker_epoch = -1
+        self.metadata_offset = -1
+        self.is_connected = False
+        self._times = times
+        self._heartbeat_ms = times.heartbeat_ms or 1_000
+        self._failures = 0
+        self._refused_since_ms: int | None = None
+        self._heartbeat_is_out = False
+
+    def start(self) -> tuple[Effect, ...]:
+        """The first thing to do."""
+        return (FindController(),)
+
+    def step(self, event: Event, now_ms: int) -> tuple[Effect, ...]:
+        """One event; the effects are performed in their order."""
+        if self.state in (MembershipState.LEFT, MembershipState.FAILED):
+            return ()
+        effects: tuple[Effect, ...]
+        match event:
+            case Connected():
+                effects = self._on_connected()
+            case Disconnected():
+                effects = self._on_disconnected(now_ms)
+            case RegistrationAnswered(response):
+                effects = self._on_registration(response, now_ms)
+            case HeartbeatAnswered(response):
+                effects = self._on_heartbeat(response, now_ms)
+            case MetadataApplied(offset):
+                effects = self._on_metadata(offset)
+            case StopAsked():
+                effects = self._on_stop(now_ms)
+            case TimeCame(key):
+                effects = self._on_timer(key)
+        return effects
+
+    def check(self) -> None:
+        """Assert the laws of this object."""
+        if self.state in (MembershipState.FENCED, MembershipState.ACTIVE):
+            assert self.broker_epoch >= 0, "registered without a broker epoch"
+            assert self.is_connected, "registered and in touch, but not connected"
+
+    # --- the controller comes and goes -----------------------------------------------------------------
+
+    def _on_connected(self) -> tuple[Effect, ...]:
+        self.is_connected = True
+        self._failures = 0
+        self._heartbeat_is_out = False
+        if self.state is MembershipState.LEAVING:
+            return self._heartbeat()
+        if self.broker_epoch < 0:
+            self._become(MembershipState.REGISTERING)
+            return (SendRegistration(),)
+        self._become(MembershipState.FENCED)  # until a heartbeat says better
+        return (FollowMetadata(), *self._heartbeat())
+
+    def _on_disconnected(self, now_ms: int) -> tuple[Effect, ...]:
+        self.is_connected = False
+        self._heartbeat_is_out = False
+        if self.state not in (MembershipState.SEARCHING, MembershipState.LEAVING):
+            self._become(MembershipState.SEARCHING)
+        wait_ms = min(self._times.backoff_ms << min(self._failures, 16), self._times.backoff_max_ms)
+        self._failures += 1
+        return (SetTimer(SEARCH_TIMER, now_ms + wait_ms),)
+
+    # --- registration ----------------------------------------------------------------------------------
+
+    def _on_registration(self, response: BrokerRegistrationResponse, now_ms: int) -> tuple[Effect, ...]:
+        if self.state is not MembershipState.REGISTERING:
+            return ()
+        if response.error_code:
+            return self._on_refused(error_from_code(response.error_code, response.error_detail), now_ms)
+        self._refused_since_ms = None
+        self.broker_epoch = response.broker_epoch
+        self._heartbeat_ms = self._times.heartbeat_ms or response.heartbeat_interval_ms or self._heartbeat_ms
+        self._become(MembershipState.FENCED)
+        identity = AdoptIdentity(response.node_id, response.cluster_id)
+        if self.metadata_offset >= self.broker_epoch:
+            return (identity, FollowMetadata(), *self._heartbeat())
+        # the first heartbeat follows the metadata that makes it useful; the timer is for when that is late
+        return (identity, FollowMetadata(), SetTimer(HEARTBEAT_TIMER, now_ms + self._heartbeat_ms))
+
+    def _on_refused(self, error: KafkaError, now_ms: int) -> tuple[Effect, ...]:
+        """Another live process under our id may be ourselves before a crash: its session runs out soon."""
+        if error.code in _FATAL:
+            return self._fail(error)
+        if self._refused_since_ms is None:
+            self._refused_since_ms = now_ms
+        waited_ms = now_ms - self._refused_since_ms
+        if not error.retriable and waited_ms >= self._times.registration_timeout_ms:
+            return self._fail(error)
+        return (SetTimer(REGISTER_TIMER, now_ms + _DUPLICATE_RETRY_MS),)
+
+    # --- heartbeats ------------------------------------------------------------------------------------
+
+    def _on_heartbeat(self, response: BrokerHeartbeatResponse, now_ms: int) -> tuple[Effect, ...]:
+        self._heartbeat_is_out = False
+        if self.state is MembershipState.LEAVING:
+            # a refusal means that we are not registered any more: there is nothing left to leave
+            if response.error_code or response.should_shutdown:
+                return self._leave()
+            return (SetTimer(HEARTBEAT_TIMER, now_ms + _LEAVE_RETRY_MS),)
+        if self.state not in (MembershipState.FENCED, MembershipState.ACTIVE):
+            return ()
+        if response.error_code in _LOST_REGISTRATION:
+            self._become(MembershipState.REGISTERING)
+            return (SendRegistration(),)
+        if response.error_code in _FATAL:
+            return self._fail(error_from_code(response.error_code, response.error_detail))
+        if not response.error_code:
+            wanted = MembershipState.FENCED if response.is_fenced else MembershipState.ACTIVE
+            if wanted is not self.state:
+                self._become(wanted)
+        return (SetTimer(HEARTBEAT_TIMER, now_ms + self._heartbeat_ms),)
+
+    def _on_metadata(self, offset: int) -> tuple[Effect, ...]:
+        """A fenced node is let in once it has caught up: say so at once instead of at the next beat."""
+        had_own_registration = self.metadata_offset >= self.broker_epoch
+        self.metadata_offset = max(self.metadata_offset, offset)
+        has_own_registration = self.metadata_offset >= self.broker_epoch
+        if self.state is MembershipState.FENCED and has_own_registration and not had_own_registration:
+            return self._heartbeat()
+        return ()
+
+    def _heartbeat(self) -> tuple[Effect, ...]:
+        if self._heartbeat_is_out or not self.is_connected:
+            return ()
+        self._heartbeat_is_out = True
+        return (SendHeartbeat(self.broker_epoch, self.state is MembershipState.LEAVING),)
+
+    # --- leaving and timers ----------------------------------------------------------------------------
+
+    def _on_stop(self, now_ms: int) -> tuple[Effect, ...]:
+        if self.state is MembershipState.LEAVING:
+            return ()
+        if self.broker_epoch < 0 or self.state is MembershipState.REGISTERING or not self.is_connected:
+            return self._leave()
+        self._become(MembershipState.LEAVING)
+        return (SetTimer(LEAVE_TIMER, now_ms + self._times.shutdown_timeout_ms), *self._heartbeat())
+
+    def _on_timer(self, key: str) -> tuple[Effect, ...]:
+        if key == LEAVE_TIMER:
+            return self._leave()
+        if key == SEARCH_TIMER and not self.is_connected:
+            return (FindController(),)
+        if key == REGISTER_TIMER and self.state is MembershipState.REGISTERING:
+            return (SendRegistration(),)
+        if key == HEARTBEAT_TIMER and self.state in (_S.FENCED, _S.ACTIVE, _S.LEAVING):
+            return self._heartbeat()
+        return ()
+
+    def _leave(self) -> tuple[Effect, ...]:
+        self._become(MembershipState.LEFT)
+        return (Left(),)
+
+    def _fail(self, error: KafkaError) -> tuple[Effect, ...]:
+        self._become(MembershipState.FAILED)
+        return (Failed(error),)
+
+    def _become(self, state: MembershipState) -> None:
+        assert state in TRANSITIONS[self.state], f"{self.state.value} -> {state.value} is not legal"
+        self.state = state

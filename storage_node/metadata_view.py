@@ -1,0 +1,81 @@
+"""The cluster as clients see it: MetadataResponse from the node's image.
+
+Pure. The answer is as old as the image; `metadata_offset` says how old.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..protocol.errors import InvalidTopicError, UnknownTopicIdError, UnknownTopicOrPartitionError
+from ..protocol.messages.data import (
+    MetadataRequest,
+    MetadataResponse,
+    NodeEndpoint,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from ..protocol.model import topic_name_fault
+
+if TYPE_CHECKING:
+    from ..protocol.metadata.image import MetadataImage, TopicImage
+
+INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+
+
+class MetadataView:
+    """Answers for one image; make a new one for the next image. Topics are worked out once each."""
+
+    def __init__(self, image: MetadataImage, controller_id: int) -> None:
+        self._image = image
+        self._controller_id = controller_id
+        self._topics: dict[str, TopicMetadata] = {}
+        self._alive = frozenset(b.node_id for b in image.brokers.values() if not b.is_fenced)
+        self._nodes = tuple(
+            NodeEndpoint(node.node_id, node.host, node.port, node.rack)
+            for _, node in sorted(image.brokers.items())
+            if not node.is_fenced
+        )
+
+    def answer(self, request: MetadataRequest) -> MetadataResponse:
+        """The live nodes and the asked topics, each asked name or id once, errors inside."""
+        if request.topics is None and not request.topic_ids:
+            topics = [self._described(image) for _, image in sorted(self._image.topics.items())]
+        else:
+            topics = [self._by_name(name) for name in dict.fromkeys(request.topics or ())]
+            topics += [self._by_id(topic_id) for topic_id in dict.fromkeys(request.topic_ids)]
+        return MetadataResponse(
+            self._image.cluster_id, self._controller_id, self._image.offset, self._nodes, tuple(topics)
+        )
+
+    def _by_name(self, name: str) -> TopicMetadata:
+        image = self._image.topics.get(name)
+        if image is not None:
+            return self._described(image)
+        if topic_name_fault(name):
+            return TopicMetadata(InvalidTopicError.code, name, b"", False, ())
+        return TopicMetadata(UnknownTopicOrPartitionError.code, name, b"", False, ())
+
+    def _by_id(self, topic_id: bytes) -> TopicMetadata:
+        name = self._image.topic_names.get(topic_id)
+        if name is None:
+            return TopicMetadata(UnknownTopicIdError.code, "", topic_id, False, ())
+        return self._described(self._image.topics[name])
+
+    def _described(self, image: TopicImage) -> TopicMetadata:
+        known = self._topics.get(image.name)
+        if known is None:
+            partitions = tuple(
+                PartitionMetadata(
+                    index,
+                    partition.leader,
+                    partition.leader_epoch,
+                    partition.replicas,
+                    partition.isr,
+                    tuple(node for node in partition.replicas if node not in self._alive),
+                )
+                for index, partition in enumerate(image.partitions)
+            )
+            known = TopicMetadata(0, image.name, image.topic_id, image.name in INTERNAL_TOPICS, partitions)
+            self._topics[image.name] = known
+        return known

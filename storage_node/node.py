@@ -1,0 +1,262 @@
+"""The storage node without its sockets and threads: requests, metadata and finished work go in; answers
+and effects come out.
+
+Pure; single-threaded; shaped for the data path: `handle` is called straight from the socket drain and
+answers through `Replies`. Every entry point ends by trying the waiting requests of all partitions that
+changed, so no waiter is missed and none is entered twice.
+
+Invariant: between two events `changed` is empty and all effects were taken by the shell.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..protocol.errors import KafkaError, KafkaStorageError, UnsupportedVersionError
+from ..protocol.messages import registry
+from ..protocol.metadata.replay import image_of, replay
+from ..runtime.purgatory import Purgatory
+from ..runtime.timing_wheel import TimingWheel
+from .counters import NodeCounters
+from .effects import Effect, Note, WakeAt
+from .metadata_view import MetadataView
+from .replica.fetch import FetchHandler, FetchLimits
+from .replica.list_offsets import ListOffsetsHandler
+from .replica.partition import PartitionState
+from .replica.produce import ProduceHandler
+from .replica.replica_manager import ReplicaManager
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..protocol.messages.control import FetchMetadataResponse
+    from ..protocol.metadata.image import MetadataDelta, MetadataImage
+    from .config import NodeConfig
+    from .log.log_manager import LogManager
+    from .replica.partition import Partition
+    from .replies import Incoming, Replies
+
+_METADATA_KEY = "metadata"  # watch key of requests that wait for the image to move on
+
+
+@dataclass(slots=True)
+class _AwaitingMetadata:
+    """An answer that is held back until this node's image contains what it tells of."""
+
+    node: StorageNode
+    offset: int
+    answer: Callable[[], None]
+
+    def try_complete(self) -> bool:
+        """Answer once the image is there."""
+        if self.node.image.offset < self.offset:
+            return False
+        self.answer()
+        return True
+
+    def on_expire(self) -> None:
+        """The image is late; what the answer tells of has happened all the same."""
+        self.answer()
+
+
+class StorageNode:
+    """Routes requests to their handlers and keeps purgatory, partitions and image in step."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        manager: LogManager,
+        replies: Replies,
+        *,
+        now_ms: int,
+        room: Callable[[], int],
+    ) -> None:
+        self.counters = NodeCounters()
+        self.replicas = ReplicaManager(manager, config.log_defaults())
+        self._replies = replies
+        self._controller_id = -1
+        self._view = MetadataView(self.image, self._controller_id)
+        limit = config.purgatory_max_requests
+        self._produces = Purgatory(TimingWheel(now_ms=now_ms), limit)
+        self._fetches = Purgatory(TimingWheel(now_ms=now_ms), limit)
+        self._produce = ProduceHandler(
+            self.replicas,
+            self._produces,
+            replies,
+            self.counters,
+            max_wait_ms=config.fetch_max_wait_ms,
+            max_partitions=config.max_request_partitions,
+            max_waiting=limit,
+        )
+        limits = FetchLimits(
+            config.fetch_max_bytes, config.fetch_max_wait_ms, config.max_request_partitions, room
+        )
+        self._fetch = FetchHandler(self.replicas, self._fetches, replies, self.counters, limits)
+        self._list_offsets = ListOffsetsHandler(
+            self.replicas, replies, max_partitions=config.max_request_partitions
+        )
+        self._has_caught_up = False
+        self._wake_at_ms: int | None = None
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata that this node follows."""
+        return self.replicas.image
+
+    def joined(self, node_id: int, controller_id: int) -> None:
+        """The controller gave or confirmed this node's id; must come before the first metadata."""
+        self.replicas.node_id = node_id
+        self._controller_id = controller_id
+        self._view = MetadataView(self.image, controller_id)
+
+    # --- events ----------------------------------------------------------------------------------------
+
+    def handle(self, request: Incoming, now_ms: int, wall_ms: int) -> None:
+        """One request from a client. It is answered exactly once, now or later."""
+        key = request.api.key
+        try:
+            if key == registry.PRODUCE.key:
+                self._produce.handle(request, now_ms, wall_ms)
+            elif key == registry.FETCH.key:
+                self._fetch.handle(request, now_ms)
+            elif key == registry.LIST_OFFSETS.key:
+                self._list_offsets.handle(request)
+            elif key == registry.METADATA.key:
+                self._replies.reply(request, self._view.answer(request.body))
+            else:
+                raise UnsupportedVersionError(f"a storage node does not serve {request.api.name}")
+        except KafkaError as error:
+            self._refuse(request, error)
+        self._settle()
+
+    def follow_metadata(self, response: FetchMetadataResponse, broker_epoch: int) -> int:
+        """Apply what the controller sent; the offset of the image then.
+
+        Until the image contains this node's own registration (the record at `broker_epoch`) it is only
+        learned: a half image would make strays of logs whose topics come with the next records.
+        Errors: ValueError if the records do not continue the image.
+        """
+        old = self.image
+        delta: MetadataDelta | None
+        if response.is_snapshot:
+            image, delta = image_of(response.records, response.end_offset - 1), None
+        elif response.records:
+            image, delta = replay(old, response.base_offset, response.records)
+        else:
+            return old.offset
+        if image.offset < broker_epoch and not self._has_caught_up:
+            self.replicas.learn(image)
+        elif delta is None or not self._has_caught_up:
+            self.replicas.compare_all(image, is_first=not self._has_caught_up)
+            self._has_caught_up = True
+        else:
+            self.replicas.apply(image, delta)
+        self._view = MetadataView(image, self._controller_id)
+        self._settle()
+        self._fetches.check(_METADATA_KEY)
+        return image.offset
+
+    def when_metadata_reaches(self, offset: int, answer: Callable[[], None], deadline_ms: int) -> None:
+        """Call `answer` once the image contains `offset`, at the latest at the deadline."""
+        self._fetches.park(_AwaitingMetadata(self, offset, answer), (_METADATA_KEY,), deadline_ms)
+        self._settle()
+
+    def flushed(self, partition: Partition, end_offset: int) -> None:
+        """A FlushLog effect is done: the log below `end_offset` is on the disk."""
+        self.replicas.flushed(partition, end_offset)
+        self._settle()
+
+    def flush_all(self) -> None:
+        """Ask for a flush of everything, in no hurry."""
+        self.replicas.flush_all()
+
+    def flush_overdue(self, now_ms: int) -> None:
+        """Ask for the flushes that flush.ms wants."""
+        self.replicas.flush_overdue(now_ms)
+
+    def flush_failed(self, partition: Partition, error: KafkaStorageError) -> None:
+        """A FlushLog effect failed. Never tried again: the system may have dropped the dirty pages."""
+        self.replicas.disk_failed(partition, error)
+        self._settle()
+
+    def disk_failed(self, error: KafkaStorageError) -> None:
+        """Some log dir went offline; the log manager knows which."""
+        self.replicas.lost_dirs(error)
+        self._settle()
+
+    def connection_gone(self, session: int) -> None:
+        """A client is gone: its waiting requests make room at once, instead of at their deadlines."""
+        self._produces.check(session)
+        self._fetches.check(session)
+        self._settle()
+
+    def expire(self, now_ms: int) -> None:
+        """A deadline may have passed."""
+        self._wake_at_ms = None
+        self._produces.expire(now_ms)
+        self._fetches.expire(now_ms)
+        self._settle()
+
+    def take_effects(self) -> list[Effect]:
+        """What the shell must do now, in this order; they are handed out once."""
+        effects = self.replicas.effects
+        if effects:
+            self.replicas.effects = []
+        return effects
+
+    # --- what the shell shows --------------------------------------------------------------------------
+
+    @property
+    def parked(self) -> int:
+        """Requests that wait."""
+        return len(self._produces) + len(self._fetches)
+
+    def status(self) -> dict[str, Any]:
+        """JSON-able facts."""
+        partitions = self.replicas.partitions.values()
+        return {
+            "metadata_offset": self.image.offset,
+            "partitions": len(partitions),
+            "leaders": sum(partition.is_leader for partition in partitions),
+            "offline_partitions": sum(partition.state is PartitionState.OFFLINE for partition in partitions),
+            "parked_requests": self.parked,
+            "counters": self.counters.to_mapping(),
+        }
+
+    # --- inside ----------------------------------------------------------------------------------------
+
+    def _refuse(self, request: Incoming, error: KafkaError) -> None:
+        self.counters.refused_requests += 1
+        if request.api.key == registry.PRODUCE.key and request.body.acks == 0:
+            self._replies.no_reply(request)
+        else:
+            self._replies.reply_error(request, error)
+
+    def _settle(self) -> None:
+        """Try the waiting requests of all partitions that changed, then set the timer.
+
+        A completed fetch may find a bad disk, which changes more partitions: hence the loop. It ends,
+        because a disk fails only once.
+        """
+        replicas = self.replicas
+        while replicas.changed:
+            keys, replicas.changed = replicas.changed, []
+            for key in dict.fromkeys(keys):
+                self._produces.check(key)
+                self._fetches.check(key)
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if not self.parked:
+            return
+        deadlines = (self._produces.next_deadline_ms(), self._fetches.next_deadline_ms())
+        earliest = min((deadline for deadline in deadlines if deadline is not None), default=None)
+        if earliest is not None and (self._wake_at_ms is None or earliest < self._wake_at_ms):
+            self._wake_at_ms = earliest
+            self.replicas.effects.append(WakeAt(earliest))
+
+    def note(self, text: str) -> None:
+        """Leave a warning for the operator."""
+        self.replicas.effects.append(Note(logging.WARNING, text))

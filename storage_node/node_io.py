@@ -1,0 +1,376 @@
+"""The storage node as it runs: one event loop around the node core, its sockets, its timer and its threads.
+
+Ownership: only the loop's thread touches the core and the logs, but for recovery at the start. Slow work
+leaves as effects, runs on worker threads and comes back as a call on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from ..protocol.errors import ClosedError, ConfigError, KafkaStorageError
+from ..protocol.messages import registry
+from ..protocol.transport.router_io import Router, RouterLimits, ServerIdentity
+from ..runtime.clock_io import monotonic_ms, wall_ms
+from ..runtime.shell_io import TaskOwner
+from .controller_link_io import ControllerLink, ControllerLocator, LinkEvents, NodeIdentity
+from .effects import DeleteLog, Effect, EndNode, FlushLog, Note, WakeAt
+from .forwarder_io import Forwarder
+from .listener_memory import remember_port, remembered_port
+from .log.files_io import OsFiles
+from .log.log_manager import LogManager
+from .node import StorageNode
+from .workers_io import Workers
+
+if TYPE_CHECKING:
+    from ..protocol.messages.control import FetchMetadataResponse
+    from ..protocol.transport.peers import Peer, Request
+    from .config import NodeConfig
+    from .log.files import Files
+    from .replica.partition import Partition
+
+log = logging.getLogger("headrace.storage_node")
+
+SERVED_APIS = (
+    registry.PRODUCE,
+    registry.FETCH,
+    registry.LIST_OFFSETS,
+    registry.METADATA,
+    *registry.FORWARDED,
+)
+_FORWARDED_KEYS = frozenset(api.key for api in registry.FORWARDED)
+FLUSH_CHECK_S = 1.0  # how exact flush.ms is
+
+
+class NodeServer:
+    """One storage node. `start` it, await `run`, `stop` it; or `kill` it to act out a crash."""
+
+    def __init__(
+        self, config: NodeConfig, locate_controller: ControllerLocator, files: Files | None = None
+    ) -> None:
+        self.host = config.listener_host
+        self.port = config.listener_port
+        self.node_id = config.node_id
+        self.cluster_id = ""
+        self._config = config
+        self._locate = locate_controller
+        self._files: Files = OsFiles() if files is None else files
+        self._tasks = TaskOwner()
+        self._manager = LogManager(
+            self._files,
+            config.log_dirs,
+            defaults=config.log_defaults(),
+            new_uuid=_new_uuid,
+            on_offline=self._on_offline,
+        )
+        recovery_threads = config.num_recovery_threads_per_data_dir * len(config.log_dirs)
+        self._workers = Workers(
+            self._tasks, sync_threads=config.background_threads, spare_threads=max(2, recovery_threads)
+        )
+        self._identity = ServerIdentity(incarnation=uuid.uuid4().int >> 65)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._router: Router | None = None
+        self._core: StorageNode | None = None
+        self._link: ControllerLink | None = None
+        self._forwarder: Forwarder | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._checkpoints_under_way = 0
+        self._is_closed = False
+
+    # --- life ------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Recover the logs, bind, register, follow the metadata; return once the node may lead.
+
+        Errors: what went wrong, with everything released again: KafkaStorageError when no log dir is
+        usable or one is in use, ConfigError, InconsistentClusterIdError, DuplicateBrokerRegistrationError;
+        ClosedError when it was stopped meanwhile.
+        """
+        try:
+            self._loop = asyncio.get_running_loop()
+            await self._load()
+            link = self._open()
+            link.start()
+            await self._until_active(link)
+        except BaseException:
+            await self._release()
+            raise
+
+    async def _load(self) -> None:
+        """Lock the dirs, learn who they belong to, recover their logs in parallel."""
+        manager = self._manager
+        found = await self._workers.run(manager.open_dirs)
+        wanted = self._config.node_id
+        if wanted >= 0 and found.node_id not in (None, wanted):
+            raise ConfigError(f"node.id is {wanted}, but the log dirs belong to node {found.node_id}")
+        self.node_id = wanted if found.node_id is None else found.node_id
+        self.cluster_id = found.cluster_id or ""
+        tasks = await self._workers.run(lambda: manager.load_tasks(wall_ms()))
+        await asyncio.gather(*(self._workers.run(task.run) for task in tasks))
+        manager.finish_loading(tasks)
+        for task in tasks:
+            if task.log is not None and task.log.recovery.faults:
+                log.warning("%s: %s", task.topic_partition, "; ".join(task.log.recovery.faults[:5]))
+
+    def _open(self) -> ControllerLink:
+        """Bind, and put the parts together. Order: no await, so no request comes in between."""
+        config, tasks = self._config, self._tasks
+        self._identity.cluster_id, self._identity.node_id = self.cluster_id, self.node_id
+        router = self._router = self._bind()
+        core = self._core = StorageNode(
+            config, self._manager, router, now_ms=monotonic_ms(), room=self._response_room
+        )
+        identity = NodeIdentity(
+            node_id=self.node_id,
+            cluster_id=self.cluster_id,
+            incarnation_id=_new_uuid(),
+            host=self.host,
+            port=self.port,
+            rack=config.broker_rack or None,
+            log_dir_ids=self._manager.directory_ids,
+        )
+        events = LinkEvents(self._adopt, self._apply_metadata, lambda: core.image.offset)
+        link = self._link = ControllerLink(config, self._locate, identity, events, tasks)
+        self._forwarder = Forwarder(link, router, core, tasks, self._perform)
+        tasks.spawn(router.run(), "listener")
+        tasks.every(config.checkpoint_interval_ms / 1000, self._checkpoint, "checkpoint")
+        tasks.every(FLUSH_CHECK_S, self._flush_overdue, "flush.ms")
+        for purge in self._manager.purge_tasks():  # what a crash left half deleted
+            self._workers.start(purge)
+        return link
+
+    async def _until_active(self, link: ControllerLink) -> None:
+        """Wait for leave to lead, or for the end that comes instead."""
+        active = asyncio.ensure_future(link.is_active.wait())
+        ended = asyncio.ensure_future(self._tasks.wait_stopping())
+        try:
+            await asyncio.wait((active, ended), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            active.cancel()
+            ended.cancel()
+        if self._tasks.failure is not None:
+            raise self._tasks.failure
+        if not link.is_active.is_set():
+            raise ClosedError("the node was stopped while it started")
+
+    async def run(self) -> None:
+        """Serve until `stop` (returns) or until something fails (raises); then everything is released."""
+        try:
+            await self._tasks.run()
+        finally:
+            await self._release()
+
+    async def stop(self) -> None:
+        """Controlled shutdown: give leadership away, stop serving, flush, write checkpoints and the clean
+        marker. Does nothing when the node has ended already."""
+        if self._is_closed:
+            return
+        if self._link is not None and not self._tasks.is_stopping:
+            self._link.ask_to_leave()
+            await self._link.has_left.wait()
+        has_failed = self._tasks.failure is not None
+        self._close_sockets()
+        await self._workers.finish()
+        if not has_failed and self._link is not None and not self._is_closed:
+            epoch = self._link.broker_epoch
+            await self._workers.run(lambda: self._manager.shutdown(epoch))
+        self._tasks.stop()
+        await self._release()
+
+    async def kill(self) -> None:
+        """End as if the process had died: no farewell, no flush, no clean marker; locks are released."""
+        self._tasks.stop()
+        await self._release()
+
+    async def _release(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._close_sockets()
+        self._tasks.stop()
+        await self._workers.finish()
+        self._workers.close()
+        self._manager.abandon()
+
+    def _close_sockets(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._link is not None:
+            self._link.close()
+        if self._router is not None:
+            self._router.close()
+
+    # --- the listener ----------------------------------------------------------------------------------
+
+    def _bind(self) -> Router:
+        """A router on the configured port, or with port 0 on the one of the last run if it is still free."""
+        first_dir = self._config.log_dirs[0]
+        port = self._config.listener_port or remembered_port(self._files, first_dir)
+        router = self._new_router(port)
+        try:
+            self.port = router.start()
+        except OSError as error:
+            if self._config.listener_port or not port:
+                raise
+            log.info("port %d of the last run is taken (%s); another one is chosen", port, error)
+            router = self._new_router(0)
+            self.port = router.start()
+        if not self._config.listener_port:
+            with contextlib.suppress(KafkaStorageError):  # the log manager judges disks, not this
+                remember_port(self._files, first_dir, self.port)
+        return router
+
+    def _new_router(self, port: int) -> Router:
+        config = self._config
+        limits = RouterLimits(
+            max_request_bytes=config.socket_request_max_bytes,
+            max_in_flight=config.max_in_flight_requests,
+            max_peers=config.max_connections,
+            max_queued_bytes=config.queued_max_request_bytes,
+            max_response_bytes_pending=config.queued_max_response_bytes,
+            idle_timeout_ms=config.connections_max_idle_ms,
+        )
+        router = Router(self.host, port, self._on_request, SERVED_APIS, self._identity, limits)
+        router.on_peer_gone = self._on_peer_gone
+        return router
+
+    def _response_room(self) -> int:
+        """Response bytes that may still be queued for slow readers."""
+        assert self._router is not None, "bound"
+        return self._config.queued_max_response_bytes - self._router.pending_response_bytes
+
+    def _on_request(self, request: Request) -> None:
+        if request.api.key in _FORWARDED_KEYS:
+            assert self._forwarder is not None, "made before the loop reads its first request"
+            self._forwarder.start(request)
+            return
+        self._running_core().handle(request, monotonic_ms(), wall_ms())
+        self._perform()
+
+    def _on_peer_gone(self, peer: Peer) -> None:
+        self._running_core().connection_gone(peer.session)
+        self._perform()
+
+    # --- effects ---------------------------------------------------------------------------------------
+
+    def _running_core(self) -> StorageNode:
+        assert self._core is not None, "the node has started"
+        return self._core
+
+    def _perform(self) -> None:
+        """Do what the core asks for, until it asks for nothing more."""
+        core = self._running_core()
+        while effects := core.take_effects():
+            for effect in effects:
+                self._perform_one(effect)
+
+    def _perform_one(self, effect: Effect) -> None:
+        match effect:
+            case FlushLog(partition, is_awaited):
+                self._start_flush(partition, is_awaited=is_awaited)
+            case DeleteLog(of_partition):
+                self._workers.start(of_partition.delete)
+            case WakeAt(deadline_ms):
+                self._set_timer(deadline_ms)
+            case Note(level, text):
+                log.log(level, "node %d: %s", self.node_id, text)
+            case EndNode(error):
+                self._tasks.fail(error)
+
+    def _set_timer(self, deadline_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        delay_s = max(deadline_ms - monotonic_ms(), 0) / 1000
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._running_core().expire(monotonic_ms())
+        self._perform()
+
+    def _start_flush(self, partition: Partition, *, is_awaited: bool) -> None:
+        """Begin here, sync on a thread, finish here: appends go on meanwhile and share the next flush."""
+        of_partition = partition.log
+        assert of_partition is not None, "only an online partition is flushed"
+        core = self._running_core()
+        flush = of_partition.start_flush()
+        if flush is None:
+            core.flushed(partition, of_partition.recovery_point)
+            return
+
+        def done(error: KafkaStorageError | None) -> None:
+            if error is None:
+                of_partition.finish_flush(flush)
+                core.flushed(partition, of_partition.recovery_point)
+            else:
+                core.flush_failed(partition, error)
+            self._perform()
+
+        self._workers.start(flush.sync, done, is_awaited=is_awaited)
+
+    def _flush_overdue(self) -> None:
+        self._running_core().flush_overdue(monotonic_ms())
+        self._perform()
+
+    def _checkpoint(self) -> None:
+        """Write the checkpoints, and begin the flushes that let the next ones say more."""
+        if not self._checkpoints_under_way:
+            for task in self._manager.checkpoint_tasks():
+                self._checkpoints_under_way += 1
+                self._workers.start(task.run, self._checkpointed)
+        self._running_core().flush_all()
+        self._perform()
+
+    def _checkpointed(self, _error: KafkaStorageError | None) -> None:
+        self._checkpoints_under_way -= 1
+
+    def _on_offline(self, path: str, reason: str) -> None:
+        """A log dir failed; called on whatever thread met the error."""
+        if self._loop is not None and not self._is_closed:
+            self._loop.call_soon_threadsafe(self._lost_dir, KafkaStorageError(f"{path}: {reason}"))
+
+    def _lost_dir(self, error: KafkaStorageError) -> None:
+        if self._core is not None and not self._is_closed:
+            self._core.disk_failed(error)
+            self._perform()
+
+    # --- the controller --------------------------------------------------------------------------------
+
+    def _adopt(self, node_id: int, cluster_id: str, controller_id: int) -> None:
+        self._manager.set_identity(cluster_id, node_id)
+        self.node_id, self.cluster_id = node_id, cluster_id
+        self._identity.node_id, self._identity.cluster_id = node_id, cluster_id
+        self._running_core().joined(node_id, controller_id)
+
+    def _apply_metadata(self, response: FetchMetadataResponse) -> int:
+        assert self._link is not None, "it is the link that calls"
+        offset = self._running_core().follow_metadata(response, self._link.broker_epoch)
+        self._perform()
+        return offset
+
+    # --- for people ------------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """JSON-able facts for people and the CLI."""
+        facts: dict[str, Any] = {
+            "node_id": self.node_id,
+            "cluster_id": self.cluster_id,
+            "endpoint": f"{self.host}:{self.port}",
+            "rack": self._config.broker_rack or None,
+            "broker_epoch": self._link.broker_epoch if self._link is not None else -1,
+            "state": self._link.membership.state.value if self._link is not None else "starting",
+            "log_dirs": self._manager.describe_dirs(),
+            "connections": self._router.connections if self._router is not None else 0,
+        }
+        if self._core is not None:
+            facts.update(self._core.status())
+        return facts
+
+
+def _new_uuid() -> bytes:
+    return uuid.uuid4().bytes

@@ -1,0 +1,218 @@
+"""One partition as this node holds it: its log, who leads it, and how far it is committed.
+
+Pure: the log does its own IO through the injected file layer. The controller decides who leads; here the
+decision is only kept and checked. Source: Kafka Partition.scala.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import (
+    FencedLeaderEpochError,
+    KafkaError,
+    KafkaStorageError,
+    NotLeaderOrFollowerError,
+    UnknownLeaderEpochError,
+    UnknownTopicIdError,
+)
+from ...protocol.model import NO_EPOCH, NO_NODE, TopicPartition
+from ...runtime.config import MAX_LONG
+
+if TYPE_CHECKING:
+    from ...protocol.metadata.image import PartitionRegistration
+    from ..log.log import Log
+
+PartitionKey = tuple[bytes, int]  # topic id and partition: a re-created topic shares no key with the old one
+
+ACKS_ALL = -1
+FSYNC = "fsync"
+
+
+class PartitionState(Enum):
+    """Whether the partition can serve at all."""
+
+    ONLINE = "online"
+    OFFLINE = "offline"  # its disk failed
+    DELETED = "deleted"  # removed by the controller; parked requests still hold it
+
+
+class Partition:
+    """The local replica of one partition.
+
+    Invariant: high_watermark <= log end offset, and it never moves back while the partition lives.
+    Invariant: with durability=fsync, high_watermark <= flushed_offset after each move of it.
+    Invariant: an offline or deleted partition never comes back; a new object takes its place.
+    """
+
+    __slots__ = (
+        "_durable",
+        "_flush_messages",
+        "_flush_ms",
+        "flushed_offset",
+        "high_watermark",
+        "is_damaged",
+        "is_flushing",
+        "isr",
+        "key",
+        "leader",
+        "leader_epoch",
+        "log",
+        "min_isr",
+        "node_id",
+        "oldest_unflushed_ms",
+        "state",
+        "topic_partition",
+    )
+
+    def __init__(
+        self, topic_partition: TopicPartition, topic_id: bytes, node_id: int, log: Log | None
+    ) -> None:
+        """Without a log the partition is offline from the start: its disk is not there."""
+        self.topic_partition = topic_partition
+        self.key: PartitionKey = (topic_id, topic_partition.partition)
+        self.node_id = node_id
+        self.log = log
+        self.state = PartitionState.ONLINE if log is not None else PartitionState.OFFLINE
+        self.leader: int = NO_NODE
+        self.leader_epoch: int = NO_EPOCH
+        self.isr: tuple[int, ...] = ()
+        self.flushed_offset = log.recovery_point if log is not None else 0
+        # from the checkpoint, held inside what the log has after recovery
+        self.high_watermark = 0
+        if log is not None:
+            self.high_watermark = min(max(log.high_watermark, log.log_start_offset), log.log_end_offset)
+        self.is_flushing = False
+        self.is_damaged = False  # stored bytes were found to be wrong; told once
+        self.min_isr = 1
+        self.oldest_unflushed_ms: int | None = None
+        self._durable = False
+        self._flush_messages = MAX_LONG
+        self._flush_ms = MAX_LONG
+        self.configured()
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether the controller named this node the leader, and the disk still works."""
+        return self.leader == self.node_id and self.state is PartitionState.ONLINE
+
+    @property
+    def is_online(self) -> bool:
+        """Whether the partition is here and its disk works, as far as is known."""
+        return self.state is PartitionState.ONLINE
+
+    @property
+    def has_unflushed(self) -> bool:
+        """Whether an online log has records that may not be on the disk."""
+        return self.is_online and self.log is not None and self.flushed_offset < self.log.log_end_offset
+
+    def configured(self) -> None:
+        """Take over what the log's config says; call it after each change of that config."""
+        if self.log is not None:
+            config = self.log.config
+            self.min_isr = config.min_insync_replicas
+            self._durable = config.durability == FSYNC
+            self._flush_messages, self._flush_ms = config.flush_messages, config.flush_ms
+
+    def assign(self, registration: PartitionRegistration) -> bool:
+        """Take over the controller's decision; True if leader or epoch changed.
+
+        An older leader epoch than the known one changes nothing.
+        """
+        if registration.leader_epoch < self.leader_epoch:
+            return False
+        changed = (registration.leader, registration.leader_epoch) != (self.leader, self.leader_epoch)
+        self.isr = registration.isr
+        if changed:
+            self.leader, self.leader_epoch = registration.leader, registration.leader_epoch
+            if self.is_leader and self.log is not None:
+                self.log.assign_leader_epoch(self.leader_epoch)
+        return changed
+
+    def leader_log(self, leader_epoch: int = NO_EPOCH) -> Log:
+        """The log, if this node leads the partition in the epoch that the client knows (-1: any).
+
+        Errors: KafkaStorageError, UnknownTopicIdError, Fenced- or UnknownLeaderEpochError,
+        NotLeaderOrFollowerError.
+        """
+        log = self.log
+        if self.state is not PartitionState.ONLINE or log is None:
+            raise self.lost_error()
+        if leader_epoch not in (NO_EPOCH, self.leader_epoch):
+            detail = (
+                f"{self.topic_partition} has leader epoch {self.leader_epoch}, the request {leader_epoch}"
+            )
+            if leader_epoch < self.leader_epoch:
+                raise FencedLeaderEpochError(detail)
+            raise UnknownLeaderEpochError(detail)
+        if self.leader != self.node_id:
+            raise NotLeaderOrFollowerError(f"{self.topic_partition} is led by node {self.leader}")
+        return log
+
+    def lost_error(self) -> KafkaError:
+        """Why this partition can no longer answer here."""
+        if self.state is PartitionState.OFFLINE:
+            return KafkaStorageError(f"the log dir of {self.topic_partition} is offline")
+        if self.state is PartitionState.DELETED:
+            return UnknownTopicIdError(f"{self.topic_partition} was deleted")
+        return NotLeaderOrFollowerError(f"{self.topic_partition} is led by node {self.leader}")
+
+    def advance(self) -> bool:
+        """Move the high watermark as far as the only in-sync replica allows; True if it moved."""
+        if not self.is_leader or self.log is None:
+            return False
+        committed = self.log.log_end_offset
+        if self._durable:
+            committed = min(committed, self.flushed_offset)
+        if committed <= self.high_watermark:
+            return False
+        self.high_watermark = self.log.high_watermark = committed
+        return True
+
+    def wants_flush(self, now_ms: int | None = None) -> bool:
+        """Whether records wait for the disk and no flush is under way; flush.ms counts only with `now_ms`."""
+        if self.is_flushing or self.log is None or self.state is not PartitionState.ONLINE:
+            return False
+        unflushed = self.log.log_end_offset - self.flushed_offset
+        if unflushed <= 0:
+            self.oldest_unflushed_ms = None
+            return False
+        if self._durable or unflushed >= self._flush_messages:
+            return True
+        if now_ms is None or self._flush_ms == MAX_LONG:
+            return False
+        if self.oldest_unflushed_ms is None:
+            self.oldest_unflushed_ms = now_ms  # seen now for the first time: counts from here
+        return now_ms - self.oldest_unflushed_ms >= self._flush_ms
+
+    def is_acked(self, end_offset: int, acks: int) -> bool:
+        """Whether the records below `end_offset` may be acknowledged to a producer that asked for `acks`.
+
+        With durability=fsync every acknowledgement waits for the disk, acks=1 too.
+        """
+        if acks == ACKS_ALL:
+            return self.high_watermark >= end_offset
+        return not self._durable or self.flushed_offset >= end_offset
+
+    def flushed(self, end_offset: int) -> bool:
+        """The log below `end_offset` is on the disk; True if the high watermark moved."""
+        self.is_flushing = False
+        self.oldest_unflushed_ms = None
+        self.flushed_offset = max(self.flushed_offset, end_offset)
+        return self.advance()
+
+    def go_offline(self) -> None:
+        """The disk failed: nothing of this partition is served or acknowledged any more."""
+        if self.state is PartitionState.ONLINE:
+            self.state = PartitionState.OFFLINE
+
+    def remove(self) -> None:
+        """The controller took the partition away."""
+        self.state = PartitionState.DELETED
+
+    def check(self) -> None:
+        """Assert the laws of this object."""
+        if self.log is not None and self.state is PartitionState.ONLINE:
+            assert self.high_watermark <= self.log.log_end_offset, "the high watermark passed the log end"
+            assert self.flushed_offset <= self.log.log_end_offset, "flushed more than there is"

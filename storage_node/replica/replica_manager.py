@@ -1,0 +1,306 @@
+"""All partitions of this node: made, led, reconfigured and removed as the metadata image says.
+
+Pure: disks are reached through the log manager's injected file layer; slow work leaves as effects.
+Partitions are known by topic id, so a topic that was deleted and made again under its old name never
+meets the old one's data (KAFKA-12257).
+
+Invariant: after `apply`, `partitions` holds exactly what the image assigns to this node.
+Source: Kafka ReplicaManager.scala applyDelta; strays as in KAFKA-14616.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import (
+    CorruptMessageError,
+    KafkaStorageError,
+    NotLeaderOrFollowerError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from ...protocol.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from ...protocol.model import NO_EPOCH, NO_NODE, TopicPartition
+from ..config import TOPIC_KEY_SYNONYMS, effective_log_config
+from ..effects import DeleteLog, Effect, EndNode, FlushLog, Note
+from ..log.checkpoints import NO_TOPIC_ID
+from .partition import Partition, PartitionKey, PartitionState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ...protocol.metadata.image import MetadataDelta, PartitionRegistration
+    from ..log.config import LogConfig
+    from ..log.log import Log
+    from ..log.log_manager import LogManager
+
+
+class ReplicaManager:
+    """Holds the partitions and the image they follow.
+
+    `changed` collects the keys of partitions whose waiting requests must be tried again; `effects` the
+    work for the shell. Their owner empties both after each event.
+    """
+
+    def __init__(self, manager: LogManager, defaults: LogConfig) -> None:
+        self.image = MetadataImage()
+        self.partitions: dict[PartitionKey, Partition] = {}
+        self.node_id: int = NO_NODE
+        self.changed: list[PartitionKey] = []
+        self.effects: list[Effect] = []
+        self._retiring: dict[TopicPartition, Partition] = {}  # removed, but a flush still holds the log
+        self._known_offline: list[str] = []
+        self._manager = manager
+        self._defaults = defaults
+
+    # --- looking up ------------------------------------------------------------------------------------
+
+    def find(self, topic_id: bytes, index: int) -> Partition:
+        """The local partition. Errors: UnknownTopicIdError, UnknownTopicOrPartitionError, or
+        NotLeaderOrFollowerError when another node holds it."""
+        partition = self.partitions.get((topic_id, index))
+        if partition is not None:
+            return partition
+        name = self.image.topic_names.get(topic_id)
+        if name is None:
+            raise UnknownTopicIdError(f"no topic has the id {topic_id[:16].hex()}")
+        if not 0 <= index < len(self.image.topics[name].partitions):
+            raise UnknownTopicOrPartitionError(f"topic {name} has no partition {index}")
+        raise NotLeaderOrFollowerError(f"node {self.node_id} has no replica of {name}-{index}")
+
+    def leader_hint(self, topic_id: bytes, index: int) -> tuple[int, int]:
+        """(leader, leader epoch) as the image knows them; -1, -1 when it does not."""
+        registration = _registration(self.image, topic_id, index)
+        if registration is None:
+            return NO_NODE, NO_EPOCH
+        return registration.leader, registration.leader_epoch
+
+    # --- following the image ---------------------------------------------------------------------------
+
+    def learn(self, image: MetadataImage) -> None:
+        """Know the image without acting on it: it is older than this node's own registration."""
+        self.image = image
+
+    def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """Follow the image one step."""
+        old, self.image = self.image, image
+        for topic in delta.topics_removed:
+            self._remove_topic(topic.topic_id)
+        for topic_id, index in delta.partitions:
+            self._follow(topic_id, index, is_new=not _has_partition(old, topic_id, index))
+        self._reconfigure(delta.configs)
+
+    def compare_all(self, image: MetadataImage, *, is_first: bool) -> None:
+        """Bring every partition in line with a whole image; logs that it does not name become strays.
+
+        At the first image nothing counts as new: this node may have held it before it was restarted.
+        """
+        old, self.image = self.image, image
+        for key in [key for key in self.partitions if key[0] not in self.image.topic_names]:
+            self._remove(key)
+        for topic in self.image.topics.values():
+            for index in range(len(topic.partitions)):
+                is_new = not is_first and not _has_partition(old, topic.topic_id, index)
+                self._follow(topic.topic_id, index, is_new=is_new)
+        for stray in self._manager.find_strays(self._is_expected):
+            self._mark_stray(stray)
+        self._reconfigure([(TOPIC_RESOURCE, name) for name in self.image.topics])
+
+    def _is_expected(self, name: TopicPartition, _topic_id: bytes) -> bool:
+        """By name: a log of a wrong id was set aside when its partition was opened, of a lost id it stays."""
+        topic = self.image.topics.get(name.topic)
+        is_held = topic is not None and (topic.topic_id, name.partition) in self.partitions
+        return is_held or name in self._retiring
+
+    def _follow(self, topic_id: bytes, index: int, *, is_new: bool) -> None:
+        key = (topic_id, index)
+        registration = _registration(self.image, topic_id, index)
+        if registration is None or self.node_id not in registration.replicas:
+            if key in self.partitions:
+                self._remove(key)
+            return
+        partition = self.partitions.get(key)
+        if partition is None:
+            name = TopicPartition(self.image.topic_names[topic_id], index)
+            if name in self._retiring:
+                return  # `flushed` comes back to it once the old log of that name is out of the way
+            log = self._open(name, topic_id, is_new=is_new)
+            partition = self.partitions[key] = Partition(name, topic_id, self.node_id, log)
+        was_changed = partition.assign(registration)
+        if partition.advance() or was_changed:
+            self.changed.append(key)
+        self.maybe_flush(partition)
+
+    def _open(self, name: TopicPartition, topic_id: bytes, *, is_new: bool) -> Log | None:
+        """The partition's log, made if it is not there yet; None leaves the partition offline.
+
+        A log of another topic id is a stray. One whose id is lost could be anybody's: it stays untouched.
+        """
+        log = self._manager.get(name)
+        if log is not None and log.topic_id not in (topic_id, NO_TOPIC_ID) and not self._mark_stray(name):
+            return None
+        while self._manager.online_dirs:
+            dirs_before = len(self._manager.online_dirs)
+            try:
+                return self._manager.create(name, topic_id, self._config_of(name.topic), is_new=is_new)
+            except KafkaStorageError as error:
+                if len(self._manager.online_dirs) == dirs_before:
+                    self._note(logging.ERROR, f"{name} is offline: {error}")
+                    return None
+                self.lost_dirs(error)  # the next dir may be good
+        return None
+
+    def _mark_stray(self, name: TopicPartition) -> bool:
+        """Take a log out of the way and keep its folder; False if its disk failed."""
+        self._note(logging.WARNING, f"{name} is in no metadata under its topic id: set aside as a stray")
+        try:
+            self._manager.mark_stray(name)
+        except KafkaStorageError as error:
+            self.lost_dirs(error)
+            return False
+        return True
+
+    def _remove_topic(self, topic_id: bytes) -> None:
+        for key in sorted(key for key in self.partitions if key[0] == topic_id):
+            self._remove(key)
+
+    def _remove(self, key: PartitionKey) -> None:
+        partition = self.partitions.pop(key)
+        was_online = partition.state is PartitionState.ONLINE
+        partition.remove()
+        self.changed.append(key)
+        if not was_online:
+            return
+        if partition.is_flushing:
+            # a flush names the folder that deletion renames, so it comes back first
+            self._retiring[partition.topic_partition] = partition
+        else:
+            self._delete(partition)
+
+    def _delete(self, partition: Partition) -> None:
+        """Take the log away under its name at once; its files go later."""
+        try:
+            log = self._manager.detach(partition.topic_partition)
+        except KafkaStorageError as error:
+            self.lost_dirs(error)
+            return
+        self.effects.append(DeleteLog(log))
+
+    def _end_retirement(self, partition: Partition) -> None:
+        """The last flush of a removed partition came back; its name may have a new owner by now."""
+        name = partition.topic_partition
+        del self._retiring[name]
+        if partition.log is not None and not partition.log.is_offline:
+            self._delete(partition)
+        topic = self.image.topics.get(name.topic)
+        if topic is not None:
+            self._follow(topic.topic_id, name.partition, is_new=True)
+
+    # --- configs ---------------------------------------------------------------------------------------
+
+    def _config_of(self, topic: str) -> LogConfig:
+        overrides: Mapping[str, str] = self.image.configs.get((TOPIC_RESOURCE, topic), {})
+        config, faults = effective_log_config(self._broker_defaults(), overrides)
+        self.effects += [Note(logging.WARNING, f"topic {topic}: {fault}") for fault in faults]
+        return config
+
+    def _broker_defaults(self) -> LogConfig:
+        """This node's file, then the cluster-wide dynamic configs, then those of this node."""
+        config = self._defaults
+        for name in ("", str(self.node_id)):
+            dynamic = self.image.configs.get((BROKER_RESOURCE, name), {})
+            topic_keys = {TOPIC_KEY_SYNONYMS[k]: v for k, v in dynamic.items() if k in TOPIC_KEY_SYNONYMS}
+            config, faults = effective_log_config(config, topic_keys)
+            self.effects += [Note(logging.WARNING, f"broker config: {fault}") for fault in faults]
+        return config
+
+    def _reconfigure(self, resources: Iterable[tuple[int, str]]) -> None:
+        resources = list(resources)
+        everything = any(kind == BROKER_RESOURCE for kind, _ in resources)
+        topics = {name for kind, name in resources if kind == TOPIC_RESOURCE}
+        configs: dict[str, LogConfig] = {}
+        for partition in self.partitions.values():
+            topic = partition.topic_partition.topic
+            if partition.log is None or not (everything or topic in topics):
+                continue
+            config = configs.get(topic) or configs.setdefault(topic, self._config_of(topic))
+            if config != partition.log.config:
+                partition.log.reconfigure(config)
+                partition.configured()
+                if partition.advance():
+                    self.changed.append(partition.key)
+                self.maybe_flush(partition)
+
+    # --- disks -----------------------------------------------------------------------------------------
+
+    def flush_overdue(self, now_ms: int) -> None:
+        """Ask for the fsyncs that flush.ms wants; called now and then."""
+        for partition in self.partitions.values():
+            self.maybe_flush(partition, now_ms)
+
+    def flush_all(self) -> None:
+        """Ask to bring everything to the disk, in no hurry: it bounds what a recovery has to read again."""
+        for partition in self.partitions.values():
+            if partition.has_unflushed and not partition.is_flushing:
+                partition.is_flushing = True
+                self.effects.append(FlushLog(partition, is_awaited=False))
+
+    def maybe_flush(self, partition: Partition, now_ms: int | None = None) -> None:
+        """Ask for an fsync when acknowledgements or configs want one; all appends until it runs share it."""
+        if partition.wants_flush(now_ms):
+            partition.is_flushing = True
+            self.effects.append(FlushLog(partition, is_awaited=True))
+
+    def flushed(self, partition: Partition, end_offset: int) -> None:
+        """The log of `partition` below `end_offset` is on the disk."""
+        partition.flushed(end_offset)
+        self.changed.append(partition.key)
+        if partition.state is PartitionState.DELETED:
+            self._end_retirement(partition)
+        else:
+            self.maybe_flush(partition)
+
+    def disk_failed(self, partition: Partition, error: KafkaStorageError) -> None:
+        """An IO error on one partition's log: its whole log dir is offline, before anything else is
+        acknowledged (KAFKA-10778). After it, nobody knows what else that disk has lost."""
+        partition.is_flushing = False
+        partition.go_offline()
+        self.changed.append(partition.key)
+        self.lost_dirs(error)
+        if partition.topic_partition in self._retiring:
+            self._end_retirement(partition)
+
+    def found_damage(self, partition: Partition, error: CorruptMessageError) -> None:
+        """Stored bytes are not what was written. They are never served; what is whole still is."""
+        if not partition.is_damaged:
+            partition.is_damaged = True
+            self.effects.append(Note(logging.ERROR, f"{partition.topic_partition} is damaged: {error}"))
+
+    def lost_dirs(self, error: KafkaStorageError) -> None:
+        """Take the partitions on offline dirs offline; with no dir left the node ends."""
+        lost = [p for p in self.partitions.values() if p.is_online and p.log is not None and p.log.is_offline]
+        for partition in lost:
+            partition.go_offline()
+            self.changed.append(partition.key)
+        offline = [log_dir.path for log_dir in self._manager.dirs if not log_dir.is_online]
+        if offline != self._known_offline:
+            self._known_offline = offline
+            paths = ", ".join(offline)
+            self._note(logging.ERROR, f"log dirs offline: {paths}; partitions lost: {len(lost)}; {error}")
+            if not self._manager.online_dirs:
+                self.effects.append(EndNode(error))
+
+    def _note(self, level: int, text: str) -> None:
+        self.effects.append(Note(level, text))
+
+
+def _registration(image: MetadataImage, topic_id: bytes, index: int) -> PartitionRegistration | None:
+    name = image.topic_names.get(topic_id)
+    if name is None or not 0 <= index < len(image.topics[name].partitions):
+        return None
+    return image.topics[name].partitions[index]
+
+
+def _has_partition(image: MetadataImage, topic_id: bytes, index: int) -> bool:
+    return _registration(image, topic_id, index) is not None

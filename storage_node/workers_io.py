@@ -1,0 +1,68 @@
+"""Threads for slow work, and the way back to the loop. A log handed to a job is not closed under it."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+from ..protocol.errors import KafkaStorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..runtime.shell_io import TaskOwner
+
+T = TypeVar("T")
+
+
+class Workers:
+    """Runs jobs on threads and their ends on the loop.
+
+    fsyncs that producers wait for have threads of their own: no recovery, deletion or checkpoint delays an
+    answer. A disk's error is a result; any other is a bug and ends the node through `tasks`.
+    """
+
+    def __init__(self, tasks: TaskOwner, *, sync_threads: int, spare_threads: int) -> None:
+        self._tasks = tasks
+        self._sync = ThreadPoolExecutor(sync_threads, thread_name_prefix="headrace-sync")
+        self._spare = ThreadPoolExecutor(spare_threads, thread_name_prefix="headrace-spare")
+        self._jobs: set[asyncio.Future[None]] = set()
+        self._is_closed = False
+
+    def start(
+        self,
+        work: Callable[[], None],
+        done: Callable[[KafkaStorageError | None], None] | None = None,
+        *,
+        is_awaited: bool = False,
+    ) -> None:
+        """Run `work` on a thread, then `done` on the loop, unless everything was closed meanwhile."""
+        threads = self._sync if is_awaited else self._spare
+        job = asyncio.get_running_loop().run_in_executor(threads, work)
+        self._jobs.add(job)
+
+        def finished(future: asyncio.Future[None]) -> None:
+            self._jobs.discard(future)
+            error = None if future.cancelled() else future.exception()
+            if error is not None and not isinstance(error, KafkaStorageError):
+                self._tasks.fail(error)
+            elif done is not None and not self._is_closed:
+                done(error)
+
+        job.add_done_callback(finished)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run `work` on a thread and wait for it."""
+        return await asyncio.get_running_loop().run_in_executor(self._spare, work)
+
+    async def finish(self) -> None:
+        """Wait until no job runs any more."""
+        while self._jobs:
+            await asyncio.wait(self._jobs)
+
+    def close(self) -> None:
+        """Let the threads go; results that are still to come are dropped."""
+        self._is_closed = True
+        self._sync.shutdown(wait=False, cancel_futures=True)
+        self._spare.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,250 @@
+"""The compiled codec under hostile bytes: only its own errors come out, and memory stays bounded.
+
+HEADRACE_FUZZ_SCALE multiplies the rounds (default 1, a few seconds); HEADRACE_FUZZ_SEED picks other ones.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import batch_bytes as by_hand
+import pytest
+from headrace.protocol.errors import (
+    CorruptMessageError,
+    InvalidRecordError,
+    UnsupportedCompressionTypeError,
+)
+from headrace.protocol.records.codec import pick_codec
+from headrace.protocol.records.compression import compress
+from headrace.protocol.records.header import Compression
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROUNDS = int(15_000 * float(os.environ.get("HEADRACE_FUZZ_SCALE", "1")))
+SEED = int(os.environ.get("HEADRACE_FUZZ_SEED", "1"))
+CAP = 1 << 18
+ALLOWED = (CorruptMessageError, InvalidRecordError, UnsupportedCompressionTypeError)
+EDGES = (-(2**31), -2, -1, 0, 1, 2, 63, 64, 127, 128, 2**14, 2**31 - 1)
+INTERESTING = [by_hand.varint(value) for value in EDGES] + [
+    b"\xff" * 5,
+    b"\x80" * 11,
+    b"\xff\xff\xff\xff\x0f",
+]
+
+
+def honest_payload(rng: random.Random) -> tuple[bytes, int]:
+    """Records as a producer writes them, and how many."""
+    count = rng.choice([1, 1, 2, 3, 20])
+    out = b""
+    for delta in range(count):
+        pairs = rng.choice([0, 0, 1, 3])
+        headers = by_hand.varint(pairs) + b"".join(
+            by_hand.nullable(rng.randbytes(rng.randrange(3)) if rng.random() < 0.2 else b"h")
+            + by_hand.nullable(rng.choice([None, b"", b"value"]))
+            for _ in range(pairs)
+        )
+        key = rng.choice([None, b"", b"key", b"k" * 100])
+        value = rng.choice([None, b"", b"v" * rng.randrange(300)])
+        out += by_hand.record(delta, rng.randrange(-100, 100), key, value, headers)
+    return out, count
+
+
+def mutated(rng: random.Random, data: bytes) -> bytes:
+    """A few edits: bits, runs, varints at the edges, cuts, repetitions."""
+    out = bytearray(data)
+    for _ in range(rng.choice([1, 1, 1, 2, 5])):
+        position = rng.randrange(len(out) + 1)
+        kind = rng.randrange(6)
+        if kind == 0 and position < len(out):
+            out[position] ^= 1 << rng.randrange(8)
+        elif kind == 1:
+            out[position : position + rng.randrange(6)] = rng.choice(INTERESTING)
+        elif kind == 2:
+            del out[position : position + rng.randrange(20)]
+        elif kind == 3:
+            out[position:position] = rng.randbytes(rng.randrange(1, 9))
+        elif kind == 4:
+            out[position:position] = out[position : position + rng.randrange(30)]
+        else:
+            del out[position:]
+    return bytes(out)
+
+
+def hostile_batch(rng: random.Random) -> bytes:
+    """An honest batch damaged in one layer: records, compressed stream, header fields, or the whole."""
+    payload, count = honest_payload(rng)
+    compression = rng.choice(list(Compression))
+    layer = rng.randrange(4)
+    if layer == 0:
+        payload = mutated(rng, payload)
+    packed = compress(compression, payload)
+    if layer == 1:
+        packed = mutated(rng, packed)
+    last_delta, attributes = count - 1, int(compression)
+    if layer == 2:
+        count = rng.choice([count, rng.choice(EDGES)])
+        last_delta = rng.choice([last_delta, rng.choice(EDGES)])
+        attributes = rng.choice([attributes, rng.randrange(-(2**15), 2**15)])
+    data = by_hand.batch(packed, count, last_delta=last_delta, attributes=attributes)
+    if layer == 3:
+        data = mutated(rng, data)
+        data = by_hand.sealed(data) if len(data) >= 61 and rng.random() < 0.8 else data
+    return data
+
+
+def verdict(action: Callable[..., object], data: bytes, **kwargs: object) -> str:
+    """The class of the error, or "fine"; any other exception fails the test."""
+    try:
+        action(data, max_decompressed_bytes=CAP, **kwargs)
+    except ALLOWED as error:
+        return type(error).__name__
+    return "fine"
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_hostile_batches(part: int) -> None:
+    """Structure-aware damage in every layer; both codecs agree, and what passes the check also decodes."""
+    compiled, python = pick_codec("compiled"), pick_codec("python")
+    rng = random.Random(SEED * 1000 + part)
+    seen: Counter[str] = Counter()
+    for number in range(ROUNDS):
+        data = hostile_batch(rng)
+        place = f"seed {SEED}, part {part}, round {number}: {data.hex()}"
+        checked, decoded = verdict(compiled.check, data), verdict(compiled.decode, data)
+        assert checked != "fine" or decoded == "fine", place
+        assert decoded == verdict(compiled.check, data, is_dense=False), place
+        assert checked == verdict(python.check, data), place
+        seen[checked] += 1
+    # The fuzzer must reach both sides of every door, or it tests nothing.
+    if ROUNDS >= 15_000:
+        assert set(seen) == {"fine", *(error.__name__ for error in ALLOWED)}
+        assert (
+            min(seen[name] for name in ("fine", "InvalidRecordError", "CorruptMessageError")) > ROUNDS // 50
+        )
+
+
+def test_random_bytes_behind_an_honest_header() -> None:
+    """No structure at all, for every codec id."""
+    compiled = pick_codec("compiled")
+    rng = random.Random(SEED)
+    for _ in range(ROUNDS):
+        payload = rng.randbytes(rng.randrange(200))
+        data = by_hand.batch(payload, rng.randrange(1, 5), attributes=rng.randrange(8))
+        verdict(compiled.check, data)
+        verdict(compiled.decode, data)
+
+
+# --- memory -------------------------------------------------------------------------------------------
+
+MIB = 1 << 20
+BOMB_CAP = 32 * MIB
+SLACK = 12 * MIB  # allocator and decoder state
+
+PROBE = """
+import resource, struct, sys, zlib
+import lz4.frame
+import batch_bytes as by_hand
+from headrace.protocol.errors import CorruptMessageError, InvalidRecordError
+from headrace.protocol.records.codec import pick_codec
+
+MIB, CAP = 1 << 20, {cap}
+
+def gzip_bomb():
+    maker = zlib.compressobj(9, zlib.DEFLATED, 31)
+    return b"".join([*(maker.compress(bytes(MIB)) for _ in range(256)), maker.flush()])
+
+def lz4_bomb(**options):
+    with_state = lz4.frame.LZ4FrameCompressor(block_size=7, **options)
+    parts = [with_state.begin(), *(with_state.compress(bytes(MIB)) for _ in range(256)), with_state.flush()]
+    return b"".join(parts)
+
+def zstd_bomb(window):
+    block = struct.pack("<I", (128 << 10) << 3 | 1 << 1)[:3] + b"x"
+    last = struct.pack("<I", 1)[:3]
+    return b"\\x28\\xb5\\x2f\\xfd\\x00" + bytes([window]) + block * 2048 + last
+
+def snappy_bomb():
+    import cramjam
+    block = bytes(cramjam.snappy.compress_raw(bytes(32 << 10)))
+    header = b"\\x82SNAPPY\\x00" + struct.pack(">ii", 1, 1)
+    return header + (struct.pack(">i", len(block)) + block) * 8192
+
+def many_records():
+    builder = pick_codec(None).builder(max_bytes=2**31 - 1, compression=1)
+    for _ in range(300_000):
+        builder.append(1000, None, None)
+    return builder.build()[61:]
+
+BOMBS = {{
+    "gzip": (1, gzip_bomb, 1),
+    "snappy": (2, snappy_bomb, 1),
+    "snappy declared": (2, lambda: b"\\xff\\xff\\xff\\xff\\x07" + bytes(1000), 1),
+    "lz4": (3, lz4_bomb, 1),
+    "lz4 linked": (3, lambda: lz4_bomb(block_linked=True), 1),
+    "zstd": (4, lambda: zstd_bomb(0x58), 1),
+    "zstd window": (4, lambda: zstd_bomb(0x88), 1),
+    "counts": (0, lambda: by_hand.record(headers=by_hand.varint(2**31 - 1)), 2**31 - 1),
+    "headers": (0, lambda: by_hand.record(headers=by_hand.varint(2**31 - 1)), 1),
+    "honest": (1, many_records, 300_000),
+}}
+attributes, make, count = BOMBS[sys.argv[1]]
+codec = pick_codec(sys.argv[2])
+data = by_hand.batch(make(), count, attributes=attributes)
+actions = [codec.check] if sys.argv[1] == "honest" else [codec.check, codec.decode, codec.inspect]
+
+def peak_bytes():
+    # not getrusage, whose peak is inherited from the parent through fork
+    with open("/proc/self/status") as status:
+        return 1024 * next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
+
+with open("/proc/self/clear_refs", "w") as reset:
+    reset.write("5")  # the peak starts again at what is resident now
+before = peak_bytes()
+for action in actions:
+    try:
+        action(data, max_decompressed_bytes=CAP)
+        print("fine")
+    except (CorruptMessageError, InvalidRecordError) as error:
+        print(type(error).__name__)
+print(peak_bytes() - before)
+"""
+
+BOMBS = {
+    "gzip": BOMB_CAP,
+    "snappy": BOMB_CAP,
+    "snappy declared": 0,
+    "lz4": BOMB_CAP,
+    "lz4 linked": BOMB_CAP,
+    "zstd": 2 * BOMB_CAP,
+    "zstd window": 2 * BOMB_CAP,
+    "counts": 0,
+    "headers": 0,
+    "honest": BOMB_CAP,
+}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize("name", BOMBS)
+def test_memory_stays_bounded(name: str) -> None:
+    """256 MiB behind a few KiB, or a count of 2^31-1: the process grows by the cap at most (zstd: twice)."""
+    fakes = str(Path(by_hand.__file__).parent)
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE.format(cap=BOMB_CAP), name, "compiled"],
+        env={**os.environ, "PYTHONPATH": fakes},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    *verdicts, grown = done.stdout.split()
+    expected = "CorruptMessageError" if name == "snappy declared" else "InvalidRecordError"
+    assert set(verdicts) == {"fine" if name == "honest" else expected}
+    assert int(grown) <= BOMBS[name] + SLACK

@@ -1,0 +1,154 @@
+"""The fake file layer does what the real one does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from fake_files import FakeFiles
+from headrace.protocol.errors import KafkaStorageError
+from headrace.storage_node.log.files import (
+    FileGoneError,
+    read_file,
+    remove_tree,
+    write_file_atomically,
+)
+from headrace.storage_node.log.files_io import OsFiles
+from headrace.storage_node.log.guarded_files import Fuse, GuardedFiles
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from headrace.storage_node.log.files import Files
+
+
+@pytest.fixture(params=["os", "fake", "guarded"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
+    """A file layer and an empty folder in it."""
+    if request.param == "os":
+        return OsFiles(), str(tmp_path)
+    fake = FakeFiles()
+    fake.mkdir("/d")
+    return (fake if request.param == "fake" else GuardedFiles(fake, Fuse())), "/d"
+
+
+def test_written_pieces_are_read_back_at_their_positions(place: tuple[Files, str]) -> None:
+    """One write of many buffers of all kinds lands as one run of bytes; reads stop at the file's end."""
+    files, folder = place
+    file = files.open(f"{folder}/a", create=True)
+    assert file.pwrite(0, [b"abc", bytearray(b"de"), memoryview(b"xfgx")[1:3]]) == 7
+    assert file.pwrite(7, [b""]) == 0
+    assert file.pread(0, 100) == b"abcdefg"
+    assert file.pread(2, 3) == b"cde"
+    assert file.pread(7, 10) == b""
+    assert file.size() == files.size(f"{folder}/a") == 7
+    file.close()
+
+
+def test_more_buffers_than_one_call_takes_are_all_written(place: tuple[Files, str]) -> None:
+    """The kernel takes 1024 buffers at once; more are not lost."""
+    files, folder = place
+    file = files.open(f"{folder}/a", create=True)
+    pieces = [bytes([number % 256]) * 3 for number in range(1000)]
+    assert file.pwrite(0, pieces) == 3000
+    assert file.pread(0, 4000) == b"".join(pieces)
+    file.close()
+
+
+def test_writing_behind_the_end_and_truncating_fill_with_zeros(place: tuple[Files, str]) -> None:
+    """Holes read as zeros; truncate cuts and grows; allocate only grows."""
+    files, folder = place
+    file = files.open(f"{folder}/a", create=True)
+    file.pwrite(3, [b"x"])
+    assert file.pread(0, 9) == b"\0\0\0x"
+    file.truncate(1)
+    file.truncate(3)
+    assert file.pread(0, 9) == b"\0\0\0"
+    file.allocate(8)
+    assert file.size() == 8
+    file.allocate(2)
+    assert file.size() == 8
+    file.fdatasync()
+    file.close()
+
+
+def test_missing_files_are_gone_not_broken(place: tuple[Files, str]) -> None:
+    """A missing name raises FileGoneError, which is a KafkaStorageError that blames no disk."""
+    files, folder = place
+    for attempt in (
+        lambda: files.open(f"{folder}/none"),
+        lambda: files.size(f"{folder}/none"),
+        lambda: files.remove(f"{folder}/none"),
+        lambda: files.rename(f"{folder}/none", f"{folder}/b"),
+        lambda: files.listdir(f"{folder}/none"),
+        lambda: files.fsync_directory(f"{folder}/none"),
+    ):
+        with pytest.raises(FileGoneError):
+            attempt()
+    files.mkdir(f"{folder}/still-works")
+
+
+def test_a_closed_file_is_gone(place: tuple[Files, str]) -> None:
+    """Every use after close raises FileGoneError; closing twice is fine."""
+    files, folder = place
+    file = files.open(f"{folder}/a", create=True)
+    file.close()
+    file.close()
+    with pytest.raises(FileGoneError):
+        file.pread(0, 1)
+    with pytest.raises(FileGoneError):
+        file.pwrite(0, [b"x"])
+
+
+def test_names_in_folders(place: tuple[Files, str]) -> None:
+    """mkdir makes what is missing above; listdir is sorted; rename replaces; rmdir wants it empty."""
+    files, folder = place
+    files.mkdir(f"{folder}/x/y")
+    files.mkdir(f"{folder}/x/y")
+    for name in ("b", "a"):
+        files.open(f"{folder}/x/{name}", create=True).close()
+    assert files.listdir(f"{folder}/x") == ["a", "b", "y"]
+    assert files.is_directory(f"{folder}/x/y")
+    assert not files.is_directory(f"{folder}/x/a")
+    assert files.exists(f"{folder}/x/a")
+    assert not files.exists(f"{folder}/x/c")
+    files.rename(f"{folder}/x/a", f"{folder}/x/b")
+    assert files.listdir(f"{folder}/x") == ["b", "y"]
+    with pytest.raises(KafkaStorageError, match="NOTEMPTY"):
+        files.rmdir(f"{folder}/x")
+
+
+def test_an_open_file_survives_its_name(place: tuple[Files, str]) -> None:
+    """A reader of a removed or renamed file reads on; so a segment can be deleted under one."""
+    files, folder = place
+    files.mkdir(f"{folder}/x")
+    file = files.open(f"{folder}/x/a", create=True)
+    file.pwrite(0, [b"abc"])
+    files.rename(f"{folder}/x", f"{folder}/y")
+    assert file.pread(0, 3) == b"abc"
+    remove_tree(files, f"{folder}/y")
+    assert file.pread(0, 3) == b"abc"
+    assert files.listdir(folder) == []
+    file.close()
+
+
+def test_a_lock_is_exclusive_until_released(place: tuple[Files, str]) -> None:
+    """The second owner gets None; after the release it gets the lock."""
+    files, folder = place
+    first = files.lock(f"{folder}/.lock")
+    assert first is not None
+    assert files.lock(f"{folder}/.lock") is None
+    first.release()
+    first.release()
+    second = files.lock(f"{folder}/.lock")
+    assert second is not None
+    second.release()
+
+
+def test_an_atomic_write_replaces_the_whole_content(place: tuple[Files, str]) -> None:
+    """Longer and shorter contents replace each other; no temporary file stays."""
+    files, folder = place
+    for content in (b"long content", b"short", b""):
+        write_file_atomically(files, folder, "c", content)
+        assert read_file(files, f"{folder}/c") == content
+    assert files.listdir(folder) == ["c"]

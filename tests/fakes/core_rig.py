@@ -1,0 +1,304 @@
+"""The node core alone: files in memory, metadata by the record, virtual time, answers in a list."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fake_files import FakeFiles
+from headrace.protocol.errors import KafkaStorageError
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.control import FetchMetadataResponse
+from headrace.protocol.messages.data import (
+    FetchPartition,
+    FetchRequest,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ProducePartition,
+    ProduceRequest,
+)
+from headrace.protocol.metadata.image import TOPIC_RESOURCE, MetadataImage
+from headrace.protocol.metadata.records import (
+    ConfigRecord,
+    FormatRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from headrace.protocol.metadata.replay import image_records, replay
+from headrace.storage_node.config import NodeConfig
+from headrace.storage_node.effects import DeleteLog, EndNode, FlushLog, Note, WakeAt
+from headrace.storage_node.log.log_manager import LogManager
+from headrace.storage_node.node import StorageNode
+from node_rig import WALL_MS, batch, values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.protocol.errors import KafkaError
+    from headrace.protocol.messages.envelope import Api
+
+NODE = 1
+_FRESH = itertools.count(1)
+
+
+@dataclass(eq=False)
+class FakePeer:
+    session: int = 77
+    is_connected: bool = True
+
+
+@dataclass(eq=False)
+class FakeRequest:
+    """A request, and its answer once it is there: a body and frames, an error, or `is_dropped`."""
+
+    api: Api
+    body: Any
+    frames: Sequence[Any] = ()
+    peer: FakePeer = field(default_factory=FakePeer)
+    answer: Any = None
+    answer_frames: list[Any] = field(default_factory=list)
+    error: KafkaError | None = None
+    is_dropped: bool = False
+
+    @property
+    def is_answered(self) -> bool:
+        return self.answer is not None or self.error is not None or self.is_dropped
+
+    @property
+    def first(self) -> Any:
+        """The answer to the first entry."""
+        assert self.answer is not None, "not answered yet" if self.error is None else self.error
+        return self.answer.partitions[0]
+
+
+class FakeReplies:
+    """Checks that each request is answered exactly once."""
+
+    def reply(self, request: FakeRequest, body: Any, frames: Sequence[Any] = ()) -> None:
+        assert not request.is_answered, "answered twice"
+        request.answer, request.answer_frames = body, [bytes(frame) for frame in frames]
+
+    def reply_error(self, request: FakeRequest, error: KafkaError) -> None:
+        assert not request.is_answered, "answered twice"
+        request.error = error
+
+    def no_reply(self, request: FakeRequest) -> None:
+        assert not request.is_answered, "answered twice"
+        request.is_dropped = True
+
+
+class CoreRig:
+    """A node core on `files`. Effects are kept until the test performs them."""
+
+    def __init__(
+        self,
+        files: FakeFiles | None = None,
+        dirs: str = "/d",
+        records: Sequence[Any] = (FormatRecord("c"),),
+        **config: Any,
+    ) -> None:
+        """`records` are the metadata that the node finds when it joins, applied as its first image."""
+        self.files = FakeFiles() if files is None else files
+        self.now_ms = 1_000
+        self._timer_ms: int | None = None
+        self.room = 1 << 40
+        values = {name.replace("_", "."): value for name, value in config.items()}
+        self.config = NodeConfig.of({"log.dirs": dirs, "node.id": NODE} | values)
+        for path in self.config.log_dirs:
+            self.files.mkdir(path)
+        self.files.fsync_directory("/")
+        self.manager = LogManager(
+            self.files,
+            self.config.log_dirs,
+            defaults=self.config.log_defaults(),
+            new_uuid=lambda: next(_FRESH).to_bytes(16, "big"),
+        )
+        self.manager.open_dirs()
+        self.manager.load(WALL_MS)
+        self.core = StorageNode(
+            self.config, self.manager, FakeReplies(), now_ms=self.now_ms, room=lambda: self.room
+        )
+        self.core.joined(NODE, 9)
+        self.effects: list[Any] = []
+        self.image = MetadataImage()
+        self.records: list[Any] = []
+        if records:
+            self.metadata(*records)
+
+    # --- metadata -----------------------------------------------------------------------------------------
+
+    def metadata(self, *records: Any, broker_epoch: int = 0) -> int:
+        """Apply records; the offset of the last."""
+        base = self.image.offset + 1
+        self.records += records
+        self.image = replay(self.image, base, records)[0]
+        response = FetchMetadataResponse(0, "", False, base, self.image.offset + 1, tuple(records))
+        self.core.follow_metadata(response, broker_epoch)
+        self.check()
+        return self.image.offset
+
+    def snapshot(self, image: MetadataImage) -> None:
+        """Replace the metadata."""
+        self.image = image
+        records = tuple(image_records(image))
+        self.core.follow_metadata(
+            FetchMetadataResponse(0, "", is_snapshot=True, end_offset=image.offset + 1, records=records), 0
+        )
+        self.check()
+
+    def topic_records(
+        self,
+        name: str = "t",
+        partitions: int = 1,
+        *,
+        leader: int = NODE,
+        replicas: tuple[int, ...] = (NODE,),
+        **configs: str,
+    ) -> tuple[bytes, list[Any]]:
+        topic_id = b"topic" + next(_FRESH).to_bytes(11, "big")
+        values = [
+            ConfigRecord(TOPIC_RESOURCE, name, key.replace("_", "."), value) for key, value in configs.items()
+        ]
+        made = [
+            PartitionRecord(topic_id, index, replicas, replicas, leader, 0, 0) for index in range(partitions)
+        ]
+        return topic_id, [TopicRecord(name, topic_id), *values, *made]
+
+    def topic(self, name: str = "t", partitions: int = 1, **facts: Any) -> bytes:
+        """A topic, made and applied."""
+        topic_id, records = self.topic_records(name, partitions, **facts)
+        self.metadata(*records)
+        return topic_id
+
+    def remove(self, topic_id: bytes) -> None:
+        self.metadata(RemoveTopicRecord(topic_id))
+
+    def set_leader(self, topic_id: bytes, leader: int) -> None:
+        self.metadata(PartitionChangeRecord(topic_id, 0, leader=leader))
+
+    def configure(self, name: str, key: str, value: str | None) -> None:
+        self.metadata(ConfigRecord(TOPIC_RESOURCE, name, key, value))
+
+    # --- requests -----------------------------------------------------------------------------------------
+
+    def ask(
+        self, api: Api, body: Any, frames: Sequence[Any] = (), peer: FakePeer | None = None
+    ) -> FakeRequest:
+        request = FakeRequest(api, body, frames, peer or FakePeer())
+        self.core.handle(request, self.now_ms, WALL_MS)
+        self.check()
+        return request
+
+    def produce(
+        self,
+        topic_id: bytes,
+        *data: bytes,
+        acks: int = -1,
+        partition: int = 0,
+        epoch: int = -1,
+        timeout_ms: int = 1_000,
+        peer: FakePeer | None = None,
+    ) -> FakeRequest:
+        """One entry per batch, all for one partition."""
+        frames = data or (batch(b"v"),)
+        entries = tuple(ProducePartition(topic_id, partition, epoch) for _ in frames)
+        return self.ask(registry.PRODUCE, ProduceRequest(acks, timeout_ms, entries), frames, peer)
+
+    def fetch(
+        self,
+        topic_id: bytes,
+        offset: int = 0,
+        *,
+        max_wait_ms: int = 0,
+        min_bytes: int = 1,
+        max_bytes: int = 1 << 20,
+        partition: int = 0,
+        partition_max_bytes: int = 1 << 20,
+        epoch: int = -1,
+        isolation: int = 0,
+        peer: FakePeer | None = None,
+    ) -> FakeRequest:
+        entry = FetchPartition(topic_id, partition, offset, partition_max_bytes, epoch)
+        body = FetchRequest(max_wait_ms, min_bytes, max_bytes, isolation, (entry,))
+        return self.ask(registry.FETCH, body, (), peer)
+
+    def list_offsets(
+        self, topic_id: bytes, timestamp: int, *, partition: int = 0, epoch: int = -1
+    ) -> FakeRequest:
+        entry = ListOffsetsPartition(topic_id, partition, timestamp, epoch)
+        return self.ask(registry.LIST_OFFSETS, ListOffsetsRequest(0, (entry,)))
+
+    def values(self, topic_id: bytes, partition: int = 0) -> list[bytes | None]:
+        """Everything a reader sees."""
+        request = self.fetch(topic_id, partition=partition)
+        assert request.first.error_code == 0, request.first
+        return [value for _, value in values_of(request.answer_frames)]
+
+    # --- effects ------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Take the effects and assert the laws of every partition."""
+        self.effects += self.core.take_effects()
+        for wake in self.pop(WakeAt):
+            self._timer_ms = wake.deadline_ms
+        for partition in self.core.replicas.partitions.values():
+            partition.check()
+
+    def pop(self, kind: type[Any]) -> list[Any]:
+        """Take the effects of one kind out of those collected."""
+        found = [effect for effect in self.effects if isinstance(effect, kind)]
+        self.effects = [effect for effect in self.effects if not isinstance(effect, kind)]
+        return found
+
+    def flush(self) -> int:
+        """Perform the flushes asked for so far, once each; how many."""
+        asked = self.pop(FlushLog)
+        for effect in asked:
+            log = effect.partition.log
+            work = log.start_flush()
+            if work is None:
+                self.core.flushed(effect.partition, log.recovery_point)
+                continue
+            try:
+                work.sync()
+            except KafkaStorageError as error:
+                self.core.flush_failed(effect.partition, error)
+            else:
+                log.finish_flush(work)
+                self.core.flushed(effect.partition, log.recovery_point)
+        self.check()
+        return len(asked)
+
+    def purge(self) -> None:
+        """Perform the deletions asked for so far."""
+        for effect in self.pop(DeleteLog):
+            effect.log.delete()
+
+    def notes(self) -> str:
+        """All notes so far, as one text."""
+        return "\n".join(note.text for note in self.pop(Note))
+
+    def pass_time(self, milliseconds: int) -> None:
+        """Move the clock, waking the core as it asked to be woken."""
+        end_ms = self.now_ms + milliseconds
+        while self._timer_ms is not None and self._timer_ms <= end_ms:
+            self.now_ms, self._timer_ms = max(self.now_ms, self._timer_ms), None
+            self.core.expire(self.now_ms)
+            self.check()
+        self.now_ms = end_ms
+
+    def ended(self) -> bool:
+        """Whether the core asked for the end of the node."""
+        return bool(self.pop(EndNode))
+
+    def restarted(
+        self, *more: Any, power: str | int | None = None, records: Sequence[Any] | None = None
+    ) -> CoreRig:
+        """The next process on the same disk, after a crash or a power loss. It finds the metadata as it
+        was, with `more` records that came meanwhile, or just `records`."""
+        files = self.files.restart() if power is None else self.files.power_loss(power)
+        found = [*self.records, *more] if records is None else records
+        return CoreRig(files, ",".join(self.config.log_dirs), found)

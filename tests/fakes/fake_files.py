@@ -1,0 +1,409 @@
+"""A file system in memory that can die, lose power, run full, fail and rot, at every single operation.
+
+Model. What a process wrote lies in the page cache: it survives the death of the process (`restart`) at once,
+and the loss of power (`power_loss`) only where it was synced. A file's bytes are synced by `fdatasync`, the
+names in a folder by `fsync_directory`. What was not synced may survive or not: none of it, all of it, or,
+with a seed, any sectors of the writes and any first part of a folder's changes, as real disks have it.
+"""
+
+from __future__ import annotations
+
+import copy
+import errno
+import os
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from headrace.protocol.errors import KafkaStorageError
+from headrace.storage_node.log.files import FileGoneError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.protocol.records.header import Buffer
+
+SECTOR_BYTES = 64  # small, so that torn pages appear in small tests
+
+
+class Crash(BaseException):
+    """The process died inside this operation; nothing it does after that reaches the disk."""
+
+
+@dataclass(eq=False)
+class _Inode:
+    """A file: what reads see, what the disk has, and what was done since."""
+
+    data: bytearray = field(default_factory=bytearray)
+    durable: bytes = b""
+    pending: list[tuple[str, int, bytes]] = field(
+        default_factory=list
+    )  # (write | truncate, position or size)
+
+    def write(self, position: int, data: bytes) -> None:
+        _patch(self.data, position, data)
+        self.pending.append(("write", position, data))
+
+    def truncate(self, size: int) -> None:
+        _resize(self.data, size)
+        self.pending.append(("truncate", size, b""))
+
+    def sync(self) -> None:
+        self.durable = bytes(self.data)
+        self.pending.clear()
+
+    def survive(self, choice: _Choice) -> None:
+        """Keep what a power loss leaves."""
+        left = bytearray(self.durable)
+        for kind, at, data in self.pending:
+            if kind == "truncate":
+                if choice.keeps():
+                    _resize(left, at)
+                continue
+            for start in range(0, len(data), SECTOR_BYTES):
+                if choice.keeps():
+                    _patch(left, at + start, data[start : start + SECTOR_BYTES])
+        self.data = left
+        self.sync()
+
+
+@dataclass(eq=False)
+class _Folder:
+    """Names, as seen and as on the disk, and the changes since the last sync."""
+
+    names: dict[str, _Inode | _Folder] = field(default_factory=dict)
+    durable: dict[str, _Inode | _Folder] = field(default_factory=dict)
+    pending: list[tuple[str | None, str | None, _Inode | _Folder | None]] = field(default_factory=list)
+
+    def change(self, gone: str | None, come: str | None, node: _Inode | _Folder | None) -> None:
+        """Atomically take away one name and set another."""
+        _apply(self.names, gone, come, node)
+        self.pending.append((gone, come, node))
+
+    def sync(self) -> None:
+        self.durable = dict(self.names)
+        self.pending.clear()
+
+    def survive(self, choice: _Choice) -> None:
+        left = dict(self.durable)
+        for change in self.pending:
+            if not choice.keeps():
+                break  # a journal loses its end, not its middle
+            _apply(left, *change)
+        self.names = left
+        self.sync()
+        for node in left.values():
+            node.survive(choice)
+
+
+class _Choice:
+    def __init__(self, mode: str | int) -> None:
+        self._fixed = {"none": False, "all": True}.get(mode) if isinstance(mode, str) else None
+        self._random = random.Random(mode)
+
+    def keeps(self) -> bool:
+        return self._fixed if self._fixed is not None else self._random.random() < 0.5
+
+
+class FakeFile:
+    """An open file of FakeFiles."""
+
+    def __init__(self, files: FakeFiles, path: str, inode: _Inode) -> None:
+        self.path = path
+        self._files = files
+        self._inode: _Inode | None = inode
+
+    def _held(self) -> _Inode:
+        if self._inode is None:
+            raise FileGoneError(f"{self.path} is closed")
+        return self._inode
+
+    def pwrite(self, position: int, buffers: Sequence[Buffer]) -> int:
+        inode = self._held()
+        data = b"".join(bytes(buffer) for buffer in buffers)
+        torn = self._files._begin("pwrite", self.path, len(data))
+        room = self._files._room(max(position + len(data) - len(inode.data), 0))
+        if room is not None:
+            inode.write(position, data[: max(len(inode.data) + room - position, 0)])
+            _fail("write", self.path, errno.ENOSPC)
+        if torn is not None:
+            if torn:
+                inode.write(position, data[:torn])
+            raise Crash(f"in pwrite {self.path} after {torn} of {len(data)} bytes")
+        if data:
+            inode.write(position, data)
+        return len(data)
+
+    def pread(self, position: int, size: int) -> bytes:
+        inode = self._held()
+        self._files._read_fault("pread", self.path)
+        return bytes(inode.data[position : position + size])
+
+    def size(self) -> int:
+        self._files._read_fault("size", self.path)
+        return len(self._held().data)
+
+    def truncate(self, size: int) -> None:
+        inode = self._held()
+        self._files._begin("truncate", self.path)
+        if size != len(inode.data):
+            inode.truncate(size)
+
+    def allocate(self, size: int) -> None:
+        inode = self._held()
+        self._files._begin("allocate", self.path)
+        if self._files._room(max(size - len(inode.data), 0)) is not None:
+            _fail("allocate", self.path, errno.ENOSPC)
+        if size > len(inode.data):
+            inode.truncate(size)
+
+    def fdatasync(self) -> None:
+        inode = self._held()
+        self._files._begin("fdatasync", self.path)
+        inode.sync()
+
+    def close(self) -> None:
+        self._inode = None
+
+
+class FakeLock:
+    """A lock of FakeFiles."""
+
+    def __init__(self, files: FakeFiles, path: str) -> None:
+        self._files, self._path = files, path
+
+    def release(self) -> None:
+        self._files._locks.discard(self._path)
+
+
+class FakeFiles:
+    """The file system. `operations` lists every change asked for; faults are set before the code runs."""
+
+    def __init__(self, *, capacity_bytes: int | None = None) -> None:
+        self.operations: list[str] = []
+        self.crash_at: int | None = None  # die in the operation with this number, counted from 0
+        self.tear_bytes = 0  # if that is a write, this many bytes of it (at most) get through
+        self.capacity_bytes = capacity_bytes
+        self.is_dead = False
+        self._root = _Folder()
+        self._locks: set[str] = set()
+        self._faults: list[tuple[str, str, int, int]] = []  # operation, part of the path, errno, after
+        self._counts: dict[int, int] = {}
+
+    # --- faults ----------------------------------------------------------------------------------------
+
+    def fail(self, operation: str, part: str = "", error: int = errno.EIO, after: int = 0) -> None:
+        """Once `after` such operations on paths with `part` in them went well, the next one fails."""
+        self._faults.append((operation, part, error, after))
+
+    def flip_bit(self, path: str, byte: int, bit: int) -> None:
+        """Rot: one bit of a stored file changes under everyone's feet."""
+        inode = self._file(path)
+        inode.data[byte] ^= 1 << bit
+        inode.sync()
+
+    def content(self, path: str) -> bytes:
+        """The bytes of a file."""
+        return bytes(self._file(path).data)
+
+    def put(self, path: str, content: bytes) -> None:
+        """Make a file with this content, on the disk at once."""
+        folder, name = self._parent(path)
+        node = folder.names.get(name)
+        inode = node if isinstance(node, _Inode) else _Inode()
+        inode.data = bytearray(content)
+        inode.sync()
+        folder.names[name] = folder.durable[name] = inode
+
+    def restart(self) -> FakeFiles:
+        """The file system as the next process finds it after this one died: nothing written is lost."""
+        after = FakeFiles(capacity_bytes=self.capacity_bytes)
+        after._root = copy.deepcopy(self._root)
+        return after
+
+    def power_loss(self, mode: str | int) -> FakeFiles:
+        """As found after the power failed; unsynced work survives by `mode`: "none", "all" or a seed."""
+        after = self.restart()
+        after._root.survive(_Choice(mode))
+        return after
+
+    def used_bytes(self) -> int:
+        """Bytes of all files."""
+        return _used(self._root)
+
+    # --- the file layer ----------------------------------------------------------------------------------
+
+    def open(self, path: str, *, create: bool = False) -> FakeFile:
+        folder, name = self._parent(path)
+        node = folder.names.get(name)
+        if node is None:
+            if not create:
+                self._read_fault("open", path)
+                _fail("open", path, errno.ENOENT)
+            self._begin("create", path)
+            node = _Inode()
+            folder.change(None, name, node)
+        else:
+            self._read_fault("open", path)
+        if isinstance(node, _Folder):
+            _fail("open", path, errno.EISDIR)
+        return FakeFile(self, path, node)
+
+    def exists(self, path: str) -> bool:
+        self._read_fault("exists", path)
+        return self._find(path) is not None
+
+    def size(self, path: str) -> int:
+        self._read_fault("size", path)
+        return len(self._file(path).data)
+
+    def listdir(self, directory: str) -> list[str]:
+        self._read_fault("listdir", directory)
+        return sorted(self._folder(directory).names)
+
+    def is_directory(self, path: str) -> bool:
+        self._read_fault("is_directory", path)
+        return isinstance(self._find(path), _Folder)
+
+    def mkdir(self, path: str) -> None:
+        node: _Folder = self._root
+        for name in _parts(path):
+            inner = node.names.get(name)
+            if inner is None:
+                self._begin("mkdir", path)
+                inner = _Folder()
+                node.change(None, name, inner)
+            if isinstance(inner, _Inode):
+                _fail("mkdir", path, errno.EEXIST)
+            node = inner
+
+    def rename(self, source: str, target: str) -> None:
+        folder, old = self._parent(source)
+        other, new = self._parent(target)
+        assert folder is other, "only renames inside one folder are modelled"
+        if old not in folder.names:
+            _fail("rename", source, errno.ENOENT)
+        self._begin("rename", source)
+        folder.change(old, new, folder.names[old])
+
+    def remove(self, path: str) -> None:
+        self._file(path)
+        folder, name = self._parent(path)
+        self._begin("remove", path)
+        folder.change(name, None, None)
+
+    def rmdir(self, path: str) -> None:
+        if self._folder(path).names:
+            _fail("rmdir", path, errno.ENOTEMPTY)
+        folder, name = self._parent(path)
+        self._begin("rmdir", path)
+        folder.change(name, None, None)
+
+    def fsync_directory(self, directory: str) -> None:
+        folder = self._folder(directory)
+        self._begin("fsync_directory", directory)
+        folder.sync()
+
+    def lock(self, path: str) -> FakeLock | None:
+        self.open(path, create=True).close()
+        if path in self._locks:
+            return None
+        self._locks.add(path)
+        return FakeLock(self, path)
+
+    # --- inside --------------------------------------------------------------------------------------------
+
+    def _begin(self, operation: str, path: str, size: int = 0) -> int | None:
+        """Count a change. None: go on. A number: this many bytes of the write get through, then death."""
+        if self.is_dead:
+            raise Crash(f"{operation} {path} by a dead process")
+        number = len(self.operations)
+        self.operations.append(f"{operation} {path}")
+        if number == self.crash_at:
+            self.is_dead = True
+            if operation == "pwrite":
+                return min(self.tear_bytes, size)
+            raise Crash(f"before {operation} {path}")
+        self._inject(operation, path)
+        return None
+
+    def _read_fault(self, operation: str, path: str) -> None:
+        if self.is_dead:
+            raise Crash(f"{operation} {path} by a dead process")
+        self._inject(operation, path)
+
+    def _inject(self, operation: str, path: str) -> None:
+        for number, (wanted, part, error, after) in enumerate(self._faults):
+            if wanted == operation and part in path:
+                seen = self._counts.get(number, 0)
+                self._counts[number] = seen + 1
+                if seen == after:
+                    _fail(operation, path, error)
+
+    def _room(self, growth: int) -> int | None:
+        """Bytes that still fit when the disk cannot take all of `growth`, else None."""
+        if self.capacity_bytes is None:
+            return None
+        free = self.capacity_bytes - self.used_bytes()
+        return max(free, 0) if growth > free else None
+
+    def _find(self, path: str) -> _Inode | _Folder | None:
+        node: _Inode | _Folder | None = self._root
+        for name in _parts(path):
+            if not isinstance(node, _Folder):
+                return None
+            node = node.names.get(name)
+        return node
+
+    def _file(self, path: str) -> _Inode:
+        node = self._find(path)
+        if not isinstance(node, _Inode):
+            _fail("stat", path, errno.ENOENT)
+        return node
+
+    def _folder(self, path: str) -> _Folder:
+        node = self._find(path)
+        if not isinstance(node, _Folder):
+            _fail("list", path, errno.ENOENT)
+        return node
+
+    def _parent(self, path: str) -> tuple[_Folder, str]:
+        *above, name = _parts(path)
+        return self._folder("/".join(above)), name
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
+
+
+def _patch(data: bytearray, position: int, piece: bytes) -> None:
+    if position > len(data):
+        data.extend(bytes(position - len(data)))
+    data[position : position + len(piece)] = piece
+
+
+def _resize(data: bytearray, size: int) -> None:
+    if size < len(data):
+        del data[size:]
+    else:
+        data.extend(bytes(size - len(data)))
+
+
+def _apply(
+    names: dict[str, _Inode | _Folder], gone: str | None, come: str | None, node: _Inode | _Folder | None
+) -> None:
+    if gone is not None:
+        names.pop(gone, None)
+    if come is not None and node is not None:
+        names[come] = node
+
+
+def _used(node: _Inode | _Folder) -> int:
+    if isinstance(node, _Inode):
+        return len(node.data)
+    return sum(_used(inner) for inner in node.names.values())
+
+
+def _fail(operation: str, path: str, error: int) -> None:
+    cls = FileGoneError if error == errno.ENOENT else KafkaStorageError
+    raise cls(f"{operation} {path}: {os.strerror(error)} ({errno.errorcode[error]})")

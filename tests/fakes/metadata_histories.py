@@ -1,0 +1,99 @@
+"""Random but legal histories of metadata records: what a controller may have written, in any order it may."""
+
+from __future__ import annotations
+
+from headrace.protocol.metadata.image import TOPIC_RESOURCE, MetadataImage
+from headrace.protocol.metadata.records import (
+    ConfigRecord,
+    FenceBrokerRecord,
+    FormatRecord,
+    MetadataRecord,
+    NextNodeIdRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from headrace.protocol.metadata.replay import replay
+from hypothesis import strategies as st
+
+NAMES = ("a", "b", "c.d", "long-name")
+
+
+def _choices(image: MetadataImage, offset: int) -> list[str]:
+    kinds = ["register", "next_id", "no_op"]
+    if image.brokers:
+        kinds += ["fence", "unfence", "unregister"]
+    if len(image.topics) < len(NAMES):
+        kinds += ["topic"] * 3
+    if image.topics:
+        kinds += ["partition"] * 3 + ["change"] * 3 + ["remove", "config", "config"]
+    return kinds
+
+
+def _record(draw: st.DrawFn, image: MetadataImage, offset: int) -> MetadataRecord:
+    kind = draw(st.sampled_from(_choices(image, offset)))
+    if kind == "register":
+        return _registration(draw, offset)
+    if kind == "next_id":
+        return NextNodeIdRecord(draw(st.integers(1001, 1010)))
+    if kind in ("fence", "unfence", "unregister"):
+        broker = image.brokers[draw(st.sampled_from(sorted(image.brokers)))]
+        makers = {
+            "fence": FenceBrokerRecord,
+            "unfence": UnfenceBrokerRecord,
+            "unregister": UnregisterBrokerRecord,
+        }
+        return makers[kind](broker.node_id, broker.broker_epoch)
+    if kind == "topic":
+        name = draw(st.sampled_from([name for name in NAMES if name not in image.topics]))
+        return TopicRecord(name, offset.to_bytes(16, "big"))
+    if kind == "no_op":
+        return NoOpRecord()
+    return _about_topic(draw, image, kind)
+
+
+def _registration(draw: st.DrawFn, offset: int) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        node_id=draw(st.integers(0, 3)),
+        incarnation_id=draw(st.binary(min_size=16, max_size=16)),
+        host=draw(st.sampled_from(["h1", "h2"])),
+        port=draw(st.integers(1, 65535)),
+        rack=draw(st.sampled_from([None, "r1"])),
+        log_dir_ids=tuple(draw(st.lists(st.binary(min_size=16, max_size=16), max_size=2))),
+        broker_epoch=offset,
+        is_fenced=draw(st.booleans()),
+    )
+
+
+def _about_topic(draw: st.DrawFn, image: MetadataImage, kind: str) -> MetadataRecord:
+    topic = image.topics[draw(st.sampled_from(sorted(image.topics)))]
+    if kind == "remove":
+        return RemoveTopicRecord(topic.topic_id)
+    if kind == "config":
+        value = draw(st.sampled_from([None, "1", "2"]))
+        return ConfigRecord(TOPIC_RESOURCE, topic.name, draw(st.sampled_from(["x", "y"])), value)
+    if kind == "change" and topic.partitions:
+        return PartitionChangeRecord(
+            topic_id=topic.topic_id,
+            partition=draw(st.integers(0, len(topic.partitions) - 1)),
+            leader=draw(st.sampled_from([None, -1, 0, 1])),
+            isr=draw(st.sampled_from([None, (0,), (0, 1)])),
+        )
+    return PartitionRecord(topic.topic_id, len(topic.partitions), (0, 1), (0, 1), 0, 0, 0)
+
+
+@st.composite
+def histories(draw: st.DrawFn, max_size: int = 40) -> list[MetadataRecord]:
+    """Records from offset 0 on, each legal after those before it."""
+    records: list[MetadataRecord] = [FormatRecord("cluster")]
+    image, _ = replay(MetadataImage(), 0, records)
+    for offset in range(1, draw(st.integers(1, max_size))):
+        record = _record(draw, image, offset)
+        records.append(record)
+        image, _ = replay(image, offset, [record])
+    return records

@@ -1,0 +1,207 @@
+"""What the tests of the transport share: a real router on loopback, raw peers that misbehave, and patience."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import zmq
+
+from headrace.protocol.messages.data import (
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from headrace.protocol.messages.envelope import ApiVersionsRequest, RequestHeader, ResponseHeader
+from headrace.protocol.messages.registry import API_VERSIONS, FETCH, METADATA, PRODUCE
+from headrace.protocol.transport import wire
+from headrace.protocol.transport.context_io import shared_context
+from headrace.protocol.transport.dealer_io import Connection, ConnectionOptions
+from headrace.protocol.transport.router_io import Request, Router, RouterLimits, ServerIdentity
+from headrace.runtime.loop_io import new_event_loop
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+
+PATIENCE_S = 20.0
+METADATA_BODY = MetadataResponse("cluster", -1, 7, (), ())
+PRODUCE_BODY = ProduceResponse((ProducePartitionResponse(0, 42),))
+ASK = MetadataRequest(())
+PRODUCE_ONE = ProduceRequest(1, 1000, ())
+FETCH_ONE = FetchRequest(0, 1, 1, 0, ())
+APIS = (METADATA, PRODUCE, FETCH)
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Run one test on a fresh loop of the kind that servers use."""
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(asyncio.wait_for(work, PATIENCE_S * 2))
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    """Let the loop turn until something is so; fails after a long while."""
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + PATIENCE_S
+    while not is_so():
+        assert loop.time() < end_s, "it never happened"
+        await asyncio.sleep(0.001)
+
+
+class Served:
+    """A router that answers what tests ask for; `held` keeps the requests while `is_holding`."""
+
+    def __init__(self, limits: RouterLimits | None = None, apis: tuple[Any, ...] = APIS) -> None:
+        self.requests: list[Request] = []
+        self.held: list[Request] = []
+        self.gone: list[str] = []
+        self.is_holding = False
+        self.frame = b"f" * 100
+        self.limits = limits or RouterLimits()
+        self.identity = ServerIdentity("cluster", 3, 99)
+        self.router = Router("127.0.0.1", 0, self.handle, apis, self.identity, self.limits)
+        self.router.on_peer_gone = lambda peer: self.gone.append(peer.client_id)
+
+    def handle(self, request: Request) -> None:
+        self.requests.append(request)
+        if self.is_holding:
+            self.held.append(request)
+        else:
+            self.answer(request)
+
+    def answer(self, request: Request) -> None:
+        if request.api is FETCH:
+            partition = FetchPartitionResponse(0, 1, 1, 0, 1)
+            self.router.reply(request, FetchResponse((partition,)), (self.frame,))
+        elif request.api is PRODUCE and request.body.acks == 0:
+            self.router.no_reply(request)
+        else:
+            self.router.reply(request, PRODUCE_BODY if request.api is PRODUCE else METADATA_BODY)
+
+    def answer_held(self) -> None:
+        held, self.held = self.held, []
+        for request in held:
+            self.answer(request)
+
+    async def connect(self, client_id: str = "client", **options: Any) -> Connection:
+        return await Connection.open(
+            "127.0.0.1",
+            self.router.port,
+            client_id=client_id,
+            timeout_s=PATIENCE_S,
+            options=ConnectionOptions(**options),
+        )
+
+    async def is_well(self) -> None:
+        """The liveness probe: a new client is served."""
+        is_holding, self.is_holding = self.is_holding, False
+        probe = await self.connect("probe")
+        assert (await probe.request(METADATA, ASK, timeout_s=PATIENCE_S)).body == METADATA_BODY
+        probe.close(0)
+        self.is_holding = is_holding
+
+
+@contextlib.asynccontextmanager
+async def serving(limits: RouterLimits | None = None, apis: tuple[Any, ...] = APIS) -> AsyncIterator[Served]:
+    """A started server, closed at the end; everything it was asked has then left its accounts."""
+    served = Served(limits, apis)
+    served.router.start()
+    try:
+        yield served
+        for request in served.held:
+            served.router.no_reply(request)
+        assert served.router.queued_bytes == 0
+    finally:
+        served.router.close(0)
+
+
+class RawPeer:
+    """A DEALER that keeps no rule: it sends any frames it likes."""
+
+    def __init__(self, port: int, **options: int) -> None:
+        self.socket = shared_context().socket(zmq.DEALER)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.setsockopt(zmq.RECONNECT_IVL, -1)
+        for name, value in options.items():
+            self.socket.setsockopt(getattr(zmq, name), value)
+        self.events = self.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        self.events.setsockopt(zmq.LINGER, 0)
+        self.socket.connect(f"tcp://127.0.0.1:{port}")
+        self.session = 0
+
+    def send(self, *parts: bytes) -> None:
+        self.socket.send_multipart(parts)
+
+    def ask(self, api_key: int, body: bytes, *frames: bytes, version: int = 0, number: int = 1) -> None:
+        self.send(wire.encode(RequestHeader(api_key, version, number, self.session)), body, *frames)
+
+    async def answer(self) -> tuple[ResponseHeader, list[bytes]]:
+        await until(lambda: self.socket.poll(0))
+        header, *rest = self.socket.recv_multipart()
+        return wire.decode_response_header(header), rest
+
+    async def shake_hands(self, client_id: str = "raw") -> None:
+        self.ask(API_VERSIONS.key, wire.encode(ApiVersionsRequest("raw", "0", client_id)))
+        header, rest = await self.answer()
+        assert header.error_code == 0, header
+        self.session = wire.response_decoder(API_VERSIONS)(rest[0]).session
+
+    async def disconnected(self) -> None:
+        await until(lambda: self.events.poll(0))
+
+    def close(self) -> None:
+        self.socket.disable_monitor()
+        self.events.close()
+        self.socket.close()
+
+
+@contextlib.contextmanager
+def raw_peer(port: int, **options: int) -> Iterator[RawPeer]:
+    """A raw peer, closed at the end."""
+    peer = RawPeer(port, **options)
+    try:
+        yield peer
+    finally:
+        peer.close()
+
+
+class RawServer:
+    """A ROUTER that shakes hands and then answers whatever frames a test gives it."""
+
+    def __init__(self) -> None:
+        self.socket = shared_context().socket(zmq.ROUTER)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.port = self.socket.bind_to_random_port("tcp://127.0.0.1")
+        self.hello: Any = None
+        self.peers: list[bytes] = []
+
+    async def receive(self) -> tuple[bytes, RequestHeader, list[bytes]]:
+        await until(lambda: self.socket.poll(0))
+        key, header, *rest = self.socket.recv_multipart()
+        return key, wire.decode_request_header(header), rest
+
+    def send(self, key: bytes, *parts: bytes) -> None:
+        self.socket.send_multipart([key, *parts])
+
+    async def accept(self, **options: Any) -> tuple[Connection, bytes]:
+        """A client connection and its key, after a handshake that grants `self.hello`."""
+        opening = asyncio.ensure_future(
+            Connection.open(
+                "127.0.0.1",
+                self.port,
+                client_id="c",
+                timeout_s=PATIENCE_S,
+                options=ConnectionOptions(**options),
+            )
+        )
+        key, header, _ = await self.receive()
+        self.send(key, wire.encode_response_header(header.correlation_id), wire.encode(self.hello))
+        return await opening, key
+
+    def close(self) -> None:
+        self.socket.close()

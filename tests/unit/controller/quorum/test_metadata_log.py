@@ -1,0 +1,210 @@
+"""The metadata log on a healthy, a full, a failing and a rotting disk; crashes are in tests/property."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from fake_files import FakeFiles
+from headrace.controller.quorum.quorum_state import FILE_NAME as QUORUM_STATE
+from headrace.controller.quorum.quorum_state import read_quorum_state
+from headrace.protocol.errors import KafkaStorageError
+from headrace.protocol.metadata.image import MetadataImage
+from headrace.protocol.metadata.records import FormatRecord, NoOpRecord
+from headrace.storage_node.log import names
+from metadata_rig import DIRECTORY, NOW, Voter, a_config, topic
+
+
+def written(count: int = 5, **facts) -> tuple[FakeFiles, MetadataImage]:
+    """A disk with `count` durable decisions, and their image."""
+    files = FakeFiles()
+    voter = Voter(files, **facts)
+    voter.decide(FormatRecord("c"))
+    for number in range(count - 1):
+        voter.decide(*topic(number))
+    voter.log.flush()
+    voter.log.close()
+    return files, voter.image
+
+
+def test_a_restart_finds_every_decision() -> None:
+    """Written, closed, opened: the image, the end offset, and a new epoch."""
+    files, image = written()
+    voter = Voter(files)
+    assert voter.image == image
+    assert voter.log.end_offset == image.offset + 1
+    assert voter.log.epoch == 2
+    assert Voter(files.restart()).log.epoch == 3
+
+
+def test_each_decision_is_one_batch_with_the_controllers_epoch() -> None:
+    """The log is an ordinary one: its batches can be dumped and read like any other."""
+    from headrace.protocol.records.header import read_batch_header
+    from log_rig import check_dense, open_log
+
+    files, _ = written(3)
+    headers = [read_batch_header(batch) for batch in check_dense(open_log(files, DIRECTORY))]
+    assert [(h.base_offset, h.record_count, h.leader_epoch) for h in headers] == [
+        (0, 1, 1),
+        (1, 2, 1),
+        (3, 2, 1),
+    ]
+
+
+def test_an_empty_disk_is_an_empty_cluster() -> None:
+    """The first start of all."""
+    voter = Voter(FakeFiles())
+    assert voter.image == MetadataImage()
+    assert (voter.log.epoch, voter.log.end_offset) == (1, 0)
+
+
+def test_epochs_rise_even_if_the_file_is_damaged() -> None:
+    """quorum-state rots: the log knows the last epoch in which anything was decided."""
+    files, _ = written()
+    files.put(f"{DIRECTORY}/{QUORUM_STATE}", b"rot")
+    assert Voter(files).log.epoch == 2
+    assert read_quorum_state(files, DIRECTORY).leader_epoch == 2
+
+
+def test_snapshots_shorten_the_log_and_two_are_kept() -> None:
+    """Tiny segments, a snapshot after every ten decisions: old segments and old snapshots go."""
+    files = FakeFiles()
+    voter = Voter(files, segment_bytes=300)
+    voter.decide(FormatRecord("c"))
+    for number in range(40):
+        voter.decide(*topic(number))
+        if number % 10 == 9:
+            voter.log.flush()
+            voter.log.write_snapshot(voter.image, NOW)
+            assert voter.log.bytes_since_snapshot == 0
+    checkpoints = [name for name in files.listdir(DIRECTORY) if name.endswith(".checkpoint")]
+    assert len(checkpoints) == 2
+    older = voter.log.snapshots[-1].end_offset
+    assert 0 < voter.log.start_offset <= older, "the log reaches back to the older snapshot"
+    again = Voter(files.restart(), segment_bytes=300)
+    assert again.image == voter.image
+    assert [s.end_offset for s in again.log.snapshots] == [s.end_offset for s in voter.log.snapshots]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_damaged_snapshots_fall_back(count) -> None:
+    """The newest snapshot rots: the one before and the log give the same image. Both rot, and the log behind
+    them is gone: refused, not served half."""
+    files = FakeFiles()
+    voter = Voter(files, segment_bytes=300)
+    voter.decide(FormatRecord("c"))
+    for number in range(30):
+        voter.decide(*topic(number))
+        if number in (9, 19):
+            voter.log.flush()
+            voter.log.write_snapshot(voter.image, NOW)
+    voter.log.close()
+    for snapshot in voter.log.snapshots[:count]:
+        files.flip_bit(f"{DIRECTORY}/{snapshot.file_name}", 150, 3)
+    if count == 1:
+        again = Voter(files, segment_bytes=300)
+        assert again.image == voter.image
+        assert len(again.log.damaged_snapshots) == 1
+        assert len(again.log.snapshots) == 1
+    else:
+        with pytest.raises(KafkaStorageError, match="neither in a sound"):
+            Voter(files, segment_bytes=300)
+
+
+def test_a_damaged_log_is_refused() -> None:
+    """A bit flips in a decision that was durable: without a snapshot the rest cannot be trusted to be all."""
+    files, image = written(5)
+    files.flip_bit(f"{DIRECTORY}/{names.segment_name(0, names.LOG)}", 150, 0)
+    with pytest.raises(KafkaStorageError, match=f"up to offset {image.offset + 1} was durable"):
+        Voter(files)
+
+
+def test_a_damaged_log_under_a_snapshot_goes_on_behind_it() -> None:
+    """The same with a snapshot of everything: nothing is lost, and new decisions follow it."""
+    files = FakeFiles()
+    voter = Voter(files)
+    voter.decide(FormatRecord("c"))
+    voter.decide(*topic(1))
+    voter.log.flush()
+    voter.log.write_snapshot(voter.image, NOW)
+    voter.log.close()
+    files.flip_bit(f"{DIRECTORY}/{names.segment_name(0, names.LOG)}", 100, 0)
+    again = Voter(files)
+    assert again.image == voter.image
+    again.decide(*topic(2))
+    again.log.flush()
+    again.log.close()
+    assert Voter(files.restart()).image == again.image
+
+
+def test_a_log_that_contradicts_itself_is_refused() -> None:
+    """Two formats in one log: somebody mixed files of two clusters."""
+    files = FakeFiles()
+    voter = Voter(files)
+    voter.log.append([FormatRecord("c")], NOW)
+    voter.log.append([FormatRecord("d")], NOW)
+    voter.log.close()
+    with pytest.raises(KafkaStorageError, match="contradicts"):
+        Voter(files)
+
+
+@pytest.mark.parametrize(("operation", "part"), [("pwrite", ".log"), ("fdatasync", ".log")])
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_after_an_error_nothing_is_taken(operation, part, error) -> None:
+    """The disk fails once: the write that failed and every later one raises, so nothing is ever answered; a
+    restart has what was flushed before."""
+    files = FakeFiles()
+    voter = Voter(files)
+    voter.decide(FormatRecord("c"))
+    voter.log.flush()
+    before = voter.image
+    files.fail(operation, part, error)
+
+    def decide_and_flush() -> None:
+        voter.log.append([NoOpRecord()], NOW)
+        voter.log.flush()
+
+    for _ in range(2):
+        with pytest.raises(KafkaStorageError):
+            decide_and_flush()
+    voter.log.close()
+    assert Voter(files.power_loss("none")).image == before
+
+
+def test_a_full_disk_fails_a_snapshot_and_the_log_lives() -> None:
+    """No room for the snapshot: the process ends, and the next one finds everything, and no half snapshot."""
+    files = FakeFiles()
+    voter = Voter(files)
+    voter.decide(FormatRecord("c"))
+    voter.log.flush()
+    files.capacity_bytes = files.used_bytes() + 10
+    with pytest.raises(KafkaStorageError):
+        voter.log.write_snapshot(voter.image, NOW)
+    after = files.restart()
+    after.capacity_bytes = None
+    again = Voter(after)
+    assert again.image == voter.image
+    assert not again.log.snapshots
+
+
+def test_checkpoints_are_written_only_when_there_is_news() -> None:
+    """An idle controller leaves the disk alone."""
+    files, _ = written()
+    voter = Voter(files)
+    voter.log.checkpoint()
+    count = len(files.operations)
+    voter.log.checkpoint()
+    assert len(files.operations) == count
+
+
+def test_a_damaged_checkpoint_is_no_checkpoint() -> None:
+    """It only ever adds a check; without it the log is taken as it is."""
+    files, image = written()
+    files.put(f"{DIRECTORY}/{names.RECOVERY_POINTS}", b"0\n9\n")
+    assert Voter(files).image == image
+
+
+def test_a_config_for_decisions() -> None:
+    """The log that is configured takes the largest decision."""
+    config = a_config(64 * 2**20)
+    assert config.segment_bytes >= config.max_message_bytes

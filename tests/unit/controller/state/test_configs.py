@@ -1,0 +1,132 @@
+"""Changes and descriptions of topic configs."""
+
+from __future__ import annotations
+
+import pytest
+from controller_kit import Driver
+from headrace.controller.state.configs import changed_configs, checked_configs
+from headrace.protocol.errors import InvalidConfigError, InvalidRequestError, UnknownTopicOrPartitionError
+from headrace.protocol.messages.control import (
+    AlterConfigs,
+    ConfigChange,
+    ConfigResource,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+)
+
+TOPIC = ConfigResource(2, "t")
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+@pytest.fixture
+def driver() -> Driver:
+    """One node, topic "t" with one config."""
+    driver = Driver()
+    driver.join(1)
+    driver.create("t", configs={"max.message.bytes": "2048"})
+    return driver
+
+
+def alter(driver, *changes, resource=TOPIC, **facts):
+    request = IncrementalAlterConfigsRequest((AlterConfigs(resource, changes),), **facts)
+    return driver.ask(request).results[0]
+
+
+def values(driver):
+    return driver.image.configs.get((2, "t"), {})
+
+
+def test_set_and_delete(driver) -> None:
+    """Values are kept in canonical text; deleting one that is not set is fine."""
+    assert not alter(
+        driver,
+        ConfigChange("min_insync_replicas", SET, " 2 "),
+        ConfigChange("max.message.bytes", DELETE),
+        ConfigChange("segment.ms", DELETE),
+    ).error_code
+    assert values(driver) == {"min.insync.replicas": "2"}
+    assert not alter(driver, ConfigChange("min.insync.replicas", DELETE)).error_code
+    assert not driver.image.configs
+
+
+def test_setting_the_same_value_records_nothing(driver) -> None:
+    """A repeated request is no new history."""
+    before = driver.image
+    assert not alter(driver, ConfigChange("max.message.bytes", SET, "2048")).error_code
+    assert driver.image is before
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ([("no.such.key", SET, "1")], InvalidConfigError),
+        ([("no.such.key", DELETE, "")], InvalidConfigError),
+        ([("max.message.bytes", SET, "-1")], InvalidConfigError),
+        ([("max.message.bytes", SET, "1" * 5000)], InvalidConfigError),
+        ([("x" * 100_000, SET, "1")], InvalidConfigError),
+        ([("max.message.bytes", APPEND, "1")], InvalidConfigError),
+        ([("max.message.bytes", SUBTRACT, "1")], InvalidConfigError),
+        ([("max.message.bytes", 9, "1")], InvalidRequestError),
+        ([("segment.ms", SET, "1"), ("segment_ms", DELETE, "")], InvalidRequestError),
+        ([("segment.ms", SET, "1000"), ("max.message.bytes", SET, "x")], InvalidConfigError),
+        ([("segment.ms", SET, "10"), ("segment.jitter.ms", SET, "11")], InvalidConfigError),
+    ],
+)
+def test_bad_changes(driver, changes, error) -> None:
+    """One bad change refuses all of the resource's changes."""
+    before = driver.image
+    result = alter(driver, *(ConfigChange(*change) for change in changes))
+    assert result.error_code == error.code
+    assert len(result.error_detail) < 1000
+    assert driver.image is before
+
+
+def test_too_many_changes() -> None:
+    """More changes than there are keys."""
+    with pytest.raises(InvalidRequestError, match="at most"):
+        changed_configs({}, tuple(ConfigChange("segment.ms", DELETE) for _ in range(201)))
+
+
+def test_a_key_under_two_spellings_is_refused() -> None:
+    """Dots and underscores name the same key: which value would win?"""
+    with pytest.raises(InvalidConfigError, match="twice"):
+        checked_configs({"segment.ms": "1", "segment_ms": "2"})
+
+
+@pytest.mark.parametrize(
+    ("resource", "error"),
+    [
+        (ConfigResource(2, "none"), UnknownTopicOrPartitionError),
+        (ConfigResource(4, "1"), InvalidRequestError),
+        (ConfigResource(77, ""), InvalidRequestError),
+    ],
+)
+def test_resources_without_configs(driver, resource, error) -> None:
+    """An unknown topic, a node, and what does not exist: neither changed nor described."""
+    assert alter(driver, ConfigChange("segment.ms", SET, "1"), resource=resource).error_code == error.code
+    described = driver.ask(DescribeConfigsRequest((resource,))).results[0]
+    assert described.error_code == error.code
+    assert not described.entries
+
+
+def test_each_resource_on_its_own_and_once(driver) -> None:
+    """The same topic twice in one request: the second is refused; validate_only records nothing."""
+    before = driver.image
+    change = AlterConfigs(TOPIC, (ConfigChange("segment.ms", SET, "1"),))
+    assert not alter(driver, *change.changes, validate_only=True).error_code
+    assert driver.image is before
+    results = driver.ask(IncrementalAlterConfigsRequest((change, change))).results
+    assert [result.error_code for result in results] == [0, InvalidRequestError.code]
+    with pytest.raises(InvalidRequestError, match="at most"):
+        driver.ask(IncrementalAlterConfigsRequest((change,) * 1001))
+
+
+def test_description_tells_own_values_from_defaults(driver) -> None:
+    """All keys with their docs; the one that was set says so."""
+    entries = {e.name: e for e in driver.ask(DescribeConfigsRequest((TOPIC,))).results[0].entries}
+    own = entries["max.message.bytes"]
+    assert (own.value, own.source, own.is_default) == ("2048", 1, False)
+    default = entries["message.timestamp.type"]
+    assert (default.value, default.source, default.is_default) == ("CreateTime", 5, True)
+    assert all(entry.doc for entry in entries.values())
+    assert entries["preallocate"].value == "false"

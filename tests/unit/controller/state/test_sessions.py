@@ -1,0 +1,37 @@
+"""Sessions by a clock that the test moves."""
+
+from __future__ import annotations
+
+from headrace.controller.state.sessions import Sessions
+
+
+def test_a_session_lives_for_the_timeout() -> None:
+    """Heard at 0 with a timeout of 100: live at 99, over at 100, live again once heard."""
+    sessions = Sessions(100)
+    assert not sessions.is_live(1, 0)
+    sessions.touch(1, 0)
+    assert sessions.is_live(1, 99)
+    assert not sessions.is_live(1, 100)
+    sessions.touch(1, 100)
+    assert sessions.is_live(1, 199)
+
+
+def test_expired_ones_come_sorted_and_stay_until_forgotten() -> None:
+    """Two of three nodes fell silent."""
+    sessions = Sessions(100)
+    for node_id, heard_ms in ((3, 0), (1, 0), (2, 50)):
+        sessions.touch(node_id, heard_ms)
+    assert sessions.expired(100) == [1, 3]
+    sessions.forget(1)
+    sessions.forget(9)
+    assert sessions.expired(100) == [3]
+    assert len(sessions) == 2
+
+
+def test_lost_time_is_given_back() -> None:
+    """The controller stood still for 500 ms: nobody could be heard."""
+    sessions = Sessions(100)
+    sessions.restart([1], 0)
+    sessions.extend(500)
+    assert sessions.is_live(1, 599)
+    assert not sessions.is_live(1, 600)

@@ -1,0 +1,267 @@
+"""Create, grow and delete topics: every rule that can be broken, and what is recorded when none is."""
+
+from __future__ import annotations
+
+import pytest
+from controller_kit import Driver
+from headrace.protocol.errors import (
+    InvalidConfigError,
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
+    InvalidRequestError,
+    InvalidTopicError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+from headrace.protocol.messages.control import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    NewTopicSpec,
+    PartitionGrowth,
+    ReplicaAssignment,
+)
+
+
+@pytest.fixture
+def driver() -> Driver:
+    """Three active nodes."""
+    driver = Driver()
+    driver.join(1, 2, 3)
+    return driver
+
+
+def assignments(*replicas, first=0):
+    return tuple(ReplicaAssignment(number, nodes) for number, nodes in enumerate(replicas, first))
+
+
+def grow(driver, *growths, **facts):
+    return driver.ask(CreatePartitionsRequest(growths, **facts)).results
+
+
+def test_a_topic_is_created_and_led(driver) -> None:
+    """Six partitions over three nodes: two leaders each, all of it visible at the offset of the answer."""
+    reply = driver.ask(CreateTopicsRequest((NewTopicSpec("t", 6),)))
+    (made,) = reply.topics
+    assert (made.error_code, made.num_partitions, made.replication_factor) == (0, 6, 1)
+    assert reply.metadata_offset == driver.image.offset
+    assert driver.image.topic_names == {made.topic_id: "t"}
+    assert len(made.topic_id) == 16
+    assert made.topic_id[6] >> 4 == 4, "a UUID of version 4"
+    partitions = driver.partitions("t")
+    assert sorted(p.leader for p in partitions) == [1, 1, 2, 2, 3, 3]
+    assert all(p.isr == p.replicas == (p.leader,) for p in partitions)
+    assert {(p.leader_epoch, p.partition_epoch) for p in partitions} == {(0, 0)}
+
+
+def test_defaults_come_from_the_cluster() -> None:
+    """-1 asks for num.partitions and default.replication.factor."""
+    driver = Driver(**{"num.partitions": 5})
+    driver.join(1)
+    assert driver.create("t").num_partitions == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("", InvalidTopicError),
+        (".", InvalidTopicError),
+        ("..", InvalidTopicError),
+        ("x" * 250, InvalidTopicError),
+        ("a/b", InvalidTopicError),
+        ("../../etc", InvalidTopicError),
+        ("a\0b", InvalidTopicError),
+        ("ä", InvalidTopicError),
+        ("a\n", InvalidTopicError),
+        ("__cluster_metadata", InvalidTopicError),
+        ("a_b.c", InvalidTopicError),  # collides with a.b_c
+        ("a.b_c", TopicAlreadyExistsError),
+    ],
+)
+def test_bad_names(driver, name, error) -> None:
+    """Names that could leave the log dir, that collide, or that exist."""
+    driver.create("a.b_c")
+    before = driver.image
+    assert driver.create(name).error_code == error.code
+    assert driver.image is before
+
+
+def test_names_collide_within_one_request_too(driver) -> None:
+    """'a.b' and 'a_b' come together: the second is refused. A name given twice is refused twice."""
+    specs = (NewTopicSpec("a.b"), NewTopicSpec("a_b"), NewTopicSpec("c"), NewTopicSpec("c"))
+    answers = driver.ask(CreateTopicsRequest(specs)).topics
+    codes = [answer.error_code for answer in answers]
+    assert codes == [0, InvalidTopicError.code, InvalidRequestError.code, InvalidRequestError.code]
+    assert list(driver.image.topics) == ["a.b"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "error"),
+    [
+        ({"num_partitions": 0}, InvalidPartitionsError),
+        ({"num_partitions": -2}, InvalidPartitionsError),
+        ({"num_partitions": 1_000_000}, InvalidPartitionsError),
+        ({"replication_factor": 0}, InvalidReplicationFactorError),
+        ({"replication_factor": -2}, InvalidReplicationFactorError),
+        ({"replication_factor": 2}, InvalidReplicationFactorError),
+        ({"replication_factor": 32_767}, InvalidReplicationFactorError),
+        ({"configs": {"no.such.key": "1"}}, InvalidConfigError),
+        ({"configs": {"max.message.bytes": "much"}}, InvalidConfigError),
+        ({"configs": {"segment.bytes": "-1"}}, InvalidConfigError),
+        ({"num_partitions": 1, "assignments": assignments((1,))}, InvalidRequestError),
+        ({"replication_factor": 1, "assignments": assignments((1,))}, InvalidRequestError),
+        ({"assignments": assignments(())}, InvalidReplicaAssignmentError),
+        ({"assignments": assignments((1, 1))}, InvalidReplicaAssignmentError),
+        ({"assignments": assignments((9,))}, InvalidReplicaAssignmentError),
+        ({"assignments": assignments((1,), first=1)}, InvalidReplicaAssignmentError),
+        ({"assignments": assignments((1,)) * 2}, InvalidReplicaAssignmentError),
+        ({"assignments": assignments((1,), (1, 2))}, InvalidReplicaAssignmentError),
+        ({"assignments": assignments((1, 2))}, InvalidReplicationFactorError),
+    ],
+)
+def test_bad_topics(driver, spec, error) -> None:
+    """Each breaks one rule; nothing is recorded."""
+    before = driver.image
+    answer = driver.create("t", **spec)
+    assert answer.error_code == error.code
+    assert answer.error_detail
+    assert driver.image is before
+
+
+def test_one_bad_topic_does_not_hinder_the_others(driver) -> None:
+    """Three topics, the middle one bad."""
+    specs = (NewTopicSpec("a"), NewTopicSpec("b", 0), NewTopicSpec("c"))
+    answers = driver.ask(CreateTopicsRequest(specs)).topics
+    assert [bool(answer.error_code) for answer in answers] == [False, True, False]
+    assert sorted(driver.image.topics) == ["a", "c"]
+
+
+def test_validate_only_records_nothing(driver) -> None:
+    """The answer says what would be, without an id."""
+    before = driver.image
+    request = CreateTopicsRequest((NewTopicSpec("t", 3), NewTopicSpec("u", 0)), validate_only=True)
+    reply = driver.ask(request)
+    assert [(a.error_code, a.num_partitions, a.topic_id) for a in reply.topics] == [
+        (0, 3, b""),
+        (InvalidPartitionsError.code, -1, b""),
+    ]
+    assert reply.metadata_offset == before.offset
+    assert driver.image is before
+
+
+def test_an_assignment_is_kept(driver) -> None:
+    """Partitions given out of order end up where they were put."""
+    answer = driver.create("t", assignments=tuple(reversed(assignments((3,), (1,), (1,)))))
+    assert answer.num_partitions == 3
+    assert [p.replicas for p in driver.partitions("t")] == [(3,), (1,), (1,)]
+
+
+def test_fenced_nodes_get_nothing(driver) -> None:
+    """Node 1 falls silent; with no node left, topics cannot be placed at all."""
+    for _ in range(4):
+        driver.wait(400)
+        driver.beat(2)
+        driver.beat(3)
+    driver.create("t", num_partitions=8)
+    assert {p.leader for p in driver.partitions("t")} == {2, 3}
+    assert driver.create("u", assignments=assignments((1,))).error_code == InvalidReplicaAssignmentError.code
+    driver.wait(1500)
+    answer = driver.create("u")
+    assert answer.error_code == InvalidReplicationFactorError.code
+    assert "0 storage nodes" in answer.error_detail
+
+
+def test_limits_of_request_and_cluster() -> None:
+    """At most 10 partitions per request and 15 in all; deleting makes room again."""
+    driver = Driver(**{"max.partitions.per.request": 10, "max.partitions": 15, "max.topics.per.request": 3})
+    driver.join(1)
+    specs = (NewTopicSpec("a", 6), NewTopicSpec("b", 6), NewTopicSpec("c", 4))
+    codes = [answer.error_code for answer in driver.ask(CreateTopicsRequest(specs)).topics]
+    assert codes == [0, InvalidPartitionsError.code, 0]
+    assert driver.create("d", num_partitions=6).error_code == InvalidPartitionsError.code
+    assert grow(driver, PartitionGrowth("a", 12))[0].error_code == InvalidPartitionsError.code
+    driver.ask(DeleteTopicsRequest(("a",)))
+    assert driver.create("d", num_partitions=6).error_code == 0
+    with pytest.raises(InvalidRequestError, match="at most 3"):
+        driver.ask(CreateTopicsRequest(specs + specs))
+    with pytest.raises(InvalidRequestError, match="at most 3"):
+        driver.ask(DeleteTopicsRequest(("a",) * 4))
+    with pytest.raises(InvalidRequestError, match="at most 3"):
+        grow(driver, *[PartitionGrowth("a", 2)] * 4)
+
+
+def test_growth(driver) -> None:
+    """From four to six partitions: the old ones stay, the new ones fill the gaps."""
+    driver.create("t", num_partitions=4)
+    before = driver.partitions("t")
+    assert grow(driver, PartitionGrowth("t", 6))[0].error_code == 0
+    assert driver.partitions("t")[:4] == before
+    assert sorted(p.leader for p in driver.partitions("t")) == [1, 1, 2, 2, 3, 3]
+
+
+def test_growth_with_an_assignment(driver) -> None:
+    """The new partitions are numbered on from the old ones."""
+    driver.create("t", num_partitions=2)
+    growth = PartitionGrowth("t", 4, assignments((3,), (3,), first=2))
+    assert grow(driver, growth)[0].error_code == 0
+    assert [p.replicas for p in driver.partitions("t")[2:]] == [(3,), (3,)]
+
+
+@pytest.mark.parametrize(
+    ("growth", "error"),
+    [
+        (PartitionGrowth("none", 3), UnknownTopicOrPartitionError),
+        (PartitionGrowth("t", 2), InvalidPartitionsError),
+        (PartitionGrowth("t", 1), InvalidPartitionsError),
+        (PartitionGrowth("t", -1), InvalidPartitionsError),
+        (PartitionGrowth("t", 2**31), InvalidPartitionsError),
+        (PartitionGrowth("t", 4, assignments((1,), first=2)), InvalidReplicaAssignmentError),
+        (PartitionGrowth("t", 3, assignments((1,), first=0)), InvalidReplicaAssignmentError),
+        (PartitionGrowth("t", 3, assignments((9,), first=2)), InvalidReplicaAssignmentError),
+        (PartitionGrowth("t", 3, assignments((1, 2), first=2)), InvalidReplicationFactorError),
+    ],
+)
+def test_bad_growth(driver, growth, error) -> None:
+    """Unknown, not growing, too far, or badly assigned; nothing is recorded."""
+    driver.create("t", num_partitions=2)
+    before = driver.image
+    assert grow(driver, growth)[0].error_code == error.code
+    assert driver.image is before
+
+
+def test_growth_validated_only_and_named_twice(driver) -> None:
+    """A dry run records nothing; two growths of one topic contradict each other."""
+    driver.create("t")
+    before = driver.image
+    assert grow(driver, PartitionGrowth("t", 3), validate_only=True)[0].error_code == 0
+    twice = grow(driver, PartitionGrowth("t", 3), PartitionGrowth("t", 4))
+    assert {result.error_code for result in twice} == {InvalidRequestError.code}
+    assert driver.image is before
+
+
+def test_delete(driver) -> None:
+    """One topic goes with its configs, one is unknown, one is named twice; a later one has a new id."""
+    old = driver.create("t", configs={"min.insync.replicas": "1"}).topic_id
+    driver.create("u")
+    reply = driver.ask(DeleteTopicsRequest(("t", "none", "u", "u")))
+    assert [result.error_code for result in reply.results] == [
+        0,
+        UnknownTopicOrPartitionError.code,
+        InvalidRequestError.code,
+        InvalidRequestError.code,
+    ]
+    assert list(driver.image.topics) == ["u"]
+    assert not driver.image.configs
+    assert driver.create("t").topic_id != old
+
+
+def test_placement_differs_between_topics() -> None:
+    """Topics of one partition, made one after the other, do not all land on one node."""
+    driver = Driver()
+    driver.join(1, 2, 3)
+    leaders = set()
+    for number in range(12):
+        driver.create(f"t{number}")
+        leaders.add(driver.partitions(f"t{number}")[0].leader)
+    assert leaders == {1, 2, 3}

@@ -1,0 +1,62 @@
+"""The core as a whole: dispatch, formatting, and the laws after any history."""
+
+from __future__ import annotations
+
+import pytest
+from controller_kit import Driver
+from headrace.controller.config import ControllerConfig
+from headrace.controller.controller import tick_interval_ms
+from headrace.protocol.errors import ConfigError, UnsupportedVersionError
+from headrace.protocol.messages.data import MetadataRequest
+
+
+def test_a_cluster_is_formatted_once() -> None:
+    """The second start finds the id of the first."""
+    driver = Driver()
+    assert driver.image.cluster_id == "cluster-1"
+    assert driver.core.decide_format("another") == ()
+
+
+def test_requests_of_others_are_refused() -> None:
+    """A request that storage nodes serve reaches the controller."""
+    with pytest.raises(UnsupportedVersionError, match="MetadataRequest"):
+        Driver().ask(MetadataRequest())
+
+
+def test_deciding_changes_no_hard_state() -> None:
+    """A decision that is never applied, because its append failed, leaves the image as it was."""
+    driver = Driver()
+    before = driver.image
+    driver.core.decide(_registration(), driver.now_ms)
+    assert driver.image is before
+
+
+def test_same_seed_same_history() -> None:
+    """Two cores with the same seed and the same requests write the same records."""
+    histories = []
+    for _ in range(2):
+        driver = Driver(seed=7)
+        driver.join(1, 2, 3)
+        driver.create("t", num_partitions=5)
+        histories.append(driver.records)
+    assert histories[0] == histories[1]
+
+
+def test_the_session_must_be_longer_than_the_beat() -> None:
+    """Otherwise every node would be fenced between two beats; and the folder must be named."""
+    with pytest.raises(ConfigError, match="must be longer"):
+        ControllerConfig.of({"metadata.log.dir": "/m", "broker.heartbeat.interval.ms": 1500})
+    with pytest.raises(ConfigError, match=r"metadata\.log\.dir"):
+        ControllerConfig.of()
+
+
+def test_time_is_told_often_enough() -> None:
+    """Sessions are looked at many times within one timeout."""
+    config = ControllerConfig.of({"metadata.log.dir": "/m"})
+    assert tick_interval_ms(config) * 10 <= config.broker_session_timeout_ms
+
+
+def _registration():
+    from headrace.protocol.messages.control import BrokerRegistrationRequest
+
+    return BrokerRegistrationRequest(1, "", b"i" * 16, "h", 1)

@@ -1,0 +1,86 @@
+"""What readers get: the tail, whole decisions, or a snapshot."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.controller.metadata_feed import MetadataFeed
+from headrace.protocol.errors import OffsetOutOfRangeError
+from headrace.protocol.metadata.image import MetadataImage
+from headrace.protocol.metadata.records import FormatRecord, NextNodeIdRecord, NoOpRecord
+from headrace.protocol.metadata.replay import image_of, replay
+
+
+def feed_of(*sizes: int, tail: int = 100, answer: int = 100) -> MetadataFeed:
+    """A feed with decisions of these sizes published one by one after a FormatRecord at offset 0."""
+    image, _ = replay(MetadataImage(), 0, [FormatRecord("c")])
+    feed = MetadataFeed(image, tail, answer)
+    for size in sizes:
+        records = [NoOpRecord() for _ in range(size - 1)] + [NextNodeIdRecord(image.offset + size)]
+        image, _ = replay(image, image.offset + 1, records)
+        feed.publish(image, [records])
+    return feed
+
+
+def test_a_reader_gets_what_follows() -> None:
+    """Decisions of 2 and 3 records after offset 0; the reader stands at 0, in the middle, and at the end."""
+    feed = feed_of(2, 3)
+    assert [(a.base_offset, a.end_offset, len(a.records)) for a in map(feed.answer, (0, 1, 2))] == [
+        (1, 6, 5),
+        (2, 6, 4),
+        (3, 6, 3),
+    ]
+    assert feed.answer(5) is None
+    assert feed.nothing_new(5).end_offset == 6
+
+
+def test_answers_end_where_decisions_end() -> None:
+    """At most 4 records fit: one decision of 3, not half of the next; a larger one comes whole."""
+    feed = feed_of(3, 3, 9, answer=4)
+    assert feed.answer(0).end_offset == 4
+    assert feed.answer(3).end_offset == 7
+    assert feed.answer(6).end_offset == 16
+    assert feed.answer(8).end_offset == 16
+
+
+def test_a_reader_behind_the_tail_gets_a_snapshot() -> None:
+    """The feed began at a snapshot, or forgot; the snapshot is the image, and is made once per image."""
+    feed = feed_of(1, 1)
+    answer = feed.answer(-1)
+    assert answer.is_snapshot
+    assert image_of(answer.records, answer.end_offset - 1) == feed.image
+    assert feed.answer(-1) is answer
+
+
+def test_the_tail_is_bounded_and_keeps_the_newest() -> None:
+    """Fifty decisions with a memory of ten records: whoever is little behind still gets records."""
+    feed = feed_of(*[1] * 50, tail=10)
+    assert feed.answer(40).base_offset == 41
+    assert not feed.answer(40).is_snapshot
+    assert feed.answer(5).is_snapshot
+    held = sum(not feed.answer(offset).is_snapshot for offset in range(50))
+    assert 10 <= held <= 21
+
+
+def test_one_decision_larger_than_the_tail() -> None:
+    """A node that led everything is fenced: the decision is dropped or kept whole, readers lose nothing."""
+    feed = feed_of(1, 500, tail=10)
+    assert feed.answer(0).is_snapshot
+    assert feed.answer(501) is None
+    feed = feed_of(1, 500, 1, tail=10)
+    for offset in range(-1, 502):
+        answer = feed.answer(offset)
+        assert answer.end_offset == 503
+        assert answer.is_snapshot or answer.base_offset == offset + 1
+
+
+def test_without_a_tail_everybody_gets_snapshots() -> None:
+    """A memory of no records at all."""
+    feed = feed_of(1, 1, tail=0)
+    assert feed.answer(1).is_snapshot
+    assert feed.answer(2) is None
+
+
+def test_a_reader_that_is_ahead_is_told() -> None:
+    """It has seen records that this log does not have."""
+    with pytest.raises(OffsetOutOfRangeError):
+        feed_of(1).answer(2)

@@ -1,0 +1,33 @@
+"""The status that people see, from a cluster with one node down."""
+
+from __future__ import annotations
+
+import json
+
+from controller_kit import Driver
+from fake_files import FakeFiles
+from headrace.controller.status import describe
+from metadata_rig import Voter
+
+
+def test_what_is_wrong_can_be_seen() -> None:
+    """Two nodes, one was fenced: its partitions are offline, and the picture is plain JSON."""
+    driver = Driver()
+    driver.join(1, 2)
+    driver.create("t", num_partitions=4)
+    driver.beat(2, want_fence=True)
+    facts = describe(
+        driver.config,
+        driver.image,
+        Voter(FakeFiles()).log,
+        endpoint="h:1",
+        connections=2,
+        parked_polls=1,
+        waiting_requests=0,
+    )
+    assert json.loads(json.dumps(facts)) == facts
+    assert (facts["topics"], facts["partitions"], facts["offline_partitions"]) == (1, 4, 2)
+    first, second = facts["nodes"]
+    assert (first["node_id"], first["state"], first["leaders"], first["replicas"]) == (1, "active", 2, 2)
+    assert (second["node_id"], second["state"], second["leaders"], second["replicas"]) == (2, "fenced", 0, 2)
+    assert facts["snapshot_end_offset"] == -1

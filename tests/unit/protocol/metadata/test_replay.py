@@ -1,0 +1,100 @@
+"""Replay refuses what no controller wrote, and says exactly what changed."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.protocol.metadata.image import TOPIC_RESOURCE, MetadataImage
+from headrace.protocol.metadata.records import (
+    ConfigRecord,
+    FenceBrokerRecord,
+    FormatRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+)
+from headrace.protocol.metadata.replay import image_of, replay
+
+T1, T2 = b"1" * 16, b"2" * 16
+BROKER = RegisterBrokerRecord(1, b"i" * 16, "h", 1, None, (), broker_epoch=0)
+
+
+def partition(topic_id: bytes = T1, number: int = 0) -> PartitionRecord:
+    return PartitionRecord(topic_id, number, (1,), (1,), 1, 0, 0)
+
+
+def after(*records):
+    return replay(MetadataImage(), 0, records)[0]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [FormatRecord("a"), FormatRecord("b")],
+        [TopicRecord("a", T1), TopicRecord("a", T2)],
+        [TopicRecord("a", T1), TopicRecord("b", T1)],
+        [RemoveTopicRecord(T1)],
+        [partition()],
+        [TopicRecord("a", T1), partition(number=1)],
+        [TopicRecord("a", T1), partition(), partition()],
+        [TopicRecord("a", T1), PartitionChangeRecord(T1, 0, leader=1)],
+        [FenceBrokerRecord(1, 0)],
+        [BROKER, FenceBrokerRecord(1, 7)],
+        [BROKER, UnregisterBrokerRecord(1, 7)],
+    ],
+)
+def test_a_record_that_contradicts_the_image_is_refused(records) -> None:
+    """The log was mixed up: replay stops instead of making an image that never was."""
+    with pytest.raises(ValueError, match=f"offset {len(records) - 1}:"):
+        replay(MetadataImage(), 0, records)
+
+
+@pytest.mark.parametrize("base_offset", [0, 2])
+def test_records_must_continue_the_image(base_offset) -> None:
+    """A piece of the log comes twice, or one is missing."""
+    with pytest.raises(ValueError, match="do not continue"):
+        replay(after(FormatRecord("a")), base_offset, [TopicRecord("a", T1)])
+
+
+def test_leader_and_partition_epochs_count_up() -> None:
+    """A leader change raises both epochs, an ISR change only the partition's."""
+    image = after(
+        TopicRecord("a", T1),
+        partition(),
+        PartitionChangeRecord(T1, 0, leader=-1),
+        PartitionChangeRecord(T1, 0, isr=(1,)),
+        PartitionChangeRecord(T1, 0, leader=1),
+    )
+    (found,) = image.topics["a"].partitions
+    assert (found.leader, found.leader_epoch, found.partition_epoch) == (1, 2, 3)
+
+
+def test_deleting_a_topic_takes_its_configs() -> None:
+    """A topic of the same name starts without the configs of the deleted one."""
+    image = after(
+        TopicRecord("a", T1), partition(), ConfigRecord(TOPIC_RESOURCE, "a", "k", "v"), RemoveTopicRecord(T1)
+    )
+    assert image == MetadataImage(offset=3)
+
+
+def test_a_topic_made_again_in_one_run_shows_as_removed_and_created() -> None:
+    """Delete and create of one name arrive together: the reader must drop the old log and start a new one."""
+    old = after(TopicRecord("a", T1), partition())
+    new, delta = replay(old, 2, [RemoveTopicRecord(T1), TopicRecord("a", T2), partition(T2)])
+    assert delta.topics_removed == (old.topics["a"],)
+    assert delta.topics_created == (T2,)
+    assert delta.partitions == ((T2, 0),)
+    assert new.topic_names == {T2: "a"}
+
+
+def test_a_topic_that_came_and_went_in_one_run_never_was() -> None:
+    """The reader was away for the whole life of a topic."""
+    _, delta = replay(MetadataImage(), 0, [TopicRecord("a", T1), partition(), RemoveTopicRecord(T1)])
+    assert delta.topics_created == delta.topics_removed == delta.partitions == ()
+
+
+def test_a_snapshot_keeps_its_offset() -> None:
+    """The image of a snapshot stands where the log stood, however few records made it."""
+    assert image_of([FormatRecord("a")], 77).offset == 77

@@ -1,0 +1,54 @@
+"""Which codec a process gets."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from headrace.protocol.errors import ConfigError
+from headrace.protocol.records.codec import active_codec, pick_codec
+
+
+def test_the_compiled_codec_is_the_default() -> None:
+    """Nothing asked for, nothing slow."""
+    assert pick_codec(None).name == pick_codec("compiled").name == "compiled"
+    assert pick_codec("python").name == "python"
+    assert active_codec() is active_codec()
+
+
+def test_unknown_names_are_refused() -> None:
+    """A typing error must not silently choose."""
+    with pytest.raises(ConfigError, match="HEADRACE_CODEC must be 'compiled' or 'python', not 'pyhton'"):
+        pick_codec("pyhton")
+
+
+@pytest.mark.parametrize(
+    ("value", "name"), [("python", "python"), ("compiled", "compiled"), ("", "compiled")]
+)
+def test_the_environment_chooses(value: str, name: str) -> None:
+    """HEADRACE_CODEC is read once per process."""
+    code = "from headrace.protocol.records.codec import active_codec; print(active_codec().name)"
+    environment = {**os.environ, "HEADRACE_CODEC": value}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == name
+
+
+def test_a_missing_build_names_the_make_target() -> None:
+    """Without the compiled module the process says how to build it, and python still works on request."""
+    code = """
+import sys
+sys.modules["headrace.protocol.records._batch"] = None
+from headrace.protocol.records.codec import pick_codec
+assert pick_codec("python").name == "python"
+try:
+    pick_codec(None)
+except ImportError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "make codec" in done.stdout
+    assert "HEADRACE_CODEC=python" in done.stdout

@@ -1,0 +1,41 @@
+"""The record object of both codecs: memory and the garbage collector."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import batch_bytes as by_hand
+import pytest
+from headrace.protocol.records.codec import pick_codec
+
+
+class Thing:
+    """What a deserialiser may put into a record."""
+
+    record: Any = None
+
+
+@pytest.mark.parametrize("choice", ["python", "compiled"])
+@pytest.mark.parametrize("attribute", ["topic", "key", "value", "headers"])
+def test_a_cycle_through_a_record_goes_away(choice: str, attribute: str) -> None:
+    """Decoded records are not tracked by the collector; one that was given an object is found again."""
+    record: Any = pick_codec(choice).decode(by_hand.batch(by_hand.record()))[0]
+    thing = Thing()
+    thing.record = record
+    setattr(record, attribute, thing)
+    alive = weakref.ref(thing)
+    del thing, record
+    gc.collect()
+    assert alive() is None
+
+
+def test_compiled_records_stay_out_of_the_collectors_way() -> None:
+    """A consumer that holds a million records does not pay for them at every collection."""
+    compiled = pick_codec("compiled").decode(by_hand.batch(by_hand.record()))[0]
+    assert not gc.is_tracked(compiled)
+    compiled.offset = 5  # a number cannot be part of a cycle
+    assert not gc.is_tracked(compiled)
+    compiled.value = b"new"
+    assert gc.is_tracked(compiled)

@@ -1,0 +1,166 @@
+"""Which requests are let in, and that their account is always right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from transport_kit import APIS, ASK
+
+from headrace.protocol.errors import (
+    InvalidRequestError,
+    KafkaError,
+    NetworkError,
+    ThrottlingQuotaExceededError,
+    UnsupportedVersionError,
+)
+from headrace.protocol.messages.envelope import ApiVersionsRequest, RequestHeader
+from headrace.protocol.messages.registry import CREATE_TOPICS, METADATA
+from headrace.protocol.transport import wire
+from headrace.protocol.transport.admission import Admission
+from headrace.protocol.transport.peers import Peer, PeerTable, RouterLimits, ServerIdentity
+from headrace.protocol.transport.pending import PendingBytes
+
+BODY = wire.encode(ASK)
+
+
+class Door:
+    """An admission with one peer of session 5 already inside."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.limits = RouterLimits(**limits)
+        self.peers = PeerTable(self.limits.max_peers)
+        self.pending = PendingBytes()
+        self.identity = ServerIdentity()
+        self.admission = Admission(APIS, self.identity, self.limits, self.peers, self.pending)
+        self.peer = Peer(b"k", 5)
+        self.peers.admit(self.peer)
+
+    def knock(
+        self,
+        key: bytes = b"k",
+        api: int = METADATA.key,
+        version: int = 0,
+        session: int = 5,
+        body: bytes = BODY,
+        frames: tuple[bytes, ...] = (),
+    ) -> Any:
+        header = RequestHeader(api, version, 77, session)
+        return self.admission.let_in(key, header, body, [memoryview(frame) for frame in frames], 1000)
+
+
+def test_a_good_request_is_decoded_and_counted_until_it_is_settled() -> None:
+    """Body and frames count against the server, the request against its peer; both go back to zero."""
+    door = Door()
+    request = door.knock(frames=(b"abc", b"de"))
+    assert request.body == ASK
+    assert request.raw_body == BODY
+    assert request.correlation_id == 77
+    assert request.queued_bytes == door.admission.queued_bytes == len(BODY) + 5
+    assert door.peer.in_flight == 1
+    assert door.admission.settle(request, 2000) is door.peer
+    assert door.admission.queued_bytes == door.peer.in_flight == 0
+    assert door.peer.last_seen_ms == 2000
+
+
+@pytest.mark.parametrize(
+    ("request_facts", "error"),
+    [
+        ({"key": b"stranger"}, NetworkError),
+        ({"session": 0}, NetworkError),
+        ({"session": 6}, NetworkError),
+        ({"api": 9999}, UnsupportedVersionError),
+        ({"api": -1}, UnsupportedVersionError),
+        ({"api": CREATE_TOPICS.key}, UnsupportedVersionError),
+        ({"version": 1}, UnsupportedVersionError),
+        ({"version": -1}, UnsupportedVersionError),
+        ({"body": b""}, InvalidRequestError),
+        ({"body": b"\xc1"}, InvalidRequestError),
+        ({"body": BODY + b"\x00"}, InvalidRequestError),
+    ],
+)
+def test_what_is_refused_is_not_counted(request_facts: dict[str, Any], error: type[KafkaError]) -> None:
+    """No session, wrong session, unknown api or version, broken body: the error, and clean accounts."""
+    door = Door()
+    with pytest.raises(error):
+        door.knock(**request_facts)
+    assert door.admission.queued_bytes == door.peer.in_flight == 0
+
+
+def test_a_peer_has_a_limit_of_requests_under_way() -> None:
+    """Two are under way: the third is refused until one is settled."""
+    door = Door(max_in_flight=2)
+    first, _ = door.knock(), door.knock()
+    with pytest.raises(ThrottlingQuotaExceededError):
+        door.knock()
+    door.admission.settle(first, 0)
+    door.knock()
+
+
+def test_refusing_does_not_decode() -> None:
+    """Over the limit even a broken body gets the throttle: no work is done for a flood."""
+    door = Door(max_in_flight=0)
+    with pytest.raises(ThrottlingQuotaExceededError):
+        door.knock(body=b"\xc1")
+
+
+def test_all_requests_share_a_limit_of_bytes() -> None:
+    """100 bytes for all: a second request of 60 is refused, yet one alone may be larger than the limit."""
+    door = Door(max_queued_bytes=100)
+    first = door.knock(frames=(b"x" * 60,))
+    with pytest.raises(ThrottlingQuotaExceededError, match="queued"):
+        door.knock(frames=(b"x" * 60,))
+    door.admission.settle(first, 0)
+    door.knock(frames=(b"x" * 500,))
+
+
+def test_answers_that_nobody_reads_stop_new_requests() -> None:
+    """The peer's own share of unread bytes first, then the limit of all; reading opens the door again."""
+    door = Door(max_response_bytes_pending=100, max_peer_response_bytes_pending=50)
+    view = door.pending.track(b"k", b"x" * 51)
+    with pytest.raises(ThrottlingQuotaExceededError, match="this connection"):
+        door.knock()
+    del view
+    others = door.pending.track(b"other", b"x" * 101)
+    with pytest.raises(ThrottlingQuotaExceededError, match="too many bytes"):
+        door.knock()
+    del others
+    door.knock()
+
+
+def test_a_request_is_settled_once() -> None:
+    """Answering twice is a bug of the server and stops it."""
+    door = Door()
+    request = door.knock()
+    door.admission.settle(request, 0)
+    with pytest.raises(AssertionError, match="exactly once"):
+        door.admission.settle(request, 0)
+
+
+def test_the_welcome_says_who_the_server_is_now() -> None:
+    """The owner fills in cluster, node and incarnation after the router was made: the hello has them."""
+    door = Door(max_in_flight=9, idle_timeout_ms=1234, max_request_bytes=5000)
+    door.identity.cluster_id, door.identity.node_id, door.identity.incarnation = "c", 4, 8
+    hello = ApiVersionsRequest("some\nsoftware", "from the year 3000", "id\n")
+    peer = Peer(b"new", 17)
+    welcome = door.admission.welcome(peer, hello)
+    assert (welcome.cluster_id, welcome.node_id, welcome.incarnation, welcome.session) == ("c", 4, 8, 17)
+    assert (welcome.max_in_flight, welcome.idle_timeout_ms, welcome.max_request_bytes) == (9, 1234, 5000)
+    assert [served.api_key for served in welcome.apis] == [api.key for api in APIS]
+    assert (peer.software, peer.client_id) == ("some\\nsoftware from the year 3000", "id\\n")
+    assert door.peers.get(b"new") is peer
+
+
+@pytest.mark.parametrize(
+    ("version", "body", "error"),
+    [
+        (1, ApiVersionsRequest("s", "1"), UnsupportedVersionError),
+        (0, ApiVersionsRequest("s", "1", "c", 2), UnsupportedVersionError),
+        (0, ApiVersionsRequest("s", "1", "c", 0), UnsupportedVersionError),
+        (0, ["too short"], InvalidRequestError),
+    ],
+)
+def test_a_handshake_of_another_protocol_is_refused(version: int, body: object, error: type[KafkaError]) -> None:
+    """Wrong version of the api or of the protocol, or no handshake at all: told which."""
+    with pytest.raises(error):
+        Door().admission.read_hello(RequestHeader(18, version, 1), wire.encode(body))

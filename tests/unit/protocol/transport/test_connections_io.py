@@ -1,0 +1,118 @@
+"""Ending single connections by their descriptors, and never anything else."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.protocol.transport.connections_io import Strangers, disconnect, far_end
+from headrace.protocol.transport.peers import RouterLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+@pytest.fixture
+def ends(listener: socket.socket) -> Iterator[tuple[socket.socket, socket.socket, int]]:
+    """The client's end, our end, and our port."""
+    with socket.create_connection(listener.getsockname()) as client:
+        ours, _ = listener.accept()
+        with ours:
+            client.settimeout(10)
+            yield client, ours, listener.getsockname()[1]
+
+
+def test_a_connection_of_our_port_is_ended(ends: tuple[socket.socket, socket.socket, int]) -> None:
+    """Shut down by descriptor: the client reads the end; the descriptor itself stays its owner's."""
+    client, ours, port = ends
+    address = "{}:{}".format(*client.getsockname())
+    assert far_end(ours.fileno(), port) == address
+    assert disconnect(ours.fileno(), port, address)
+    assert client.recv(1) == b""
+    os.fstat(ours.fileno())
+
+
+def test_a_connection_with_another_far_end_is_left_alone(ends: tuple[socket.socket, socket.socket, int]) -> None:
+    """The descriptor was closed and is another client's now: the address tells."""
+    client, ours, port = ends
+    assert not disconnect(ours.fileno(), port, "10.0.0.1:5")
+    ours.sendall(b"still here")
+    assert client.recv(20) == b"still here"
+
+
+def test_a_connection_of_another_port_is_left_alone(ends: tuple[socket.socket, socket.socket, int]) -> None:
+    """The descriptor is somebody else's socket now."""
+    client, ours, port = ends
+    assert not disconnect(ours.fileno(), port + 1)
+    assert far_end(ours.fileno(), port + 1) == ""
+    ours.sendall(b"still here")
+    assert client.recv(20) == b"still here"
+
+
+def test_files_pipes_and_closed_descriptors_are_left_alone(tmp_path: Path) -> None:
+    """The number was closed, or used anew for a log file: nothing happens and nothing leaks."""
+    before = len(os.listdir("/proc/self/fd"))
+    reader, writer = os.pipe()
+    with (tmp_path / "segment.log").open("wb") as file:
+        for descriptor in (-1, 10**6, file.fileno(), reader):
+            assert not disconnect(descriptor, 9092)
+            assert far_end(descriptor, 9092) == ""
+        file.write(b"fine")
+    os.close(reader)
+    os.close(writer)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_connection_that_has_ended_already(ends: tuple[socket.socket, socket.socket, int]) -> None:
+    """The client was faster, by reset: no error."""
+    client, ours, port = ends
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    client.close()
+    assert not disconnect(ours.fileno(), port, "127.0.0.1:1")
+
+
+def test_strangers_are_ended_when_they_stay_silent(ends: tuple[socket.socket, socket.socket, int]) -> None:
+    """Accepted at 0 with 100 ms to shake hands: alive at 100, ended at 101, and forgotten."""
+    client, ours, port = ends
+    strangers = Strangers(port, RouterLimits(handshake_timeout_ms=100))
+    assert strangers.accepted(ours.fileno(), 0, 0)
+    assert strangers.sweep(100) == 0
+    assert strangers.sweep(101) == 1
+    assert client.recv(1) == b""
+    assert len(strangers) == 0
+
+
+def test_strangers_that_shook_hands_or_left_are_not_ended(
+    ends: tuple[socket.socket, socket.socket, int],
+) -> None:
+    """Both are out of the sweep's reach."""
+    client, ours, port = ends
+    strangers = Strangers(port, RouterLimits(handshake_timeout_ms=100))
+    for leave in (strangers.shook_hands, strangers.gone):
+        strangers.accepted(ours.fileno(), 0, 0)
+        leave(ours.fileno())
+        assert strangers.sweep(10**6) == 0
+    ours.sendall(b"x")
+    assert client.recv(1) == b"x"
+
+
+def test_connections_beyond_the_limit_are_ended_at_once(
+    ends: tuple[socket.socket, socket.socket, int],
+) -> None:
+    """Twice the limit of peers may be connected, strangers included; the next one is refused."""
+    client, ours, port = ends
+    strangers = Strangers(port, RouterLimits(max_peers=2))
+    assert strangers.accepted(1_000_001, 0, 2)
+    assert strangers.accepted(1_000_002, 0, 2)
+    assert not strangers.accepted(ours.fileno(), 0, 2)
+    assert client.recv(1) == b""

@@ -1,0 +1,64 @@
+"""News of connections."""
+
+from __future__ import annotations
+
+import zmq
+from transport_kit import run, until
+
+from headrace.protocol.transport.context_io import shared_context
+from headrace.protocol.transport.monitor_io import SocketMonitor
+
+
+def test_connections_are_told_as_they_come_and_go() -> None:
+    """A peer connects and leaves: accepted and disconnected, with the same descriptor."""
+
+    async def main() -> None:
+        events: list[tuple[int, int]] = []
+        server, client = shared_context().socket(zmq.ROUTER), shared_context().socket(zmq.DEALER)
+        monitor = SocketMonitor(
+            server, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED, lambda event, fd: events.append((event, fd))
+        )
+        port = server.bind_to_random_port("tcp://127.0.0.1")
+        client.connect(f"tcp://127.0.0.1:{port}")
+        await until(lambda: events)
+        client.close(0)
+        await until(lambda: len(events) == 2)
+        assert [event for event, _ in events] == [zmq.EVENT_ACCEPTED, zmq.EVENT_DISCONNECTED]
+        assert events[0][1] == events[1][1] >= 0
+        monitor.close()
+        monitor.close()
+        server.close(0)
+
+    run(main())
+
+
+def test_what_happened_before_the_loop_looked_is_told() -> None:
+    """Events that arrived while the loop was busy use up the descriptor's edge; they are told all the same."""
+
+    async def main() -> None:
+        events: list[int] = []
+        server = shared_context().socket(zmq.ROUTER)
+        monitor = SocketMonitor(server, zmq.EVENT_LISTENING, lambda event, _: events.append(event))
+        server.bind_to_random_port("tcp://127.0.0.1")
+        monitor.drain()
+        assert events == [zmq.EVENT_LISTENING]
+        monitor.close()
+        server.close(0)
+
+    run(main())
+
+
+def test_waiting_for_one_event_blocks_until_it_is_there() -> None:
+    """A listening socket is told to close: the news comes within the time; news that never comes does not hang."""
+
+    async def main() -> None:
+        server = shared_context().socket(zmq.ROUTER)
+        monitor = SocketMonitor(server, zmq.EVENT_CLOSED, lambda event, _: None)
+        server.bind_to_random_port("tcp://127.0.0.1")
+        server.unbind(server.getsockopt_string(zmq.LAST_ENDPOINT))
+        assert monitor.wait_for(zmq.EVENT_CLOSED, 10_000)
+        assert not monitor.wait_for(zmq.EVENT_ACCEPTED, 1)
+        monitor.close()
+        server.close(0)
+
+    run(main())

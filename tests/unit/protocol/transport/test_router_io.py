@@ -1,0 +1,603 @@
+"""The server's end over real sockets: each ZeroMQ trap, each limit, and life after all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+
+import pytest
+from transport_kit import (
+    ASK,
+    FETCH_ONE,
+    METADATA_BODY,
+    PATIENCE_S,
+    PRODUCE_ONE,
+    Served,
+    raw_peer,
+    run,
+    serving,
+    until,
+)
+
+from headrace.protocol.errors import (
+    InvalidRequestError,
+    InvalidTopicError,
+    NetworkError,
+    ThrottlingQuotaExceededError,
+    UnsupportedVersionError,
+)
+from headrace.protocol.messages.data import ProduceRequest
+from headrace.protocol.messages.envelope import ApiVersionsRequest
+from headrace.protocol.messages.registry import API_VERSIONS, FETCH, METADATA, PRODUCE
+from headrace.protocol.transport import wire
+from headrace.protocol.transport.router_io import Router, RouterLimits, ServerIdentity
+
+HELLO = wire.encode(ApiVersionsRequest("raw", "0", "raw"))
+
+
+class Tripwire:
+    """Unpickling this ends the test."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return pytest.exit, ("bytes from the network were unpickled",)
+
+
+def test_a_request_and_its_answer_with_frames() -> None:
+    """Small and large frames both ways arrive as sent, in order, and leave no account open."""
+
+    async def main() -> None:
+        async with serving() as served:
+            client = await served.connect("the client")
+            sent = [b"", b"a" * 100, b"b" * 9000, bytearray(b"c" * 300_000)]
+            produced = await client.request(PRODUCE, PRODUCE_ONE, sent, timeout_s=PATIENCE_S)
+            assert produced.body.partitions[0].base_offset == 42
+            request = served.requests[0]
+            assert [bytes(frame) for frame in request.frames] == [bytes(frame) for frame in sent]
+            assert request.body == PRODUCE_ONE
+            assert wire.encode(PRODUCE_ONE) == request.raw_body
+            assert (request.peer.client_id, request.peer.in_flight) == ("the client", 0)
+            served.frame = b"d" * 300_000
+            fetched = await client.request(FETCH, FETCH_ONE, timeout_s=PATIENCE_S)
+            assert [bytes(frame) for frame in fetched.frames] == [served.frame]
+            await until(lambda: served.router.pending_response_bytes == 0)
+            client.close()
+
+    run(main())
+
+
+def test_a_thousand_requests_in_one_burst_are_all_answered() -> None:
+    """More than one drain takes at once, and answers from outside any drain: no edge of the descriptor is lost."""
+
+    async def main() -> None:
+        async with serving(RouterLimits(max_in_flight=1000)) as served:
+            client = await served.connect()
+            served.is_holding = True
+            futures = [client.send(METADATA, ASK) for _ in range(1000)]
+            await until(lambda: len(served.held) == 1000)
+            later = [client.send(METADATA, ASK) for _ in range(1000)]
+            served.answer_held()
+            await until(lambda: len(served.held) == 1000)
+            served.answer_held()
+            for future in futures + later:
+                assert (await future).body == METADATA_BODY
+            client.close()
+
+    run(main())
+
+
+def test_a_full_window_of_unread_answers_is_within_the_limits() -> None:
+    """A peer with every allowed request under way, again and again, never runs into a high-water mark."""
+
+    async def main() -> None:
+        async with serving(RouterLimits(max_in_flight=8)) as served:
+            with raw_peer(served.router.port) as peer:
+                await peer.shake_hands()
+                for turn in range(20):
+                    for number in range(8):
+                        peer.ask(METADATA.key, wire.encode(ASK), number=turn * 8 + number)
+                    for number in range(8):
+                        header, _ = await peer.answer()
+                        assert (header.correlation_id, header.error_code) == (turn * 8 + number, 0)
+            assert served.router.stats.answers_dropped == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("session", [0, 1, 2**62])
+def test_a_request_without_a_session_is_told_to_shake_hands(session: int) -> None:
+    """Before the handshake, or with a session from elsewhere: NetworkError in the header, nothing runs."""
+
+    async def main() -> None:
+        async with serving() as served:
+            with raw_peer(served.router.port) as peer:
+                peer.session = session
+                peer.ask(METADATA.key, wire.encode(ASK), number=5)
+                header, rest = await peer.answer()
+                assert (header.correlation_id, header.error_code) == (5, NetworkError.code)
+                assert "shake hands" in header.error_detail
+                assert rest == [b""]
+                await peer.shake_hands()
+                peer.ask(METADATA.key, wire.encode(ASK))
+                assert (await peer.answer())[0].error_code == 0
+            assert len(served.requests) == 1
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "body", "error"),
+    [
+        (API_VERSIONS.key, 9, HELLO, UnsupportedVersionError),
+        (API_VERSIONS.key, 0, b"\x80", InvalidRequestError),
+        (API_VERSIONS.key, 0, wire.encode(ApiVersionsRequest("s", "1", "c", 99)), UnsupportedVersionError),
+        (-1, 0, b"", UnsupportedVersionError),
+        (9999, 0, b"", UnsupportedVersionError),
+        (METADATA.key, 7, wire.encode(ASK), UnsupportedVersionError),
+        (METADATA.key, 0, b"", InvalidRequestError),
+        (METADATA.key, 0, b"\xdd\xff\xff\xff\xff", InvalidRequestError),
+        (METADATA.key, 0, pickle.dumps(Tripwire()), InvalidRequestError),
+        (PRODUCE.key, 0, wire.encode(["x", 1, []]), InvalidRequestError),
+        (METADATA.key, 0, b"\x90" + bytes(5000), InvalidRequestError),
+    ],
+)
+def test_bad_requests_are_answered_and_the_connection_lives(
+    api_key: int, version: int, body: bytes, error: type[Exception]
+) -> None:
+    """Unknown apis and versions, bodies that cannot be decoded or are too large: an error, then business as usual."""
+
+    async def main() -> None:
+        async with serving(RouterLimits(max_body_bytes=4000)) as served:
+            with raw_peer(served.router.port) as peer:
+                await peer.shake_hands()
+                peer.ask(api_key, body, version=version, number=7)
+                header, rest = await peer.answer()
+                assert (header.correlation_id, header.error_code) == (7, error.code)  # type: ignore[attr-defined]
+                assert rest == [b""]
+                peer.ask(METADATA.key, wire.encode(ASK), number=8)
+                assert (await peer.answer())[0].error_code == 0
+            assert len(served.requests) == 1
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [b""],
+        [b"only a header"],
+        [b"\x93\x03\x00\x01"],
+        [b"\xc1", b"body"],
+        [b"", b""],
+        [b"x" * 1000, b"body"],
+        [pickle.dumps(Tripwire()), pickle.dumps(Tripwire())],
+    ],
+)
+def test_what_is_no_message_of_ours_ends_that_connection_only(
+    parts: list[bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    """No body, a header that is none: the peer is disconnected with one log line; others never notice."""
+
+    async def main() -> None:
+        async with serving() as served:
+            bystander = await served.connect()
+            with raw_peer(served.router.port) as stranger, raw_peer(served.router.port) as known:
+                await known.shake_hands("known")
+                for peer in (stranger, known):
+                    peer.send(*parts)
+                    await peer.disconnected()
+            await until(lambda: served.gone == ["known"])
+            assert served.router.stats.peers_dropped == 2
+            assert len(caplog.records) == 2
+            assert "only a header" not in caplog.text
+            assert (await bystander.request(METADATA, ASK, timeout_s=PATIENCE_S)).body == METADATA_BODY
+            bystander.close()
+
+    caplog.set_level(logging.WARNING)
+    run(main())
+
+
+def test_a_frame_above_the_limit_disconnects_its_sender() -> None:
+    """One megabyte where 100 kB are allowed: ZeroMQ ends the connection before it takes memory; the node lives."""
+
+    async def main() -> None:
+        async with serving(RouterLimits(max_request_bytes=100_000)) as served:
+            with raw_peer(served.router.port) as peer:
+                await peer.shake_hands("large")
+                peer.ask(PRODUCE.key, wire.encode(PRODUCE_ONE), bytes(1_000_000))
+                await peer.disconnected()
+            await until(lambda: served.gone == ["large"])
+            assert served.requests == []
+            await served.is_well()
+
+    run(main())
+
+
+def test_a_message_of_50000_parts_is_dropped_unassembled() -> None:
+    """Far more parts than allowed: they are dropped across several wakes, its sender is cut off, others are served."""
+
+    async def main() -> None:
+        async with serving(RouterLimits(max_frames=10)) as served:
+            with raw_peer(served.router.port) as peer:
+                await peer.shake_hands("parts")
+                peer.ask(PRODUCE.key, wire.encode(PRODUCE_ONE), *[b"p"] * 50_000)
+                peer.ask(METADATA.key, wire.encode(ASK))
+                await peer.disconnected()
+            await until(lambda: served.gone == ["parts"])
+            assert served.requests == []
+            await served.is_well()
+            with raw_peer(served.router.port) as peer:
+                await peer.shake_hands()
+                peer.ask(PRODUCE.key, wire.encode(PRODUCE_ONE), *[b"p"] * 8)
+                assert (await peer.answer())[0].error_code == 0
+
+    run(main())
+
+
+def test_requests_beyond_the_window_are_throttled() -> None:
+    """Four allowed, ten sent without waiting: six are refused at once, four are answered, then it goes on."""
+
+    async def main() -> None:
+        async with serving(RouterLimits(max_in_flight=4)) as served:
+            served.is_holding = True
+            with raw_peer(served.router.port) as peer:
+                await peer.shake_hands()
+                for number in range(10):
+                    peer.ask(METADATA.key, wire.encode(ASK), number=number)
+                for number in range(4, 10):
+                    header, _ = await peer.answer()
+                    code = ThrottlingQuotaExceededError.code
+                    assert (header.correlation_id, header.error_code) == (number, code)
+                served.answer_held()
+                for number in range(4):
+                    header, _ = await peer.answer()
+                    assert (header.correlation_id, header.error_code) == (number, 0)
+
+    run(main())
+
+
+def test_a_flood_that_reads_nothing_is_cut_off() -> None:
+    """20,000 requests pipelined without reading: refusals fill the peer's queue, it is disconnected and counted,
+    and meanwhile another client is served."""
+
+    async def main() -> None:
+        async with serving(RouterLimits(max_in_flight=4)) as served:
+            bystander = await served.connect("bystander")
+            with raw_peer(served.router.port, RCVHWM=1, RCVBUF=4096, SNDHWM=100_000) as peer:
+                await peer.shake_hands("flood")
+                for number in range(20_000):
+                    peer.ask(METADATA.key, wire.encode(ASK), number=number)
+                    if number % 1000 == 0:
+                        await bystander.request(METADATA, ASK, timeout_s=PATIENCE_S)
+                await until(lambda: served.gone == ["flood"])
+            assert served.router.stats.answers_dropped >= 1
+            assert served.router.connections == 1
+            bystander.close()
+
+    run(main())
+
+
+def test_a_slow_reader_is_bounded_and_alone() -> None:
+    """It asks for large answers and reads none: its unread bytes stop at its share, they are freed when it is
+    gone, and a reader beside it gets everything."""
+
+    async def main() -> None:
+        limits = RouterLimits(max_peer_response_bytes_pending=8_000_000)
+        async with serving(limits) as served:
+            served.frame = bytes(2_000_000)
+            with raw_peer(served.router.port, RCVHWM=1, RCVBUF=4096) as slow:
+                await slow.shake_hands("slow")
+                for number in range(60):
+                    slow.ask(FETCH.key, wire.encode(FETCH_ONE), number=number)
+                await until(lambda: served.router.stats.requests_refused > 0)
+                assert served.router.pending_response_bytes <= 8_000_000 + len(served.frame)
+                fast = await served.connect("fast")
+                for _ in range(10):
+                    fetched = await fast.request(FETCH, FETCH_ONE, timeout_s=PATIENCE_S)
+                    assert len(fetched.frames[0]) == 2_000_000
+                fast.close()
+            await until(lambda: served.router.pending_response_bytes == 0)
+
+    run(main())
+
+
+def test_answers_to_a_peer_that_is_gone_are_counted_not_lost_silently() -> None:
+    """It disconnects while its requests are under way: the owner is told, the late answers are counted."""
+
+    async def main() -> None:
+        async with serving() as served:
+            served.is_holding = True
+            client = await served.connect("leaver")
+            for _ in range(3):
+                client.send(METADATA, ASK)
+            await until(lambda: len(served.held) == 3)
+            client.close(0)
+            await until(lambda: served.gone == ["leaver"])
+            served.router.reply_error(served.held.pop(), InvalidTopicError())
+            served.answer_held()
+            assert served.router.stats.answers_dropped == 3
+            assert served.router.queued_bytes == 0
+
+    run(main())
+
+
+def test_a_gone_peer_is_noticed_even_without_the_news() -> None:
+    """The monitor has not told yet: ROUTER_MANDATORY refuses the answer, which drops the peer."""
+
+    async def main() -> None:
+        async with serving() as served:
+            served.is_holding = True
+            client = await served.connect("leaver")
+            client.send(METADATA, ASK)
+            await until(lambda: served.held)
+            served.router._monitor._on_event = lambda event, value: None  # the news is lost
+            client.close(0)
+            await until(lambda: served.router._strangers is not None and not _is_reachable(served))
+            assert served.router.stats.answers_dropped == 1
+            await until(lambda: served.gone == ["leaver"])
+
+    def _is_reachable(served: Served) -> bool:
+        served.router._refuse(served.held[0].peer.key, 99, InvalidTopicError())
+        return served.router.connections > 0
+
+    run(main())
+
+
+def test_a_silent_peer_is_forgotten_and_its_connection_ended() -> None:
+    """Idle for longer than allowed: disconnected, counted, and a new connection is welcome."""
+
+    async def main() -> None:
+        async with serving(RouterLimits(idle_timeout_ms=40)) as served:
+            client = await served.connect("idle")
+            await until(lambda: client.is_closed)
+            assert served.router.stats.peers_idled == 1
+            await until(lambda: served.gone == ["idle"])
+            await served.is_well()
+
+    run(main())
+
+
+def test_a_peer_that_waits_for_its_answer_is_not_idle() -> None:
+    """A long fetch is under way for many idle times: the connection stays."""
+
+    async def main() -> None:
+        async with serving(RouterLimits(idle_timeout_ms=20)) as served:
+            served.is_holding = True
+            client, bystander = await served.connect("waiting"), await served.connect("idle")
+            future = client.send(METADATA, ASK)
+            await until(lambda: served.held)
+            await until(lambda: bystander.is_closed)
+            assert not client.is_closed
+            served.answer_held()
+            assert (await future).body == METADATA_BODY
+            client.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "talk",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(600),
+        b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f",
+        b"\xff" + bytes(8) + b"\x7f\x00\x00",
+        b"\x01\x00",
+        b"\x7f\xff\xff\xff" * 100,
+        b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(48) + b"\x06\xff\xff\xff\xff\xff\xff\xff\xff",
+    ],
+    ids=["silence", "http", "tls", "half a greeting", "old version", "zmtp 1", "noise", "huge command"],
+)
+def test_connections_that_speak_something_else_are_ended(talk: bytes) -> None:
+    """Raw TCP that is silent, HTTP, TLS, ZMTP greetings cut or of old versions: closed in time, the node lives."""
+
+    async def main() -> None:
+        async with serving(RouterLimits(handshake_timeout_ms=50, idle_timeout_ms=10_000)) as served:
+            served.router._sweep_interval_s = 0.02
+            served.router._sweep()
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.router.port)
+            writer.write(talk)
+            try:
+                while await asyncio.wait_for(reader.read(1000), PATIENCE_S):
+                    pass
+            except ConnectionError:
+                pass
+            writer.close()
+            await served.is_well()
+            assert served.requests[:-1] == []
+
+    run(main())
+
+
+def test_a_zeromq_peer_that_never_shakes_hands_with_us_is_ended() -> None:
+    """ZeroMQ's own handshake is done, ours never comes: ended after the handshake timeout."""
+
+    async def main() -> None:
+        async with serving(RouterLimits(handshake_timeout_ms=50, idle_timeout_ms=100)) as served:
+            with raw_peer(served.router.port) as peer:
+                await peer.disconnected()
+            assert served.router.stats.connections_refused == 1
+            await served.is_well()
+
+    run(main())
+
+
+def test_the_number_of_peers_is_bounded() -> None:
+    """Two allowed: the third handshake is refused with the reason; when one leaves, there is room."""
+
+    async def main() -> None:
+        async with serving(RouterLimits(max_peers=2)) as served:
+            first, second = await served.connect("first"), await served.connect("second")
+            with pytest.raises(ThrottlingQuotaExceededError):
+                await served.connect("third")
+            first.close(0)
+            await until(lambda: served.router.connections == 1)
+            third = await served.connect("third")
+            second.close()
+            third.close()
+
+    run(main())
+
+
+def test_connections_beyond_twice_the_limit_are_ended_at_once() -> None:
+    """Connections that say nothing cannot use up the descriptors: the fifth of four is closed by the server."""
+
+    async def main() -> None:
+        async with serving(RouterLimits(max_peers=2)) as served:
+            pairs = [await asyncio.open_connection("127.0.0.1", served.router.port) for _ in range(5)]
+            await until(lambda: served.router.stats.connections_refused == 1)
+            for _, writer in pairs:
+                writer.close()
+            await until(lambda: len(served.router._strangers) == 0)
+            await served.is_well()
+
+    run(main())
+
+
+def test_connection_churn_leaves_nothing_behind() -> None:
+    """A hundred clients come, ask and go: no peer, no stranger, no byte stays on the books."""
+
+    async def main() -> None:
+        async with serving() as served:
+            for _ in range(100):
+                client = await served.connect()
+                await client.request(METADATA, ASK, timeout_s=PATIENCE_S)
+                client.close()
+            await until(lambda: len(served.gone) == 100)
+            assert served.router.connections == 0
+            assert len(served.router._strangers) == 0
+
+    run(main())
+
+
+def test_acks_0_gets_no_answer() -> None:
+    """A flood of produces without an answer: all handled in order, none answered, none left under way."""
+
+    async def main() -> None:
+        async with serving(RouterLimits(max_in_flight=4)) as served:
+            client = await served.connect()
+            body = ProduceRequest(0, 1000, ())
+            for number in range(500):
+                await client.send(PRODUCE, body, (b"%d" % number,), expect_reply=False)
+            await client.request(METADATA, ASK, timeout_s=PATIENCE_S)
+            assert [bytes(request.frames[0]) for request in served.requests[:-1]] == [
+                b"%d" % number for number in range(500)
+            ]
+            assert served.router.stats.answers_sent == 2
+            client.close()
+
+    run(main())
+
+
+def test_an_error_of_the_handler_is_the_answer() -> None:
+    """A KafkaError that the handler raises goes to the client, with its text."""
+
+    async def main() -> None:
+        async with serving() as served:
+
+            def refuse(request: object) -> None:
+                raise InvalidTopicError("no such name")
+
+            served.router._handler = refuse
+            client = await served.connect()
+            with pytest.raises(InvalidTopicError, match="no such name"):
+                await client.request(METADATA, ASK, timeout_s=PATIENCE_S)
+            client.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("place", ["handler", "on_peer_gone"])
+def test_a_bug_of_the_owner_ends_the_router_visibly(place: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Any other exception, in the handler or in the news of a gone peer: run() raises it, clients are cut off."""
+
+    async def main() -> None:
+        async with serving() as served:
+
+            def broken(_: object) -> None:
+                raise ZeroDivisionError("a bug")
+
+            client = await served.connect()
+            running = asyncio.ensure_future(served.router.run())
+            if place == "handler":
+                served.router._handler = broken
+                with pytest.raises(NetworkError):
+                    await client.request(METADATA, ASK, timeout_s=PATIENCE_S)
+            else:
+                served.router.on_peer_gone = broken
+                client.close(0)
+            with pytest.raises(ZeroDivisionError, match="a bug"):
+                await running
+            served.requests.clear()
+            client.close()
+            served.router._admission.queued_bytes = 0
+
+    run(main())
+
+
+def test_closing_frees_the_port_at_once_and_ends_run() -> None:
+    """The same port is bound again by a successor in the next line, ten times over."""
+
+    async def main() -> None:
+        port = 0
+        for _ in range(10):
+            router = Router("127.0.0.1", port, lambda request: None, [METADATA], ServerIdentity())
+            port = router.start()
+            running = asyncio.ensure_future(router.run())
+            router.close()
+            router.close()
+            await running
+
+    run(main())
+
+
+def test_a_port_that_is_taken_is_an_os_error() -> None:
+    """Two servers on one port: the second says so, and leaves nothing open."""
+
+    async def main() -> None:
+        async with serving() as served:
+            second = Router("127.0.0.1", served.router.port, lambda request: None, [], ServerIdentity())
+            with pytest.raises(OSError, match="cannot listen"):
+                second.start()
+
+    run(main())
+
+
+def test_a_handshake_can_be_repeated() -> None:
+    """The same connection shakes hands twice: the old session is void, the new one works."""
+
+    async def main() -> None:
+        async with serving() as served:
+            with raw_peer(served.router.port) as peer:
+                await peer.shake_hands("one")
+                old = peer.session
+                await peer.shake_hands("two")
+                assert served.router.connections == 1
+                fresh, peer.session = peer.session, old
+                peer.ask(METADATA.key, wire.encode(ASK))
+                assert (await peer.answer())[0].error_code == NetworkError.code
+                peer.session = fresh
+                peer.ask(METADATA.key, wire.encode(ASK))
+                assert (await peer.answer())[0].error_code == 0
+
+    run(main())
+
+
+def test_timers_run_while_a_flood_is_drained() -> None:
+    """Thousands of requests wait on the socket: a timer of the loop still fires between two drains."""
+
+    async def main() -> None:
+        async with serving(RouterLimits(max_in_flight=4000)) as served:
+            with raw_peer(served.router.port, SNDHWM=10_000) as peer:
+                await peer.shake_hands()
+                for number in range(4000):
+                    peer.ask(METADATA.key, wire.encode(ASK), number=number)
+                await until(lambda: served.requests)
+                fired_at: list[int] = []
+                asyncio.get_running_loop().call_later(0, lambda: fired_at.append(len(served.requests)))
+                await until(lambda: len(served.requests) == 4000)
+                assert fired_at
+                assert fired_at[0] < 4000
+
+    run(main())

@@ -1,0 +1,104 @@
+"""Counters, gauges and histograms tell the truth, in constant memory."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from headrace.runtime import metrics
+from headrace.runtime.metrics import Histogram, Metrics
+
+
+def test_a_snapshot_holds_every_kind_by_name() -> None:
+    """One of each: a counter by value, a gauge as read now, a histogram as its summary, sorted by name."""
+    registry = Metrics()
+    registry.histogram("b.latency.ms").record(10)
+    registry.counter("c.requests.total").add(3)
+    level = [5]
+    registry.gauge("a.parked", lambda: level[0])
+    level[0] = 7
+    snapshot = registry.snapshot()
+    assert list(snapshot) == ["a.parked", "b.latency.ms", "c.requests.total"]
+    assert snapshot["a.parked"] == 7
+    assert snapshot["c.requests.total"] == 3
+    summary = snapshot["b.latency.ms"]
+    assert isinstance(summary, dict)
+    assert summary["count"] == 1
+    assert summary["max"] == summary["mean"] == 10
+
+
+def test_the_same_name_gives_the_same_counter() -> None:
+    """Two parts of the code count the same thing."""
+    registry = Metrics()
+    registry.counter("a.total").add()
+    registry.counter("a.total").add()
+    assert registry.snapshot() == {"a.total": 2}
+    assert registry.histogram("h") is registry.histogram("h")
+
+
+def test_a_name_has_one_kind() -> None:
+    """A gauge under a counter's name would hide it."""
+    registry = Metrics()
+    registry.counter("a")
+    with pytest.raises(ValueError, match="another kind"):
+        registry.gauge("a", lambda: 1)
+    with pytest.raises(ValueError, match="another kind"):
+        registry.histogram("a")
+
+
+@pytest.mark.parametrize("name", ["", "A", "a b", "a..b", ".a", "a\n", "topic-1"])
+def test_names_are_words_with_dots(name: str) -> None:
+    """What would break an exporter's format is refused where it is written."""
+    with pytest.raises(ValueError, match="lower case"):
+        Metrics().counter(name)
+
+
+def test_the_number_of_metrics_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names made from a client's input would grow for ever: the limit stops them."""
+    monkeypatch.setattr(metrics, "MAX_METRICS", 2)
+    registry = Metrics()
+    registry.counter("a")
+    registry.counter("b")
+    with pytest.raises(ValueError, match="more than 2"):
+        registry.counter("c")
+
+
+def test_percentiles_are_right_within_a_bucket() -> None:
+    """10,000 shuffled values: every percentile is the true one or up to 25 percent above it."""
+    histogram = Histogram()
+    values = list(range(1, 10_001))
+    random.Random(5).shuffle(values)
+    for value in values:
+        histogram.record(value)
+    for ratio in (0.01, 0.5, 0.95, 0.99, 1.0):
+        assert ratio * 10_000 <= histogram.percentile(ratio) <= ratio * 12_500
+    assert histogram.percentile(1.0) == 10_000
+    assert histogram.total == sum(values)
+
+
+def test_values_beyond_the_last_bound_count() -> None:
+    """An outlier above all buckets shows as the highest value."""
+    histogram = Histogram([1, 2])
+    for value in (0, 1, 2, 50):
+        histogram.record(value)
+    assert histogram.percentile(0.5) == 1
+    assert histogram.percentile(0.75) == 2
+    assert histogram.percentile(0.99) == 50
+
+
+def test_an_empty_histogram_says_zero() -> None:
+    """Nothing recorded yet: no division by zero."""
+    assert set(Histogram().summary().values()) == {0}
+
+
+@pytest.mark.parametrize("bounds", [[], [2, 1], [1, 1]])
+def test_bounds_must_rise(bounds: list[float]) -> None:
+    """Bounds out of order would count into the wrong bucket."""
+    with pytest.raises(ValueError, match="rise"):
+        Histogram(bounds)
+
+
+def test_a_ratio_lies_between_0_and_1() -> None:
+    """Asking for the 99th instead of the 0.99th is caught."""
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        Histogram().percentile(99)

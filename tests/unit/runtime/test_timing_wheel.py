@@ -1,0 +1,96 @@
+"""Timers become due exactly at their deadline, in order, whatever the distance."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.runtime.timing_wheel import TimingWheel
+
+
+def test_a_timer_is_due_at_its_deadline_and_not_before() -> None:
+    """One timer, 7 ms ahead: nothing at 6, the item at 7, nothing ever again."""
+    wheel: TimingWheel[str] = TimingWheel(now_ms=1000)
+    wheel.add("a", 1007)
+    assert wheel.advance(1006) == []
+    assert wheel.advance(1007) == ["a"]
+    assert wheel.advance(5000) == []
+    assert len(wheel) == 0
+
+
+@pytest.mark.parametrize("distance_ms", [1, 19, 20, 21, 399, 400, 401, 8000, 160_000, 3_200_000, 10**9])
+def test_every_level_of_the_hierarchy_is_exact(distance_ms: int) -> None:
+    """Deadlines at and around the reach of each wheel (20, 400, 8000 ...) are met to the millisecond."""
+    wheel: TimingWheel[int] = TimingWheel(now_ms=123_456_789)
+    wheel.add(distance_ms, 123_456_789 + distance_ms)
+    assert wheel.advance(123_456_789 + distance_ms - 1) == []
+    assert wheel.advance(123_456_789 + distance_ms) == [distance_ms]
+
+
+def test_a_timer_that_fell_through_all_levels_is_still_exact() -> None:
+    """Time moves by following next_deadline_ms: each stop lets timers fall, and none comes early or late."""
+    wheel: TimingWheel[int] = TimingWheel(now_ms=0)
+    wheel.add(0, 12_345)
+    stops = 0
+    while (stop := wheel.next_deadline_ms()) is not None:
+        assert stop <= 12_345
+        due = wheel.advance(stop)
+        stops += 1
+        assert due == ([0] if stop == 12_345 else [])
+    assert stops <= 5
+
+
+def test_items_due_together_come_by_deadline_then_by_age() -> None:
+    """A late wake-up hands out many at once: in the order in which they should have come."""
+    wheel: TimingWheel[str] = TimingWheel()
+    for item, deadline_ms in [("c", 900), ("a", 5), ("b", 30), ("a2", 5), ("past", -3)]:
+        wheel.add(item, deadline_ms)
+    assert wheel.advance(1000) == ["past", "a", "a2", "b", "c"]
+
+
+def test_a_cancelled_timer_is_never_handed_out() -> None:
+    """Cancel before, twice, and after the deadline; also one that was overdue when added."""
+    wheel: TimingWheel[str] = TimingWheel(now_ms=10)
+    soon, far, overdue = wheel.add("soon", 12), wheel.add("far", 100_000), wheel.add("overdue", 3)
+    assert wheel.cancel(soon)
+    assert not wheel.cancel(soon)
+    assert wheel.cancel(overdue)
+    assert wheel.advance(50) == []
+    assert wheel.cancel(far)
+    assert wheel.advance(200_000) == []
+    assert wheel.next_deadline_ms() is None
+    late = wheel.add("late", 200_001)
+    assert late.is_pending
+    assert wheel.advance(200_001) == ["late"]
+    assert not late.is_pending
+    assert not wheel.cancel(late)
+
+
+def test_an_overdue_timer_asks_to_be_collected_now() -> None:
+    """A deadline in the past: the next deadline is the present, so that a host does not sleep over it."""
+    wheel: TimingWheel[str] = TimingWheel(now_ms=77)
+    wheel.add("x", 77)
+    assert wheel.next_deadline_ms() == 77
+    assert wheel.advance(77) == ["x"]
+
+
+def test_time_that_goes_back_changes_nothing() -> None:
+    """A host that passes an older time gets nothing early and breaks nothing."""
+    wheel: TimingWheel[str] = TimingWheel(now_ms=1000)
+    wheel.advance(2000)
+    wheel.add("x", 2010)
+    assert wheel.advance(1500) == []
+    assert wheel.advance(2010) == ["x"]
+
+
+def test_a_long_tick_is_early_by_less_than_a_tick() -> None:
+    """With a tick of 100 ms a deadline of 1250 is due from 1200 on, as in Kafka."""
+    wheel: TimingWheel[str] = TimingWheel(tick_ms=100, wheel_size=4)
+    wheel.add("x", 1250)
+    assert wheel.advance(1199) == []
+    assert wheel.advance(1200) == ["x"]
+
+
+@pytest.mark.parametrize(("tick_ms", "size"), [(0, 20), (-1, 20), (1, 1), (1, 0)])
+def test_a_wheel_needs_a_tick_and_two_buckets(tick_ms: int, size: int) -> None:
+    """A wheel that cannot turn is refused."""
+    with pytest.raises(ValueError, match="at least"):
+        TimingWheel(tick_ms, size)
