@@ -21,8 +21,8 @@ from ..runtime.shell_io import TaskOwner
 from ..storage_node.log.checkpoints import uuid_text
 from ..storage_node.log.files import make_directory_durably
 from ..storage_node.log.files_io import OsFiles
+from ..storage_node.log.listener_memory import remember_port, remembered_port
 from .controller import Controller, tick_interval_ms
-from .listener_memory import remember_port, remembered_port
 from .metadata_feed import MetadataFeed
 from .quorum.metadata_log import MetadataLog, metadata_log_config
 from .readers_io import MetadataReaders

@@ -262,13 +262,6 @@ class KafkaStorageError(KafkaError):
 
 
 @dataclass(eq=False)
-class LogDirNotFoundError(KafkaError):
-    """The node has no such log dir."""
-
-    code = 57
-
-
-@dataclass(eq=False)
 class FencedLeaderEpochError(KafkaError):
     """The request carries an older leader epoch than the node's."""
 

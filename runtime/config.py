@@ -71,6 +71,11 @@ class Config:
         return {facts.name: facts for facts, _, _ in _keys(cls)}
 
     @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """All defaults by their dotted names; some keys have none that is valid alone."""
+        return {f.metadata["key"].name: f.default for f in fields(cls) if "key" in f.metadata}
+
+    @classmethod
     def field_of(cls, name: str) -> str:
         """The field behind a dotted or underscored name. Errors: ConfigError with the nearest name."""
         known = {facts.name: attribute for facts, attribute, _ in _keys(cls)}

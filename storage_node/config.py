@@ -160,7 +160,7 @@ class NodeConfig(Config):
         "fetch.max.wait.ms", 5 * MINUTE, low=0, unit="ms", doc="Longest wait of a fetch, whatever was asked."
     )
     max_request_partitions: int = key(
-        "max.request.partitions", 20_000, low=1, doc="Partitions that one request may name."
+        "max.request.partitions", 20_000, low=1, doc="Partitions, or topics, that one request may name."
     )
     purgatory_max_requests: int = key(
         "purgatory.max.requests",

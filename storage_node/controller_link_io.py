@@ -45,6 +45,9 @@ ControllerLocator = Callable[[], Awaitable[tuple[str, int]]]
 
 log = logging.getLogger("headrace.storage_node")
 
+MAX_PORT = 65_535
+# Bound: well above the time limits that a locator has of its own, so that it can fall back on what it knows.
+LOCATE_TIMEOUT_S = 10.0
 # Bound: forwarded requests under way; each holds a task and its request.
 MAX_FORWARDS = 500
 # Heartbeats, registration and the metadata poll share the connection with forwarded requests.
@@ -222,8 +225,10 @@ class ControllerLink:
 
     async def _find(self) -> None:
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(LOCATE_TIMEOUT_S):
                 host, port = await self._locate()
+            if not 0 < port <= MAX_PORT:
+                raise NotControllerError(f"the controller has no port yet: {host}:{port}")
             connection = await Connection.open(
                 host, port, client_id=f"node-{self._identity.node_id}", timeout_s=self._timeout_s
             )
@@ -310,7 +315,7 @@ class ControllerLink:
 
 def fixed_locator(host: str, port: int) -> ControllerLocator:
     """A locator for a controller whose address never changes. Errors: ConfigError for an impossible port."""
-    if not 0 < port <= 65_535:
+    if not 0 < port <= MAX_PORT:
         raise ConfigError(f"a controller's port lies between 1 and 65535, not at {port}")
 
     async def locate() -> tuple[str, int]:

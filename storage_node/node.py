@@ -14,7 +14,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..protocol.errors import KafkaError, KafkaStorageError, UnsupportedVersionError
+from ..protocol.errors import InvalidRequestError, KafkaError, KafkaStorageError, UnsupportedVersionError
 from ..protocol.messages import registry
 from ..protocol.metadata.replay import image_of, replay
 from ..runtime.purgatory import Purgatory
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..protocol.messages.control import FetchMetadataResponse
+    from ..protocol.messages.data import MetadataRequest
     from ..protocol.metadata.image import MetadataDelta, MetadataImage
     from .config import NodeConfig
     from .log.log_manager import LogManager
@@ -97,6 +98,7 @@ class StorageNode:
         self._list_offsets = ListOffsetsHandler(
             self.replicas, replies, max_partitions=config.max_request_partitions
         )
+        self._max_request_partitions = config.max_request_partitions
         self._has_caught_up = False
         self._wake_at_ms: int | None = None
 
@@ -124,7 +126,7 @@ class StorageNode:
             elif key == registry.LIST_OFFSETS.key:
                 self._list_offsets.handle(request)
             elif key == registry.METADATA.key:
-                self._replies.reply(request, self._view.answer(request.body))
+                self._replies.reply(request, self._view.answer(self._bounded(request.body)))
             else:
                 raise UnsupportedVersionError(f"a storage node does not serve {request.api.name}")
         except KafkaError as error:
@@ -226,6 +228,13 @@ class StorageNode:
         }
 
     # --- inside ----------------------------------------------------------------------------------------
+
+    def _bounded(self, asked: MetadataRequest) -> MetadataRequest:
+        """Errors: InvalidRequestError if it names more topics than this node answers for at once."""
+        named = len(asked.topics or ()) + len(asked.topic_ids)
+        if named > self._max_request_partitions:
+            raise InvalidRequestError(f"{named} topics, at most {self._max_request_partitions} are allowed")
+        return asked
 
     def _refuse(self, request: Incoming, error: KafkaError) -> None:
         self.counters.refused_requests += 1

@@ -20,8 +20,8 @@ from ..runtime.shell_io import TaskOwner
 from .controller_link_io import ControllerLink, ControllerLocator, LinkEvents, NodeIdentity
 from .effects import DeleteLog, Effect, EndNode, FlushLog, Note, WakeAt
 from .forwarder_io import Forwarder
-from .listener_memory import remember_port, remembered_port
 from .log.files_io import OsFiles
+from .log.listener_memory import remember_port, remembered_port
 from .log.log_manager import LogManager
 from .node import StorageNode
 from .workers_io import Workers
@@ -79,7 +79,9 @@ class NodeServer:
         self._forwarder: Forwarder | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._checkpoints_under_way = 0
+        self._is_stopping = False
         self._is_closed = False
+        self._released = asyncio.Event()
 
     # --- life ------------------------------------------------------------------------------------------
 
@@ -145,13 +147,7 @@ class NodeServer:
 
     async def _until_active(self, link: ControllerLink) -> None:
         """Wait for leave to lead, or for the end that comes instead."""
-        active = asyncio.ensure_future(link.is_active.wait())
-        ended = asyncio.ensure_future(self._tasks.wait_stopping())
-        try:
-            await asyncio.wait((active, ended), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            active.cancel()
-            ended.cancel()
+        await self._happens(link.is_active)
         if self._tasks.failure is not None:
             raise self._tasks.failure
         if not link.is_active.is_set():
@@ -166,18 +162,19 @@ class NodeServer:
 
     async def stop(self) -> None:
         """Controlled shutdown: give leadership away, stop serving, flush, write checkpoints and the clean
-        marker. Does nothing when the node has ended already."""
-        if self._is_closed:
+        marker. When the node has ended or is ending already, only waits for that."""
+        if self._is_stopping or self._is_closed:
+            await self._released.wait()
             return
-        if self._link is not None and not self._tasks.is_stopping:
-            self._link.ask_to_leave()
-            await self._link.has_left.wait()
-        has_failed = self._tasks.failure is not None
+        self._is_stopping = True
+        link = self._link
+        if link is not None and not self._tasks.is_stopping:
+            link.ask_to_leave()
+            await self._happens(link.has_left)
         self._close_sockets()
         await self._workers.finish()
-        if not has_failed and self._link is not None and not self._is_closed:
-            epoch = self._link.broker_epoch
-            await self._workers.run(lambda: self._manager.shutdown(epoch))
+        if link is not None and self._tasks.failure is None and not self._is_closed:
+            await self._workers.run(lambda: self._manager.shutdown(link.broker_epoch))
         self._tasks.stop()
         await self._release()
 
@@ -186,15 +183,29 @@ class NodeServer:
         self._tasks.stop()
         await self._release()
 
+    async def _happens(self, event: asyncio.Event) -> None:
+        """Wait for `event`, or for the end of the node if that comes first."""
+        waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(self._tasks.wait_stopping())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
     async def _release(self) -> None:
+        """Let go of everything, once; later callers wait for the first."""
         if self._is_closed:
+            await self._released.wait()
             return
         self._is_closed = True
-        self._close_sockets()
-        self._tasks.stop()
-        await self._workers.finish()
-        self._workers.close()
-        self._manager.abandon()
+        try:
+            self._close_sockets()
+            self._tasks.stop()
+            await self._workers.finish()
+            self._workers.close()
+            self._manager.abandon()
+        finally:
+            self._released.set()
 
     def _close_sockets(self) -> None:
         if self._timer is not None:
@@ -314,11 +325,15 @@ class NodeServer:
         self._workers.start(flush.sync, done, is_awaited=is_awaited)
 
     def _flush_overdue(self) -> None:
+        if self._is_stopping:
+            return
         self._running_core().flush_overdue(monotonic_ms())
         self._perform()
 
     def _checkpoint(self) -> None:
         """Write the checkpoints, and begin the flushes that let the next ones say more."""
+        if self._is_stopping:
+            return  # the shutdown does both
         if not self._checkpoints_under_way:
             for task in self._manager.checkpoint_tasks():
                 self._checkpoints_under_way += 1
@@ -342,10 +357,22 @@ class NodeServer:
     # --- the controller --------------------------------------------------------------------------------
 
     def _adopt(self, node_id: int, cluster_id: str, controller_id: int) -> None:
-        self._manager.set_identity(cluster_id, node_id)
+        self._write_identity(node_id, cluster_id)
         self.node_id, self.cluster_id = node_id, cluster_id
         self._identity.node_id, self._identity.cluster_id = node_id, cluster_id
         self._running_core().joined(node_id, controller_id)
+
+    def _write_identity(self, node_id: int, cluster_id: str) -> None:
+        """Into every log dir; one whose disk fails on it is offline then, which the others survive."""
+        while True:
+            dirs_before = len(self._manager.online_dirs)
+            try:
+                self._manager.set_identity(cluster_id, node_id)
+            except KafkaStorageError:
+                if not self._manager.online_dirs or len(self._manager.online_dirs) == dirs_before:
+                    raise
+            else:
+                return
 
     def _apply_metadata(self, response: FetchMetadataResponse) -> int:
         assert self._link is not None, "it is the link that calls"

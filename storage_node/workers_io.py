@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..protocol.errors import KafkaStorageError
 
@@ -27,7 +27,7 @@ class Workers:
         self._tasks = tasks
         self._sync = ThreadPoolExecutor(sync_threads, thread_name_prefix="headrace-sync")
         self._spare = ThreadPoolExecutor(spare_threads, thread_name_prefix="headrace-spare")
-        self._jobs: set[asyncio.Future[None]] = set()
+        self._jobs: set[asyncio.Future[Any]] = set()
         self._is_closed = False
 
     def start(
@@ -53,8 +53,16 @@ class Workers:
         job.add_done_callback(finished)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run `work` on a thread and wait for it."""
-        return await asyncio.get_running_loop().run_in_executor(self._spare, work)
+        """Run `work` on a thread and wait for it; also who gives up waiting leaves it to `finish`."""
+        job = asyncio.get_running_loop().run_in_executor(self._spare, work)
+        self._jobs.add(job)
+        job.add_done_callback(self._ended)
+        return await asyncio.shield(job)
+
+    def _ended(self, job: asyncio.Future[Any]) -> None:
+        self._jobs.discard(job)
+        if not job.cancelled():
+            job.exception()  # seen: whoever gave up waiting does not want it
 
     async def finish(self) -> None:
         """Wait until no job runs any more."""

@@ -1,9 +1,10 @@
 """The TCP connections below a ROUTER socket, by the descriptors that ZeroMQ's monitor and messages tell.
 
-ZeroMQ cannot end a single connection of a bound socket, but it notices when the TCP connection below is shut
-down. Hazard: a descriptor may be closed and used anew, for a file even, between its news and our act. So it
-is duplicated first, the duplicate is checked to be a TCP connection of our port (and of the expected far
-end), and only then shut down; the duplicate cannot change under the check.
+ZeroMQ cannot end a single connection of a bound socket, but it notices when the TCP connection below is
+shut down. The hazard: 1. the connection breaks; 2. ZeroMQ closes its descriptor; 3. the next connection, or a
+file, gets the same number; 4. we end that one. So whoever wants to end a connection first duplicates the
+descriptor, and only then asks whether the connection it means is still there. ZeroMQ tells of a broken
+connection before it closes the descriptor: what is there after the duplication is what was duplicated.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import socket
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .peers import RouterLimits
 
 
@@ -25,13 +28,16 @@ def far_end(descriptor: int, port: int) -> str:
         return _far_end(connection)
 
 
-def disconnect(descriptor: int, port: int, address: str = "") -> bool:
-    """Shut down a connection to our `port`; with `address` only if that is its far end. True if it was."""
+def disconnect(descriptor: int, port: int, is_still_there: Callable[[], bool]) -> bool:
+    """Shut down a connection to our `port` if it is the one that is meant; True if it was.
+
+    Order: `is_still_there` is asked while the duplicate is held, and has to look at ZeroMQ's news anew.
+    """
     connection = _duplicate(descriptor, port)
     if connection is None:
         return False
     with connection:
-        if address and _far_end(connection) != address:
+        if not is_still_there():
             return False
         try:
             connection.shutdown(socket.SHUT_RDWR)
@@ -44,42 +50,58 @@ class Strangers:
     """Connections that were accepted and have not shaken hands with us yet, though ZeroMQ may have.
 
     Bound: they and the peers together stay below twice the limit of peers; what comes beyond is ended, and so
-    is a stranger that stays silent for the handshake timeout.
+    is a stranger that stays silent for the handshake timeout. `refresh` reports all news of connections up to
+    now to `accepted` and `gone`.
     """
 
-    def __init__(self, port: int, limits: RouterLimits) -> None:
+    def __init__(self, port: int, limits: RouterLimits, refresh: Callable[[], None]) -> None:
         self._port = port
         self._limit = limits.max_peers
         self._timeout_ms = limits.handshake_timeout_ms
-        self._accepted_ms: dict[int, int] = {}  # by descriptor, oldest first
+        self._refresh = refresh
+        self._sequence = 0
+        # by descriptor, oldest first: when it was accepted, and a number that tells it from its successors
+        self._accepted: dict[int, tuple[int, int]] = {}
 
     def __len__(self) -> int:
-        return len(self._accepted_ms)
+        return len(self._accepted)
 
     def accepted(self, descriptor: int, now_ms: int, peer_count: int) -> bool:
         """Note a new connection; False if it was over the limit and is ended."""
-        self._accepted_ms.pop(descriptor, None)
-        if len(self._accepted_ms) + peer_count >= 2 * self._limit:
-            disconnect(descriptor, self._port)
-            return False
-        self._accepted_ms[descriptor] = now_ms
-        return True
+        self._sequence += 1
+        self._accepted.pop(descriptor, None)
+        self._accepted[descriptor] = (now_ms, self._sequence)
+        if len(self._accepted) + peer_count <= 2 * self._limit:
+            return True
+        self._end(descriptor)
+        return False
 
     def shook_hands(self, descriptor: int) -> None:
         """It is a peer now."""
-        self._accepted_ms.pop(descriptor, None)
+        self._accepted.pop(descriptor, None)
 
     def gone(self, descriptor: int) -> None:
         """It is broken."""
-        self._accepted_ms.pop(descriptor, None)
+        self._accepted.pop(descriptor, None)
 
     def sweep(self, now_ms: int) -> int:
         """End strangers that were silent for too long; how many those were."""
-        late = [fd for fd, since_ms in self._accepted_ms.items() if now_ms - since_ms > self._timeout_ms]
+        late = [fd for fd, (since_ms, _) in self._accepted.items() if now_ms - since_ms > self._timeout_ms]
         for descriptor in late:
-            del self._accepted_ms[descriptor]
-            disconnect(descriptor, self._port)
+            self._end(descriptor)
         return len(late)
+
+    def _end(self, descriptor: int) -> None:
+        entry = self._accepted.get(descriptor)
+
+        def is_still_there() -> bool:
+            self._refresh()
+            return self._accepted.get(descriptor) == entry
+
+        if entry is not None:
+            disconnect(descriptor, self._port, is_still_there)
+            if self._accepted.get(descriptor) == entry:
+                del self._accepted[descriptor]
 
 
 def _duplicate(descriptor: int, port: int) -> socket.socket | None:

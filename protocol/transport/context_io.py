@@ -7,10 +7,14 @@ context of its own and leaves its parent's alone.
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import os
+import socket as sockets
 import threading
 
 import zmq
+from zmq.utils import garbage
 
 # Bound: a connection takes three sockets (its own and both ends of its monitor), so this allows 5,000.
 MAX_SOCKETS = 16_384
@@ -38,6 +42,21 @@ class _ProcessContext:
 
 _PROCESS = _ProcessContext()
 os.register_at_fork(after_in_child=_PROCESS.forked)
+
+
+def _keep_buffers_to_the_end() -> None:
+    """At exit, let no buffer that is still on its way be freed before the process itself ends.
+
+    The hazard: 1. a frame was handed over without a copy; 2. the interpreter shuts down, and pyzmq's own exit
+    handler, which runs after this one, drops what keeps the buffer alive; 3. the memory is unmapped; 4. the
+    thread of libzmq, still sending, meets a bad address and aborts, or sends what lies there by then.
+    """
+    for held in list(garbage.gc.refs.values()):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
+
+
+# Order: after the import of `garbage`, since exit handlers run last in, first out.
+atexit.register(_keep_buffers_to_the_end)
 
 
 def shared_context() -> zmq.Context[zmq.Socket[bytes]]:
@@ -80,3 +99,13 @@ def tcp_endpoint(address: str, port: int) -> str:
     """The ZeroMQ name of a numeric address; port 0 asks for any."""
     host = f"[{address}]" if ":" in address else address
     return f"tcp://{host}:{port or '*'}"
+
+
+def bind_tcp(socket: zmq.Socket[bytes], host: str, port: int) -> int:
+    """Listen on the first address of `host`; the port that was bound. Errors: OSError."""
+    facts = sockets.getaddrinfo(host, port, type=sockets.SOCK_STREAM, flags=sockets.AI_PASSIVE)
+    try:
+        socket.bind(tcp_endpoint(str(facts[0][4][0]), port))
+    except zmq.ZMQError as error:
+        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
+    return int(socket.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2])

@@ -286,14 +286,20 @@ class Connection:
                 raise wire.WireError(f"an answer of more than {self._options.max_frames} frames")
             last = recv(zmq.DONTWAIT, False)
             frames.append(held_view(last))
-        asked = self._waiting.pop(header.correlation_id, None)
-        if asked is None or asked.future.done():
-            return True  # nobody waits: an error about acks=0, or the caller has given up
+        asked = self._waiting.get(header.correlation_id)
+        if asked is None:
+            return True  # an error about acks=0, or an answer to nothing
+        if asked.future.done():
+            del self._waiting[header.correlation_id]  # the caller has given up
+            return True
         if header.error_code:
+            del self._waiting[header.correlation_id]
             self._refused(asked, error_from_code(header.error_code, header.error_detail))
             return True
         decoder = wire.response_decoder(asked.api)
         decoded = wire.decode_body(decoder, body, self._options.max_body_bytes, asked.api.response.__name__)
+        # Order: only now, because a body that cannot be decoded fails everything that is still waiting.
+        del self._waiting[header.correlation_id]
         asked.future.set_result(Response(decoded, frames, body.bytes))
         return True
 

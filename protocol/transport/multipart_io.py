@@ -48,3 +48,11 @@ def ready_part(buffer: Buffer) -> bytes | zmq.Frame:
 def held_view(frame: zmq.Frame) -> memoryview:
     """The bytes of a received frame, valid as long as the view is held; small ones are copied."""
     return memoryview(frame.bytes) if len(frame) < COPY_BELOW_BYTES else frame.buffer
+
+
+def descriptor_of(frame: zmq.Frame) -> int:
+    """The descriptor of the connection that a frame came on, -1 if ZeroMQ does not say."""
+    try:
+        return int(frame.get(zmq.SRCFD))
+    except zmq.ZMQError:
+        return -1

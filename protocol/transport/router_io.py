@@ -18,18 +18,17 @@ import asyncio
 import functools
 import logging
 import secrets
-import socket as sockets
 from typing import TYPE_CHECKING, Any
 
 import zmq
 
-from ..errors import InvalidRequestError, KafkaError
+from ..errors import InvalidRequestError, KafkaError, NetworkError
 from ..messages.registry import API_VERSIONS
 from . import connections_io, wire
 from .admission import Admission
-from .context_io import set_common_options, shared_context, tcp_endpoint
+from .context_io import bind_tcp, set_common_options, shared_context
 from .monitor_io import HANDSHAKE_FAILED, SocketMonitor
-from .multipart_io import held_view, ready_part, send_message
+from .multipart_io import descriptor_of, held_view, ready_part, send_message
 from .peers import Peer, PeerTable, Request, RouterLimits, ServerIdentity, printable
 from .pending import PendingBytes
 from .stats import RouterStats
@@ -49,6 +48,7 @@ _LOG = logging.getLogger(__name__)
 DRAIN_LIMIT = 64
 SKIP_LIMIT = 4096  # parts of an oversized message dropped per wake
 SWEEP_INTERVAL_S = 1.0
+NO_REQUEST = -1  # the correlation id of a farewell: it answers nothing
 # On top of twice the requests that a peer may have under way. Twice, because ZeroMQ learns of what was read
 # in lots of half a high-water mark: with less, a peer within its limits would hit the mark and be dropped.
 SPARE_MESSAGES = 16
@@ -82,6 +82,7 @@ class Router:
         self._peers = PeerTable(self._limits.max_peers)
         self._pending = PendingBytes()
         self._admission = Admission(apis, identity, self._limits, self._peers, self._pending)
+        self._leaving: list[Peer] = []
         self._is_draining = False
         self._is_skipping = False
         self._is_scheduled = False
@@ -96,17 +97,17 @@ class Router:
         self._socket = shared_context().socket(zmq.ROUTER)
         try:
             self._set_options()
-            self.port = _bind(self._socket, self.host, self.port)
+            self.port = bind_tcp(self._socket, self.host, self.port)
         except BaseException:
             self._socket.close(0)
             raise
         self._recv: Any = self._socket.recv
         self._is_closed = False
         self._now_ms = self._read_clock()
-        self._strangers = connections_io.Strangers(self.port, self._limits)
         self._monitor = SocketMonitor(
             self._socket, _MONITORED, functools.partial(self._guarded, self._on_event)
         )
+        self._strangers = connections_io.Strangers(self.port, self._limits, self._monitor.drain)
         self._fd = int(self._socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._fd, self._on_readable)
         self._sweep_interval_s = min(SWEEP_INTERVAL_S, self._limits.idle_timeout_ms / 4000)
@@ -182,7 +183,8 @@ class Router:
         """A frame ready to be sent; a large one goes without a copy and is accounted for until it is sent."""
         if memoryview(frame).nbytes < wire.COPY_BELOW_BYTES:
             return ready_part(frame)
-        return ready_part(self._pending.track(key, frame))
+        # not through ready_part: it is this very view whose end is the news
+        return zmq.Frame(self._pending.track(key, frame), copy=False)
 
     def _refuse(self, key: bytes, correlation_id: int, error: KafkaError) -> None:
         self.stats.requests_refused += 1
@@ -197,7 +199,10 @@ class Router:
             if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
                 raise
             self.stats.answers_dropped += 1
-            self._drop(key, -1, "it does not read its answers" if error.errno == zmq.EAGAIN else "it is gone")
+            if error.errno == zmq.EAGAIN:
+                self._drop(key, -1, "it does not read its answers")
+            else:
+                self._leave(self._peers.get(key))
             return
         self.stats.answers_sent += 1
         self._schedule()
@@ -217,15 +222,20 @@ class Router:
         self._is_scheduled = False
         if self._is_closed:
             return
-        self._is_draining = True
         self._now_ms = self._read_clock()
+        left_before = len(self._leaving)
+        self._is_draining = True
         try:
-            for _ in range(DRAIN_LIMIT):
-                if not self._receive():
-                    return
+            is_empty = not all(self._receive() for _ in range(DRAIN_LIMIT))
         finally:
             self._is_draining = False
-        self._schedule()
+        if is_empty:
+            # Order: only now, because what a peer had sent before it left was still to be taken (acks=0).
+            gone, self._leaving = self._leaving[:left_before], self._leaving[left_before:]
+            for peer in gone:
+                self._forget(peer)
+        if not is_empty or self._leaving:
+            self._schedule()
 
     def _receive(self) -> bool:
         """Take one message off the socket and handle it; False when there is none."""
@@ -243,7 +253,7 @@ class Router:
             body, frames = self._receive_rest(head)
             header = wire.decode_request_header(head)
         except wire.WireError as error:
-            self._drop(key, _descriptor(head), str(error))
+            self._drop(key, descriptor_of(head), str(error))
             return True
         try:
             self._handle(key, header, body, frames)
@@ -292,7 +302,7 @@ class Router:
         hello = self._admission.read_hello(header, body.bytes)
         # Order: news of broken connections first, since this descriptor may have been one of theirs.
         self._monitor.drain()
-        descriptor = _descriptor(body)
+        descriptor = descriptor_of(body)
         address = connections_io.far_end(descriptor, self.port)
         peer = Peer(
             key=key,
@@ -309,18 +319,45 @@ class Router:
     # --- connections --------------------------------------------------------------------------------------
 
     def _drop(self, key: bytes, descriptor: int, reason: str) -> None:
-        """End a peer's connection and forget it: it is gone, does not read, or is not understood."""
+        """End a peer's connection and forget it: it does not read, or is not understood."""
         peer = self._peers.get(key)
-        address = ""
-        if peer is not None:
-            descriptor, address = peer.descriptor, peer.address
         self.stats.peers_dropped += 1
         if self.stats.may_log(self._now_ms):
-            who = f"{address} {peer.client_id}" if peer else connections_io.far_end(descriptor, self.port)
-            _LOG.warning("connection of %s dropped: %s", who or "a stranger", printable(reason))
-        connections_io.disconnect(descriptor, self.port, address)
+            who = f"{peer.address} {peer.client_id}" if peer else "a stranger"
+            _LOG.warning("connection of %s dropped: %s", who, printable(reason))
+        self._disconnect(key, peer.descriptor if peer else descriptor, InvalidRequestError(reason))
         if peer is not None:
             self._forget(peer)
+
+    def _disconnect(self, key: bytes, descriptor: int, reason: KafkaError) -> None:
+        """Tell a peer why, as far as it listens, and shut its connection down."""
+
+        def is_still_there() -> bool:
+            # Order: EVENTS first, which makes ZeroMQ look for broken connections; a send alone may not.
+            self._socket.getsockopt(zmq.EVENTS)
+            try:
+                farewell = wire.encode_response_header(NO_REQUEST, reason.code, str(reason))
+                send_message(self._socket, (key, farewell, b""))
+            except zmq.ZMQError as error:
+                if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
+                    raise
+                # a full queue hides whether it is there; then the address must speak for it
+                return error.errno == zmq.EAGAIN and self._is_at_its_address(key)
+            return True
+
+        connections_io.disconnect(descriptor, self.port, is_still_there)
+        self._schedule()
+
+    def _is_at_its_address(self, key: bytes) -> bool:
+        peer = self._peers.get(key)
+        return peer is not None and connections_io.far_end(peer.descriptor, self.port) == peer.address
+
+    def _leave(self, peer: Peer | None) -> None:
+        """The peer's connection is broken: it gets no answers, and is forgotten after its last requests."""
+        if peer is not None and peer.is_connected:
+            peer.is_connected = False
+            self._leaving.append(peer)
+            self._schedule()
 
     def _forget(self, peer: Peer) -> None:
         if self._peers.forget(peer) and self.on_peer_gone is not None:
@@ -334,9 +371,7 @@ class Router:
                 self.stats.connections_refused += 1
         elif event == zmq.EVENT_DISCONNECTED:
             self._strangers.gone(value)
-            peer = self._peers.at(value)
-            if peer is not None:
-                self._forget(peer)
+            self._leave(self._peers.at(value))
         elif event & HANDSHAKE_FAILED:
             self.stats.handshakes_failed += 1
             if self.stats.may_log(self._read_clock()):
@@ -350,7 +385,7 @@ class Router:
         for peer in self._peers:
             if peer.in_flight == 0 and self._now_ms - peer.last_seen_ms > self._limits.idle_timeout_ms:
                 self.stats.peers_idled += 1
-                connections_io.disconnect(peer.descriptor, self.port, peer.address)
+                self._disconnect(peer.key, peer.descriptor, NetworkError("this connection was idle"))
                 self._forget(peer)
 
     def _guarded(self, action: Callable[..., None], *args: Any) -> None:
@@ -383,21 +418,3 @@ class Router:
         self._socket.setsockopt(zmq.SNDHWM, 2 * limits.max_in_flight + SPARE_MESSAGES)
         self._socket.setsockopt(zmq.BACKLOG, limits.backlog)
         self._socket.setsockopt(zmq.IPV6, 1)
-
-
-def _descriptor(frame: zmq.Frame) -> int:
-    """The connection that a frame came on, -1 if ZeroMQ does not say."""
-    try:
-        return int(frame.get(zmq.SRCFD))
-    except zmq.ZMQError:
-        return -1
-
-
-def _bind(socket: zmq.Socket[bytes], host: str, port: int) -> int:
-    facts = sockets.getaddrinfo(host, port, type=sockets.SOCK_STREAM, flags=sockets.AI_PASSIVE)
-    address = str(facts[0][4][0])
-    try:
-        socket.bind(tcp_endpoint(address, port))
-    except zmq.ZMQError as error:
-        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
-    return int(socket.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2])

@@ -30,6 +30,7 @@ from ...protocol.records.header import (
 )
 
 if TYPE_CHECKING:
+    from ...protocol.records.codec import BatchFacts
     from .config import LogConfig
 
 _MAGIC_POSITION = 16
@@ -39,15 +40,15 @@ _CRC = struct.Struct(">I")
 
 
 def check_client_batch(
-    batch: Buffer, config: LogConfig, *, wall_ms: int, checked: BatchHeader | None, internal: bool
-) -> BatchHeader:
-    """The header of the one batch that fills `batch`, if a leader may append it. Nothing is changed.
+    batch: Buffer, config: LogConfig, *, wall_ms: int, checked: BatchFacts | None, internal: bool
+) -> BatchFacts:
+    """What is in the one batch that fills `batch`, if a leader may append it. Nothing is changed.
 
     The cheap checks come first, so that a batch too large is not decompressed to find that out. `checked` is
-    the header from an earlier `codec.check` of the same bytes. `internal` batches come from this server.
+    what `codec.inspect` gave for the same bytes. `internal` batches come from this server.
     Errors: MessageTooLarge, InvalidTimestamp, InvalidRecord, CorruptMessage, UnsupportedCompressionType.
     """
-    header = checked or _framed_header(batch)
+    header = _framed_header(batch) if checked is None else checked.header
     if len(batch) > config.max_message_bytes and not internal:
         raise MessageTooLargeError(
             f"a batch of {len(batch)} bytes, max.message.bytes is {config.max_message_bytes}"
@@ -56,17 +57,19 @@ def check_client_batch(
         raise MessageTooLargeError(f"a batch of {len(batch)} bytes, segment.bytes is {config.segment_bytes}")
     if not internal:
         _check_client_attributes(header)
-        _check_timestamps(header, config, wall_ms)
-    if checked is None:
-        active_codec().check(batch)
-    return header
+    facts = active_codec().inspect(batch) if checked is None else checked
+    if not internal:
+        _check_timestamps(facts, config, wall_ms)
+    return facts
 
 
-def stamped(batch: Buffer, header: BatchHeader, wall_ms: int) -> list[Buffer]:
-    """The batch from its CRC on with log append time, in pieces: new CRC and fields, untouched rest."""
+def restamped(
+    batch: Buffer, header: BatchHeader, max_timestamp: int, *, is_append_time: bool
+) -> list[Buffer]:
+    """The batch from its CRC on with another max timestamp, in pieces: new CRC and fields, untouched rest."""
     rest = memoryview(batch)[_STAMPED_END:]
-    attributes = header.attributes | LOG_APPEND_TIME_BIT
-    fields = _STAMPED.pack(attributes, header.last_offset_delta, header.base_timestamp, wall_ms)
+    attributes = header.attributes | (LOG_APPEND_TIME_BIT if is_append_time else 0)
+    fields = _STAMPED.pack(attributes, header.last_offset_delta, header.base_timestamp, max_timestamp)
     return [_CRC.pack(crc32c(rest, crc32c(fields))) + fields, rest]
 
 
@@ -96,17 +99,13 @@ def _check_client_attributes(header: BatchHeader) -> None:
         raise InvalidRecordError("idempotent and transactional batches are not served")
 
 
-def _check_timestamps(header: BatchHeader, config: LogConfig, wall_ms: int) -> None:
-    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+def _check_timestamps(facts: BatchFacts, config: LogConfig, wall_ms: int) -> None:
+    if facts.header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         raise InvalidTimestampError("a producer must not set the timestamp type to LogAppendTime")
     if config.message_timestamp_type != "CreateTime":
         return
-    oldest_ms = wall_ms - config.message_timestamp_before_max_ms
+    oldest_ms = max(wall_ms - config.message_timestamp_before_max_ms, 0)
     newest_ms = wall_ms + config.message_timestamp_after_max_ms
-    for timestamp_ms in (header.base_timestamp, header.max_timestamp):
-        if timestamp_ms == NO_TIMESTAMP:
-            continue
-        if timestamp_ms < 0 or not oldest_ms <= timestamp_ms <= newest_ms:
-            raise InvalidTimestampError(
-                f"timestamp {timestamp_ms} is outside [{max(oldest_ms, 0)}, {newest_ms}]"
-            )
+    for timestamp_ms in (facts.min_timestamp, facts.max_timestamp):
+        if timestamp_ms != NO_TIMESTAMP and not oldest_ms <= timestamp_ms <= newest_ms:
+            raise InvalidTimestampError(f"timestamp {timestamp_ms} is outside [{oldest_ms}, {newest_ms}]")

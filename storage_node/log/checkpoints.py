@@ -137,7 +137,12 @@ def _with_header(lines: list[str]) -> bytes:
 
 
 def _entries(content: bytes) -> list[tuple[int, str]]:
-    """Numbered entry lines; the count in the second line must agree, so a cut file is never half believed."""
+    """Numbered entry lines; the count in the second line must agree, so a cut file is never half believed.
+
+    Kafka makes a checkpoint as an empty file before there is anything to say: that has no entries.
+    """
+    if not content:
+        return []
     lines = _lines(content)
     if lines and not lines[-1]:
         lines.pop()

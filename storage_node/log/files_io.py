@@ -62,7 +62,8 @@ class OsFile:
         held = self._held()
         wanted = sum(map(len, buffers))
         try:
-            done = os.pwritev(held.number, buffers, position)
+            first = buffers if len(buffers) <= _MAX_BUFFERS else buffers[:_MAX_BUFFERS]
+            done = os.pwritev(held.number, first, position)
             if done != wanted:
                 _finish_write(held.number, position, buffers, done)
         except OSError as error:

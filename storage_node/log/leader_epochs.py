@@ -43,15 +43,19 @@ class LeaderEpochs:
         """Begin `epoch` at `start_offset`; False if it is the latest epoch already.
 
         Entries that contradict it go: an epoch that wrote nothing before the next began has no offset of its
-        own, and leaving it would make a follower truncate without end (KAFKA-10706).
+        own, and leaving it would make a follower truncate without end (KAFKA-10706). Newer epochs than this
+        one cannot be true; an entry of this very epoch stays as it is.
         """
-        if self._entries and self._entries[-1].epoch == epoch:
+        entries = self._entries
+        if entries and entries[-1].epoch == epoch:
             return False
-        while self._entries and (
-            self._entries[-1].epoch >= epoch or self._entries[-1].start_offset >= start_offset
+        while entries and (
+            entries[-1].epoch > epoch
+            or (entries[-1].epoch < epoch and entries[-1].start_offset >= start_offset)
         ):
-            self._entries.pop()
-        self._entries.append(EpochEntry(epoch, start_offset))
+            entries.pop()
+        if not entries or entries[-1].epoch != epoch:
+            entries.append(EpochEntry(epoch, start_offset))
         return True
 
     def epoch_of(self, offset: int) -> int:

@@ -22,13 +22,13 @@ from ...protocol.records.header import (
     assigned_prefix,
     read_batch_header,
 )
-from .append_rules import check_client_batch, stamped
+from .append_rules import check_client_batch, restamped
 from .batches import crc_fault
 from .checkpoints import NO_TOPIC_ID, format_epochs
-from .files import remove_tree
+from .files import make_directory_durably, remove_tree
 from .flush import Flush
 from .guarded_files import GuardedFiles, guarded
-from .reads import read_run
+from .reads import IndexMismatchError, Run, read_run
 from .recovery import RecoveryReport, recover_log, remove_snapshots_after, snapshot_offsets
 from .segment import Segment
 from .segment_list import SegmentList, remove_newest_first
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...protocol.model import TopicPartition
+    from ...protocol.records.codec import BatchFacts
     from .config import LogConfig
     from .files import Files
     from .leader_epochs import LeaderEpochs
@@ -104,7 +105,7 @@ class Log:
         are taken to be on the disk. Errors: KafkaStorageError.
         """
         log = cls(guarded(files), directory, config, topic_partition)
-        log._files.mkdir(directory)
+        make_directory_durably(log._files, directory)
         found = recover_log(
             log._files,
             directory,
@@ -177,31 +178,33 @@ class Log:
         *,
         leader_epoch: int,
         wall_ms: int,
-        checked: BatchHeader | None = None,
+        checked: BatchFacts | None = None,
         internal: bool = False,
     ) -> AppendInfo:
         """Append the one batch that fills `batch`: assign offsets and epoch, write once, index.
 
-        `checked` is the header that `codec.check` gave for these bytes; without it they are checked here.
+        `checked` is what `codec.inspect` gave for these bytes; without it they are inspected here.
         Errors: MessageTooLarge, InvalidTimestamp, InvalidRecord, CorruptMessage,
         UnsupportedCompressionType (nothing was written); KafkaStorageError (the log is offline).
         """
         config = self.config
-        header = check_client_batch(batch, config, wall_ms=wall_ms, checked=checked, internal=internal)
+        facts = check_client_batch(batch, config, wall_ms=wall_ms, checked=checked, internal=internal)
+        header = facts.header
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         pieces: list[Buffer] = [assigned_prefix(base_offset, header.batch_length, leader_epoch)]
-        log_append_time_ms = NO_TIMESTAMP
-        if config.message_timestamp_type == "LogAppendTime" and not internal:
-            log_append_time_ms = wall_ms
-            pieces += stamped(batch, header, wall_ms)
-            header = header._replace(max_timestamp=wall_ms)
+        is_append_time = config.message_timestamp_type == "LogAppendTime" and not internal
+        largest_ms = wall_ms if is_append_time else facts.max_timestamp
+        if is_append_time or largest_ms != header.max_timestamp:
+            # Some clients leave the header's max timestamp wrong; the time index relies on it.
+            pieces += restamped(batch, header, largest_ms, is_append_time=is_append_time)
+            header = header._replace(max_timestamp=largest_ms)
         else:
             pieces.append(memoryview(batch)[CRC_POSITION:])
         self._append(pieces, header, last_offset, wall_ms)
         if leader_epoch != self._epochs.latest_epoch:
             self._note_epoch(leader_epoch, base_offset)
-        return AppendInfo(base_offset, last_offset, log_append_time_ms)
+        return AppendInfo(base_offset, last_offset, wall_ms if is_append_time else NO_TIMESTAMP)
 
     def append_as_follower(self, data: Buffer, *, wall_ms: int = 0) -> None:
         """Append the whole batches in `data` as the leader wrote them, offsets and epochs included.
@@ -278,6 +281,7 @@ class Log:
 
     def flush(self) -> None:
         """Bring everything to the disk and move the recovery point to the log end offset."""
+        self._files.fuse.check()
         assert self._flush is None, "one flush at a time; finish the one under way"
         flush = self.start_flush()
         if flush is not None:
@@ -301,9 +305,7 @@ class Log:
         data: list[Buffer] = []
         while offset < upto_offset and (max_bytes > 0 or (min_one and not data)):
             segment = self._segments.holding(offset)
-            run = read_run(
-                segment, self._epochs, offset, max_bytes, upto_offset, min_one=min_one and not data
-            )
+            run = self._read_run(segment, offset, max_bytes, upto_offset, min_one=min_one and not data)
             if not len(run.data):
                 self._check_not_missing(segment, offset)
                 break
@@ -456,6 +458,16 @@ class Log:
         if epoch >= 0 and self._epochs.assign(epoch, start_offset):
             self._has_new_epochs = True
 
+    def _read_run(
+        self, segment: Segment, offset: int, max_bytes: int, upto_offset: int, *, min_one: bool
+    ) -> Run:
+        """As reads.read_run; an index that does not fit the batches is rebuilt from them once."""
+        try:
+            return read_run(segment, self._epochs, offset, max_bytes, upto_offset, min_one=min_one)
+        except IndexMismatchError:
+            segment.rebuild_indexes(self.config.index_interval_bytes)
+            return read_run(segment, self._epochs, offset, max_bytes, upto_offset, min_one=min_one)
+
     def _check_not_missing(self, segment: Segment, offset: int) -> None:
         """A sealed segment that ends before the next one begins has lost what the offsets between name."""
         if (
@@ -477,5 +489,7 @@ class Log:
     def _seal_for_close(self) -> None:
         active = self._segments.active
         active.seal()
-        active.synced_bytes = -1  # its index files are new: have them synced too
+        # Its index files are new: have their bytes and names brought to the disk too.
+        active.synced_bytes = -1
+        self._has_new_names = True
         self.flush()

@@ -21,7 +21,7 @@ from .checkpoints import (
     uuid_from_text,
     uuid_text,
 )
-from .files import FileLock, read_file, write_file_atomically
+from .files import FileLock, make_directory_durably, read_file, write_file_atomically
 from .guarded_files import Fuse, GuardedFiles
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class LogDir:
         Errors: KafkaStorageError if another process holds the lock.
         """
         try:
-            self.files.mkdir(self.path)
+            make_directory_durably(self.files, self.path)
             self._lock = self.files.lock(self._file(names.LOCK))
             if self._lock is not None:
                 self._read()

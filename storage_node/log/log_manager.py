@@ -20,7 +20,7 @@ from .checkpoints import (
     parse_partition_metadata,
     uuid_text,
 )
-from .files import read_file, remove_tree, write_file_atomically
+from .files import make_directory_durably, read_file, remove_tree, write_file_atomically
 from .log import Log
 from .log_dir import Identity, LogDir
 
@@ -261,7 +261,7 @@ class LogManager:
             raise KafkaStorageError(f"{topic_partition} may lie in {', '.join(offline)}, which is offline")
         log_dir = min(self.online_dirs, key=self._partition_count)
         directory = f"{log_dir.path}/{topic_partition}"
-        log_dir.files.mkdir(directory)
+        make_directory_durably(log_dir.files, directory)
         _write_topic_id(log_dir.files, directory, topic_id)
         log = Log.open(
             log_dir.files,
@@ -273,7 +273,6 @@ class LogManager:
             wall_ms=wall_ms,
         )
         log.flush()
-        log_dir.files.fsync_directory(log_dir.path)
         log.topic_id = topic_id
         self._homes[topic_partition] = log_dir
         self._take(log, log_dir)

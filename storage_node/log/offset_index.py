@@ -95,10 +95,10 @@ class OffsetIndex:
         del self._positions[kept:]
 
     def fault(self, log_bytes: int) -> str | None:
-        """Why these entries cannot belong to a log of that many bytes, or None."""
+        """Why these entries cannot belong to a log of that many bytes, or None. The first batch has none."""
         offsets, positions = self._relative_offsets, self._positions
         for number in range(len(offsets)):
-            if offsets[number] < 0 or not 0 <= positions[number] < log_bytes:
+            if offsets[number] < 0 or not 0 < positions[number] < log_bytes:
                 return f"entry {number} ({offsets[number]}, {positions[number]}) is out of bounds"
             if number and (
                 offsets[number] <= offsets[number - 1] or positions[number] <= positions[number - 1]

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 _SLACK_BYTES = 32 * 1024
 
 
+class IndexMismatchError(CorruptMessageError):
+    """The index points to something else than it says: it, or the batch there, is damaged."""
+
+
 class Run(NamedTuple):
     """Whole batches that lie side by side in a segment file; `next_offset` follows the last of them."""
 
@@ -40,7 +44,9 @@ def read_run(
     With `min_one` the first batch comes however large it is. Empty when nothing fits.
     Errors: CorruptMessageError when a batch to be given, or one before it since the index entry, is damaged.
     """
-    end = segment.size_bytes  # read once: the owner may append while this runs on another thread
+    # Order: the size first; the owner may append while this runs on another thread, and moves the size last.
+    end = segment.size_bytes
+    end_offset = segment.next_offset
     start = segment.start_of(offset)
     reader = _Reader(segment, start.position, end, max_bytes + _SLACK_BYTES)
     expected = start
@@ -48,8 +54,13 @@ def read_run(
     while reader.position < end and next_offset < upto_offset:
         if first_position >= 0 and reader.position - first_position > max_bytes - HEADER_BYTES:
             break
-        header = reader.header()
-        _check_order(segment, reader.position, header, expected)
+        try:
+            header = reader.header()
+        except CorruptMessageError as error:
+            if expected.last_offset is not None:
+                raise IndexMismatchError(str(error)) from error
+            raise
+        _check_order(segment, reader.position, header, expected, end_offset)
         if header.last_offset >= offset:
             if header.next_offset > upto_offset:
                 break
@@ -83,14 +94,21 @@ def batches_from(segment: Segment, offset: int, min_timestamp_ms: int) -> Iterat
             yield StoredBatch(position, header, read_batch(segment, position, header))
 
 
-def _check_order(segment: Segment, position: int, header: BatchHeader, expected: BatchStart) -> None:
+def _check_order(
+    segment: Segment, position: int, header: BatchHeader, expected: BatchStart, end_offset: int
+) -> None:
+    if header.last_offset_delta < 0 or header.next_offset > end_offset:
+        raise CorruptMessageError(
+            f"{segment.file.path} at byte {position}: last offset {header.last_offset} "
+            f"in a segment that ends at {end_offset}"
+        )
     if expected.base_offset is not None and header.base_offset != expected.base_offset:
         raise CorruptMessageError(
             f"{segment.file.path} at byte {position}: base offset {header.base_offset}, "
             f"{expected.base_offset} follows"
         )
     if expected.last_offset is not None and header.last_offset != expected.last_offset:
-        raise CorruptMessageError(
+        raise IndexMismatchError(
             f"{segment.file.path} at byte {position}: last offset {header.last_offset}, "
             f"the index says {expected.last_offset}"
         )
@@ -130,8 +148,10 @@ class _Reader:
             at = self._move(header.size_bytes)
         data = self._chunk[at : at + header.size_bytes]
         fault = crc_fault(data, header) if len(data) == header.size_bytes else "the file ends inside it"
-        if fault is None and header.leader_epoch != epochs.epoch_of(header.base_offset):
-            fault = f"leader epoch {header.leader_epoch}, the log had {epochs.epoch_of(header.base_offset)}"
+        # The last offset: the log may start, and so its epochs, in the middle of a batch.
+        epoch = epochs.epoch_of(header.last_offset)
+        if fault is None and header.leader_epoch != epoch:
+            fault = f"leader epoch {header.leader_epoch}, the log had {epoch}"
         if fault:
             raise CorruptMessageError(f"{self._path} at byte {self.position}: {fault}")
 

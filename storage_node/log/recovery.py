@@ -111,8 +111,8 @@ class _Recovery:
         if not self._files.exists(path):
             return
         try:
-            self._epochs = LeaderEpochs(parse_epochs(read_file(self._files, path)))
-            self._has_epochs = True
+            entries = parse_epochs(read_file(self._files, path))
+            self._epochs, self._has_epochs = LeaderEpochs(entries), bool(entries)
         except CorruptFileError as error:
             self._report.faults.append(f"{path}: {error}; rebuilt from the log")
 
@@ -149,7 +149,10 @@ class _Recovery:
         self._segments.append(segment)
         if not self._has_epochs:
             self._collect_epochs(segment)
-        fault = segment.load(self._epochs) if following is None else segment.load_sealed(following)
+        if following is None:
+            fault = segment.load(self._interval, self._epochs)
+        else:
+            fault = segment.load_sealed(self._interval, following)
         if fault is None:
             return True
         self._report.faults.append(f"{fault}; rebuilt from the log")

@@ -166,14 +166,14 @@ class Segment:
         assert self.is_sealed, "an active segment has no index files to rely on"
         return [self.path_of(names.OFFSET_INDEX), self.path_of(names.TIME_INDEX)]
 
-    def load(self, epochs: LeaderEpochs) -> str | None:
+    def load(self, interval: int, epochs: LeaderEpochs) -> str | None:
         """Take a segment written and closed in order at its word; why that cannot be done, or None.
 
         Only its tail behind the last index entry is walked, and only headers are read; epochs found there
         that are newer than those in `epochs` are added.
         """
         self.size_bytes = self.synced_bytes = self.file.size()
-        fault = self._index_fault()
+        fault = self._index_fault(interval)
         if fault:
             return fault
         last = self.offset_index.last
@@ -194,12 +194,12 @@ class Segment:
             return str(error)
         return None
 
-    def load_sealed(self, next_offset: int) -> str | None:
+    def load_sealed(self, interval: int, next_offset: int) -> str | None:
         """Take a sealed segment below the recovery point at its word, reading only its time index's end."""
         self.size_bytes = self.synced_bytes = self.file.size()
         self.next_offset = next_offset
         self.is_sealed = True
-        fault = self._index_fault()
+        fault = self._index_fault(interval)
         if fault is None:
             last = self.time_index.last
             self.largest_timestamp_ms, self.largest_timestamp_offset = last.timestamp_ms, last.offset
@@ -230,6 +230,15 @@ class Segment:
         except CorruptMessageError as error:
             return str(error)
         return None
+
+    def rebuild_indexes(self, interval: int) -> None:
+        """Replace indexes that do not fit by new ones, as far as the batches are sound. Nothing is written.
+
+        Works on the side and swaps at the end, so that readers on other threads are not disturbed.
+        """
+        fresh = Segment(self._files, self.directory, self.base_offset, self.file, self.created_ms)
+        fresh.recover(interval)
+        self._offset_index, self._time_index = fresh.offset_index, fresh.time_index
 
     def keep_whole(self, file_bytes: int, next_offset: int) -> None:
         """Keep a sealed segment as it is after `recover`, also behind damage, with the indexes found."""
@@ -307,7 +316,7 @@ class Segment:
             return f"last offset delta {header.last_offset_delta} in a segment from {self.base_offset}"
         return None
 
-    def _index_fault(self) -> str | None:
+    def _index_fault(self, interval: int) -> str | None:
         """Why the index files cannot be those of the log file, or None. Loads both."""
         for suffix, entry_bytes in ((names.OFFSET_INDEX, 8), (names.TIME_INDEX, 12)):
             path = self.path_of(suffix)
@@ -318,6 +327,8 @@ class Segment:
                 return f"{path} has {size} bytes, no multiple of {entry_bytes}"
         self._offset_index = self._time_index = None
         fault = self.offset_index.fault(self.size_bytes)
+        if not fault and not len(self.offset_index) and self._needs_entries(interval):
+            fault = "it is empty"
         if fault:
             return f"{self.path_of(names.OFFSET_INDEX)}: {fault}"
         fault = self.time_index.fault()
@@ -326,6 +337,15 @@ class Segment:
         if self.size_bytes and not len(self.time_index):
             return f"{self.path_of(names.TIME_INDEX)} is empty, the log has {self.size_bytes} bytes"
         return None
+
+    def _needs_entries(self, interval: int) -> bool:
+        """Whether some batch starts so far into the file that the index must have an entry."""
+        if self.size_bytes <= interval:
+            return False
+        try:
+            return any(position > interval for position, _ in walk_headers(self.file, 0, self.size_bytes))
+        except CorruptMessageError:
+            return True
 
     def _load_first_timestamp(self) -> None:
         for _, header in walk_headers(self.file, 0, self.size_bytes):

@@ -86,7 +86,7 @@ class FetchHandler:
         wanted = [self._look_up(entry) for entry in body.partitions]
         wait_ms = min(body.max_wait_ms, self._limits.max_wait_ms)
         min_bytes = min(body.min_bytes, body.max_bytes)
-        if wait_ms <= 0 or min_bytes <= 0 or not wanted or self.is_ready(wanted, min_bytes):
+        if wait_ms <= 0 or min_bytes <= 0 or not wanted:
             self.finish(request, wanted)
             return
         partitions = dict.fromkeys(item.partition.key for item in wanted if item.partition is not None)
@@ -107,9 +107,10 @@ class FetchHandler:
             if partition is None:
                 return True
             try:
-                found += _readable_bytes(
-                    partition, partition.leader_log(item.entry.current_leader_epoch), item.entry
-                )
+                log = partition.leader_log(item.entry.current_leader_epoch)
+                if _has_readable(partition, log, item.entry):
+                    # Bound: counting bytes may cost a read, and one byte is what most readers wait for
+                    found += 1 if min_bytes - found <= 1 else _readable_bytes(partition, log, item.entry)
             except KafkaError:
                 return True  # `finish` meets it again and puts it into the answer
             if found >= min_bytes:
@@ -151,7 +152,7 @@ class FetchHandler:
         data: list[Buffer] = []
         limit = min(entry.max_bytes, max_bytes)
         try:
-            if _readable_bytes(partition, log, entry) and (is_first or limit > 0):
+            if _has_readable(partition, log, entry) and (is_first or limit > 0):
                 data = log.read(
                     entry.fetch_offset, max(limit, 0), upto_offset=watermark, min_one=is_first
                 ).data
@@ -178,8 +179,8 @@ class FetchHandler:
         )
 
 
-def _readable_bytes(partition: Partition, log: Log, entry: FetchPartition) -> int:
-    """About how many bytes the entry could get now; at least 1 when there is any.
+def _has_readable(partition: Partition, log: Log, entry: FetchPartition) -> bool:
+    """Whether there is a committed record at the asked offset or after it.
 
     Errors: OffsetOutOfRangeError outside of log start offset .. log end offset.
     """
@@ -189,10 +190,13 @@ def _readable_bytes(partition: Partition, log: Log, entry: FetchPartition) -> in
             f"{partition.topic_partition} holds offsets {log.log_start_offset} to {log.log_end_offset},"
             f" asked was {offset}"
         )
-    watermark = partition.high_watermark
-    if offset >= watermark:
-        return 0
-    return max(1, min(log.bytes_between(offset, watermark), entry.max_bytes))
+    return offset < partition.high_watermark
+
+
+def _readable_bytes(partition: Partition, log: Log, entry: FetchPartition) -> int:
+    """About how many bytes the entry could get now; at least 1."""
+    available = log.bytes_between(entry.fetch_offset, partition.high_watermark)
+    return max(1, min(available, entry.max_bytes))
 
 
 class DelayedFetch:

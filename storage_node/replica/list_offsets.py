@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...protocol.errors import CorruptMessageError, InvalidRequestError, KafkaError, KafkaStorageError
+from ...protocol.errors import (
+    CorruptMessageError,
+    InvalidRequestError,
+    KafkaError,
+    KafkaStorageError,
+    OffsetNotAvailableError,
+)
 from ...protocol.messages.data import ListOffsetsPartitionResponse, ListOffsetsResponse
 from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, NO_OFFSET, NO_TIMESTAMP
 from .fetch import ISOLATION_LEVELS
@@ -61,6 +67,12 @@ def _look_up(partition: Partition, log: Log, timestamp_ms: int) -> tuple[int, in
     """(timestamp, offset, leader epoch); never at or above the high watermark but for `latest` itself."""
     if timestamp_ms == EARLIEST_TIMESTAMP:
         return NO_TIMESTAMP, log.log_start_offset, partition.leader_epoch
+    if partition.high_watermark < partition.epoch_start_offset:
+        # what the last leader had shown may lie above it: an answer now could go back (KIP-207)
+        raise OffsetNotAvailableError(
+            f"{partition.topic_partition} is committed up to {partition.high_watermark},"
+            f" its leader epoch began at {partition.epoch_start_offset}"
+        )
     if timestamp_ms == LATEST_TIMESTAMP:
         return NO_TIMESTAMP, partition.high_watermark, partition.leader_epoch
     if timestamp_ms == MAX_TIMESTAMP:

@@ -50,6 +50,7 @@ class Partition:
         "_durable",
         "_flush_messages",
         "_flush_ms",
+        "epoch_start_offset",
         "flushed_offset",
         "high_watermark",
         "is_damaged",
@@ -83,6 +84,7 @@ class Partition:
         self.high_watermark = 0
         if log is not None:
             self.high_watermark = min(max(log.high_watermark, log.log_start_offset), log.log_end_offset)
+        self.epoch_start_offset = 0  # where the log ended when this node began to lead
         self.is_flushing = False
         self.is_damaged = False  # stored bytes were found to be wrong; told once
         self.min_isr = 1
@@ -128,6 +130,7 @@ class Partition:
             self.leader, self.leader_epoch = registration.leader, registration.leader_epoch
             if self.is_leader and self.log is not None:
                 self.log.assign_leader_epoch(self.leader_epoch)
+                self.epoch_start_offset = self.log.log_end_offset
         return changed
 
     def leader_log(self, leader_epoch: int = NO_EPOCH) -> Log:

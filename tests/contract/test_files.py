@@ -49,9 +49,9 @@ def test_more_buffers_than_one_call_takes_are_all_written(place: tuple[Files, st
     """The kernel takes 1024 buffers at once; more are not lost."""
     files, folder = place
     file = files.open(f"{folder}/a", create=True)
-    pieces = [bytes([number % 256]) * 3 for number in range(1000)]
-    assert file.pwrite(0, pieces) == 3000
-    assert file.pread(0, 4000) == b"".join(pieces)
+    pieces = [bytes([number % 256]) * 3 for number in range(2500)]
+    assert file.pwrite(0, pieces) == 7500
+    assert file.pread(0, 8000) == b"".join(pieces)
     file.close()
 
 

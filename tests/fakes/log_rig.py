@@ -11,6 +11,7 @@ from headrace.storage_node.log.config import LogConfig
 from headrace.storage_node.log.log import Log
 
 if TYPE_CHECKING:
+    from headrace.protocol.records.header import Buffer
     from headrace.storage_node.log.files import Files
 
 TP = TopicPartition("t", 0)
@@ -66,7 +67,7 @@ def open_log(
     )
 
 
-def append(log: Log, data: bytes, *, epoch: int = 0, wall_ms: int = NOW) -> int:
+def append(log: Log, data: Buffer, *, epoch: int = 0, wall_ms: int = NOW) -> int:
     """Append as leader; the base offset."""
     return log.append_as_leader(data, leader_epoch=epoch, wall_ms=wall_ms).base_offset
 

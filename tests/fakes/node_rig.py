@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from headrace.storage_node.log.files import Files
+    from headrace.storage_node.node import StorageNode
 
 TIMEOUT_S = 30.0
 WALL_MS = 1_700_000_000_000
@@ -91,6 +92,10 @@ class Client:
         body = ProduceRequest(acks, timeout_ms, (ProducePartition(topic_id, partition),))
         response = await self.ask(registry.PRODUCE, body, [data])
         return response.body.partitions[0]  # type: ignore[no-any-return]
+
+    async def send_without_answer(self, topic_id: bytes, data: bytes) -> None:
+        body = ProduceRequest(0, 1_000, (ProducePartition(topic_id, 0),))
+        await self.connection.send(registry.PRODUCE, body, [data], expect_reply=False)
 
     async def fetch(
         self,
@@ -158,6 +163,11 @@ class Rig:
             await self.stop()
         self.node = self.new_node()
         await self.start()
+
+    @property
+    def core(self) -> StorageNode:
+        assert self.node._core is not None
+        return self.node._core
 
     async def client(self) -> Client:
         client = await Client.to(self.node)

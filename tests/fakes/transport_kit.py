@@ -1,4 +1,4 @@
-"""What the tests of the transport share: a real router on loopback, raw peers that misbehave, and patience."""
+"""What the tests of the transport share: a real router, raw peers that misbehave, patience."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import zmq
-
 from headrace.protocol.messages.data import (
     FetchPartitionResponse,
     FetchRequest,
@@ -205,3 +204,9 @@ class RawServer:
 
     def close(self) -> None:
         self.socket.close()
+
+
+def run_for_ever(work: Coroutine[Any, Any, None]) -> None:
+    """Run a process's work until it is killed."""
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(work)

@@ -77,3 +77,9 @@ def test_mapping_round_trip_through_text() -> None:
     """What `describe` prints can be set again."""
     sample = Sample(segment_bytes=20, is_on=True, dirs=("/a", "/b"))
     assert Sample.of({name: text_of(value) for name, value in sample.to_mapping().items()}) == sample
+
+
+def test_defaults_need_no_valid_instance() -> None:
+    """The reference page shows defaults of configurations that cannot be built without an argument."""
+    assert Sample.defaults()["segment.bytes"] == 1024
+    assert list(Sample.defaults()) == list(Sample.keys())

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from transport_kit import APIS, ASK
-
 from headrace.protocol.errors import (
     InvalidRequestError,
     KafkaError,
@@ -20,6 +18,7 @@ from headrace.protocol.transport import wire
 from headrace.protocol.transport.admission import Admission
 from headrace.protocol.transport.peers import Peer, PeerTable, RouterLimits, ServerIdentity
 from headrace.protocol.transport.pending import PendingBytes
+from transport_kit import APIS, ASK
 
 BODY = wire.encode(ASK)
 
@@ -160,7 +159,9 @@ def test_the_welcome_says_who_the_server_is_now() -> None:
         (0, ["too short"], InvalidRequestError),
     ],
 )
-def test_a_handshake_of_another_protocol_is_refused(version: int, body: object, error: type[KafkaError]) -> None:
+def test_a_handshake_of_another_protocol_is_refused(
+    version: int, body: object, error: type[KafkaError]
+) -> None:
     """Wrong version of the api or of the protocol, or no handshake at all: told which."""
     with pytest.raises(error):
         Door().admission.read_hello(RequestHeader(18, version, 1), wire.encode(body))

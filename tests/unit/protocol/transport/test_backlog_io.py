@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from transport_kit import run
-
 from headrace.protocol.messages.registry import METADATA
 from headrace.protocol.transport.backlog_io import Backlog, ConnectionOptions, Outgoing
+from transport_kit import run
 
 
 def outgoing(number: int, size: int = 1) -> Outgoing:

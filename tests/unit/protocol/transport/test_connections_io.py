@@ -7,7 +7,6 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-
 from headrace.protocol.transport.connections_io import Strangers, disconnect, far_end
 from headrace.protocol.transport.peers import RouterLimits
 
@@ -32,28 +31,54 @@ def ends(listener: socket.socket) -> Iterator[tuple[socket.socket, socket.socket
             yield client, ours, listener.getsockname()[1]
 
 
+def yes() -> bool:
+    return True
+
+
+def nothing() -> None:
+    return None
+
+
 def test_a_connection_of_our_port_is_ended(ends: tuple[socket.socket, socket.socket, int]) -> None:
     """Shut down by descriptor: the client reads the end; the descriptor itself stays its owner's."""
     client, ours, port = ends
-    address = "{}:{}".format(*client.getsockname())
-    assert far_end(ours.fileno(), port) == address
-    assert disconnect(ours.fileno(), port, address)
+    assert far_end(ours.fileno(), port) == "{}:{}".format(*client.getsockname())
+    assert disconnect(ours.fileno(), port, yes)
     assert client.recv(1) == b""
     os.fstat(ours.fileno())
 
 
-def test_a_connection_with_another_far_end_is_left_alone(ends: tuple[socket.socket, socket.socket, int]) -> None:
-    """The descriptor was closed and is another client's now: the address tells."""
+def test_a_connection_that_is_another_one_by_now_is_left_alone(
+    ends: tuple[socket.socket, socket.socket, int],
+) -> None:
+    """The news, read while the duplicate is held, says that the meant one has gone: nobody else is ended."""
     client, ours, port = ends
-    assert not disconnect(ours.fileno(), port, "10.0.0.1:5")
+    assert not disconnect(ours.fileno(), port, lambda: False)
     ours.sendall(b"still here")
     assert client.recv(20) == b"still here"
+
+
+def test_what_is_ended_is_what_was_duplicated(ends: tuple[socket.socket, socket.socket, int]) -> None:
+    """The number changes hands between the question and the act: the new owner is not touched."""
+    client, ours, port = ends
+    bystander, other_end = socket.socketpair()
+    number = ours.fileno()
+
+    def number_changes_hands() -> bool:
+        os.dup2(bystander.fileno(), number)
+        return True
+
+    with bystander, other_end:
+        assert disconnect(number, port, number_changes_hands)
+        assert client.recv(1) == b""
+        bystander.sendall(b"untouched")
+        assert other_end.recv(20) == b"untouched"
 
 
 def test_a_connection_of_another_port_is_left_alone(ends: tuple[socket.socket, socket.socket, int]) -> None:
     """The descriptor is somebody else's socket now."""
     client, ours, port = ends
-    assert not disconnect(ours.fileno(), port + 1)
+    assert not disconnect(ours.fileno(), port + 1, yes)
     assert far_end(ours.fileno(), port + 1) == ""
     ours.sendall(b"still here")
     assert client.recv(20) == b"still here"
@@ -65,7 +90,7 @@ def test_files_pipes_and_closed_descriptors_are_left_alone(tmp_path: Path) -> No
     reader, writer = os.pipe()
     with (tmp_path / "segment.log").open("wb") as file:
         for descriptor in (-1, 10**6, file.fileno(), reader):
-            assert not disconnect(descriptor, 9092)
+            assert not disconnect(descriptor, 9092, yes)
             assert far_end(descriptor, 9092) == ""
         file.write(b"fine")
     os.close(reader)
@@ -78,13 +103,13 @@ def test_a_connection_that_has_ended_already(ends: tuple[socket.socket, socket.s
     client, ours, port = ends
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     client.close()
-    assert not disconnect(ours.fileno(), port, "127.0.0.1:1")
+    assert not disconnect(ours.fileno(), port, yes)
 
 
 def test_strangers_are_ended_when_they_stay_silent(ends: tuple[socket.socket, socket.socket, int]) -> None:
     """Accepted at 0 with 100 ms to shake hands: alive at 100, ended at 101, and forgotten."""
     client, ours, port = ends
-    strangers = Strangers(port, RouterLimits(handshake_timeout_ms=100))
+    strangers = Strangers(port, RouterLimits(handshake_timeout_ms=100), refresh=nothing)
     assert strangers.accepted(ours.fileno(), 0, 0)
     assert strangers.sweep(100) == 0
     assert strangers.sweep(101) == 1
@@ -97,7 +122,7 @@ def test_strangers_that_shook_hands_or_left_are_not_ended(
 ) -> None:
     """Both are out of the sweep's reach."""
     client, ours, port = ends
-    strangers = Strangers(port, RouterLimits(handshake_timeout_ms=100))
+    strangers = Strangers(port, RouterLimits(handshake_timeout_ms=100), refresh=nothing)
     for leave in (strangers.shook_hands, strangers.gone):
         strangers.accepted(ours.fileno(), 0, 0)
         leave(ours.fileno())
@@ -111,8 +136,27 @@ def test_connections_beyond_the_limit_are_ended_at_once(
 ) -> None:
     """Twice the limit of peers may be connected, strangers included; the next one is refused."""
     client, ours, port = ends
-    strangers = Strangers(port, RouterLimits(max_peers=2))
+    strangers = Strangers(port, RouterLimits(max_peers=2), refresh=nothing)
     assert strangers.accepted(1_000_001, 0, 2)
     assert strangers.accepted(1_000_002, 0, 2)
     assert not strangers.accepted(ours.fileno(), 0, 2)
     assert client.recv(1) == b""
+
+
+def test_a_stranger_that_left_just_now_is_not_taken_for_its_successor(
+    ends: tuple[socket.socket, socket.socket, int],
+) -> None:
+    """The sweep finds a silent stranger; the latest news is that it left and another has its number."""
+    client, ours, port = ends
+    number = ours.fileno()
+
+    def refresh() -> None:
+        strangers.gone(number)
+        strangers.accepted(number, 500, 0)
+
+    strangers = Strangers(port, RouterLimits(handshake_timeout_ms=100), refresh=refresh)
+    strangers.accepted(number, 0, 0)
+    strangers.sweep(500)
+    ours.sendall(b"still here")
+    assert client.recv(20) == b"still here"
+    assert len(strangers) == 1

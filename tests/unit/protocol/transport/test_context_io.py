@@ -7,7 +7,6 @@ import threading
 
 import pytest
 import zmq
-
 from headrace.protocol.transport import context_io
 from headrace.protocol.transport.context_io import set_common_options, shared_context, tcp_endpoint
 

@@ -9,18 +9,6 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from transport_kit import (
-    ASK,
-    FETCH_ONE,
-    METADATA_BODY,
-    PATIENCE_S,
-    PRODUCE_ONE,
-    RawServer,
-    run,
-    serving,
-    until,
-)
-
 from headrace.protocol.errors import (
     NetworkError,
     RequestTimedOutError,
@@ -32,6 +20,16 @@ from headrace.protocol.messages.registry import API_VERSIONS, CREATE_TOPICS, FET
 from headrace.protocol.transport import wire
 from headrace.protocol.transport.dealer_io import Connection
 from headrace.protocol.transport.router_io import RouterLimits
+from transport_kit import (
+    ASK,
+    FETCH_ONE,
+    METADATA_BODY,
+    PATIENCE_S,
+    RawServer,
+    run,
+    serving,
+    until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -224,7 +222,7 @@ def test_answers_that_nobody_asked_for_are_ignored() -> None:
 
 
 def test_no_more_than_the_window_is_under_way() -> None:
-    """The server allows two: of five requests it sees two, and each answer lets the next one out, in order."""
+    """The server allows two: of five requests it sees two, and each answer lets the next one out."""
 
     async def main() -> None:
         with raw_server(max_in_flight=2) as server:
@@ -289,7 +287,7 @@ def test_a_request_that_timed_out_in_the_backlog_is_never_sent() -> None:
 
 
 def test_the_end_of_the_server_fails_everything_under_way_at_once() -> None:
-    """Two under way, two behind the window: all four fail, the owner is told once, and later sends fail too."""
+    """Two under way, two behind the window: all four fail, the owner is told once, later sends fail."""
 
     async def main() -> None:
         async with serving(RouterLimits(max_in_flight=2)) as served:
@@ -315,8 +313,8 @@ def test_the_end_of_the_server_fails_everything_under_way_at_once() -> None:
 
 
 def test_a_connection_never_comes_back() -> None:
-    """The server restarts on the same port: nothing that was sent before is sent again, and the old connection
-    stays closed; a new one meets the new incarnation."""
+    """The server restarts on the same port: nothing that was sent before is sent again, and the old
+    connection stays closed; a new one meets the new incarnation."""
 
     async def main() -> None:
         async with serving() as served:
@@ -418,7 +416,7 @@ def test_closing_does_not_hang_on_a_peer_that_reads_nothing() -> None:
     ],
 )
 def test_a_hostile_answer_closes_the_connection(parts: list[bytes]) -> None:
-    """The server sends nonsense: the caller gets NetworkError, the connection is closed, nothing else happens."""
+    """The server sends nonsense: the caller gets NetworkError, the connection is closed."""
 
     async def main() -> None:
         with raw_server() as server:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import zmq
-from transport_kit import run, until
-
 from headrace.protocol.transport.context_io import shared_context
 from headrace.protocol.transport.monitor_io import SocketMonitor
+from transport_kit import run, until
 
 
 def test_connections_are_told_as_they_come_and_go() -> None:
@@ -33,7 +32,7 @@ def test_connections_are_told_as_they_come_and_go() -> None:
 
 
 def test_what_happened_before_the_loop_looked_is_told() -> None:
-    """Events that arrived while the loop was busy use up the descriptor's edge; they are told all the same."""
+    """Events that arrived while the loop was busy use up the edge; they are told all the same."""
 
     async def main() -> None:
         events: list[int] = []
@@ -49,7 +48,7 @@ def test_what_happened_before_the_loop_looked_is_told() -> None:
 
 
 def test_waiting_for_one_event_blocks_until_it_is_there() -> None:
-    """A listening socket is told to close: the news comes within the time; news that never comes does not hang."""
+    """A listening socket is told to close: the news comes in time; news that never comes does not hang."""
 
     async def main() -> None:
         server = shared_context().socket(zmq.ROUTER)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from headrace.protocol.errors import ThrottlingQuotaExceededError
 from headrace.protocol.transport.peers import Peer, PeerTable, printable
 
@@ -49,7 +48,7 @@ def test_a_full_table_refuses() -> None:
 
 
 def test_a_descriptor_used_anew_belongs_to_the_new_peer() -> None:
-    """Connection 7 breaks and the next one gets number 7: forgetting the old peer leaves the new one findable."""
+    """Connection 7 breaks and the next one gets number 7: forgetting the old one leaves the new one."""
     table, old, new = PeerTable(5), peer("old", 7), peer("new", 7)
     table.admit(old)
     table.admit(new)

@@ -6,7 +6,6 @@ import pickle
 
 import msgspec
 import pytest
-
 from headrace.protocol.messages.envelope import RequestHeader, ResponseHeader
 from headrace.protocol.messages.registry import ALL_APIS, METADATA, PRODUCE
 from headrace.protocol.transport import wire

@@ -1,17 +1,17 @@
-"""The port that a node was given at its first start, kept with its data, so that clients find it again.
+"""The port that a server was given at its first start, kept with its data, so that clients find it again.
 
-Pure: a small text file in the first log dir, written through the file layer.
+Pure: a small text file in the first (or the metadata) log dir, written through the file layer.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..protocol.errors import KafkaStorageError
-from .log.files import read_file, write_file_atomically
+from ...protocol.errors import KafkaStorageError
+from .files import read_file, write_file_atomically
 
 if TYPE_CHECKING:
-    from .log.files import Files
+    from .files import Files
 
 FILE_NAME = "listener.port"
 MAX_PORT = 65_535

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fake_files import FakeFiles
-from headrace.controller.listener_memory import FILE_NAME, remember_port, remembered_port
+from headrace.storage_node.log.listener_memory import FILE_NAME, remember_port, remembered_port
 
 
 def files() -> FakeFiles:
@@ -27,7 +27,7 @@ def test_there_and_back() -> None:
     assert len(disk.operations) == count
 
 
-@pytest.mark.parametrize("content", [b"", b"x", b"-1", b"65536", b"\xff\xfe", b"9" * 100])
+@pytest.mark.parametrize("content", [b"", b"port", b"-1", b"65536", b"9" * 5_000, b"\xff\xfe", b"1 2"])
 def test_rot_is_no_port(content) -> None:
     """A damaged file means any free port."""
     disk = files()
@@ -41,3 +41,8 @@ def test_an_unreadable_file_is_no_port() -> None:
     disk.put(f"/m/{FILE_NAME}", b"1234")
     disk.fail("pread", FILE_NAME)
     assert remembered_port(disk, "/m") == 0
+
+
+def test_a_missing_directory_is_no_port() -> None:
+    """The first start, or a disk that is away."""
+    assert remembered_port(FakeFiles(), "/away") == 0

@@ -1,0 +1,307 @@
+"""One suite over the sync and the asyncio clients, on a real cluster in this process.
+
+The asyncio clients are driven through `Driver`, which awaits what has to be awaited, so each scenario is
+written once and both faces must behave alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import headrace
+import pytest
+from headrace import NewTopic, ProducerRecord, TopicPartition, errors
+from headrace.clients.aio_admin_io import AsyncAdmin
+from headrace.clients.aio_cluster_io import AsyncCluster
+from headrace.clients.aio_consumer_io import AsyncConsumer
+from headrace.clients.aio_producer_io import AsyncProducer
+from headrace.clients.sync_admin_io import Admin
+from headrace.clients.sync_cluster_io import Cluster
+from headrace.clients.sync_consumer_io import Consumer
+from headrace.clients.sync_producer_io import Producer
+from headrace.runtime.loop_io import new_event_loop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Driver:
+    """Wraps an asyncio object: each call runs on the test's loop until its result is there."""
+
+    def __init__(self, runner: asyncio.Runner, target: Any) -> None:
+        self._runner, self._target = runner, target
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._target, name)
+        if not callable(attribute):
+            return attribute
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self._runner.run(self._finish(attribute, args, kwargs))
+
+        return call
+
+    def __iter__(self) -> Iterator[Any]:
+        async def collect() -> list[Any]:
+            return [record async for record in self._target]
+
+        return iter(self._runner.run(collect()))
+
+    async def _finish(self, function: Any, args: Any, kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        if inspect.isasyncgen(result):
+            return [item async for item in result]
+        return await result if inspect.isawaitable(result) else result
+
+
+class Face:
+    """Clients of one kind."""
+
+    def __init__(self, bootstrap: str, runner: asyncio.Runner | None) -> None:
+        self._runner = runner
+        self._cluster: Any = headrace.connect(bootstrap)
+        if runner is not None:
+            self._cluster = headrace.aio.connect(bootstrap)
+
+    def make(self, kind: str, *args: Any, **kwargs: Any) -> Any:
+        client = getattr(self._cluster, kind)(*args, **kwargs)
+        return client if self._runner is None else Driver(self._runner, client)
+
+    def send(self, producer: Any, *args: Any, **kwargs: Any) -> Any:
+        """Send and wait."""
+        sent = producer.send(*args, **kwargs)
+        return sent.result(10) if self._runner is None else sent
+
+    def close(self) -> None:
+        if self._runner is None:
+            self._cluster.close()
+        else:
+            self._runner.run(self._cluster.close())
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    """A cluster of two nodes for all scenarios; each uses its own topics."""
+    with headrace.local(nodes=2) as cluster:
+        yield cluster.bootstrap
+
+
+@pytest.fixture(params=["sync", "aio"])
+def face(bootstrap: str, request: pytest.FixtureRequest) -> Iterator[Face]:
+    """The clients under test."""
+    if request.param == "sync":
+        face = Face(bootstrap, None)
+        yield face
+        face.close()
+        return
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        face = Face(bootstrap, runner)
+        yield face
+        face.close()
+
+
+@pytest.fixture
+def topic(face: Face, request: pytest.FixtureRequest) -> str:
+    """A fresh topic of three partitions."""
+    name = request.node.name.replace("[", ".").replace("]", "").replace("-", ".")[-200:]
+    face.make("admin").create_topics(NewTopic(name, partitions=3)).raise_for_errors()
+    return name
+
+
+def read(face: Face, topic: str, **options: Any) -> list[Any]:
+    """All records of a topic."""
+    consumer = face.make("consumer", topic, auto_offset_reset="earliest", iter_timeout=0.5, **options)
+    records = list(consumer)
+    consumer.close()
+    return records
+
+
+def test_a_record_goes_round(face: Face, topic: str) -> None:
+    """Key, value, headers and timestamp come back as they were sent."""
+    producer = face.make("producer")
+    sent = face.send(producer, topic, b"value", key=b"key", headers={"a": "x", "b": None}, timestamp=12_345)
+    (record,) = read(face, topic)
+    assert (record.topic, record.partition, record.offset) == (topic, sent.partition, sent.offset)
+    assert (record.key, record.value, record.timestamp) == (b"key", b"value", 12_345)
+    assert record.headers == (("a", b"x"), ("b", None))
+
+
+def test_serdes_go_round(face: Face, topic: str) -> None:
+    """Text keys, json values, a tombstone."""
+    producer = face.make("producer", key=headrace.utf8, value=headrace.json)
+    face.send(producer, topic, {"n": 1}, key="k", partition=0)
+    face.send(producer, topic, None, key="k", partition=0)
+    records = read(face, topic, key=headrace.utf8, value=headrace.json)
+    assert [(record.key, record.value) for record in records] == [("k", {"n": 1}), ("k", None)]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_many_records_under_every_codec(face: Face, topic: str, codec: str) -> None:
+    """5,000 records to three partitions, in order within each, none twice."""
+    producer = face.make("producer", compression_type=codec, batch_size=4096)
+    values = [b"%05d" % number * 5 for number in range(5000)]
+    result = producer.send_many(topic, values)
+    assert len(result) == 5000
+    assert result.errors(10) == {}
+    records = read(face, topic)
+    assert sorted(record.value for record in records) == values
+    for partition in range(3):
+        mine = [record.value for record in records if record.partition == partition]
+        assert mine == sorted(mine)
+        assert mine, "the sticky partitioner left one out"
+
+
+def test_outcomes_are_per_record(face: Face, topic: str) -> None:
+    """One record cannot be serialised, one names a partition that does not exist."""
+    producer = face.make("producer")
+    items = [b"1", 5, ProducerRecord(b"2", partition=77), ProducerRecord(b"3", key=b"k", partition=1)]
+    result = producer.send_many(topic, items)
+    assert [type(future.exception(10)).__name__ for future in result] == [
+        "NoneType", "SerializationError", "UnknownTopicOrPartitionError", "NoneType",
+    ]  # fmt: skip
+
+
+def test_flush_delivers_what_lingers(face: Face, topic: str) -> None:
+    """linger of a minute; flush returns when the records are there."""
+    producer = face.make("producer", linger_ms=60_000)
+    if face._runner is None:
+        producer.send(topic, b"x")
+        producer.flush(10)
+    else:
+
+        async def send_and_flush() -> None:
+            target = producer._target
+            future = target.send(topic, b"x")
+            await target.flush(10)
+            assert future.done()
+
+        face._runner.run(send_and_flush())
+    assert [record.value for record in read(face, topic)] == [b"x"]
+
+
+def test_a_consumer_seeks_and_knows_its_place(face: Face, topic: str) -> None:
+    """By offset, to both ends and by time; positions, lag and offsets agree."""
+    producer = face.make("producer")
+    for number in range(5):
+        face.send(producer, topic, b"%d" % number, partition=1, timestamp=1000 * (number + 1))
+    tp = TopicPartition(topic, 1)
+    consumer = face.make("consumer", topic, iter_timeout=0.3)
+    assert len(consumer.assignment()) == 3
+    assert consumer.beginning_offsets(tp) == {tp: 0}
+    assert consumer.end_offsets(tp) == {tp: 5}
+    assert consumer.offsets_for_times({tp: 2500})[tp].offset == 2
+    consumer.seek(tp, 3)
+    assert [record.value for record in consumer] == [b"3", b"4"]
+    assert consumer.position(tp) == 5
+    assert consumer.lag()[tp] == 0
+    consumer.seek_to_time(1500, tp)
+    assert consumer.position(tp) == 1
+    consumer.seek_to_beginning(tp)
+    assert [record.value for record in consumer.poll(5, 2)] == [b"0", b"1"]
+    assert consumer.position(tp) == 2
+    consumer.seek_to_end()
+    assert consumer.poll(0.2) == []
+    assert consumer.metrics()["records-consumed-total"] == 4
+
+
+def test_pause_keeps_and_resume_returns(face: Face, topic: str) -> None:
+    """The paused partition's records come after resume, all of them."""
+    producer = face.make("producer")
+    for partition in range(3):
+        face.send(producer, topic, b"%d" % partition, partition=partition)
+    consumer = face.make("consumer", topic, auto_offset_reset="earliest", iter_timeout=0.3)
+    consumer.pause(TopicPartition(topic, 0))
+    assert sorted(record.value for record in consumer) == [b"1", b"2"]
+    assert consumer.paused() == (TopicPartition(topic, 0),)
+    consumer.resume()
+    assert [record.value for record in consumer] == [b"0"]
+
+
+def test_batches_come_in_lists(face: Face, topic: str) -> None:
+    """25 records in lists of at most 10."""
+    face.make("producer").send_many(topic, [b"x"] * 25).wait(10)
+    consumer = face.make("consumer", topic, auto_offset_reset="earliest", iter_timeout=0.3)
+    sizes = [len(batch) for batch in consumer.batches(10, 0.2)]
+    assert sum(sizes) == 25
+    assert max(sizes) <= 10
+
+
+def test_assign_reads_single_partitions(face: Face, topic: str) -> None:
+    """Without topics; unknown arguments and doing both fail."""
+    producer = face.make("producer")
+    for partition in range(3):
+        face.send(producer, topic, b"%d" % partition, partition=partition)
+    consumer = face.make("consumer", auto_offset_reset="earliest", iter_timeout=0.3)
+    consumer.assign([TopicPartition(topic, 2)])
+    assert [record.value for record in consumer] == [b"2"]
+    with pytest.raises(errors.ConfigError):
+        face.make("consumer", topic, grop="x")
+
+
+def test_bad_values_are_raised_where_they_lie(face: Face, topic: str) -> None:
+    """A value that is no json: raised at its offset; with `skip` the others are read."""
+    producer = face.make("producer")
+    for value in (b"1", b"{", b"2"):
+        face.send(producer, topic, value, partition=0)
+    consumer = face.make("consumer", topic, value=headrace.json, auto_offset_reset="earliest")
+    assert [record.value for record in consumer.poll(5)] == [1]
+    with pytest.raises(errors.SerializationError, match="at offset 1"):
+        consumer.poll(1)
+    consumer.seek(TopicPartition(topic, 0), 2)
+    assert [record.value for record in consumer.poll(5)] == [2]
+    assert [
+        record.value for record in read(face, topic, value=headrace.json, on_deserialize_error="skip")
+    ] == [1, 2]
+
+
+def test_admin_manages_topics(face: Face, topic: str) -> None:
+    """Create (again), describe, grow, alter, offsets, delete, list."""
+    admin = face.make("admin")
+    again = admin.create_topics(NewTopic(topic), NewTopic("bad name!"))
+    assert isinstance(again.errors[topic], errors.TopicAlreadyExistsError)
+    assert isinstance(again.errors["bad name!"], errors.InvalidTopicError)
+    assert topic in [listed.name for listed in admin.list_topics()]
+    admin.create_partitions({topic: 5}).raise_for_errors()
+    assert len(admin.describe_topics(topic)[topic].partitions) == 5
+    assert isinstance(admin.create_partitions({topic: 2}).errors[topic], errors.InvalidPartitionsError)
+    admin.alter_configs({topic: {"max.message.bytes": 5000}}).raise_for_errors()
+    (values,) = admin.describe_configs(topic).values()
+    assert values["max.message.bytes"].value == "5000"
+    face.send(face.make("producer"), topic, b"x", partition=4)
+    tp = TopicPartition(topic, 4)
+    assert admin.list_offsets({tp: headrace.LATEST})[tp].offset == 1
+    assert len(admin.describe_cluster().nodes) == 2
+    admin.delete_topics(topic).raise_for_errors()
+    assert isinstance(admin.describe_topics(topic).errors[topic], errors.UnknownTopicOrPartitionError)
+
+
+def test_batches_larger_than_the_topic_allows_are_split(face: Face, topic: str) -> None:
+    """max.message.bytes of 2000 and batches of 64 KiB: everything arrives, once, in order."""
+    face.make("admin").alter_configs({topic: {"max.message.bytes": 2000}}).raise_for_errors()
+    producer = face.make("producer")
+    items = [ProducerRecord(b"%04d" % number * 20, partition=0) for number in range(500)]
+    result = producer.send_many(topic, items)
+    assert result.errors(20) == {}
+    assert [record.value for record in read(face, topic)] == [item.value for item in items]
+
+
+@pytest.mark.parametrize(
+    ("sync", "twin"),
+    [(Producer, AsyncProducer), (Consumer, AsyncConsumer), (Admin, AsyncAdmin), (Cluster, AsyncCluster)],
+)
+def test_twins_have_the_same_names_and_parameters(sync: type, twin: type) -> None:
+    """Whoever knows one face knows the other."""
+
+    def surface(cls: type) -> dict[str, list[str]]:
+        return {
+            name: list(inspect.signature(member).parameters)
+            for name, member in inspect.getmembers(cls, inspect.isfunction)
+            if name == "__init__" or not name.startswith("_")
+        }
+
+    only_here = {"forked", "drain", "add", "remove"}
+    ours = {name: names for name, names in surface(sync).items() if name not in only_here}
+    theirs = {name: names for name, names in surface(twin).items() if name not in only_here}
+    assert ours == theirs

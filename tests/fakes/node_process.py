@@ -1,0 +1,34 @@
+"""A storage node in a process of its own, to be killed: `node_process.py DIRECTORY CONTROLLER_PORT`.
+
+Prints "ready PORT" once it serves; SIGTERM stops it cleanly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+
+from headrace.runtime.loop_io import new_event_loop
+from headrace.storage_node.config import NodeConfig
+from headrace.storage_node.controller_link_io import fixed_locator
+from headrace.storage_node.node_io import NodeServer
+
+
+async def main(directory: str, controller_port: int) -> None:
+    config = NodeConfig.of({"node.id": 1, "log.dirs": directory})
+    node = NodeServer(config, fixed_locator("127.0.0.1", controller_port))
+    await node.start()
+    running = asyncio.create_task(node.run())
+    terminated = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
+    sys.stdout.write(f"ready {node.port}\n")
+    sys.stdout.flush()
+    await terminated.wait()
+    await node.stop()
+    await running
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(main(sys.argv[1], int(sys.argv[2])))

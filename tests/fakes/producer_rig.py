@@ -1,0 +1,124 @@
+"""An accumulator and a sender without a loop: time and answers are given by the test."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from headrace.clients.accumulator import Accumulator, AccumulatorLimits, Batch, PartitionQueue
+from headrace.clients.backoff import Backoff
+from headrace.clients.metadata import ClusterView
+from headrace.clients.sender import Resolve, Sender, SendProduce
+from headrace.clients.splitting import split_batch
+from headrace.protocol.messages.data import (
+    MetadataResponse,
+    NodeEndpoint,
+    PartitionMetadata,
+    ProducePartitionResponse,
+    ProduceResponse,
+    TopicMetadata,
+)
+from headrace.protocol.records.codec import active_codec
+
+TOPIC_ID = b"t" * 16
+
+
+def view_of(*leaders: int, epoch: int = 0, topic: str = "t") -> ClusterView:
+    """One topic whose partitions have these leaders, on nodes 0..2."""
+    partitions = tuple(
+        PartitionMetadata(number, leader, epoch, (leader,), (leader,))
+        for number, leader in enumerate(leaders)
+    )
+    nodes = tuple(NodeEndpoint(number, f"h{number}", 1) for number in range(3))
+    answer = MetadataResponse(
+        "c", 0, epoch + 1, nodes, (TopicMetadata(0, topic, TOPIC_ID, False, partitions),)
+    )
+    return ClusterView().merged(answer)
+
+
+class ProducerRig:
+    """`put` appends, `step` polls the sender, `ok` and `refuse` answer."""
+
+    def __init__(self, *leaders: int, **facts: Any) -> None:
+        self.now_ms = 0
+        self.view = view_of(*(leaders or (0,)))
+        limits = AccumulatorLimits(
+            facts.pop("linger_ms", 0),
+            facts.pop("batch_bytes", 1000),
+            facts.pop("max_batch_bytes", 10_000),
+            facts.pop("buffer_bytes", 1 << 20),
+            facts.pop("delivery_timeout_ms", 10_000),
+            facts.pop("is_adaptive", True),
+        )
+        self.deliveries: list[str] = []
+        self.accumulator = Accumulator(limits, self._builder, self._delivery, Random(1))
+        self.topic = self.accumulator.set_topic("t", len(leaders or (0,)))
+        self.sender = Sender(
+            self.accumulator,
+            Backoff(100, 1000, Random(2)),
+            self._split,
+            acks=facts.pop("acks", -1),
+            retries=facts.pop("retries", 1000),
+            max_in_flight=facts.pop("max_in_flight", 5),
+            max_request_bytes=facts.pop("max_request_bytes", 100_000),
+        )
+        assert not facts, facts
+        self.resolved: list[Resolve] = []
+        self.effects: list[Any] = []
+
+    def _builder(self, max_bytes: int) -> Any:
+        return active_codec().builder(max_bytes=max_bytes)
+
+    def _delivery(self, queue: PartitionQueue) -> str:
+        self.deliveries.append(f"{queue.partition}/{len(self.deliveries)}")
+        return self.deliveries[-1]
+
+    def _split(self, batch: Batch, max_bytes: int) -> list[Batch]:
+        def names(_: Batch, first_indexes: list[int]) -> list[object]:
+            return [self._delivery(batch.queue) for _ in first_indexes]
+
+        return split_batch(batch, max_bytes, active_codec(), self._builder, names)
+
+    def put(self, value: bytes, partition: int = 0, key: bytes | None = None) -> bool:
+        """Append one record; False when there is no room."""
+        queue = self.topic.queues[partition]
+        if self.accumulator.try_append(queue, 0, key, value, ()) >= 0:
+            return True
+        if not self.accumulator.open_batch(queue, self.now_ms):
+            return False
+        assert self.accumulator.try_append(queue, 0, key, value, ()) == 0
+        return True
+
+    def step(self, advance_ms: int = 0) -> list[SendProduce]:
+        """Let time pass, poll; what is to be sent (built, as the shell does)."""
+        self.now_ms += advance_ms
+        return self._sends(self.sender.poll(self.view, self.now_ms))
+
+    def ok(self, send: SendProduce, base_offset: int = 0) -> None:
+        answers = tuple(ProducePartitionResponse(0, base_offset) for _ in send.batches)
+        self._sends(self.sender.on_response(send.request_id, ProduceResponse(answers), self.now_ms))
+
+    def refuse(self, send: SendProduce, *codes: int, **facts: Any) -> None:
+        """One code for each batch of the request."""
+        answers = tuple(ProducePartitionResponse(code, **facts) for code in codes)
+        self._sends(self.sender.on_response(send.request_id, ProduceResponse(answers), self.now_ms))
+
+    def lose(self, send: SendProduce, error: Any) -> None:
+        self._sends(self.sender.on_failure(send.request_id, error, self.now_ms))
+
+    def _sends(self, effects: tuple[Any, ...]) -> list[SendProduce]:
+        self.accumulator.check()
+        self.effects += effects
+        self.resolved += [effect for effect in effects if isinstance(effect, Resolve)]
+        sends = [effect for effect in effects if isinstance(effect, SendProduce)]
+        for send in sends:
+            for batch in send.batches:
+                if batch.data is None:
+                    assert batch.builder is not None
+                    batch.data, batch.builder = batch.builder.build(), None
+        return sends
+
+
+def values_of(send: SendProduce) -> list[list[bytes | None]]:
+    """The values of each batch of a request."""
+    return [[record.value for record in active_codec().decode(batch.data or b"")] for batch in send.batches]

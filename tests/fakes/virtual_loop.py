@@ -1,0 +1,55 @@
+"""An event loop whose clock jumps to the next deadline when nothing is left to do: waiting costs no time."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+START_S = 1000.0
+# A test that lives this long in virtual time waits for something that will never happen.
+LIMIT_S = 100_000.0
+
+
+class _JumpingSelector(selectors.SelectSelector):
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock_s = START_S
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        ready = super().select(0)
+        if not ready and timeout != 0:
+            assert timeout is not None, "everything waits for something that nobody will bring"
+            assert self.clock_s < START_S + LIMIT_S, "the test runs away"
+            self.clock_s += timeout
+        return ready
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Runs one test at a time; `now_ms` is its clock."""
+
+    def __init__(self) -> None:
+        self._jumping = _JumpingSelector()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        return self._jumping.clock_s
+
+    def now_ms(self) -> int:
+        """The virtual time in ms."""
+        return round(self.time() * 1000)
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine to its end in virtual time; tasks left behind fail the test."""
+    loop = VirtualLoop()
+    try:
+        result = loop.run_until_complete(work)
+        left = asyncio.all_tasks(loop)
+        assert not left, f"tasks were left behind: {left}"
+        return result
+    finally:
+        loop.close()

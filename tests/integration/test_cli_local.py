@@ -1,0 +1,248 @@
+"""The commands that speak to a cluster, against one in this process."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from headrace.services.cli.main import run
+from headrace.services.local_io import LocalCluster, local
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with local(nodes=2) as running:
+        yield running
+
+
+@pytest.fixture
+def headrace(
+    cluster: LocalCluster, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, bytes, str]]:
+    """Runs a command line in this process: (exit code, standard output, standard error)."""
+
+    def headrace(*arguments: str, data: bytes = b"") -> tuple[int, bytes, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        code = run(["-b", cluster.bootstrap, *arguments])
+        out, err = capfdbinary.readouterr()
+        return code, out, err.decode()
+
+    return headrace
+
+
+@pytest.fixture
+def topic(headrace: Any, request: pytest.FixtureRequest) -> str:
+    """A topic of two partitions with the test's own name."""
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)
+    assert headrace("topic", "create", name, "-p", "2")[0] == 0
+    return name
+
+
+def test_the_life_of_a_topic(headrace: Any) -> None:
+    """Create, list, describe, alter, grow, delete."""
+    code, out, _ = headrace(
+        "topic", "create", "life", "-p", "2", "-X", "max.message.bytes=2000", "-o", "json"
+    )
+    assert code == 0
+    made = json.loads(out)[0]
+    assert (made["topic"], made["partitions"], made["replication_factor"]) == ("life", 2, 1)
+    code, out, _ = headrace("topic", "list")
+    assert code == 0
+    assert b"life" in out
+    assert headrace("produce", "life", "-p", "1", data=b"a\nb\n")[0] == 0
+    described = json.loads(headrace("topic", "describe", "life", "-o", "json")[1])[0]
+    assert described["configs"] == {"max.message.bytes": "2000"}
+    assert [part["records"] for part in described["partitions"]] == [0, 2]
+    assert {part["leader"] for part in described["partitions"]} == {1, 2}
+    code, out, _ = headrace("topic", "describe", "life")
+    assert b"LEADER-EPOCH" in out
+    assert headrace("topic", "alter", "life", "-X", "max.message.bytes=3000")[0] == 0
+    assert headrace("topic", "add-partitions", "life", "3")[0] == 0
+    described = json.loads(headrace("topic", "describe", "life", "-o", "json")[1])[0]
+    assert described["configs"] == {"max.message.bytes": "3000"}
+    assert len(described["partitions"]) == 3
+    assert headrace("topic", "alter", "life", "-d", "max.message.bytes")[0] == 0
+    assert json.loads(headrace("topic", "describe", "life", "-o", "json")[1])[0]["configs"] == {}
+    assert headrace("topic", "delete", "life", "--yes")[0] == 0
+    assert headrace("topic", "describe", "life")[0] == 3
+
+
+def test_what_goes_wrong_with_topics(headrace: Any, topic: str) -> None:
+    """It exists, it does not, it is no name, the config is unknown: one line, and the right exit code."""
+    code, _, err = headrace("topic", "create", topic)
+    assert (code, err.count("\n")) == (1, 1)
+    assert "TopicAlreadyExistsError" in err
+    assert headrace("topic", "create", "new-one", topic)[0] == 4
+    assert headrace("topic", "delete", "nowhere", "--yes")[0] == 3
+    assert headrace("topic", "create", "no/name")[0] == 1
+    assert headrace("topic", "create", "other", "-r", "2")[0] == 1
+    code, _, err = headrace("topic", "create", "other", "-X", "max.mesage.bytes=5")
+    assert code == 1
+    assert "max.mesage.bytes" in err
+    assert headrace("topic", "add-partitions", topic, "1")[0] == 1
+
+
+def test_deleting_asks(headrace: Any, topic: str) -> None:
+    """Without --yes and without an answer nothing is deleted."""
+    assert headrace("topic", "delete", topic)[0] == 130
+    assert headrace("topic", "describe", topic)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), b"0\n1\n2\n3\n4\n"),
+        (("-o", "beginning", "-c", "2"), b"0\n1\n"),
+        (("-o", "-2"), b"3\n4\n"),
+        (("-o", "3"), b"3\n4\n"),
+        (("-o", "end"), b""),
+        (("-o", "99"), b""),
+        (("-o", "s@0"), b"0\n1\n2\n3\n4\n"),
+        (("-o", "s@99999999999999"), b""),
+        (("-o", "e@0"), b""),
+        (("-o", "1", "-o", "e@99999999999999"), b"1\n2\n3\n4\n"),
+        (("-f", "%t/%p/%o=%s ", "-c", "1"), b"TOPIC/0/0=0 "),
+    ],
+)
+def test_where_reading_starts_and_stops(
+    headrace: Any, topic: str, arguments: tuple[str, ...], expected: bytes
+) -> None:
+    """kcat's offsets on a partition with five records."""
+    headrace("produce", topic, "-p", "0", data=b"0\n1\n2\n3\n4\n")
+    code, out, err = headrace("consume", topic, "-p", "0", "-e", *arguments)
+    assert (code, out, err) == (0, expected.replace(b"TOPIC", topic.encode()), "")
+
+
+def test_keys_nulls_headers_and_json(headrace: Any, topic: str) -> None:
+    """Everything that a record holds goes in and comes out."""
+    headrace(
+        "produce",
+        topic,
+        "-K",
+        r"\t",
+        "-Z",
+        "-p",
+        "1",
+        "-H",
+        "a=1",
+        "-H",
+        "a=2",
+        data=b"k\tv\nk2\t\n\xff\t\xfe",
+    )
+    code, out, _ = headrace("consume", topic, "-p", "1", "-e", "-K", "|", "-Z")
+    assert (code, out) == (0, b"k|v\nk2|NULL\n\xff|\xfe\n")
+    code, out, _ = headrace("consume", topic, "-e", "-o", "json")
+    records = json.loads(out)
+    assert [(record["key"], record["value"]) for record in records] == [
+        ("k", "v"),
+        ("k2", None),
+        ("/w==", "/g=="),
+    ]
+    assert records[0]["headers"] == [["a", "1"], ["a", "2"]]
+    assert records[2]["key_encoding"] == records[2]["value_encoding"] == "base64"
+    code, out, _ = headrace("-o", "jsonl", "consume", topic, "-e")
+    assert [json.loads(line)["offset"] for line in out.splitlines()] == [0, 1, 2]
+
+
+def test_empty_topics(headrace: Any, topic: str) -> None:
+    """Nothing to read is no error, in every form."""
+    assert headrace("consume", topic, "-e")[:2] == (0, b"")
+    code, out, _ = headrace("consume", topic, "-e", "-o", "json")
+    assert (code, json.loads(out)) == (0, [])
+
+
+def test_several_topics_at_once(headrace: Any, topic: str) -> None:
+    """One command reads them all."""
+    headrace("topic", "create", topic + "2")
+    headrace("produce", topic, data=b"one")
+    headrace("produce", topic + "2", data=b"two")
+    _, out, _ = headrace("consume", topic, topic + "2", "-e")
+    assert sorted(out.split()) == [b"one", b"two"]
+
+
+def test_what_goes_wrong_with_records(headrace: Any, topic: str, tmp_path: Path) -> None:
+    """No such topic, partition or file; a record that is too large among good ones."""
+    assert headrace("consume", "nowhere", "-e")[0] == 3
+    assert headrace("consume", topic, "-p", "7", "-e")[0] == 3
+    assert headrace("produce", topic, "-p", "7", data=b"x")[0] == 3
+    assert headrace("produce", topic, str(tmp_path / "missing"))[0] == 2
+    code, _, err = headrace("produce", "nowhere", data=b"x")
+    assert code == 3
+    assert "hint: " in err
+    code, out, err = headrace("produce", topic, "-o", "json", data=b"good\n" + b"x" * 3_000_000 + b"\ngood")
+    assert code == 4
+    assert json.loads(out)["failed"] == 1
+    code, _, err = headrace("produce", topic, "-X", "linger=5", data=b"x")
+    assert code == 2
+    assert "did you mean" in err
+
+
+def test_produce_from_files(headrace: Any, topic: str, tmp_path: Path) -> None:
+    """Several files, without a newline at the end, CRLF, another delimiter, a limit."""
+    (tmp_path / "a").write_bytes(b"1\r\n2")
+    (tmp_path / "b").write_bytes(b"3\n")
+    _, _, err = headrace("produce", topic, str(tmp_path / "a"), str(tmp_path / "b"), "-p", "0", "-z", "gzip")
+    assert err == f"3 records sent to {topic}\n"
+    assert headrace("consume", topic, "-e", "-p", "0")[1] == b"1\n2\n3\n"
+    headrace("produce", topic, "-D", ";", "-c", "2", "-p", "1", "-k", "key", data=b"x;y;z")
+    assert headrace("consume", topic, "-e", "-p", "1", "-f", "%k=%s,")[1] == b"key=x,key=y,"
+
+
+def test_log_dump(headrace: Any, cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
+    """Segments and indexes of a running node; damage is found, told, and is exit code 1."""
+    headrace("produce", topic, "-p", "0", data=b"hello\nworld\n")
+    segment = next(cluster.data_dir.glob(f"node-*/{topic}-0/*.log"))
+    code, out, _ = headrace("log", "dump", str(segment))
+    assert code == 0
+    assert b"hello" in out
+    code, out, _ = headrace(
+        "log", "dump", str(segment), str(segment.parent / "partition.metadata"), "-o", "json"
+    )
+    assert [entry["kind"] for entry in json.loads(out)][:3] == ["batch", "record", "record"]
+    assert {entry["file"] for entry in json.loads(out)} == {str(path) for path in segment.parent.iterdir()}
+    code, out, _ = headrace("log", "dump", "--batches", str(segment), "-o", "jsonl")
+    assert {json.loads(line)["kind"] for line in out.splitlines()} == {"batch"}
+    broken = tmp_path / segment.name
+    data = bytearray(segment.read_bytes())
+    data[-3] ^= 1
+    broken.write_bytes(data)
+    code, _, err = headrace("log", "dump", str(broken))
+    assert code == 1
+    assert "1 fault found" in err
+    assert headrace("log", "dump", str(tmp_path / "missing.log"))[0] == 2
+
+
+def start(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "headrace", *arguments], **options)
+
+
+def test_a_reader_that_goes_away_ends_quietly(headrace: Any, cluster: LocalCluster, topic: str) -> None:
+    """`headrace consume | head`: no traceback, and the shell's own code for it."""
+    headrace("produce", topic, data=b"x" * 1000 + b"\n" + b"y" * 1000 + b"\n")
+    read, write = os.pipe()
+    os.close(read)
+    process = start("-b", cluster.bootstrap, "consume", topic, "-e", stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (141, b"")
+
+
+def test_ctrl_c_ends_a_consumer_that_waits(headrace: Any, cluster: LocalCluster, topic: str) -> None:
+    """It follows the topic until it is interrupted; what was printed until then is complete."""
+    headrace("produce", topic, data=b"first")
+    process = start("-b", cluster.bootstrap, "consume", topic, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"first\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, b"", b"interrupted\n")

@@ -1,0 +1,110 @@
+"""`headrace quickstart`: real lines through three storage nodes on Ray and back, whatever the input."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from headrace_command import Headrace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+
+
+@pytest.fixture
+def headrace(tmp_path: Path) -> Iterator[Headrace]:
+    command = Headrace(tmp_path)
+    yield command
+    left = command.processes()
+    command.kill_all()
+    assert left == [], "the quickstart left processes behind"
+
+
+def assert_nothing_left(command: Headrace) -> None:
+    """No process, no temp dir, no cluster file."""
+    command.wait_until_nothing_runs()
+    assert list(command.temp.iterdir()) == []
+    assert not list(command.home.rglob("*.json"))
+
+
+def test_an_access_log_comes_back_complete(headrace: Headrace, tmp_path: Path) -> None:
+    """Counts, checksums and the most frequent clients, counted from the log; then nothing is left."""
+    clients = [b"10.0.0.%d" % (n % 7 if n % 2 else 1) for n in range(30_000)]
+    line = b'%s - - [10/Oct/2000:13:55:36 -0700] "GET /page/%d HTTP/1.0" 200 %d'
+    path = tmp_path / "access.log"
+    path.write_bytes(b"\n".join(line % (client, n, n * 7) for n, client in enumerate(clients)))
+    out, _ = headrace.run("quickstart", "--input", str(path), "-o", "json")
+    result = json.loads(out)
+    assert (result["lines_in"], result["lines_out"]) == (30_000, 30_000)
+    assert result["checksum_in"] == result["checksum_out"]
+    assert result["is_complete"] is True
+    assert result["top_keys"][0] == {"key": "10.0.0.1", "lines": clients.count(b"10.0.0.1")}
+    assert sum(place["records"] for place in result["partitions"]) == 30_000
+    assert {place["node"] for place in result["partitions"]} == {"node-1", "node-2", "node-3"}
+    assert_nothing_left(headrace)
+
+
+def test_odd_bytes_and_the_text_report(headrace: Headrace, tmp_path: Path) -> None:
+    """Binary bytes, CRLF, empty lines, a line past the limit of a message, no newline at the end."""
+    path = tmp_path / "odd"
+    path.write_bytes(b"\x00\xff\xfe\r\n\r\n\n" + b"x" * 3_000_000 + b"\nlast")
+    out, errors = headrace.run("quickstart", "-i", str(path))
+    text = out.decode()
+    assert "ok: every line came back" in text
+    assert "Most frequent keys" in text
+    assert "node-1" in text
+    assert "starting Ray" in errors
+    assert_nothing_left(headrace)
+
+
+def test_an_empty_file_is_zero_lines_in_and_out(headrace: Headrace, tmp_path: Path) -> None:
+    """Nothing to send is not a failure; --keep leaves the files, and says where."""
+    path = tmp_path / "empty"
+    path.write_bytes(b"")
+    out, _ = headrace.run("quickstart", "-i", str(path), "--keep")
+    assert b"0 records" in out
+    kept = list(headrace.temp.iterdir())
+    assert [folder.name.startswith("headrace-quickstart-") for folder in kept] == [True]
+    assert str(kept[0]) in out.decode()
+    headrace.wait_until_nothing_runs()
+
+
+def test_input_that_is_not_there(headrace: Headrace, tmp_path: Path) -> None:
+    """Said at once, before anything is started."""
+    _, errors = headrace.run("quickstart", "-i", str(tmp_path / "missing"), code=3)
+    assert "missing" in errors
+    (tmp_path / "folder").mkdir()
+    headrace.run("quickstart", "-i", str(tmp_path / "folder"), code=1)
+    assert_nothing_left(headrace)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_an_interrupt_cleans_up(headrace: Headrace, tmp_path: Path, number: signal.Signals) -> None:
+    """Ctrl-C or a kill in the middle of sending: one word, and nothing is left."""
+    path = tmp_path / "large"
+    path.write_bytes(b"some key and a value that repeats itself\n" * 3_000_000)
+    process = headrace.start("quickstart", "-i", str(path))
+    assert process.stderr is not None
+    assert process.stdout is not None
+    seen: list[str] = []
+    for line in process.stderr:
+        seen.append(line)
+        if line.startswith("sending"):
+            process.send_signal(number)
+            break
+    rest = threading.Thread(target=lambda: seen.extend(process.stderr or ()))
+    rest.start()
+    try:
+        assert process.wait(60) == 130, "".join(seen)
+        rest.join(10)
+    finally:
+        process.stdout.close()
+        process.stderr.close()
+    assert "Traceback" not in "".join(seen)
+    assert_nothing_left(headrace)

@@ -1,0 +1,271 @@
+"""A cluster on real Ray: it comes up, survives kill -9 of its servers, and goes without a trace."""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from headrace.clients.sync_consumer_io import Consumer
+from headrace.clients.sync_producer_io import Producer
+from headrace.protocol.model import TopicPartition
+from headrace_command import Headrace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+
+PARTITIONS = 6
+RECOVERY_S = 40.0
+
+
+@pytest.fixture(scope="module")
+def headrace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Headrace]:
+    """A cluster of three storage nodes on a Ray of its own, for all tests of this module."""
+    command = Headrace(tmp_path_factory.mktemp("ray"))
+    try:
+        command.run("up", "--nodes", "3", "--ray-address", "local")
+        yield command
+        command.run("down", "--delete-data", "--yes")
+        command.wait_until_nothing_runs()
+    finally:
+        command.kill_all()
+
+
+def wait_for(is_true: Callable[[], bool], what: str, timeout_s: float = RECOVERY_S) -> None:
+    ends_at = time.monotonic() + timeout_s
+    while not is_true():
+        assert time.monotonic() < ends_at, f"not within {timeout_s} s: {what}"
+        time.sleep(0.2)
+
+
+class SteadyProducer:
+    """Sends numbered records to every partition, acks=1, and remembers what was acknowledged where."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.acknowledged: dict[int, dict[int, bytes]] = defaultdict(dict)  # partition -> offset -> value
+        self.failed: list[BaseException] = []
+        self._producer = Producer(bootstrap, acks="1", linger_ms=5)
+        self._topic = topic
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> SteadyProducer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(RECOVERY_S)
+        self._producer.flush(RECOVERY_S)
+        self._producer.close(5.0)
+
+    def count(self) -> dict[int, int]:
+        """Acknowledged records per partition, so far."""
+        return {partition: len(self.acknowledged[partition]) for partition in range(PARTITIONS)}
+
+    def wait_for_more(self, what: str) -> None:
+        """Every partition acknowledges further records."""
+        before = self.count()
+        wait_for(lambda: all(now > before[p] + 50 for p, now in self.count().items()), f"{what}: more acks")
+
+    def _run(self) -> None:
+        for number in itertools.count():
+            if self._stop.wait(0.001):
+                return
+            partition, value = number % PARTITIONS, b"%010d" % number
+            future = self._producer.send(self._topic, value, partition=partition)
+            future.add_done_callback(lambda done, value=value: self._settle(done, value))
+
+    def _settle(self, done: Any, value: bytes) -> None:
+        error = done.exception()
+        if error is not None:
+            self.failed.append(error)
+            return
+        place = done.result()
+        earlier = self.acknowledged[place.partition].setdefault(place.offset, value)
+        assert earlier == value, f"offset {place.offset} was acknowledged twice"
+
+
+def read_all(bootstrap: str, topic: str) -> dict[int, dict[int, bytes]]:
+    """Every record of the topic: partition -> offset -> value."""
+    places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+    found: dict[int, dict[int, bytes]] = {partition: {} for partition in range(PARTITIONS)}
+    with Consumer(bootstrap=bootstrap, auto_offset_reset="earliest") as consumer:
+        ends = consumer.end_offsets(*places)
+        consumer.assign(places)
+        for place in places:
+            consumer.seek(place, 0)
+        ends_at = time.monotonic() + RECOVERY_S
+        while any(consumer.position(place) < ends[place] for place in places):
+            assert time.monotonic() < ends_at, "the read does not come to its end"
+            for record in consumer.poll(0.5):
+                assert record.value is not None
+                found[record.partition][record.offset] = record.value
+    return found
+
+
+def test_every_acknowledged_record_survives_kill_9(headrace: Headrace) -> None:
+    """kill -9 of a storage node, then of the controller, in the middle of a steady acks=1 producer.
+
+    Ray starts both again under the same names and over the same disks; the producer notices nothing but
+    time; and every record that was acknowledged is there, at its offset, in its order.
+    """
+    headrace.run("topic", "create", "steady", "-p", str(PARTITIONS))
+    status = headrace.status()
+    bootstrap = ",".join(status["bootstrap"])
+    with SteadyProducer(bootstrap, "steady") as producer:
+        producer.wait_for_more("at the start")
+        for victim in (status["nodes"][1], status["controller"]):
+            os.kill(victim["pid"], signal.SIGKILL)
+
+            def is_back(victim: dict[str, Any] = victim) -> bool:
+                facts = headrace.status()
+                servers = {server["name"]: server for server in [*facts["nodes"], facts["controller"]]}
+                return facts["state"] == "running" and servers[victim["name"]]["pid"] != victim["pid"]
+
+            wait_for(is_back, f"{victim['name']} is back")
+            producer.wait_for_more(f"after the death of {victim['name']}")
+    assert producer.failed == []
+
+    found = read_all(bootstrap, "steady")
+    for partition, acknowledged in producer.acknowledged.items():
+        assert len(acknowledged) > 100
+        lost = {
+            offset: value for offset, value in acknowledged.items() if found[partition].get(offset) != value
+        }
+        assert lost == {}, f"partition {partition}: acknowledged, but not there"
+        assert sorted(found[partition]) == list(range(len(found[partition]))), "offsets are dense"
+        by_offset = [value for _, value in sorted(found[partition].items())]
+        first_seen = list(
+            dict.fromkeys(by_offset)
+        )  # an unanswered batch may be in the log twice, never out of order
+        assert first_seen == sorted(first_seen)
+
+
+def test_a_restarted_node_keeps_its_identity(headrace: Headrace) -> None:
+    """kill -9 of a node: the same node id, folder and port come back, so old addresses go on working."""
+    before = headrace.status()["nodes"][0]
+    os.kill(before["pid"], signal.SIGKILL)
+
+    def is_back() -> bool:
+        facts = headrace.status()
+        return facts["state"] == "running" and facts["nodes"][0]["pid"] != before["pid"]
+
+    wait_for(is_back, "node-1 is back")
+    after = headrace.status()["nodes"][0]
+    for name in ("node_id", "cluster_id", "endpoint"):
+        assert after[name] == before[name]
+    assert after["broker_epoch"] > before["broker_epoch"]
+
+
+def test_up_adopts_what_runs(headrace: Headrace) -> None:
+    """A second `up` finds the actors by name and starts nothing; it refuses to contradict them."""
+    before = headrace.status()
+    _, errors = headrace.run("up")
+    assert "adopted" in errors
+    assert [node["pid"] for node in headrace.status()["nodes"]] == [node["pid"] for node in before["nodes"]]
+    _, errors = headrace.run("up", "--nodes", "2", code=2)
+    assert "does not remove" in errors
+
+
+def test_records_through_the_command_line(headrace: Headrace, tmp_path: Path) -> None:
+    """Produce from standard input and a file, consume with kcat's offsets and tokens, see the topic."""
+    headrace.run("topic", "create", "cli", "-p", "2")
+    headrace.run("produce", "cli", "-K:", "-p", "0", data=b"k1:v1\nk2:v2\nplain")
+    (tmp_path / "file").write_bytes(b"a\r\nb\r\n")
+    headrace.run("produce", "cli", str(tmp_path / "file"), "-p", "1", "-H", "h=1", "-z", "zstd")
+    out, _ = headrace.run("consume", "cli", "-e", "-p", "0", "-f", "%o %k %K %s\\n")
+    assert out == b"0 k1 2 v1\n1 k2 2 v2\n2  -1 plain\n"
+    out, _ = headrace.run("consume", "cli", "-e", "-p", "1", "-o", "-1", "-f", "%p/%o %s %h\\n")
+    assert out == b"1/1 b h=1\n"
+    out, _ = headrace.run("topic", "list", "-o", "jsonl")
+    assert b'"cli"' in out
+    out, _ = headrace.run("status")
+    assert out.count(b"active") == 3
+    _, errors = headrace.run("consume", "nowhere", "-e", code=3)
+    assert "hint:" in errors
+
+
+def test_a_second_cluster_joins_the_ray_that_is_there(headrace: Headrace) -> None:
+    """Two clusters share a Ray and nothing else; the Ray outlives the one that only joined it."""
+    address = headrace.status()["ray_address"]
+    headrace.run("up", "--cluster", "second", "--nodes", "1", "--ray-address", address)
+    try:
+        facts = json.loads(headrace.run("status", "--cluster", "second", "-o", "json")[0])
+        assert (facts["state"], facts["ray_is_ours"], len(facts["nodes"])) == ("running", False, 1)
+        assert facts["controller"]["cluster_id"] != headrace.status()["controller"]["cluster_id"]
+        headrace.run("topic", "create", "mine", "--cluster", "second")
+        headrace.run("topic", "describe", "mine", code=3)
+    finally:
+        headrace.run("down", "--cluster", "second", "--delete-data", "--yes")
+    assert headrace.status()["state"] == "running"
+    assert not (headrace.home / "data" / "second").exists()
+
+
+def test_a_client_inside_ray_finds_the_cluster(headrace: Headrace) -> None:
+    """No address, no file: a program that uses this Ray finds the storage nodes by their names."""
+    facts = headrace.status()
+    program = (
+        "import os, ray, headrace\n"
+        "os.environ['HEADRACE_HOME'] = '/nonexistent'\n"
+        f"ray.init(address={facts['ray_address']!r}, log_to_driver=False)\n"
+        "with headrace.Admin() as admin:\n"
+        "    print(admin.describe_cluster().cluster_id)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=headrace.environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == facts["controller"]["cluster_id"], done.stderr
+
+
+def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+    """A disk in use: `up` tells which node and why, and leaves nothing behind."""
+    command = Headrace(tmp_path)
+    (tmp_path / "data" / "node-1").mkdir(parents=True)
+    try:
+        with (tmp_path / "data" / "node-1" / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            fcntl.lockf(lock, fcntl.LOCK_EX)
+            arguments = ("--nodes", "1", "--ray-address", "local", "--data-dir", str(tmp_path / "data"))
+            _, errors = command.run("up", *arguments, code=1)
+        assert "node-1 cannot start" in errors
+        assert "in use" in errors
+        command.wait_until_nothing_runs()
+        assert list(command.temp.iterdir()) == []
+        assert not list(command.home.rglob("*.json"))
+    finally:
+        command.kill_all()
+
+
+def test_up_and_down_leave_nothing_but_the_data(tmp_path: Path) -> None:
+    """After `down` no process and no temp dir is left; the data is, and the next `up` finds it."""
+    command = Headrace(tmp_path)
+    try:
+        command.run("up", "--nodes", "1", "--ray-address", "local")
+        cluster_id = command.status()["controller"]["cluster_id"]
+        assert command.processes()
+        command.run("down")
+        command.wait_until_nothing_runs()
+        assert list(command.temp.iterdir()) == []
+        assert [path.name for path in command.home.iterdir() if any(path.iterdir())] == ["data"]
+        command.run("down", code=3)
+        command.run("status", code=3)
+        command.run("up", "--nodes", "1", "--ray-address", "local")
+        assert command.status()["controller"]["cluster_id"] == cluster_id
+        command.run("down", "--delete-data", "--yes")
+        assert not (command.home / "data" / "default").exists()
+        command.wait_until_nothing_runs()
+    finally:
+        command.kill_all()

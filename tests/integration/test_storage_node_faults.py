@@ -1,0 +1,236 @@
+"""A storage node meets bad input, floods and bad disks: it answers or refuses, and lives on."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import zmq
+from fake_files import FakeFiles
+from headrace.protocol.errors import (
+    InvalidRequestError,
+    KafkaStorageError,
+    NetworkError,
+    ThrottlingQuotaExceededError,
+)
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.data import FetchPartition, FetchRequest
+from headrace.protocol.messages.envelope import RequestHeader
+from headrace.protocol.transport.context_io import shared_context
+from headrace.protocol.transport.wire import encode
+from node_rig import Rig, batch, node_rig, run, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def hostile_messages(session: int) -> Iterator[list[bytes]]:
+    """Messages that no client of ours would send; `session` is a real one, so some get far."""
+    yield [b""]
+    yield [b"", b""]
+    yield [os.urandom(100)] * 3
+    yield [b"GET / HTTP/1.1\r\n\r\n"]
+    yield [encode(RequestHeader(0, 0, 1, 0)), b""]
+    for api_key in (-1, 9_999, 0, 1, 2, 3, 19, 18, 62, 10_000):
+        for version in (0, -1, 32_767):
+            for body in (b"", b"\xc1", b"\x93", os.urandom(50), b"\xdd\xff\xff\xff\xff", b"\x91" * 5_000):
+                yield [encode(RequestHeader(api_key, version, 7, session)), body]
+    yield [encode(RequestHeader(0, 0, 7, session)), encode([1, 5, []]), *[b"frame"] * 5_000]
+
+
+def test_hostile_messages_leave_the_node_alive(tmp_path: Path) -> None:
+    """Garbage, unknown apis, wrong versions, truncated bodies, thousands of frames: a neighbour's requests
+    go on being answered in between."""
+
+    async def scenario() -> None:
+        async with node_rig(tmp_path) as rig:
+            topic_id = await rig.topic("t")
+            neighbour = await rig.client()
+            for number in range(4):
+                victim = await rig.client()
+                session = victim.connection._session
+                for parts in hostile_messages(session):
+                    socket = shared_context().socket(zmq.DEALER)
+                    socket.setsockopt(zmq.LINGER, 100)
+                    socket.connect(f"tcp://127.0.0.1:{rig.node.port}")
+                    socket.send_multipart(parts)
+                    socket.close()
+                victim.close()
+                assert (await neighbour.produce(topic_id, batch(b"a"))).base_offset == number
+
+    run(scenario)
+
+
+def test_bad_bodies_on_a_good_connection_are_answered(tmp_path: Path) -> None:
+    """The session is real, the body is not: an error, and the connection goes on."""
+
+    async def scenario() -> None:
+        async with node_rig(tmp_path) as rig:
+            client = await rig.client()
+            for api in (registry.PRODUCE, registry.FETCH, registry.LIST_OFFSETS, registry.METADATA):
+                for body in (b"", b"\xc1", b"\x93", encode({"a": 1}), encode([1] * 10), b"\x91" * 100_000):
+                    with pytest.raises(InvalidRequestError):
+                        await client.ask(api, body)
+            topic_id = await rig.topic("t")
+            assert (await client.produce(topic_id, batch(b"a"))).error_code == 0
+
+    run(scenario)
+
+
+def test_an_oversized_frame_ends_its_connection_only(tmp_path: Path) -> None:
+    """Larger than socket.request.max.bytes: that client is cut off, the neighbour is not."""
+
+    async def scenario() -> None:
+        async with node_rig(tmp_path, config={"socket.request.max.bytes": 100_000}) as rig:
+            topic_id = await rig.topic("t")
+            neighbour, large = await rig.client(), await rig.client()
+            assert large.connection.hello.max_request_bytes == 100_000
+            with pytest.raises(NetworkError):
+                await large.produce(topic_id, os.urandom(200_000))
+            assert (await neighbour.produce(topic_id, batch(b"a"))).base_offset == 0
+
+    run(scenario)
+
+
+def test_a_flood_of_waiting_fetches_is_bounded(tmp_path: Path) -> None:
+    """Absurd waits from many connections: as many as the purgatory takes wait, the rest is refused, and
+    producers do not notice."""
+
+    async def scenario() -> None:
+        async with node_rig(tmp_path, config={"purgatory.max.requests": 50}) as rig:
+            topic_id = await rig.topic("t")
+            entry = FetchPartition(topic_id, 0, 0, 2**31 - 1)
+            body = FetchRequest(2**31 - 1, 2**31 - 1, 2**31 - 1, 0, (entry,))
+            clients = [await rig.client() for _ in range(5)]
+            sends = [client.connection.send(registry.FETCH, body) for client in clients for _ in range(100)]
+            await until(lambda: sum(future.done() for future in sends) == 450)
+            refused = [future for future in sends if future.done()]
+            assert all(isinstance(future.exception(), ThrottlingQuotaExceededError) for future in refused)
+            assert rig.node.status()["parked_requests"] == 50
+            producer = await rig.client()
+            assert (await producer.produce(topic_id, batch(b"a"))).error_code == 0
+            for client in clients:
+                client.close()
+            await until(lambda: rig.node.status()["parked_requests"] == 0)
+            for future in sends:
+                if not future.cancelled():
+                    future.exception()
+
+    run(scenario)
+
+
+def test_absurd_fetches_get_bounded_answers(tmp_path: Path) -> None:
+    """Row 32: 100,000 partitions are refused, and 20,000 times the same one give one batch."""
+
+    async def scenario() -> None:
+        async with node_rig(tmp_path) as rig:
+            topic_id = await rig.topic("t")
+            client = await rig.client()
+            await client.produce(topic_id, batch(b"v" * 1_000))
+            entry = FetchPartition(topic_id, 0, 0, 2**31 - 1)
+            with pytest.raises(InvalidRequestError):
+                await client.ask(registry.FETCH, FetchRequest(0, 1, 1_100, 0, (entry,) * 100_000))
+            response = await client.ask(registry.FETCH, FetchRequest(0, 1, 1_100, 0, (entry,) * 20_000))
+            assert len(response.body.partitions) == 20_000
+            assert len(response.frames) == 1
+
+    run(scenario)
+
+
+# --- disks --------------------------------------------------------------------------------------------
+
+
+async def produce_until_refused(rig: Rig, topic_id: bytes) -> tuple[int, Any]:
+    """Produce one batch after the other; how many were acknowledged before the first refusal, and that."""
+    client = await rig.client()
+    acked = 0
+    while True:
+        answer = await client.produce(topic_id, batch(b"v" * 1_000))
+        if answer.error_code:
+            return acked, answer
+        acked += 1
+
+
+@pytest.mark.parametrize("acks_from", ["async", "fsync"])
+def test_a_full_disk_ends_the_node_without_a_false_ack(tmp_path: Path, acks_from: str) -> None:
+    """The only disk runs full: the producer hears it, the node ends with the error, and what it had
+    acknowledged is there when it starts again with more room."""
+
+    async def scenario() -> None:
+        files = FakeFiles(capacity_bytes=20_000)
+        async with node_rig(tmp_path, files) as rig:
+            topic_id = await rig.topic("t", durability=acks_from)
+            acked, answer = await produce_until_refused(rig, topic_id)
+            assert answer.error_code == KafkaStorageError.code
+            assert acked > 0
+            with pytest.raises(KafkaStorageError, match="ENOSPC"):
+                await rig.ended()
+            roomy = files.restart() if acks_from == "async" else files.power_loss("none")
+            roomy.capacity_bytes = None
+            rig.files = roomy
+            rig.node = rig.new_node()
+            await rig.start()
+            client = await rig.client()
+            await until(lambda: rig.node.status()["leaders"] == 1)
+            assert (await client.produce(topic_id, batch(b"next"))).base_offset >= acked
+
+    run(scenario)
+
+
+def test_one_broken_disk_of_two(tmp_path: Path) -> None:
+    """Its partitions answer a storage error, the other disk's go on, and the node tells which is offline."""
+
+    async def scenario() -> None:
+        files = FakeFiles()
+        async with node_rig(tmp_path, files, {"log.dirs": "/a,/b"}) as rig:
+            topic_id = await rig.topic("t", partitions=2)
+            files.fail("pwrite", "/a/t-", errno.EIO)
+            client = await rig.client()
+            codes = sorted(
+                [(await client.produce(topic_id, batch(b"v"), partition=part)).error_code for part in (0, 1)]
+            )
+            assert codes == [0, KafkaStorageError.code]
+            status = rig.node.status()
+            assert [bool(log_dir["failure"]) for log_dir in status["log_dirs"]] == [True, False]
+            assert status["offline_partitions"] == 1
+
+    run(scenario)
+
+
+def test_a_failed_fsync_is_never_acknowledged(tmp_path: Path) -> None:
+    """fdatasync fails once, on a thread: everybody who waits for that disk hears it, and the node ends."""
+
+    async def scenario() -> None:
+        files = FakeFiles()
+        async with node_rig(tmp_path, files) as rig:
+            topic_id = await rig.topic("t", durability="fsync")
+            client = await rig.client()
+            assert (await client.produce(topic_id, batch(b"a"))).error_code == 0
+            files.fail("fdatasync", ".log")
+            answers = await asyncio.gather(
+                *(client.produce(topic_id, batch(b"v")) for _ in range(20)), return_exceptions=True
+            )
+            codes = {getattr(answer, "error_code", None) for answer in answers}
+            assert 0 not in codes
+            with pytest.raises(KafkaStorageError, match="EIO"):
+                await rig.ended()
+
+    run(scenario)
+
+
+def test_a_bad_disk_found_by_the_checkpoint_ends_the_node(tmp_path: Path) -> None:
+    """Nobody produces; the periodic work on a thread meets the error, and the node does not pretend."""
+
+    async def scenario() -> None:
+        files = FakeFiles()
+        config = {"log.flush.offset.checkpoint.interval.ms": 10}
+        async with node_rig(tmp_path, files, config) as rig:
+            files.fail("rename", "checkpoint")
+            with pytest.raises(KafkaStorageError, match="EIO"):
+                await rig.ended()
+
+    run(scenario)

@@ -1,0 +1,292 @@
+"""A storage node dies, stops, comes back: what was acknowledged is there, and it is the same node."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING, Any
+
+import node_process
+import pytest
+from fake_controller import FakeController
+from fake_files import FakeFiles
+from headrace.protocol.errors import (
+    ClosedError,
+    ConfigError,
+    DuplicateBrokerRegistrationError,
+    InconsistentClusterIdError,
+    KafkaStorageError,
+    NetworkError,
+)
+from headrace.protocol.transport.dealer_io import Connection
+from node_rig import TIMEOUT_S, Client, Rig, batch, node_rig, run, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["stopped", "killed"])
+def test_everything_is_there_after_a_restart(tmp_path: Path, crash: bool) -> None:
+    """Same port, same node id, same data; only after a clean stop nothing had to be recovered."""
+
+    async def scenario() -> None:
+        async with node_rig(tmp_path) as rig:
+            topic_id = await rig.topic("t", partitions=2)
+            client = await rig.client()
+            for number in range(20):
+                await client.produce(topic_id, batch(b"%d" % number), partition=number % 2)
+            port, epoch = rig.node.port, rig.node.status()["broker_epoch"]
+            client.close()
+            await rig.restart(crash=crash)
+            assert rig.node.port == port
+            assert rig.node.status()["broker_epoch"] > epoch
+            assert all(log_dir.was_clean is not crash for log_dir in rig.node._manager.dirs)
+            client = await rig.client()
+            found = [(await client.fetch(topic_id, partition=partition))[1] for partition in (0, 1)]
+            assert [value for _, value in found[0]] == [b"%d" % number for number in range(0, 20, 2)]
+            assert [value for _, value in found[1]] == [b"%d" % number for number in range(1, 20, 2)]
+
+    run(scenario)
+
+
+async def start_process(directory: Path, controller: FakeController) -> tuple[Any, int]:
+    """A node in its own process, ready; the process and its port."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        node_process.__file__,
+        str(directory),
+        str(controller.router.port),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    try:
+        line = (await process.stdout.readline()).split()
+        assert line[:1] == [b"ready"], line
+    except BaseException:
+        await end(process)
+        raise
+    return process, int(line[1])
+
+
+async def end(process: Any) -> None:
+    """Whatever state it is in: nothing is left behind."""
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
+
+
+def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    """A real process is killed in the middle of a stream of acks=1 produces; it comes back on its port,
+    and every acknowledged batch is there, in order, once."""
+
+    async def scenario() -> None:
+        controller = FakeController()
+        controller.start()
+        process, port = await start_process(tmp_path / "d", controller)
+        try:
+            topic_id = controller.create_topic("t")
+            client = Client(await Connection.open("127.0.0.1", port, client_id="t", timeout_s=TIMEOUT_S))
+            acked: list[bytes] = []
+
+            async def produce_on() -> None:
+                number = 0
+                while True:
+                    value = b"%d" % number
+                    answer = await client.produce(topic_id, batch(value), acks=1)
+                    if answer.error_code == 0:
+                        acked.append(value)
+                        number += 1
+
+            producing = asyncio.create_task(produce_on())
+            await until(lambda: len(acked) >= 200)
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+            with pytest.raises(NetworkError):
+                await producing
+            process, again = await start_process(tmp_path / "d", controller)
+            assert again == port
+            await until(lambda: controller.heartbeats[-1].metadata_offset >= controller.epochs[1])
+            client = Client(await Connection.open("127.0.0.1", port, client_id="t", timeout_s=TIMEOUT_S))
+            found: list[bytes | None] = []
+            while True:
+                answer, values = await client.fetch(topic_id, len(found))
+                assert answer.error_code == 0
+                found += [value for _, value in values]
+                if len(found) == answer.high_watermark:
+                    break
+            client.close()
+            assert found[: len(acked)] == acked
+            assert len(found) <= len(acked) + 1, "at most the one that was under way"
+        finally:
+            await end(process)
+            controller.close()
+
+    run(scenario)
+
+
+def test_a_generated_id_is_kept_by_the_disk(tmp_path: Path) -> None:
+    """The controller made the id up; the next start asks for it by name."""
+
+    async def scenario() -> None:
+        async with node_rig(tmp_path, config={"node.id": -1}) as rig:
+            assert rig.node.node_id == 1001
+            await rig.restart()
+            assert [request.node_id for request in rig.controller.registrations] == [-1, 1001]
+            first, second = (request.log_dir_ids for request in rig.controller.registrations)
+            assert first == second
+            assert len(first[0]) == 16
+
+    run(scenario)
+
+
+def test_the_disks_decide_who_the_node_is(tmp_path: Path) -> None:
+    """A configured id that contradicts the disk ends the start; another cluster does, too."""
+
+    async def scenario() -> None:
+        async with node_rig(tmp_path) as rig:
+            await rig.stop()
+            rig.config["node.id"] = 2
+            with pytest.raises(ConfigError, match="node 1"):
+                await rig.new_node().start()
+            rig.config["node.id"] = 1
+            rig.controller.cluster_id = "another"
+            with pytest.raises(InconsistentClusterIdError, match="another"):
+                await rig.new_node().start()
+
+    run(scenario)
+
+
+def test_the_controllers_no_ends_the_node(tmp_path: Path) -> None:
+    """Wrong cluster at once, a duplicate when it does not go away; all is released, so a next start works."""
+
+    async def scenario() -> None:
+        async with node_rig(tmp_path, config={"initial.broker.registration.timeout.ms": 150}) as rig:
+            await rig.stop()
+            for error in (
+                InconsistentClusterIdError("cluster x"),
+                DuplicateBrokerRegistrationError("node 1 is alive"),
+            ):
+                rig.controller.refuse_registration = error
+                with pytest.raises(type(error), match=error.detail):
+                    await rig.new_node().start()
+            rig.controller.refuse_registration = None
+            rig.node = rig.new_node()
+            await rig.start()
+
+    run(scenario)
+
+
+def test_a_taken_port_is_replaced(tmp_path: Path) -> None:
+    """Somebody else listens on the remembered port: another one is chosen and remembered."""
+
+    async def scenario() -> None:
+        async with node_rig(tmp_path) as rig:
+            old = rig.node.port
+            await rig.stop()
+            with socket.create_server(("127.0.0.1", old)):
+                rig.node = rig.new_node()
+                await rig.start()
+                assert rig.node.port != old
+            chosen = rig.node.port
+            await rig.restart()
+            assert rig.node.port == chosen
+
+    run(scenario)
+
+
+def test_a_configured_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
+    """The user asked for that one; the dirs are free again afterwards."""
+
+    async def scenario() -> None:
+        async with node_rig(tmp_path) as rig:
+            await rig.stop()
+            with socket.create_server(("127.0.0.1", 0)) as taken:
+                rig.config["listener.port"] = taken.getsockname()[1]
+                with pytest.raises(OSError, match="in use"):
+                    await rig.new_node().start()
+            del rig.config["listener.port"]
+            rig.node = rig.new_node()
+            await rig.start()
+
+    run(scenario)
+
+
+def test_two_nodes_do_not_share_a_disk(tmp_path: Path) -> None:
+    """The second start finds the lock; the first node is not disturbed."""
+
+    async def scenario() -> None:
+        async with node_rig(tmp_path) as rig:
+            with pytest.raises(KafkaStorageError, match="in use"):
+                await rig.new_node().start()
+            topic_id = await rig.topic("t")
+            assert (await (await rig.client()).produce(topic_id, batch(b"a"))).error_code == 0
+
+    run(scenario)
+
+
+def test_a_node_can_be_stopped_while_it_starts(tmp_path: Path) -> None:
+    """No controller anywhere: start waits, stop ends it."""
+
+    async def scenario() -> None:
+        rig = Rig(tmp_path, None, {})
+        rig.controller.start()
+        rig.controller.is_silent = True
+        starting = asyncio.create_task(rig.node.start())
+        await until(lambda: rig.node.status()["state"] != "starting")
+        await rig.node.stop()
+        with pytest.raises(ClosedError):
+            await starting
+        rig.controller.close()
+
+    run(scenario)
+
+
+def test_stopping_twice_and_after_the_end_is_fine(tmp_path: Path) -> None:
+    """Whoever stops need not know who else did."""
+
+    async def scenario() -> None:
+        async with node_rig(tmp_path) as rig:
+            await asyncio.gather(rig.node.stop(), rig.node.stop())
+            await rig.node.stop()
+            await rig.ended()
+
+    run(scenario)
+
+
+def test_a_node_that_fails_while_it_stops_does_not_hang(tmp_path: Path) -> None:
+    """The controller does not answer, so the farewell waits; the only disk breaks meanwhile."""
+
+    async def scenario() -> None:
+        files = FakeFiles()
+        async with node_rig(tmp_path, files, {"controlled.shutdown.timeout.ms": 3_600_000}) as rig:
+            topic_id = await rig.topic("t")
+            client = await rig.client()
+            rig.controller.is_silent = True
+            stopping = asyncio.create_task(rig.node.stop())
+            await until(lambda: rig.node.status()["state"] == "leaving")
+            files.fail("pwrite", "t-0")
+            assert (await client.produce(topic_id, batch(b"a"))).error_code == KafkaStorageError.code
+            await stopping
+            with pytest.raises(KafkaStorageError):
+                await rig.ended()
+
+    run(scenario)
+
+
+def test_a_new_disk_that_fails_on_its_identity_is_left_out(tmp_path: Path) -> None:
+    """The first start with two dirs; one cannot be written: the node starts on the other."""
+
+    async def scenario() -> None:
+        files = FakeFiles()
+        files.fail("rename", "/a/meta.properties")
+        async with node_rig(tmp_path, files, {"log.dirs": "/a,/b"}) as rig:
+            status = json.loads(json.dumps(rig.node.status()))
+            assert [bool(log_dir["failure"]) for log_dir in status["log_dirs"]] == [True, False]
+            topic_id = await rig.topic("t")
+            assert (await (await rig.client()).produce(topic_id, batch(b"a"))).error_code == 0
+
+    run(scenario)

@@ -1,0 +1,194 @@
+"""The transport between processes: killed, stopped, forked, and left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from headrace.protocol.errors import NetworkError
+from headrace.protocol.messages.registry import METADATA
+from headrace.protocol.transport.dealer_io import Connection, ConnectionOptions
+from headrace.protocol.transport.router_io import RouterLimits
+from transport_kit import ASK, METADATA_BODY, PATIENCE_S, run, serving, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Start = Callable[..., tuple[subprocess.Popen[str], int]]
+
+FAKES = Path(__file__).parents[1] / "fakes"
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., tuple[subprocess.Popen[str], int]]]:
+    """Starts python processes that print one number, and ends those that are left."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def begin(*command: str) -> tuple[subprocess.Popen[str], int]:
+        process = subprocess.Popen(
+            [sys.executable, *command],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(FAKES)},
+        )
+        processes.append(process)
+        assert process.stdout is not None
+        return process, int(process.stdout.readline())
+
+    yield begin
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def test_kill_9_of_the_server_fails_requests_at_once(start: Start) -> None:
+    """Ten requests are under way when the server process is killed: all fail long before any timeout."""
+    process, port = start(str(FAKES / "transport_server.py"), "hold")
+
+    async def main() -> None:
+        client = await Connection.open("127.0.0.1", port, client_id="c", timeout_s=PATIENCE_S)
+        futures = [client.send(METADATA, ASK) for _ in range(10)]
+        closed = asyncio.get_running_loop().create_future()
+        client.on_close = lambda: closed.set_result(True)
+        process.send_signal(signal.SIGKILL)
+        await asyncio.wait_for(closed, PATIENCE_S)
+        for future in futures:
+            assert isinstance(future.exception(), NetworkError)
+        with pytest.raises(NetworkError):
+            await Connection.open("127.0.0.1", port, client_id="c", timeout_s=PATIENCE_S)
+
+    run(main())
+
+
+def test_a_stopped_server_is_noticed_by_heartbeat(start: Start) -> None:
+    """SIGSTOP: TCP stands and says nothing; the heartbeat's timeout ends the connection and the request."""
+    process, port = start(str(FAKES / "transport_server.py"), "hold")
+
+    async def main() -> None:
+        options = ConnectionOptions(heartbeat_interval_ms=50, heartbeat_timeout_ms=200)
+        client = await Connection.open(
+            "127.0.0.1", port, client_id="c", timeout_s=PATIENCE_S, options=options
+        )
+        future = client.send(METADATA, ASK)
+        process.send_signal(signal.SIGSTOP)
+        with pytest.raises(NetworkError):
+            await future
+        assert client.is_closed
+
+    run(main())
+
+
+CLIENT = textwrap.dedent(
+    """
+    import sys
+    from transport_kit import *
+
+    async def main():
+        client = await Connection.open("127.0.0.1", int(sys.argv[1]), client_id="other", timeout_s=10)
+        print(0, flush=True)
+        await asyncio.Event().wait()
+
+    run_for_ever(main())
+    """
+)
+
+
+def test_a_stopped_client_is_forgotten_by_heartbeat(start: Start) -> None:
+    """SIGSTOP of a client: its state is freed after the heartbeat's timeout; others are served."""
+
+    async def main() -> None:
+        limits = RouterLimits(heartbeat_interval_ms=50, heartbeat_timeout_ms=200)
+        async with serving(limits) as served:
+            starting = asyncio.to_thread(start, "-c", CLIENT, str(served.router.port))
+            process, _ = await starting
+            process.send_signal(signal.SIGSTOP)
+            await until(lambda: served.gone == ["other"])
+            await served.is_well()
+
+    run(main())
+
+
+FORK = textwrap.dedent(
+    """
+    import os, sys
+    from transport_kit import *
+
+    PORT = int(sys.argv[1])
+
+    async def ask(client):
+        answer = await client.request(METADATA, ASK, timeout_s=10)
+        assert answer.body == METADATA_BODY
+
+    async def in_child():
+        client = await Connection.open("127.0.0.1", PORT, client_id="child", timeout_s=10)
+        await ask(client)
+        client.close()
+
+    async def in_parent():
+        client = await Connection.open("127.0.0.1", PORT, client_id="parent", timeout_s=10)
+        await ask(client)
+        loop = asyncio.get_running_loop()
+        child = os.fork()
+        if child == 0:
+            asyncio._set_running_loop(None)
+            try:
+                run_for_ever(in_child())
+            except BaseException:
+                import traceback; traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        _, status = await asyncio.to_thread(os.waitpid, child, 0)
+        await ask(client)
+        client.close()
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+    asyncio.run(in_parent())
+    """
+)
+
+
+def test_a_forked_child_talks_on_its_own_context(start: Start) -> None:
+    """The parent holds an open connection and forks: the child opens its own, and both are served."""
+    _, port = start(str(FAKES / "transport_server.py"))
+    process, status = start("-c", FORK, str(port))
+    assert status == 0
+    assert process.wait(PATIENCE_S) == 0
+
+
+LEAVER = textwrap.dedent(
+    """
+    import sys
+    from transport_kit import *
+
+    async def main():
+        client = await Connection.open("127.0.0.1", int(sys.argv[1]), client_id="leaver", timeout_s=10)
+        for _ in range(50):
+            client.send(METADATA, ASK, (bytes(1_000_000),))
+        print(0, flush=True)
+
+    run_for_ever(main())
+    """
+)
+
+
+def test_a_process_that_just_ends_does_not_hang(start: Start) -> None:
+    """Megabytes are on their way to a stopped server and nothing is closed: the process ends all the same."""
+    server, port = start(str(FAKES / "transport_server.py"), "hold")
+
+    async def opened() -> None:
+        client = await Connection.open("127.0.0.1", port, client_id="c", timeout_s=PATIENCE_S)
+        assert client.hello.cluster_id == METADATA_BODY.cluster_id
+        client.close()
+
+    run(opened())
+    process, _ = start("-c", LEAVER, str(port))
+    server.send_signal(signal.SIGSTOP)
+    assert process.wait(PATIENCE_S) == 0

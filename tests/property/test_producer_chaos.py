@@ -1,0 +1,115 @@
+"""A producer over a cluster that fails in every way: nothing acknowledged is lost, nothing is reordered.
+
+The oracle: the first copies of a partition's records, and the last ones, are what was sent, in order; each
+acknowledged record lies where its future says; without lost answers and timeouts there are no repeats at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+import virtual_loop
+from fake_cluster import Ask, FakeCluster, Fault
+from headrace.clients.aio_cluster_io import AsyncCluster
+from headrace.protocol import errors
+
+RETRIABLE = [
+    errors.NotEnoughReplicasError.code,
+    errors.RequestTimedOutError.code,
+    errors.LeaderNotAvailableError.code,
+    errors.ThrottlingQuotaExceededError.code,
+]
+
+
+def chaos(random: Random, *, may_repeat: bool) -> Any:
+    """A rule that makes one request in three fail somehow."""
+
+    def rule(ask: Ask) -> Fault | None:
+        if random.random() > 0.33:
+            return Fault(delay_ms=random.randrange(30))
+        kinds = [
+            Fault(lost_request=True),
+            Fault(partition_error=random.choice(RETRIABLE)),
+            Fault(error=errors.ThrottlingQuotaExceededError("busy")),
+            Fault(delay_ms=random.randrange(200)),
+        ]
+        if may_repeat and ask.api == "Produce":
+            kinds += [Fault(lost_reply=True), Fault(silent=True)]
+        return random.choice(kinds)
+
+    return rule
+
+
+async def upheaval(fake: FakeCluster, random: Random, may_repeat: bool) -> None:
+    """Leaders move, and nodes stop (which may lose answers) and start, until it is cancelled."""
+    while True:
+        await asyncio.sleep(random.uniform(0.02, 0.4))
+        if not may_repeat or random.random() < 0.5:
+            fake.move_leader("t", random.randrange(4), random.randrange(3))
+        else:
+            node_id = random.randrange(3)
+            fake.stop_node(node_id)
+            await asyncio.sleep(random.uniform(0.05, 0.5))
+            fake.start_node(node_id)
+
+
+async def produce(
+    fake: FakeCluster, random: Random, sent: dict[int, list[bytes]], acks: list[Any], *, may_repeat: bool
+) -> None:
+    config = {
+        "request_timeout_ms": 1000,
+        "linger_ms": random.choice([0, 5]),
+        "batch_size": random.choice([100, 5000]),
+    }
+    async with AsyncCluster("node0:9000,node1:9001", make_hub=fake.make_hub) as cluster:
+        producer = cluster.producer(**config)
+        troubles = asyncio.create_task(upheaval(fake, random, may_repeat))
+        for number in range(400):
+            partition, value = random.randrange(4), b"%05d" % number
+            sent[partition].append(value)
+            acks.append((value, producer.send("t", value, partition=partition)))
+            if random.random() < 0.2:
+                await asyncio.sleep(random.uniform(0, 0.05))
+        await producer.flush()
+        troubles.cancel()
+        await asyncio.gather(troubles, return_exceptions=True)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("may_repeat", [False, True])
+def test_nothing_acknowledged_is_lost_and_order_holds(seed: int, may_repeat: bool) -> None:
+    """400 records to 4 partitions on 3 nodes under constant trouble, all delivered in the end."""
+    random = Random(f"{seed} {may_repeat}")
+    fake = FakeCluster(3, seed=seed)
+    fake.create("t", 4)
+    fake.rules.append(chaos(random, may_repeat=may_repeat))
+    sent: dict[int, list[bytes]] = {partition: [] for partition in range(4)}
+    acks: list[Any] = []
+    virtual_loop.run(produce(fake, random, sent, acks, may_repeat=may_repeat))
+    for value, future in acks:
+        metadata = future.result()
+        records = fake.topics["t"].partitions[metadata.partition].records()
+        assert records[metadata.offset].value == value
+    for partition, values in sent.items():
+        found = fake.values("t", partition)
+        if not may_repeat:
+            assert found == values
+        assert list(dict.fromkeys(found)) == values, "a first copy came before that of an earlier record"
+        last_copies = list(dict.fromkeys(reversed(found)))[::-1]
+        assert last_copies == values, "a last copy came before that of an earlier record"
+
+
+def test_the_same_seed_plays_the_same() -> None:
+    """Determinism: two runs leave the same log, byte for byte."""
+    logs = []
+    for _ in range(2):
+        random, fake = Random(5), FakeCluster(3, seed=5)
+        fake.create("t", 4)
+        fake.rules.append(chaos(random, may_repeat=True))
+        sent: dict[int, list[bytes]] = {partition: [] for partition in range(4)}
+        virtual_loop.run(produce(fake, random, sent, [], may_repeat=True))
+        logs.append([[fake.values("t", partition)] for partition in range(4)])
+    assert logs[0] == logs[1]

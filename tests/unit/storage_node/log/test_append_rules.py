@@ -1,0 +1,140 @@
+"""What a leader takes from a client, and what it refuses with which error (RELIABILITY 3.3 rows 23-30)."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from crc32c import crc32c
+from fake_files import FakeFiles
+from headrace.protocol.errors import (
+    CorruptMessageError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    KafkaError,
+    MessageTooLargeError,
+    UnsupportedCompressionTypeError,
+)
+from headrace.protocol.records.codec import active_codec
+from headrace.protocol.records.header import Compression
+from log_rig import NOW, append, batch, check_dense, open_log
+
+HOUR = 3_600_000
+
+
+def patched(at: int, fmt: str, value: int, *, fix_crc: bool = True) -> bytes:
+    data = bytearray(batch(2))
+    struct.pack_into(fmt, data, at, value)
+    if fix_crc:
+        struct.pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
+    return bytes(data)
+
+
+REFUSED: dict[str, tuple[bytes, type[KafkaError]]] = {
+    "nothing": (b"", CorruptMessageError),
+    "a piece of a header": (batch()[:60], CorruptMessageError),
+    "cut": (batch()[:-1], CorruptMessageError),
+    "trailing byte": (batch() + b"x", InvalidRecordError),
+    "two batches": (batch() + batch(), InvalidRecordError),
+    "length 0": (patched(8, ">i", 0), CorruptMessageError),
+    "length -1": (patched(8, ">i", -1), CorruptMessageError),
+    "magic 0": (patched(16, ">b", 0), InvalidRecordError),
+    "magic 1": (patched(16, ">b", 1), InvalidRecordError),
+    "magic 3": (patched(16, ">b", 3), InvalidRecordError),
+    "bad CRC": (patched(40, ">b", 1, fix_crc=False), CorruptMessageError),
+    "codec 5": (patched(21, ">h", 5), UnsupportedCompressionTypeError),
+    "control bit": (patched(21, ">h", 0x20), InvalidRecordError),
+    "delete horizon bit": (patched(21, ">h", 0x40), InvalidRecordError),
+    "transactional bit": (patched(21, ">h", 0x10), InvalidRecordError),
+    "producer id": (patched(43, ">q", 7), InvalidRecordError),
+    "log append time bit": (patched(21, ">h", 0x08), InvalidTimestampError),
+    "count 0": (patched(57, ">i", 0), InvalidRecordError),
+    "count -1": (patched(57, ">i", -1), InvalidRecordError),
+    "count 2^31-1": (patched(57, ">i", 2**31 - 1), InvalidRecordError),
+    "last offset delta": (patched(23, ">i", 2), InvalidRecordError),
+    "timestamp -2": (patched(27, ">q", -2), InvalidTimestampError),
+    "timestamp 2^63-2": (patched(27, ">q", 2**63 - 2), InvalidTimestampError),
+    "far future": (batch(timestamp=NOW + 2 * HOUR), InvalidTimestampError),
+    "one record in the far future": (batch(2, step=2 * HOUR), InvalidTimestampError),
+    "too large": (batch(size=2000), MessageTooLargeError),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_batches_are_refused_and_leave_no_trace(name: str) -> None:
+    """Each with its error; the log and its file stay as they were, and the next batch is taken."""
+    data, error = REFUSED[name]
+    files = FakeFiles()
+    log = open_log(files, max_message_bytes=1000)
+    append(log, batch())
+    files.operations.clear()
+    with pytest.raises(error):
+        append(log, data)
+    assert files.operations == []
+    assert append(log, batch()) == 1
+    assert len(check_dense(log)) == 2
+
+
+def test_a_batch_larger_than_a_segment_is_too_large() -> None:
+    """It could never be rolled into."""
+    log = open_log(FakeFiles(), segment_bytes=500)
+    with pytest.raises(MessageTooLargeError, match=r"segment\.bytes"):
+        append(log, batch(size=1000))
+
+
+def test_a_large_batch_is_refused_before_it_is_decompressed() -> None:
+    """The limit is on the bytes as sent; a damaged stream behind it is never looked at."""
+    data = bytearray(batch(200, size=100, compression=Compression.GZIP))
+    data[100] ^= 1
+    log = open_log(FakeFiles(), max_message_bytes=200)
+    with pytest.raises(MessageTooLargeError):
+        append(log, bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "keys", "is_taken"),
+    [
+        (NOW - 100 * HOUR, {}, True),
+        (NOW + HOUR, {}, True),
+        (NOW + HOUR + 1, {}, False),
+        (-1, {"message_timestamp_before_max_ms": 0}, True),
+        (NOW - 6, {"message_timestamp_before_max_ms": 5}, False),
+        (NOW - 5, {"message_timestamp_before_max_ms": 5}, True),
+        (NOW + 9 * HOUR, {"message_timestamp_type": "LogAppendTime"}, True),
+    ],
+)
+def test_timestamps_are_held_to_the_topics_bounds(
+    timestamp: int, keys: dict[str, Any], is_taken: bool
+) -> None:
+    """Each record's time counts, unless the log stamps them itself; no timestamp is always fine."""
+    log = open_log(FakeFiles(), **keys)
+    try:
+        append(log, batch(timestamp=timestamp))
+    except InvalidTimestampError:
+        assert not is_taken
+    else:
+        assert is_taken
+
+
+def test_servers_may_write_control_batches() -> None:
+    """`internal` batches skip the rules for clients, not the checks of the bytes."""
+    log = open_log(FakeFiles())
+    marker = batch(
+        1, is_control=True, is_transactional=True, producer_id=5, producer_epoch=0, base_sequence=-1
+    )
+    log.append_as_leader(marker, leader_epoch=0, wall_ms=NOW, internal=True)
+    assert log.log_end_offset == 1
+    with pytest.raises(CorruptMessageError):
+        log.append_as_leader(marker[:-1] + b"\xff", leader_epoch=0, wall_ms=NOW, internal=True)
+
+
+def test_facts_found_before_are_not_found_again() -> None:
+    """With `checked` the bytes are taken at the caller's word, so a thread can check and the owner append."""
+    data = batch(3)
+    facts = active_codec().inspect(data)
+    log = open_log(FakeFiles())
+    log.append_as_leader(data, leader_epoch=0, wall_ms=NOW, checked=facts)
+    assert len(check_dense(log)) == 1
+    with pytest.raises(InvalidTimestampError):
+        log.append_as_leader(data, leader_epoch=0, wall_ms=NOW - 2 * HOUR, checked=facts)

@@ -1,0 +1,64 @@
+"""A flush runs beside appends and readers on other threads."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from headrace.protocol.errors import KafkaError
+from headrace.protocol.records.header import read_batch_header
+from headrace.storage_node.log.files_io import OsFiles
+from log_rig import NOW, append, batch, check_dense, open_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_readers_and_flushes_on_threads_while_the_owner_appends_and_rolls(tmp_path: Path) -> None:
+    """Tail readers see whole batches below the end that they asked for, in order, through rolls and evicted
+    indexes (KAFKA-9835); flushes finish; nothing is lost."""
+    log = open_log(OsFiles(), f"{tmp_path}/t-0", segment_bytes=3000, index_interval_bytes=300)
+    wrong: list[str] = []
+    is_done = threading.Event()
+
+    def follow() -> None:
+        offset = 0
+        while not (is_done.is_set() and offset >= log.log_end_offset):
+            upto = log.log_end_offset
+            if upto == offset:
+                is_done.wait(0.001)  # leaves the interpreter to the owner
+            try:
+                found = log.read(min(offset, upto), 5000, upto_offset=upto)
+            except KafkaError as error:
+                wrong.append(repr(error))
+                return
+            for data in found.data:
+                at = 0
+                while at < len(data):
+                    header = read_batch_header(data, at)
+                    if header.base_offset != offset or header.next_offset > upto:
+                        wrong.append(f"{header.base_offset} at {offset}, up to {upto}")
+                    offset, at = header.next_offset, at + header.size_bytes
+
+    readers = [threading.Thread(target=follow) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for number in range(200):
+        append(log, batch(2, tag=str(number), size=number % 90))
+        if number % 50 == 0:
+            flush = log.start_flush()
+            assert flush is not None
+            syncer = threading.Thread(target=flush.sync)
+            syncer.start()
+            append(log, batch(1))
+            log.roll(NOW)
+            syncer.join()
+            log.finish_flush(flush)
+    is_done.set()
+    for reader in readers:
+        reader.join()
+    assert wrong == []
+    log.flush()
+    assert log.recovery_point == log.log_end_offset == 404
+    assert len(check_dense(log)) == 204
+    log.close()

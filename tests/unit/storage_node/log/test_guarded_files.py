@@ -1,0 +1,61 @@
+"""After the first error of a disk nothing is read or written any more (KAFKA-10778)."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from fake_files import FakeFiles
+from headrace.protocol.errors import KafkaStorageError
+from headrace.storage_node.log.files import FileGoneError
+from headrace.storage_node.log.guarded_files import Fuse, GuardedFiles, guarded
+
+
+@pytest.mark.parametrize("operation", ["pwrite", "pread", "fdatasync", "truncate", "size", "allocate"])
+def test_one_failed_operation_of_a_file_ends_all(operation: str) -> None:
+    """EIO once, on any operation: the disk would work again, but nobody asks it any more."""
+    reasons: list[str] = []
+    fake = FakeFiles()
+    files = GuardedFiles(fake, Fuse(reasons.append))
+    file = files.open("/a", create=True)
+    fake.fail(operation)
+    with pytest.raises(KafkaStorageError, match="EIO"):
+        use(file, operation)
+    before = list(fake.operations)
+    for other in ("pwrite", "pread", "fdatasync", "truncate", "size", "allocate"):
+        with pytest.raises(KafkaStorageError, match="offline"):
+            use(file, other)
+    with pytest.raises(KafkaStorageError, match="offline"):
+        files.open("/b", create=True)
+    assert fake.operations == before
+    assert len(reasons) == 1
+    assert "EIO" in reasons[0]
+    file.close()
+
+
+def use(file: object, operation: str) -> None:
+    arguments = {"pwrite": (0, [b"x"]), "pread": (0, 1), "truncate": (0,), "allocate": (1,)}
+    getattr(file, operation)(*arguments.get(operation, ()))
+
+
+def test_a_missing_file_is_no_failure_of_the_disk() -> None:
+    """Readers of deleted logs meet missing files; the dir stays online."""
+    files = GuardedFiles(FakeFiles(), Fuse())
+    with pytest.raises(FileGoneError):
+        files.open("/none")
+    files.fuse.check()
+
+
+def test_a_full_disk_takes_the_dir_offline_too() -> None:
+    """ENOSPC leaves a torn write behind, so the log is left alone until it is recovered."""
+    files = GuardedFiles(FakeFiles(capacity_bytes=3), Fuse())
+    file = files.open("/a", create=True)
+    with pytest.raises(KafkaStorageError, match=errno.errorcode[errno.ENOSPC]):
+        file.pwrite(0, [b"four"])
+    assert files.fuse.failure is not None
+
+
+def test_files_are_guarded_once() -> None:
+    """A dir has one fuse, shared by all who use its files."""
+    files = guarded(FakeFiles())
+    assert guarded(files) is files

@@ -1,0 +1,439 @@
+"""The log of one partition: append, read, roll, flush, truncate, close."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from fake_files import FakeFiles
+from headrace.protocol.errors import (
+    CorruptMessageError,
+    InvalidRecordError,
+    KafkaStorageError,
+    OffsetOutOfRangeError,
+)
+from headrace.protocol.records.codec import active_codec
+from headrace.protocol.records.header import read_batch_header
+from headrace.storage_node.log.files import FileGoneError
+from log_rig import FOLDER, NOW, append, batch, check_dense, config, keys_of, open_log, read_all
+
+if TYPE_CHECKING:
+    from headrace.storage_node.log.log import Log
+
+
+def test_appended_batches_get_dense_offsets_and_are_read_back_byte_for_byte() -> None:
+    """Only base offset and leader epoch change; everything from the CRC on is as it came."""
+    log = open_log(FakeFiles())
+    sent = [batch(3, tag="a"), batch(1, tag="b"), batch(2, tag="c")]
+    infos = [log.append_as_leader(data, leader_epoch=4, wall_ms=NOW) for data in sent]
+    assert [(info.base_offset, info.last_offset, info.log_append_time_ms) for info in infos] == [
+        (0, 2, -1),
+        (3, 3, -1),
+        (4, 5, -1),
+    ]
+    found = read_all(log)
+    assert [data[17:] for data in found] == [data[17:] for data in sent]
+    assert {read_batch_header(data).leader_epoch for data in found} == {4}
+    assert keys_of(found) == [(0, b"a:0"), (1, b"a:1"), (2, b"a:2"), (3, b"b:0"), (4, b"c:0"), (5, b"c:1")]
+    assert (log.log_end_offset, log.size_bytes, log.latest_epoch) == (6, sum(map(len, sent)), 4)
+
+
+def test_an_append_is_one_write() -> None:
+    """The hot path costs one call to the disk and no other change."""
+    files = FakeFiles()
+    log = open_log(files)
+    files.operations.clear()
+    append(log, batch(5))
+    append(log, memoryview(batch(5)))
+    assert files.operations == [f"pwrite {FOLDER}/00000000000000000000.log"] * 2
+
+
+def test_log_append_time_stamps_the_batch_and_keeps_the_crc_right() -> None:
+    """Attributes, max timestamp and CRC are rewritten; records then show the append's time."""
+    log = open_log(FakeFiles(), message_timestamp_type="LogAppendTime")
+    info = log.append_as_leader(batch(2, timestamp=5), leader_epoch=0, wall_ms=NOW + 9)
+    assert info.log_append_time_ms == NOW + 9
+    (data,) = read_all(log)
+    active_codec().check(data)
+    assert [(record.timestamp, record.timestamp_type) for record in active_codec().decode(data)] == [
+        (NOW + 9, 1)
+    ] * 2
+    assert log.offset_for_timestamp(NOW + 9) == (0, NOW + 9, 0)
+
+
+def test_a_wrong_max_timestamp_in_the_header_is_put_right() -> None:
+    """The time index would skip the batch otherwise; Kafka's broker rewrites the field as well."""
+    builder = active_codec().builder(max_bytes=1000)
+    builder.append(NOW + 5, b"k", b"v")
+    data = bytearray(builder.build())
+    data[35:43] = NOW.to_bytes(8, "big")
+    data[17:21] = _crc(data).to_bytes(4, "big")
+    log = open_log(FakeFiles())
+    append(log, bytes(data))
+    assert read_batch_header(check_dense(log)[0]).max_timestamp == NOW + 5
+    assert log.offset_for_timestamp(NOW + 5) == (0, NOW + 5, 0)
+
+
+def _crc(data: bytearray) -> int:
+    from crc32c import crc32c
+
+    return crc32c(memoryview(data)[21:])
+
+
+def test_reads_are_bounded() -> None:
+    """Never beyond `upto_offset`, whole batches only, about `max_bytes`, at least one if asked."""
+    log = open_log(FakeFiles())
+    sent = [batch(2, tag=str(number)) for number in range(10)]
+    for data in sent:
+        append(log, data)
+    size = len(sent[0])
+    assert log.read(0, 10**6, upto_offset=20).next_offset == 20
+    assert log.read(0, 3 * size, upto_offset=20).next_offset == 6
+    assert log.read(0, 3 * size + 60, upto_offset=20).next_offset == 6
+    assert log.read(5, size, upto_offset=20).next_offset == 6  # offset 5 is inside the batch 4..5
+    assert log.read(0, 1, upto_offset=20).next_offset == 2
+    assert log.read(0, 1, upto_offset=20, min_one=False) == ([], 0)
+    assert log.read(0, 10**6, upto_offset=7).next_offset == 6  # never half a batch above the watermark
+    assert log.read(6, 10**6, upto_offset=7) == ([], 6)
+    assert log.read(8, 10**6, upto_offset=4) == ([], 8)
+    assert log.read(20, 10**6, upto_offset=20) == ([], 20)
+    for offset in (-1, 21):
+        with pytest.raises(OffsetOutOfRangeError):
+            log.read(offset, 100, upto_offset=20)
+
+
+def test_a_batch_larger_than_the_read_window_comes_whole() -> None:
+    """A reader with a small limit still moves on, and batches behind a large one are found."""
+    log = open_log(FakeFiles(), max_message_bytes=10**6)
+    for size in (100_000, 10, 200_000, 10):
+        append(log, batch(1, size=size))
+    assert len(check_dense(log)) == 4
+    assert [len(read_all(log, max_bytes=limit)) for limit in (1, 50_000, 100_100, 10**6)] == [4, 4, 4, 4]
+    assert log.read(0, 1, upto_offset=4).next_offset == 1
+    assert log.read(0, 100_300, upto_offset=4).next_offset == 2
+
+
+def test_reads_go_on_over_segments() -> None:
+    """One read may take from many segments, a buffer each."""
+    log = open_log(FakeFiles(), segment_bytes=300)
+    for number in range(10):
+        append(log, batch(1, tag=str(number)))
+    assert log.segment_count > 2
+    found = log.read(0, 10**6, upto_offset=10)
+    assert (len(found.data), found.next_offset) == (log.segment_count, 10)
+
+
+def test_bytes_between_is_exact_at_batch_boundaries() -> None:
+    """min_bytes waits for this number; it must not say more than there is."""
+    log = open_log(FakeFiles(), segment_bytes=500, index_interval_bytes=100)
+    sent = [batch(2, tag=str(number)) for number in range(12)]
+    for data in sent:
+        append(log, data)
+    for first in range(12):
+        for last in range(first, 12):
+            expected = sum(map(len, sent[first:last]))
+            assert log.bytes_between(2 * first, 2 * last) == expected
+    assert log.bytes_between(0, 999) == sum(map(len, sent))
+    assert log.bytes_between(24, 24) == log.bytes_between(9, 3) == 0
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"segment_bytes": 400},
+        {"segment_index_bytes": 36, "index_interval_bytes": 0, "step": 0},
+        {"segment_index_bytes": 36, "index_interval_bytes": 0},
+        {"segment_ms": 3},
+    ],
+    ids=["by size", "by full offset index", "by full time index", "by time"],
+)
+def test_the_active_segment_rolls(keys: dict[str, int]) -> None:
+    """By each limit; offsets go on, and everything is read back."""
+    step = keys.get("step", 1)
+    log = open_log(FakeFiles(), **{name: value for name, value in keys.items() if name != "step"})
+    for number in range(12):
+        append(log, batch(1, tag=str(number), timestamp=NOW + number * step))
+    assert 2 <= log.segment_count < 12
+    assert len(check_dense(log)) == 12
+
+
+def test_a_segment_never_outgrows_the_offsets_of_its_index() -> None:
+    """A relative offset has 31 bits: a batch that would pass them starts a new segment."""
+    log = open_log(FakeFiles())
+    log.truncate_fully_and_start_at(0)
+    append(log, batch(1))
+    log._segments.active.next_offset = 2**31 - 1
+    append(log, batch(1))
+    assert log.segment_count == 1
+    append(log, batch(1))
+    assert log.segment_count == 2
+    assert log.log_end_offset == 2**31 + 1
+
+
+def test_jitter_rolls_segments_of_different_partitions_at_different_times() -> None:
+    """With jitter a segment is at most that much younger when it is rolled, the same after a restart."""
+    log = open_log(FakeFiles(), segment_ms=1000, segment_jitter_ms=900)
+    append(log, batch(1, timestamp=NOW))
+    jitter = log._jitter_ms(log._segments.active)
+    assert 0 < jitter < 900
+    append(log, batch(1, timestamp=NOW + 1000 - jitter))
+    assert log.segment_count == 1
+    append(log, batch(1, timestamp=NOW + 1001 - jitter))
+    assert log.segment_count == 2
+
+
+def test_a_roll_of_an_empty_segment_does_nothing() -> None:
+    """Two rolls in a row must not collide on a name."""
+    files = FakeFiles()
+    log = open_log(files)
+    log.roll(NOW)
+    append(log, batch(1))
+    log.roll(NOW)
+    log.roll(NOW)
+    assert log.segment_count == 2
+    assert [name for name in files.listdir(FOLDER) if name.endswith(".index")] == [
+        "00000000000000000000.index"
+    ]
+
+
+def test_preallocated_segments_are_cut_when_they_are_done() -> None:
+    """The reserved zeros are neither served nor left behind; a crash leaves them to recovery."""
+    files = FakeFiles()
+    log = open_log(files, preallocate=True, segment_bytes=2000)
+    append(log, batch(1, tag="a"))
+    log.roll(NOW)
+    append(log, batch(1, tag="b"))
+    assert files.size(f"{FOLDER}/00000000000000000001.log") == 2000
+    assert files.size(f"{FOLDER}/00000000000000000000.log") < 200
+    killed = open_log(files.restart())
+    assert keys_of(check_dense(killed)) == [(0, b"a:0"), (1, b"b:0")]
+    log.close()
+    assert files.size(f"{FOLDER}/00000000000000000001.log") < 200
+
+
+def test_a_flush_moves_the_recovery_point_and_survives_a_power_loss() -> None:
+    """What is below the recovery point is there after the power failed, what is above may not be."""
+    files = FakeFiles()
+    log = open_log(files, segment_bytes=300)
+    for number in range(5):
+        append(log, batch(1, tag=str(number)))
+    assert log.recovery_point == 0
+    log.flush()
+    assert log.recovery_point == 5
+    append(log, batch(1, tag="lost"))
+    found = keys_of(check_dense(open_log(files.power_loss("none"))))
+    assert found == [(number, f"{number}:0".encode()) for number in range(5)]
+
+
+def test_appends_during_a_flush_wait_for_the_next_one() -> None:
+    """A flush covers what was there when it began; only one runs at a time."""
+    files = FakeFiles()
+    log = open_log(files)
+    append(log, batch(1))
+    flush = log.start_flush()
+    assert flush is not None
+    assert log.start_flush() is None
+    flush.sync()
+    append(log, batch(1))
+    log.roll(NOW)
+    append(log, batch(1))
+    log.finish_flush(flush)
+    assert log.recovery_point == 1
+    again = log.start_flush()
+    assert again is not None
+    again.sync()
+    log.finish_flush(again)
+    assert log.recovery_point == 3
+    assert log.start_flush() is None
+    assert open_log(files.power_loss("none")).log_end_offset == 3
+
+
+def test_recovery_itself_is_on_the_disk_when_the_log_is_open() -> None:
+    """After a kill the page cache has everything; what is shown to readers then must not vanish with it."""
+    files = FakeFiles()
+    log = open_log(files)
+    append(log, batch(1))
+    killed = files.restart()
+    assert open_log(killed).recovery_point == 1
+    assert open_log(killed.power_loss("none")).log_end_offset == 1
+
+
+@pytest.mark.parametrize("is_flushed", [True, False])
+def test_a_clean_close_leaves_nothing_to_repair_even_without_power(is_flushed: bool) -> None:
+    """Indexes and epochs are on the disk too, so the next start reads no batch."""
+    files = FakeFiles()
+    log = open_log(files, index_interval_bytes=100)
+    for number in range(20):
+        append(log, batch(1, tag=str(number)), epoch=number // 10)
+    if is_flushed:
+        log.flush()
+    log.close()
+    log.close()
+    again = open_log(files.power_loss("none"), was_clean=True, recovery_point=20, index_interval_bytes=100)
+    assert (again.recovery.faults, again.recovery.scanned_bytes) == ([], 0)
+    assert (again.log_end_offset, again.recovery_point, again.latest_epoch) == (20, 20, 1)
+    assert len(check_dense(again)) == 20
+    append(again, batch(1), epoch=1)
+    assert len(check_dense(again)) == 21
+
+
+@pytest.mark.parametrize("operation", ["pwrite", "fdatasync", "fsync_directory", "rename"])
+def test_after_an_error_of_the_disk_nothing_is_acknowledged(operation: str) -> None:
+    """EIO once during append or flush; every later append and flush fails though the disk would work."""
+    files = FakeFiles()
+    log = open_log(files)
+    append(log, batch(1))
+    log.assign_leader_epoch(1)
+    files.fail(operation)
+    with pytest.raises(KafkaStorageError, match="EIO"):
+        _append_and_flush(log)
+    assert log.is_offline
+    end_offset = log.log_end_offset
+    for attempt in (
+        lambda: append(log, batch(1)),
+        lambda: log.read(0, 100, upto_offset=1),
+        log.flush,
+    ):
+        with pytest.raises(KafkaStorageError):
+            attempt()
+    assert log.log_end_offset == end_offset
+    assert log.recovery_point == 0
+    log.close()
+
+
+def _append_and_flush(log: Log) -> None:
+    append(log, batch(1))
+    log.roll(NOW)
+    log.flush()
+
+
+def test_a_full_disk_refuses_and_recovers_once_there_is_room() -> None:
+    """ENOSPC tears a write: it is not acknowledged; with room and a restart all that was is there."""
+    files = FakeFiles(capacity_bytes=1000)
+    log = open_log(files)
+    with pytest.raises(KafkaStorageError, match="ENOSPC"):
+        _fill(log)
+    acked = log.log_end_offset
+    after = files.restart()
+    after.capacity_bytes = None
+    again = open_log(after)
+    assert again.log_end_offset == acked > 0
+    assert again.recovery.truncated_bytes > 0
+    append(again, batch(1))
+    assert len(check_dense(again)) == acked + 1
+
+
+def _fill(log: Log) -> None:
+    for _ in range(100):
+        append(log, batch(1))
+
+
+def test_truncation_cuts_at_a_batch_and_over_segments() -> None:
+    """Everything from the batch with the offset on goes, in the file too; appends go on from there."""
+    for offset in range(25):
+        files = FakeFiles()
+        log = open_log(files, segment_bytes=500, index_interval_bytes=100)
+        for number in range(10):
+            append(log, batch(2, tag=str(number)), epoch=number)
+        log.flush()
+        log.high_watermark = 20
+        log.truncate_to(offset)
+        end = min(offset - offset % 2, 20)
+        assert (log.log_end_offset, log.recovery_point, log.high_watermark) == (end, end, end)
+        assert log.latest_epoch == end // 2 - 1
+        assert len(check_dense(log)) == end // 2
+        append(log, batch(1, tag="new"), epoch=20)
+        expected = check_dense(log)
+        log.close()
+        assert check_dense(open_log(files.restart(), was_clean=True, recovery_point=0)) == expected
+
+
+def test_a_log_can_start_over_at_an_offset() -> None:
+    """A follower too far behind begins where the leader's log starts."""
+    files = FakeFiles()
+    log = open_log(files)
+    append(log, batch(3))
+    log.truncate_fully_and_start_at(100)
+    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (100, 100, 0)
+    assert append(log, batch(1)) == 100
+    assert keys_of(check_dense(open_log(files.restart()))) == [(100, b":0")]
+
+
+def test_the_log_start_offset_hides_records_and_survives() -> None:
+    """Records below it are out of range, also when their batch is still on disk."""
+    files = FakeFiles()
+    log = open_log(files)
+    append(log, batch(3))
+    append(log, batch(3))
+    log.advance_log_start_offset(4)
+    log.advance_log_start_offset(2)
+    assert log.log_start_offset == 4
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(3, 100, upto_offset=6)
+    with pytest.raises(OffsetOutOfRangeError):
+        log.advance_log_start_offset(7)
+    again = open_log(files.restart(), log_start_offset=4)
+    assert again.log_start_offset == 4
+    assert log.read(4, 1000, upto_offset=6).next_offset == 6
+
+
+def test_old_segments_can_be_dropped() -> None:
+    """Only whole segments below the offset go, never the active one; reads begin behind them."""
+    files = FakeFiles()
+    log = open_log(files, segment_bytes=300)
+    for number in range(9):
+        append(log, batch(1, tag=str(number)), epoch=number)
+    second_base = log._segments._bases[1]
+    assert log.delete_segments_below(second_base - 1) == 0
+    assert log.delete_segments_below(second_base) == 1
+    assert log.log_start_offset == second_base
+    assert log.end_offset_for_epoch(0) == (0, second_base)
+    log.delete_segments_below(10**6)
+    assert log.segment_count == 1
+    assert check_dense(open_log(files.restart())) == check_dense(log)
+
+
+def test_followers_append_what_the_leader_wrote() -> None:
+    """Offsets and epochs stay; what does not follow or is damaged is refused."""
+    leader, follower = open_log(FakeFiles()), open_log(FakeFiles())
+    for number in range(4):
+        append(leader, batch(2, tag=str(number)), epoch=number)
+    data = b"".join(bytes(piece) for piece in leader.read(0, 10**6, upto_offset=8).data)
+    follower.append_as_follower(data)
+    assert read_all(follower) == read_all(leader)
+    assert follower.end_offset_for_epoch(2) == leader.end_offset_for_epoch(2) == (2, 6)
+    with pytest.raises(InvalidRecordError):
+        follower.append_as_follower(data)
+    damaged = bytearray(append_more(leader))
+    with pytest.raises(CorruptMessageError):
+        follower.append_as_follower(damaged[:-1])
+    damaged[70] ^= 1
+    with pytest.raises(CorruptMessageError):
+        follower.append_as_follower(damaged)
+    assert follower.log_end_offset == 8
+
+
+def append_more(log: Log) -> bytes:
+    append(log, batch(1), epoch=9)
+    return bytes(log.read(8, 10**6, upto_offset=9).data[0])
+
+
+def test_a_deleted_log_leaves_nothing_and_blames_no_disk() -> None:
+    """Readers meet a missing file; the folder is gone."""
+    files = FakeFiles()
+    log = open_log(files)
+    append(log, batch(1))
+    log.delete()
+    assert not files.exists(FOLDER)
+    with pytest.raises(FileGoneError):
+        log.read(0, 100, upto_offset=1)
+    assert not log.is_offline
+
+
+def test_a_topic_may_change_its_keys_while_it_runs() -> None:
+    """New limits hold from the next append on."""
+    log = open_log(FakeFiles())
+    append(log, batch(1))
+    log.reconfigure(config(segment_bytes=100))
+    append(log, batch(1))
+    assert log.segment_count == 2

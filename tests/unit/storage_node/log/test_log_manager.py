@@ -1,0 +1,316 @@
+"""All logs of a node: dirs, identity, creation, deletion, checkpoints, shutdown, failing disks."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+from fake_files import FakeFiles
+from headrace.protocol.errors import InconsistentClusterIdError, KafkaStorageError
+from headrace.protocol.model import TopicPartition
+from headrace.storage_node.log.log_manager import LogManager
+from log_rig import NOW, TP, append, batch, check_dense, config, read_all
+
+ID = bytes(range(16))
+OTHER = TopicPartition("other-topic", 3)
+
+
+def manager_of(files: FakeFiles, *dirs: str, offline: list[str] | None = None) -> LogManager:
+    """An opened manager, not loaded yet."""
+    numbers = count(1)
+    manager = LogManager(
+        files,
+        dirs or ("/a", "/b"),
+        defaults=config(),
+        new_uuid=lambda: next(numbers).to_bytes(16, "big"),
+        on_offline=None if offline is None else lambda path, _: offline.append(path),
+    )
+    manager.open_dirs()
+    return manager
+
+
+def loaded(files: FakeFiles, *dirs: str, offline: list[str] | None = None) -> LogManager:
+    manager = manager_of(files, *dirs, offline=offline)
+    manager.set_identity("cluster", 5)
+    manager.load(NOW)
+    return manager
+
+
+def test_a_new_disk_gets_its_identity_and_keeps_it() -> None:
+    """meta.properties as Kafka writes it, in every dir; the next start knows who it is."""
+    files = FakeFiles()
+    manager = manager_of(files)
+    assert (manager.identity.cluster_id, manager.identity.node_id) == (None, None)
+    ids = manager.directory_ids
+    assert len(set(ids)) == 2
+    manager.set_identity("cluster", 5)
+    assert files.content("/a/meta.properties") == (
+        b"version=1\ncluster.id=cluster\nnode.id=5\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"
+    )
+    manager.abandon()
+    again = manager_of(files.restart())
+    assert (again.identity.cluster_id, again.identity.node_id) == ("cluster", 5)
+    assert again.directory_ids == ids
+
+
+def test_a_disk_of_another_cluster_or_node_is_refused() -> None:
+    """Mixing disks up must never mix data up."""
+    files = FakeFiles()
+    loaded(files).abandon()
+    with pytest.raises(InconsistentClusterIdError):
+        manager_of(files.restart()).set_identity("elsewhere", 5)
+    with pytest.raises(KafkaStorageError, match="node 5"):
+        manager_of(files.restart()).set_identity("cluster", 6)
+    mixed = files.restart()
+    mixed.put("/b/meta.properties", files.content("/a/meta.properties").replace(b"=cluster", b"=another"))
+    with pytest.raises(KafkaStorageError, match="another log dir"):
+        manager_of(mixed)
+
+
+def test_a_dir_in_use_is_refused() -> None:
+    """Two processes on one dir would destroy it."""
+    files = FakeFiles()
+    loaded(files)
+    with pytest.raises(KafkaStorageError, match="in use"):
+        manager_of(files)
+
+
+def test_partitions_go_to_the_dir_with_the_fewest() -> None:
+    """And are found there again after a restart, with id, data, config and high watermark."""
+    files = FakeFiles()
+    manager = loaded(files)
+    for number in range(4):
+        log = manager.create(TopicPartition("t", number), ID, config())
+        append(log, batch(number + 1))
+        log.high_watermark = number
+    assert [log.log_dir for log in manager.logs.values()] == ["/a", "/b", "/a", "/b"]
+    assert manager.create(TopicPartition("t", 0), ID, config()) is manager.get(TopicPartition("t", 0))
+    manager.shutdown(broker_epoch=77)
+    again = loaded(files.restart())
+    assert [log_dir.clean_broker_epoch for log_dir in again.dirs] == [77, 77]
+    for number in range(4):
+        log = again.logs[TopicPartition("t", number)]
+        assert (log.topic_id, log.log_end_offset, log.high_watermark) == (ID, number + 1, number)
+        assert log.recovery.scanned_bytes == 0
+    assert {facts["path"]: facts["partitions"] for facts in again.describe_dirs()} == {"/a": 2, "/b": 2}
+
+
+def test_checkpoints_are_kafkas_files() -> None:
+    """Recovery points, high watermarks and log start offsets, one line per partition."""
+    files = FakeFiles()
+    manager = loaded(files, "/a")
+    log = manager.create(TP, ID, config())
+    append(log, batch(5))
+    log.flush()
+    append(log, batch(1))
+    log.high_watermark = 6
+    log.advance_log_start_offset(2)
+    manager.create(OTHER, ID, config())
+    manager.checkpoint()
+    assert files.content("/a/recovery-point-offset-checkpoint") == b"0\n2\nother-topic 3 0\nt 0 5\n"
+    assert files.content("/a/replication-offset-checkpoint") == b"0\n2\nother-topic 3 0\nt 0 6\n"
+    assert files.content("/a/log-start-offset-checkpoint") == b"0\n1\nt 0 2\n"
+    killed = loaded(files.restart(), "/a").logs[TP]
+    assert (killed.log_start_offset, killed.log_end_offset, killed.high_watermark) == (2, 6, 6)
+
+
+def test_damaged_checkpoints_cost_a_recovery_and_nothing_else() -> None:
+    """Zeroed by a power loss: everything is scanned, nothing is lost."""
+    files = FakeFiles()
+    manager = loaded(files, "/a")
+    append(manager.create(TP, ID, config()), batch(5))
+    manager.shutdown()
+    for name in (
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+        "log-start-offset-checkpoint",
+    ):
+        files.put(f"/a/{name}", bytes(20))
+    again = loaded(files.restart(), "/a")
+    assert len(check_dense(again.logs[TP])) == 1
+    assert len(again.dirs[0].faults) == 3
+
+
+def test_only_a_shutdown_leaves_the_clean_marker() -> None:
+    """And the next start takes it away before it does anything else (KAFKA-10471)."""
+    files = FakeFiles()
+    manager = loaded(files, "/a")
+    append(manager.create(TP, ID, config()), batch(1))
+    manager.abandon()
+    assert not files.exists("/a/.kafka_cleanshutdown")
+    manager = loaded(files, "/a")
+    assert manager.logs[TP].recovery.scanned_bytes > 0
+    manager.shutdown()
+    assert files.exists("/a/.kafka_cleanshutdown")
+    manager_of(files, "/a")
+    assert not files.exists("/a/.kafka_cleanshutdown")
+
+
+def test_deletion_frees_the_name_at_once_and_the_space_later() -> None:
+    """The folder is renamed; a reader under way reads on; a crash leaves the rest to the next start."""
+    files = FakeFiles()
+    manager = loaded(files, "/a")
+    log = manager.create(TP, ID, config())
+    append(log, batch(3))
+    log.roll(NOW)
+    append(log, batch(3))
+    detached = manager.detach(TP)
+    assert manager.get(TP) is None
+    assert len(read_all(detached)) == 2
+    assert manager.create(TP, bytes(16 * [9]), config()).log_end_offset == 0
+    killed = files.restart()
+    (left,) = [name for name in killed.listdir("/a") if name.endswith("-delete")]
+    assert left.startswith("t-0.")
+    again = loaded(killed, "/a")
+    for task in again.purge_tasks():
+        task()
+    assert not [name for name in killed.listdir("/a") if name.endswith("-delete")]
+    assert again.logs[TP].topic_id == bytes(16 * [9])
+    detached.delete()
+    assert not [name for name in files.listdir("/a") if name.endswith("-delete")]
+
+
+def test_a_log_of_another_topic_id_is_never_reused() -> None:
+    """The topic was deleted and made again while this node was away (KAFKA-12257)."""
+    files = FakeFiles()
+    manager = loaded(files, "/a")
+    append(manager.create(TP, ID, config()), batch(1))
+    with pytest.raises(KafkaStorageError, match="topic id"):
+        manager.create(TP, bytes(16 * [9]), config())
+    assert manager.find_strays(lambda _, topic_id: topic_id != ID) == [TP]
+    path = manager.mark_stray(TP)
+    assert path.endswith("-stray")
+    assert manager.create(TP, bytes(16 * [9]), config()).log_end_offset == 0
+    manager.shutdown()
+    again = loaded(files.restart(), "/a")
+    assert again.set_aside == [path]
+    assert list(again.logs) == [TP]
+
+
+def test_a_creation_cut_short_is_taken_up_again() -> None:
+    """An empty folder without an id, as a crash inside `create` leaves it."""
+    files = FakeFiles()
+    loaded(files, "/a").abandon()
+    files.mkdir("/a/t-0")
+    manager = loaded(files, "/a")
+    assert manager.create(TP, ID, config()).topic_id == ID
+    manager.shutdown()
+    assert loaded(files.restart(), "/a").logs[TP].topic_id == ID
+
+
+def test_a_failing_dir_goes_offline_and_the_other_goes_on() -> None:
+    """One disk dies under its partitions: told once, no append there, the rest untouched (scenario 28)."""
+    files = FakeFiles()
+    offline: list[str] = []
+    manager = loaded(files, offline=offline)
+    bad, good = manager.create(TP, ID, config()), manager.create(OTHER, ID, config())
+    files.fail("fdatasync", "/a/")
+    append(bad, batch(1))
+    with pytest.raises(KafkaStorageError):
+        bad.flush()
+    with pytest.raises(KafkaStorageError, match="offline"):
+        append(bad, batch(1))
+    append(good, batch(1))
+    good.flush()
+    assert (offline, list(manager.offline_dirs)) == (["/a"], ["/a"])
+    new = TopicPartition("new", 0)
+    with pytest.raises(KafkaStorageError, match="may lie in /a"):
+        manager.create(new, ID, config())
+    assert manager.create(new, ID, config(), is_new=True).log_dir == "/b"
+    manager.checkpoint()
+    manager.shutdown()
+    assert not files.exists("/a/.kafka_cleanshutdown")
+    assert files.exists("/b/.kafka_cleanshutdown")
+
+
+@pytest.mark.parametrize("operation", ["listdir", "open", "mkdir", "pread"])
+def test_a_dir_that_fails_at_the_start_does_not_stop_the_node(operation: str) -> None:
+    """Its partitions stay away, those of the other dir come up."""
+    files = FakeFiles()
+    manager = loaded(files)
+    append(manager.create(TP, ID, config()), batch(1))
+    append(manager.create(OTHER, ID, config()), batch(1))
+    manager.abandon()
+    after = files.restart()
+    if operation == "mkdir":
+        after.fail("fsync_directory", "/a")
+    else:
+        after.fail(operation, "/a")
+    again = loaded(after)
+    assert list(again.offline_dirs) == ["/a"]
+    assert list(again.logs) == [OTHER]
+
+
+def test_without_any_dir_there_is_no_node() -> None:
+    """All dirs fail: the error names each."""
+    files = FakeFiles()
+    loaded(files).abandon()
+    after = files.restart()
+    for path in ("/a", "/b"):
+        after.fail("exists", f"{path}/meta")
+    with pytest.raises(KafkaStorageError, match=r"/a: .*EIO.*/b: .*EIO"):
+        manager_of(after)
+
+
+def test_a_partition_that_lies_in_two_dirs_stops_the_start() -> None:
+    """Nobody can tell which copy is right."""
+    files = FakeFiles()
+    manager = loaded(files)
+    manager.create(TP, ID, config())
+    manager.shutdown()
+    files.mkdir("/b/t-0")
+    with pytest.raises(KafkaStorageError, match="/a and in /b"):
+        loaded(files.restart())
+
+
+def test_a_log_that_cannot_be_loaded_is_not_made_anew() -> None:
+    """Its folder has data: an empty log in its place would hide it; its checkpoints are kept as well."""
+    files = FakeFiles()
+    manager = loaded(files, "/a")
+    append(manager.create(TP, ID, config()), batch(4))
+    manager.shutdown()
+    files.put("/a/t-0/00000000000000000000.log.swap", b"x")
+    again = loaded(files.restart(), "/a")
+    assert "compaction" in again.failed[TP]
+    with pytest.raises(KafkaStorageError, match="offline"):
+        again.create(TP, ID, config(), is_new=True)
+    again.checkpoint()
+    assert again.dirs[0].files.exists("/a/recovery-point-offset-checkpoint")
+    task = again.checkpoint_tasks()[0]
+    assert (task.recovery_points, task.high_watermarks) == ({TP: 4}, {TP: 0})
+
+
+def test_other_folders_in_a_dir_are_left_alone() -> None:
+    """The metadata log is the controller's, unfinished moves the operator's, the rest somebody else's."""
+    files = FakeFiles()
+    loaded(files, "/a").abandon()
+    for name in ("__cluster_metadata-0", "t-1.abc-future", "lost+found", "notes"):
+        files.mkdir(f"/a/{name}")
+    manager = loaded(files, "/a")
+    assert manager.logs == {}
+    assert manager.set_aside == ["/a/t-1.abc-future"]
+    manager.shutdown()
+    assert {"__cluster_metadata-0", "t-1.abc-future", "lost+found", "notes"} <= set(files.listdir("/a"))
+
+
+def test_loading_may_run_on_threads_of_the_callers() -> None:
+    """The manager hands out the work; the order does not matter."""
+    files = FakeFiles()
+    manager = loaded(files)
+    for number in range(5):
+        append(manager.create(TopicPartition("t", number), ID, config()), batch(number + 1))
+    manager.shutdown()
+    again = manager_of(files.restart())
+    again.load(NOW, run_all=lambda tasks: [task.run() for task in reversed(tasks)])
+    assert {key.partition: log.log_end_offset for key, log in again.logs.items()} == {
+        n: n + 1 for n in range(5)
+    }
+
+
+def test_long_topic_names_fit_when_they_are_deleted() -> None:
+    """A folder name has at most 255 bytes, the suffix included."""
+    manager = loaded(FakeFiles(), "/a")
+    partition = TopicPartition("x" * 249, 123)
+    manager.create(partition, ID, config())
+    log = manager.detach(partition)
+    assert len(log.directory.rpartition("/")[2]) == 255

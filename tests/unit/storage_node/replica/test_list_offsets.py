@@ -1,0 +1,129 @@
+"""ListOffsets: the special times, times of records, and nonsense."""
+
+from __future__ import annotations
+
+import pytest
+from core_rig import CoreRig
+from headrace.protocol.errors import (
+    FencedLeaderEpochError,
+    InvalidRequestError,
+    KafkaStorageError,
+    NotLeaderOrFollowerError,
+    OffsetNotAvailableError,
+    UnknownLeaderEpochError,
+    UnknownTopicIdError,
+)
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.data import ListOffsetsPartition, ListOffsetsRequest
+from headrace.protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
+from node_rig import batch
+
+
+@pytest.fixture
+def rig() -> CoreRig:
+    return CoreRig()
+
+
+@pytest.fixture
+def topic_id(rig: CoreRig) -> bytes:
+    """Records at 100, 300 (offsets 0, 1), and 200 (offset 2)."""
+    topic_id = rig.topic()
+    for time_ms in (100, 300, 200):
+        rig.produce(topic_id, batch(b"v", timestamp_ms=time_ms))
+    return topic_id
+
+
+@pytest.mark.parametrize(
+    ("asked", "timestamp", "offset"),
+    [
+        (EARLIEST_TIMESTAMP, -1, 0),
+        (LATEST_TIMESTAMP, -1, 3),
+        (MAX_TIMESTAMP, 300, 1),
+        (0, 100, 0),
+        (100, 100, 0),
+        (101, 300, 1),
+        (301, -1, -1),
+        (2**63 - 1, -1, -1),
+    ],
+)
+def test_offsets_by_time(rig: CoreRig, topic_id: bytes, asked: int, timestamp: int, offset: int) -> None:
+    """The first record at or after a time, and the three special times."""
+    answer = rig.list_offsets(topic_id, asked).first
+    assert (answer.error_code, answer.timestamp, answer.offset, answer.leader_epoch) == (
+        0,
+        timestamp,
+        offset,
+        0,
+    )
+
+
+@pytest.mark.parametrize("asked", [EARLIEST_TIMESTAMP, LATEST_TIMESTAMP])
+def test_an_empty_log_starts_and_ends_at_0(rig: CoreRig, asked: int) -> None:
+    """Both ends meet."""
+    assert rig.list_offsets(rig.topic(), asked).first.offset == 0
+
+
+@pytest.mark.parametrize("asked", [MAX_TIMESTAMP, 0])
+def test_an_empty_log_has_no_times(rig: CoreRig, asked: int) -> None:
+    """No record, no offset."""
+    assert rig.list_offsets(rig.topic(), asked).first.offset == -1
+
+
+@pytest.mark.parametrize("asked", [-4, -5, -(2**63)])
+def test_other_negative_times_mean_nothing(rig: CoreRig, topic_id: bytes, asked: int) -> None:
+    """Row 34 of the bad inputs."""
+    assert rig.list_offsets(topic_id, asked).first.error_code == InvalidRequestError.code
+
+
+def test_what_is_not_committed_has_no_offset(rig: CoreRig) -> None:
+    """durability=fsync, before the flush: neither latest nor any time shows the record."""
+    topic_id = rig.topic(durability="fsync")
+    rig.produce(topic_id, batch(b"v", timestamp_ms=100))
+    offsets = [
+        rig.list_offsets(topic_id, asked).first.offset for asked in (LATEST_TIMESTAMP, 100, MAX_TIMESTAMP)
+    ]
+    assert offsets == [0, -1, -1]
+    rig.flush()
+    offsets = [
+        rig.list_offsets(topic_id, asked).first.offset for asked in (LATEST_TIMESTAMP, 100, MAX_TIMESTAMP)
+    ]
+    assert offsets == [1, 0, 0]
+
+
+def test_a_new_leader_does_not_go_back_in_time(rig: CoreRig) -> None:
+    """KIP-207: until the watermark reaches the start of the epoch, the end of the log is not known; the
+    start is."""
+    topic_id = rig.topic(durability="fsync")
+    rig.produce(topic_id, batch(b"v", timestamp_ms=100))
+    rig.set_leader(topic_id, -1)
+    rig.set_leader(topic_id, 1)
+    for asked in (LATEST_TIMESTAMP, 100, MAX_TIMESTAMP):
+        assert rig.list_offsets(topic_id, asked).first.error_code == OffsetNotAvailableError.code
+    assert rig.list_offsets(topic_id, EARLIEST_TIMESTAMP).first.offset == 0
+    rig.flush()
+    assert rig.list_offsets(topic_id, LATEST_TIMESTAMP).first.offset == 1
+
+
+def test_partitions_and_epochs_are_checked(rig: CoreRig, topic_id: bytes) -> None:
+    """Forged ids, foreign partitions, wrong epochs."""
+    elsewhere = rig.topic("far", leader=2, replicas=(2,))
+    assert rig.list_offsets(b"x" * 16, 0).first.error_code == UnknownTopicIdError.code
+    assert rig.list_offsets(elsewhere, 0).first.error_code == NotLeaderOrFollowerError.code
+    assert rig.list_offsets(topic_id, 0, epoch=9).first.error_code == UnknownLeaderEpochError.code
+    rig.set_leader(topic_id, 1)
+    assert rig.list_offsets(topic_id, 0, epoch=0).first.error_code == FencedLeaderEpochError.code
+
+
+def test_the_request_is_bounded_and_its_isolation_checked(topic_id: bytes) -> None:
+    """Too many partitions, or a level that does not exist, refuse the whole request."""
+    rig = CoreRig(max_request_partitions=1)
+    entry = ListOffsetsPartition(topic_id, 0, 0)
+    for body in (ListOffsetsRequest(0, (entry, entry)), ListOffsetsRequest(2, (entry,))):
+        assert isinstance(rig.ask(registry.LIST_OFFSETS, body).error, InvalidRequestError)
+
+
+def test_a_read_error_takes_the_disk_offline(rig: CoreRig, topic_id: bytes) -> None:
+    """The search for a time met EIO."""
+    rig.files.fail("pread", ".log")
+    assert rig.list_offsets(topic_id, 100).first.error_code == KafkaStorageError.code
+    assert rig.ended()

@@ -1,0 +1,173 @@
+"""Partition: roles, epochs and the high watermark, one object at a time."""
+
+from __future__ import annotations
+
+import pytest
+from fake_files import FakeFiles
+from headrace.protocol.errors import (
+    FencedLeaderEpochError,
+    KafkaError,
+    KafkaStorageError,
+    NotLeaderOrFollowerError,
+    UnknownLeaderEpochError,
+    UnknownTopicIdError,
+)
+from headrace.protocol.metadata.image import PartitionRegistration
+from headrace.protocol.model import TopicPartition
+from headrace.storage_node.log.config import LogConfig
+from headrace.storage_node.log.log import Log
+from headrace.storage_node.replica.partition import ACKS_ALL, Partition
+from node_rig import WALL_MS, batch
+
+NAME = TopicPartition("t", 0)
+
+
+def registration(leader: int, epoch: int) -> PartitionRegistration:
+    return PartitionRegistration((1,), (1,), leader, epoch, epoch)
+
+
+def new_log(**config: object) -> Log:
+    return Log.open(
+        FakeFiles(),
+        "/d/t-0",
+        LogConfig(**config),  # type: ignore[arg-type]
+        topic_partition=NAME,
+        recovery_point=0,
+        was_clean=True,
+        wall_ms=WALL_MS,
+    )
+
+
+def leading(log: Log) -> Partition:
+    partition = Partition(NAME, b"i" * 16, 1, log)
+    assert partition.assign(registration(1, 3))
+    return partition
+
+
+def append(partition: Partition) -> int:
+    assert partition.log is not None
+    info = partition.log.append_as_leader(batch(b"v"), leader_epoch=partition.leader_epoch, wall_ms=WALL_MS)
+    return info.last_offset + 1
+
+
+def test_a_new_partition_leads_nothing() -> None:
+    """Until the controller says so."""
+    partition = Partition(NAME, b"i" * 16, 1, new_log())
+    with pytest.raises(NotLeaderOrFollowerError):
+        partition.leader_log()
+
+
+@pytest.mark.parametrize(
+    ("epoch", "error"),
+    [(2, FencedLeaderEpochError), (4, UnknownLeaderEpochError), (-2, FencedLeaderEpochError)],
+)
+def test_epochs_that_differ_are_refused(epoch: int, error: type[KafkaError]) -> None:
+    """Older is fenced, newer is unknown."""
+    with pytest.raises(error, match="leader epoch 3"):
+        leading(new_log()).leader_log(epoch)
+
+
+def test_the_wrong_epoch_is_told_before_the_wrong_node() -> None:
+    """A client with an old epoch must refresh, whoever leads."""
+    partition = leading(new_log())
+    partition.assign(registration(2, 4))
+    with pytest.raises(FencedLeaderEpochError):
+        partition.leader_log(3)
+    with pytest.raises(NotLeaderOrFollowerError, match="node 2"):
+        partition.leader_log(4)
+
+
+def test_an_older_decision_changes_nothing() -> None:
+    """Metadata never go back; if they did, the newer term stays."""
+    partition = leading(new_log())
+    assert not partition.assign(registration(2, 2))
+    assert partition.is_leader
+
+
+def test_the_same_decision_again_is_no_change() -> None:
+    """Nobody needs to be woken."""
+    assert not leading(new_log()).assign(registration(1, 3))
+
+
+def test_leading_begins_an_epoch_in_the_log() -> None:
+    """The epoch starts where the log ends."""
+    log = new_log()
+    leading(log)
+    assert log.latest_epoch == 3
+
+
+def test_the_high_watermark_follows_the_log_of_the_only_replica() -> None:
+    """async: the page cache counts."""
+    partition = leading(new_log())
+    assert not partition.advance()
+    end = append(partition)
+    assert partition.advance()
+    assert partition.high_watermark == end
+    assert partition.log is not None
+    assert partition.log.high_watermark == end, "for the checkpoint"
+    assert partition.is_acked(end, ACKS_ALL)
+
+
+def test_with_fsync_the_high_watermark_follows_the_disk() -> None:
+    """Nothing is acknowledged to anybody before."""
+    partition = leading(new_log(durability="fsync"))
+    end = append(partition)
+    assert not partition.advance()
+    assert not partition.is_acked(end, 1)
+    assert not partition.is_acked(end, ACKS_ALL)
+    assert partition.wants_flush()
+    assert partition.flushed(end)
+    assert partition.is_acked(end, 1)
+    assert partition.is_acked(end, ACKS_ALL)
+    assert not partition.wants_flush()
+
+
+def test_the_high_watermark_never_moves_back() -> None:
+    """durability is raised to fsync while nothing is flushed: what readers saw stays visible."""
+    log = new_log()
+    partition = leading(log)
+    end = append(partition)
+    partition.advance()
+    log.reconfigure(LogConfig(durability="fsync"))
+    partition.configured()
+    assert not partition.advance()
+    assert partition.high_watermark == end
+
+
+def test_who_does_not_lead_commits_nothing() -> None:
+    """A fenced node's log may grow no more, but what is in it is not its to commit."""
+    partition = leading(new_log())
+    append(partition)
+    partition.assign(registration(-1, 4))
+    assert not partition.advance()
+
+
+def test_the_checkpointed_high_watermark_is_held_inside_the_log() -> None:
+    """A checkpoint newer than what recovery found, or older than the log start."""
+    log = new_log()
+    log.high_watermark = 99
+    assert Partition(NAME, b"i" * 16, 1, log).high_watermark == 0
+
+
+def test_offline_and_deleted_say_why() -> None:
+    """Each state has its own error, and deletion wins."""
+    partition = leading(new_log())
+    partition.go_offline()
+    with pytest.raises(KafkaStorageError):
+        partition.leader_log()
+    assert not partition.is_leader
+    partition.remove()
+    with pytest.raises(UnknownTopicIdError):
+        partition.leader_log()
+    partition.go_offline()
+    assert isinstance(partition.lost_error(), UnknownTopicIdError)
+
+
+def test_without_a_log_it_is_offline() -> None:
+    """Its disk is not there."""
+    partition = Partition(NAME, b"i" * 16, 1, None)
+    partition.assign(registration(1, 0))
+    with pytest.raises(KafkaStorageError):
+        partition.leader_log()
+    assert not partition.wants_flush()
+    assert not partition.has_unflushed

@@ -1,0 +1,314 @@
+"""Produce: who may append, what is refused, and when the answer comes."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from core_rig import CoreRig, FakePeer
+from headrace.protocol.errors import (
+    CorruptMessageError,
+    FencedLeaderEpochError,
+    InvalidRequestError,
+    InvalidRequiredAcksError,
+    KafkaStorageError,
+    MessageTooLargeError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    RequestTimedOutError,
+    ThrottlingQuotaExceededError,
+    UnknownLeaderEpochError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.data import ProducePartition, ProduceRequest
+from headrace.protocol.metadata.records import PartitionChangeRecord
+from headrace.storage_node.effects import FlushLog
+from node_rig import WALL_MS, batch
+
+
+@pytest.fixture
+def rig() -> CoreRig:
+    return CoreRig()
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_an_append_is_answered_at_once(rig: CoreRig, acks: int) -> None:
+    """The only replica has it, so both kinds of acks are satisfied."""
+    topic_id = rig.topic()
+    first = rig.produce(topic_id, batch(b"a", b"b"), acks=acks).first
+    second = rig.produce(topic_id, batch(b"c"), acks=acks).first
+    assert (first.error_code, first.base_offset, first.log_append_time_ms, first.log_start_offset) == (
+        0,
+        0,
+        -1,
+        0,
+    )
+    assert second.base_offset == 2
+    assert rig.values(topic_id) == [b"a", b"b", b"c"]
+
+
+def test_acks_0_appends_and_says_nothing(rig: CoreRig) -> None:
+    """No answer, whether it went well or not; failures are counted."""
+    topic_id = rig.topic()
+    assert rig.produce(topic_id, acks=0).is_dropped
+    assert rig.produce(topic_id, b"garbage", acks=0).is_dropped
+    assert rig.produce(b"x" * 16, acks=0).is_dropped
+    assert rig.values(topic_id) == [b"v"]
+    assert rig.core.counters.failed_produce_entries == 2
+
+
+def test_acks_0_with_a_broken_shape_says_nothing_either(rig: CoreRig) -> None:
+    """A request that is refused whole is not answered if nobody listens."""
+    entries = (ProducePartition(rig.topic(), 0),)
+    request = rig.ask(registry.PRODUCE, ProduceRequest(0, 1_000, entries), ())
+    assert request.is_dropped
+    assert rig.core.counters.refused_requests == 1
+
+
+@pytest.mark.parametrize("acks", [2, -2, 127])
+def test_other_acks_do_not_exist(rig: CoreRig, acks: int) -> None:
+    """Refused before anything is appended."""
+    topic_id = rig.topic()
+    assert isinstance(rig.produce(topic_id, acks=acks).error, InvalidRequiredAcksError)
+    assert rig.values(topic_id) == []
+
+
+def test_entries_and_batches_must_pair_up(rig: CoreRig) -> None:
+    """A batch without an entry, or the other way round: nothing is appended."""
+    topic_id = rig.topic()
+    entries = (ProducePartition(topic_id, 0),)
+    for frames in ((), (batch(b"a"), batch(b"b"))):
+        request = rig.ask(registry.PRODUCE, ProduceRequest(-1, 1_000, entries), frames)
+        assert isinstance(request.error, InvalidRequestError)
+    assert rig.values(topic_id) == []
+
+
+def test_a_request_names_a_bounded_number_of_partitions() -> None:
+    """Bound: max.request.partitions."""
+    rig = CoreRig(max_request_partitions=2)
+    topic_id = rig.topic()
+    assert rig.produce(topic_id, batch(b"a"), batch(b"b")).error is None
+    assert isinstance(rig.produce(topic_id, *[batch(b"c")] * 3).error, InvalidRequestError)
+
+
+def test_each_entry_stands_alone(rig: CoreRig) -> None:
+    """A bad batch between good ones is refused; the good ones are in, answers in the order of entries."""
+    topic_id = rig.topic(max_message_bytes="200")
+    damaged = bytearray(batch(b"x"))
+    damaged[-1] ^= 1
+    request = rig.produce(
+        topic_id, batch(b"a"), bytes(damaged), batch(b"b" * 300), b"", batch(b"c") + batch(b"d"), batch(b"e")
+    )
+    codes = [answer.error_code for answer in request.answer.partitions]
+    assert codes[:4] == [0, CorruptMessageError.code, MessageTooLargeError.code, CorruptMessageError.code]
+    assert codes[4] != 0, "two batches in one frame are not one batch"
+    assert codes[5] == 0
+    assert rig.values(topic_id) == [b"a", b"e"]
+
+
+def test_unknown_topics_and_partitions(rig: CoreRig) -> None:
+    """By id: a forged one, one with the wrong length, and indexes outside the topic."""
+    topic_id = rig.topic()
+    for forged in (b"x" * 16, b"", b"x" * 500):
+        assert rig.produce(forged).first.error_code == UnknownTopicIdError.code
+    for index in (1, -1, 2**31 - 1, -(2**63)):
+        answer = rig.produce(topic_id, partition=index).first
+        assert answer.error_code == UnknownTopicOrPartitionError.code
+
+
+def test_another_nodes_partition_gives_a_hint(rig: CoreRig) -> None:
+    """Not here at all, or here but led elsewhere: the answer names the leader and its epoch."""
+    elsewhere = rig.topic("far", leader=2, replicas=(2,))
+    answer = rig.produce(elsewhere).first
+    assert (answer.error_code, answer.leader_id, answer.leader_epoch) == (NotLeaderOrFollowerError.code, 2, 0)
+    topic_id = rig.topic("near")
+    rig.set_leader(topic_id, -1)
+    answer = rig.produce(topic_id).first
+    assert (answer.error_code, answer.leader_id, answer.leader_epoch) == (
+        NotLeaderOrFollowerError.code,
+        -1,
+        1,
+    )
+
+
+def test_the_leader_epoch_is_checked(rig: CoreRig) -> None:
+    """An older epoch is fenced, a newer one is not known yet, the present one and -1 pass."""
+    topic_id = rig.topic()
+    rig.set_leader(topic_id, -1)
+    rig.set_leader(topic_id, 1)
+    codes = [rig.produce(topic_id, epoch=epoch).first.error_code for epoch in (-1, 2, 1, 3)]
+    assert codes == [0, 0, FencedLeaderEpochError.code, UnknownLeaderEpochError.code]
+
+
+def test_too_few_replicas_refuse_acks_all_only(rig: CoreRig) -> None:
+    """min.insync.replicas counts for acks=all; nothing is appended then."""
+    topic_id = rig.topic(min_insync_replicas="2")
+    assert rig.produce(topic_id, acks=-1).first.error_code == NotEnoughReplicasError.code
+    assert rig.produce(topic_id, acks=1).first.error_code == 0
+    assert rig.values(topic_id) == [b"v"]
+
+
+def test_log_append_time_is_told(rig: CoreRig) -> None:
+    """A topic that stamps records itself tells the producer which time it took."""
+    topic_id = rig.topic(message_timestamp_type="LogAppendTime")
+    assert rig.produce(topic_id, batch(b"a", timestamp_ms=5)).first.log_append_time_ms == WALL_MS
+
+
+# --- durability=fsync ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_fsync_answers_after_the_disk_has_it(rig: CoreRig, acks: int) -> None:
+    """Neither the answer nor a reader comes before fdatasync; then both do."""
+    topic_id = rig.topic(durability="fsync")
+    request = rig.produce(topic_id, acks=acks)
+    assert not request.is_answered
+    assert rig.values(topic_id) == []
+    assert rig.flush() == 1
+    assert request.first.error_code == 0
+    assert rig.values(topic_id) == [b"v"]
+
+
+def test_appends_share_a_flush(rig: CoreRig) -> None:
+    """Group commit: what comes while one flush runs waits for the next, all together."""
+    topic_id = rig.topic(durability="fsync")
+    requests = [rig.produce(topic_id) for _ in range(5)]
+    assert len(rig.pop(FlushLog)) == 1, "one flush, asked for by the first append"
+    partition = rig.core.replicas.partitions[topic_id, 0]
+    assert partition.log is not None
+    running = partition.log.start_flush()
+    assert running is not None
+    late = rig.produce(topic_id)
+    running.sync()
+    partition.log.finish_flush(running)
+    rig.core.flushed(partition, partition.log.recovery_point)
+    rig.check()
+    assert all(request.is_answered for request in requests)
+    assert not late.is_answered, "it was appended after that flush began"
+    assert rig.flush() == 1
+    assert late.first.error_code == 0
+
+
+def test_acks_0_with_fsync_still_reaches_the_disk(rig: CoreRig) -> None:
+    """Nobody waits, but readers see it only after the flush."""
+    topic_id = rig.topic(durability="fsync")
+    rig.produce(topic_id, acks=0)
+    assert rig.values(topic_id) == []
+    rig.flush()
+    assert rig.values(topic_id) == [b"v"]
+
+
+def test_what_was_acknowledged_survives_power_loss(rig: CoreRig) -> None:
+    """Only what was synced is kept by the disk: every acknowledged record is among it."""
+    topic_id = rig.topic(durability="fsync")
+    rig.produce(topic_id, batch(b"safe"))
+    rig.flush()
+    assert not rig.produce(topic_id, batch(b"unsafe")).is_answered
+    after = rig.restarted(power="none")
+    after.flush()
+    assert after.values(topic_id) == [b"safe"]
+
+
+def test_a_produce_times_out(rig: CoreRig) -> None:
+    """The disk is slow: after timeout_ms the producer hears so, once, and the late flush harms nothing."""
+    topic_id = rig.topic(durability="fsync")
+    request = rig.produce(topic_id, timeout_ms=500)
+    rig.pass_time(499)
+    assert not request.is_answered
+    rig.pass_time(2)
+    assert request.first.error_code == RequestTimedOutError.code
+    rig.flush()
+    assert rig.core.parked == 0
+
+
+def test_a_lost_leader_answers_its_waiters(rig: CoreRig) -> None:
+    """Fenced while producers wait: they hear who leads instead of waiting for their timeouts."""
+    topic_id = rig.topic(durability="fsync")
+    request = rig.produce(topic_id)
+    rig.set_leader(topic_id, -1)
+    answer = request.first
+    assert (answer.error_code, answer.leader_id, answer.leader_epoch) == (
+        NotLeaderOrFollowerError.code,
+        -1,
+        1,
+    )
+
+
+def test_a_leader_that_came_back_does_not_answer_for_its_old_epoch(rig: CoreRig) -> None:
+    """Leadership lost and won in one step of the metadata: the waiting batch belongs to the old term."""
+    topic_id = rig.topic(durability="fsync")
+    request = rig.produce(topic_id)
+    rig.metadata(PartitionChangeRecord(topic_id, 0, leader=-1), PartitionChangeRecord(topic_id, 0, leader=1))
+    assert request.first.error_code == NotLeaderOrFollowerError.code
+
+
+def test_a_deleted_topic_answers_its_waiters(rig: CoreRig) -> None:
+    """The id is unknown from now on."""
+    topic_id = rig.topic(durability="fsync")
+    request = rig.produce(topic_id)
+    rig.remove(topic_id)
+    assert request.first.error_code == UnknownTopicIdError.code
+
+
+def test_a_gone_producer_makes_room(rig: CoreRig) -> None:
+    """Its connection broke: the waiting request is dropped at once."""
+    topic_id = rig.topic(durability="fsync")
+    peer = FakePeer(session=5)
+    request = rig.produce(topic_id, peer=peer)
+    peer.is_connected = False
+    rig.core.connection_gone(5)
+    assert request.is_dropped
+    assert rig.core.parked == 0
+
+
+def test_waiting_producers_are_bounded() -> None:
+    """Bound: purgatory.max.requests. Beyond it nothing is appended, and the producer may retry."""
+    rig = CoreRig(purgatory_max_requests=3)
+    topic_id = rig.topic(durability="fsync")
+    waiting = [rig.produce(topic_id) for _ in range(3)]
+    assert isinstance(rig.produce(topic_id).error, ThrottlingQuotaExceededError)
+    rig.flush()
+    rig.flush()
+    assert all(request.first.error_code == 0 for request in waiting)
+    assert rig.values(topic_id) == [b"v"] * 3
+
+
+# --- bad disks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_nothing_is_acknowledged_after_a_write_error(rig: CoreRig, error: int) -> None:
+    """KAFKA-10778: the entry that failed, the ones after it, other partitions of the dir, later requests."""
+    topic_id, other = rig.topic("t"), rig.topic("u")
+    rig.produce(topic_id)
+    rig.files.fail("pwrite", ".log", error)
+    request = rig.produce(topic_id, batch(b"a"), batch(b"b"))
+    codes = [answer.error_code for answer in request.answer.partitions]
+    assert codes == [KafkaStorageError.code] * 2
+    assert rig.produce(other).first.error_code == KafkaStorageError.code
+    assert rig.ended(), "it was the only log dir"
+
+
+def test_a_failed_fsync_fails_all_who_wait_for_that_disk(rig: CoreRig) -> None:
+    """Both partitions wait; one flush fails; neither is acknowledged, and the flush is not tried again."""
+    topic_id, other = rig.topic("t", durability="fsync"), rig.topic("u", durability="fsync")
+    rig.flush()
+    requests = [rig.produce(topic_id), rig.produce(other)]
+    rig.files.fail("fdatasync", "t-0")
+    rig.flush()
+    assert [request.first.error_code for request in requests] == [KafkaStorageError.code] * 2
+    assert rig.flush() == 0
+
+
+def test_one_bad_disk_leaves_the_others_working() -> None:
+    """Two log dirs: partitions on the good one go on, and the node lives."""
+    rig = CoreRig(dirs="/a,/b")
+    first, second = rig.topic("t"), rig.topic("u")
+    rig.files.fail("pwrite", "/a/")
+    codes = sorted(rig.produce(topic_id).first.error_code for topic_id in (first, second))
+    assert codes == [0, KafkaStorageError.code]
+    assert not rig.ended()
+    new = rig.topic("new")
+    assert rig.produce(new).first.error_code == 0

@@ -1,0 +1,57 @@
+"""NodeConfig: what is refused, and how topic keys come together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from headrace.protocol.errors import ConfigError
+from headrace.storage_node.config import TOPIC_KEY_SYNONYMS, NodeConfig, effective_log_config
+from headrace.storage_node.log.config import LogConfig
+
+
+def node_config(**values: Any) -> NodeConfig:
+    return NodeConfig.of(
+        {"log.dirs": "/a"} | {name.replace("_", "."): value for name, value in values.items()}
+    )
+
+
+def test_log_dirs_are_needed_and_named_once() -> None:
+    """Without a directory, or with one twice, there is nothing sensible to start."""
+    with pytest.raises(ConfigError, match="at least one"):
+        NodeConfig()
+    with pytest.raises(ConfigError, match="twice"):
+        NodeConfig.of({"log.dirs": "/a,/b,/a"})
+
+
+def test_the_longest_pause_is_not_below_the_first() -> None:
+    """A cross-check of two keys."""
+    with pytest.raises(ConfigError, match=r"controller\.backoff\.max\.ms"):
+        node_config(controller_backoff_ms=100, controller_backoff_max_ms=50)
+
+
+def test_broker_keys_become_topic_defaults() -> None:
+    """The log.* keys of a node are the defaults of its topics, under the topic's names."""
+    config = node_config(log_roll_ms=5_000, message_max_bytes=77, log_durability="fsync")
+    defaults = config.log_defaults()
+    assert (defaults.segment_ms, defaults.max_message_bytes, defaults.durability) == (5_000, 77, "fsync")
+
+
+def test_the_defaults_of_both_configurations_agree() -> None:
+    """A node with no keys set gives topics exactly the documented topic defaults."""
+    assert node_config().log_defaults() == LogConfig()
+
+
+def test_every_topic_key_has_a_broker_wide_default() -> None:
+    """A new topic key without a synonym could not be set for a whole node."""
+    assert sorted(TOPIC_KEY_SYNONYMS.values()) == sorted(LogConfig.keys())
+    assert set(TOPIC_KEY_SYNONYMS) <= set(NodeConfig.keys())
+
+
+def test_what_this_node_does_not_know_is_left_out() -> None:
+    """A newer controller may have allowed keys and values that this node cannot use."""
+    values = {"retention.ms": "5", "durability": "paranoid", "segment.ms": "1234"}
+    config, faults = effective_log_config(LogConfig(), values)
+    assert config == LogConfig(segment_ms=1_234)
+    assert len(faults) == 1
+    assert "paranoid" in faults[0]

@@ -1,0 +1,79 @@
+"""MetadataView: the answer clients get from an image."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.protocol.errors import InvalidTopicError, UnknownTopicIdError, UnknownTopicOrPartitionError
+from headrace.protocol.messages.data import MetadataRequest, NodeEndpoint, PartitionMetadata
+from headrace.protocol.metadata.image import (
+    BrokerRegistration,
+    MetadataImage,
+    PartitionRegistration,
+    TopicImage,
+)
+from headrace.storage_node.metadata_view import MetadataView
+
+ID = b"i" * 16
+
+
+def image() -> MetadataImage:
+    brokers = {
+        node_id: BrokerRegistration(node_id, 1, b"", "h", 9_000 + node_id, None, (), node_id == 2)
+        for node_id in (2, 1)
+    }
+    partitions = (
+        PartitionRegistration((1, 2), (1,), 1, 4, 7),
+        PartitionRegistration((2,), (2,), -1, 5, 8),
+    )
+    topics = {
+        "t": TopicImage("t", ID, partitions),
+        "__consumer_offsets": TopicImage("__consumer_offsets", b"o" * 16, ()),
+    }
+    names = {topic.topic_id: name for name, topic in topics.items()}
+    return MetadataImage(offset=11, cluster_id="c", brokers=brokers, topics=topics, topic_names=names)
+
+
+@pytest.fixture
+def view() -> MetadataView:
+    return MetadataView(image(), controller_id=7)
+
+
+def test_all_topics_with_leaders_and_offline_replicas(view: MetadataView) -> None:
+    """Fenced nodes are not told as endpoints, and their replicas are offline."""
+    answer = view.answer(MetadataRequest())
+    assert (answer.cluster_id, answer.controller_id, answer.metadata_offset) == ("c", 7, 11)
+    assert answer.nodes == (NodeEndpoint(1, "h", 9_001, None),)
+    internal, topic = answer.topics
+    assert (internal.name, internal.is_internal) == ("__consumer_offsets", True)
+    assert (topic.name, topic.topic_id, topic.is_internal) == ("t", ID, False)
+    assert topic.partitions == (
+        PartitionMetadata(0, 1, 4, (1, 2), (1,), (2,)),
+        PartitionMetadata(1, -1, 5, (2,), (2,), (2,)),
+    )
+
+
+def test_no_topics_asked_gives_nodes_only(view: MetadataView) -> None:
+    """An empty tuple is not the same as None."""
+    answer = view.answer(MetadataRequest(topics=()))
+    assert answer.topics == ()
+    assert answer.nodes
+
+
+def test_topics_by_id_alone(view: MetadataView) -> None:
+    """Ids without names do not ask for all topics."""
+    (topic,) = view.answer(MetadataRequest(topic_ids=(ID,))).topics
+    assert topic.name == "t"
+
+
+def test_unknown_and_illegal_names_and_ids_carry_their_errors(view: MetadataView) -> None:
+    """Each asked item is answered, once, in the order of the request."""
+    request = MetadataRequest(topics=("no", "a/b", "", "t", "no"), topic_ids=(b"x" * 16, ID))
+    answer = view.answer(request)
+    assert [(topic.error_code, topic.name) for topic in answer.topics] == [
+        (UnknownTopicOrPartitionError.code, "no"),
+        (InvalidTopicError.code, "a/b"),
+        (InvalidTopicError.code, ""),
+        (0, "t"),
+        (UnknownTopicIdError.code, ""),
+        (0, "t"),
+    ]

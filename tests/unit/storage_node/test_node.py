@@ -1,0 +1,141 @@
+"""The node core as a whole: routing, the timer, what waits for metadata, and counting."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from core_rig import CoreRig, FakeRequest
+from headrace.protocol.errors import InvalidRequestError, UnsupportedVersionError
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.control import CreateTopicsRequest, FetchMetadataResponse
+from headrace.protocol.messages.data import FetchPartition, FetchRequest, MetadataRequest
+from headrace.protocol.metadata.records import NoOpRecord
+from headrace.storage_node.effects import WakeAt
+from node_rig import batch
+
+
+@pytest.fixture
+def rig() -> CoreRig:
+    return CoreRig()
+
+
+def test_metadata_shows_the_newest_image(rig: CoreRig) -> None:
+    """Each step of the metadata is visible in the next answer."""
+    assert rig.ask(registry.METADATA, MetadataRequest()).answer.topics == ()
+    topic_id = rig.topic("t")
+    answer = rig.ask(registry.METADATA, MetadataRequest()).answer
+    assert [topic.topic_id for topic in answer.topics] == [topic_id]
+    assert answer.metadata_offset == rig.image.offset
+    assert answer.controller_id == 9
+
+
+def test_metadata_requests_are_bounded() -> None:
+    """A million names would hold the loop for seconds: refused."""
+    rig = CoreRig(max_request_partitions=2)
+    for body in (MetadataRequest(("a", "b", "c")), MetadataRequest(("a",), (b"b", b"c"))):
+        assert isinstance(rig.ask(registry.METADATA, body).error, InvalidRequestError)
+    assert len(rig.ask(registry.METADATA, MetadataRequest(("a", "b"))).answer.topics) == 2
+
+
+def test_an_api_of_another_server_is_refused(rig: CoreRig) -> None:
+    """The router serves a fixed list; a mistake in it must not crash the node."""
+    request = rig.ask(registry.CREATE_TOPICS, CreateTopicsRequest(()))
+    assert isinstance(request.error, UnsupportedVersionError)
+
+
+def test_records_out_of_order_are_a_fault_that_shows(rig: CoreRig) -> None:
+    """Metadata that do not continue the image come from another log: nothing sensible can follow."""
+    response = FetchMetadataResponse(0, "", False, 50, 51, (NoOpRecord(),))
+    with pytest.raises(ValueError, match="50"):
+        rig.core.follow_metadata(response, 0)
+
+
+def test_an_empty_poll_changes_nothing(rig: CoreRig) -> None:
+    """The long poll ended without news."""
+    offset = rig.image.offset
+    assert rig.core.follow_metadata(FetchMetadataResponse(0, ""), 0) == offset
+
+
+class TestWaitingForMetadata:
+    """Answers that are held back until this node's image shows what they tell."""
+
+    def test_it_is_answered_when_the_image_is_there(self, rig: CoreRig) -> None:
+        """Not before, and once."""
+        answers: list[int] = []
+        wanted = rig.image.offset + 2
+        rig.core.when_metadata_reaches(wanted, lambda: answers.append(rig.core.image.offset), 5_000)
+        rig.metadata(NoOpRecord())
+        assert answers == []
+        rig.metadata(NoOpRecord())
+        rig.pass_time(10_000)
+        assert answers == [wanted]
+
+    def test_it_is_answered_at_once_when_the_image_is_newer(self, rig: CoreRig) -> None:
+        """Also for answers that name no offset."""
+        answers: list[str] = []
+        rig.core.when_metadata_reaches(rig.image.offset, lambda: answers.append("a"), 5_000)
+        rig.core.when_metadata_reaches(-1, lambda: answers.append("b"), 5_000)
+        assert answers == ["a", "b"]
+
+    def test_it_is_answered_late_rather_than_never(self, rig: CoreRig) -> None:
+        """The metadata are late: at the deadline the answer goes out all the same."""
+        answers: list[str] = []
+        rig.core.when_metadata_reaches(10_000, lambda: answers.append("late"), rig.now_ms + 100)
+        rig.check()
+        rig.pass_time(99)
+        assert answers == []
+        rig.pass_time(1)
+        assert answers == ["late"]
+
+
+def test_the_timer_is_set_for_the_earliest_deadline_only(rig: CoreRig) -> None:
+    """A later deadline does not move the timer; an earlier one does."""
+    topic_id = rig.topic()
+
+    def asked_for(max_wait_ms: int) -> list[int]:
+        rig.core.take_effects()
+        body = FetchRequest(max_wait_ms, 1, 1_000, 0, (FetchPartition(topic_id, 0, 0, 1_000),))
+        rig.core.handle(FakeRequest(registry.FETCH, body), rig.now_ms, 0)
+        return [effect.deadline_ms for effect in rig.core.take_effects() if isinstance(effect, WakeAt)]
+
+    (first,) = asked_for(10_000)
+    assert first <= rig.now_ms + 10_000
+    assert asked_for(20_000) == []
+    (earlier,) = asked_for(5)
+    assert earlier <= rig.now_ms + 5
+
+
+def test_nothing_waits_means_no_timer(rig: CoreRig) -> None:
+    """An idle node sleeps."""
+    topic_id = rig.topic()
+    request = rig.fetch(topic_id, max_wait_ms=100)
+    rig.produce(topic_id)
+    assert request.is_answered
+    rig.pass_time(1_000)
+    rig.fetch(topic_id)
+    assert not [effect for effect in rig.core.take_effects() if isinstance(effect, WakeAt)]
+
+
+def test_a_completed_reader_may_find_the_disk_broken(rig: CoreRig) -> None:
+    """The read of a woken fetch fails: the partitions of that disk go offline in the same event, and
+    other waiting readers hear of it."""
+    first, second = rig.topic("a"), rig.topic("b")
+    waiting = [rig.fetch(first, max_wait_ms=60_000), rig.fetch(second, max_wait_ms=60_000)]
+    rig.files.fail("pread", "a-0")
+    rig.produce(first)
+    assert [request.first.error_code for request in waiting] == [56, 56]
+    assert rig.core.parked == 0
+
+
+def test_status_is_json_and_counts(rig: CoreRig) -> None:
+    """What people see: partitions, leaders, waiting requests, totals."""
+    topic_id = rig.topic(partitions=2)
+    rig.topic("far", leader=2, replicas=(2,))
+    rig.produce(topic_id, batch(b"a", b"b"))
+    rig.fetch(topic_id, 2, max_wait_ms=1_000)
+    status = json.loads(json.dumps(rig.core.status()))
+    assert (status["partitions"], status["leaders"], status["parked_requests"]) == (2, 2, 1)
+    assert status["counters"]["produced_records"] == 2
+    assert status["counters"]["produced_batches"] == 1
+    assert status["counters"]["produced_bytes"] == len(batch(b"a", b"b"))

@@ -1,0 +1,91 @@
+"""How a storage node finds its controller: asked of the actor, remembered for when Ray does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from headrace.protocol.errors import NetworkError
+from headrace.storage_node.node_actor import ControllerFinder, node_name
+from ray.exceptions import ActorUnavailableError
+
+HERE, THERE = ("127.0.0.1", 9093), ("127.0.0.1", 9999)
+GONE = ActorUnavailableError("the controller restarts", None)
+
+
+class Answers:
+    """Gives or raises one answer after the other; blocks while `gate` is closed."""
+
+    def __init__(self, *answers: tuple[str, int] | Exception) -> None:
+        self.answers = list(answers)
+        self.asked = 0
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def __call__(self) -> tuple[str, int]:
+        self.asked += 1
+        assert self.gate.wait(10.0)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def test_the_actor_is_asked_each_time() -> None:
+    """A controller that moved is found at its new place."""
+    answers = Answers(HERE, THERE)
+
+    async def scenario() -> None:
+        finder = ControllerFinder(answers)
+        assert await finder() == HERE
+        assert await finder() == THERE
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("trouble", [GONE, NetworkError("starting"), ValueError("no actor of this name")])
+def test_without_an_answer_the_last_known_place_counts(trouble: Exception) -> None:
+    """The port is remembered across restarts, so the old address is worth a try."""
+    answers = Answers(HERE, trouble)
+
+    async def scenario() -> None:
+        finder = ControllerFinder(answers)
+        assert await finder() == HERE
+        assert await finder() == HERE
+
+    asyncio.run(scenario())
+
+
+def test_a_controller_never_seen_is_a_retriable_error() -> None:
+    """The node asks again later."""
+
+    async def scenario() -> None:
+        with pytest.raises(NetworkError):
+            await ControllerFinder(Answers(GONE))()
+
+    asyncio.run(scenario())
+    assert NetworkError.retriable
+
+
+def test_a_question_that_hangs_blocks_nothing() -> None:
+    """While Ray's GCS is away a look-up hangs: the old place is the answer, and nobody queues up behind."""
+    answers = Answers(HERE, THERE, HERE)
+
+    async def scenario() -> None:
+        finder = ControllerFinder(answers, timeout_s=0.01)
+        assert await finder() == HERE
+        answers.gate.clear()
+        assert await finder() == HERE
+        assert await finder() == HERE
+        assert answers.asked == 2, "the third call waits for the second's question"
+        answers.gate.set()
+        finder._timeout_s = 10.0
+        assert await finder() == THERE
+
+    asyncio.run(scenario())
+
+
+def test_names_count_from_one() -> None:
+    """The name is what `up` adopts by."""
+    assert node_name(1) == "node-1"
