@@ -1,3 +1,96 @@
-"""headrace: a partitioned, replicated commit log inside a Ray cluster."""
+"""headrace: a partitioned, replicated commit log inside a Ray cluster.
+
+Synchronous clients are here, their asyncio twins in `headrace.aio`. Names are loaded at their first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .clients.bootstrap import register_resolver
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from .clients import (
+        EARLIEST,
+        LATEST,
+        MAX_TIMESTAMP,
+        Admin,
+        BatchResult,
+        Cluster,
+        Consumer,
+        ContextSerde,
+        NewTopic,
+        OffsetAndTimestamp,
+        PartitionInfo,
+        Producer,
+        ProducerInterceptor,
+        ProducerRecord,
+        Record,
+        RecordFuture,
+        RecordMetadata,
+        Resource,
+        Results,
+        Serde,
+        SerdeContext,
+        aio,
+        append,
+        bytes_,
+        connect,
+        int64,
+        json,
+        msgpack,
+        murmur2_sticky,
+        subtract,
+        utf8,
+        uuid,
+    )
+    from .protocol import errors
+    from .protocol.errors import HeadraceError, KafkaError
+    from .protocol.model import TopicPartition
+    from .services.local_io import LocalCluster, local
+
+_OTHER_HOMES = {
+    "HeadraceError": ".protocol.errors",
+    "KafkaError": ".protocol.errors",
+    "TopicPartition": ".protocol.model",
+    "local": ".services.local_io",
+    "LocalCluster": ".services.local_io",
+}
+_MODULES = {"aio": ".clients.aio", "errors": ".protocol.errors"}
+
+__all__ = [
+    "connect", "Cluster", "Producer", "Consumer", "Admin", "aio", "local", "LocalCluster",
+    "ProducerRecord", "Record", "RecordMetadata", "OffsetAndTimestamp", "PartitionInfo", "TopicPartition",
+    "BatchResult", "RecordFuture", "ProducerInterceptor", "murmur2_sticky",
+    "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",
+    "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64", "uuid", "json", "msgpack",
+    "errors", "HeadraceError", "KafkaError",
+]  # fmt: skip
+
+
+def _discover() -> str | None:
+    """Clients without a bootstrap address find the clusters that were started here, or run on this Ray."""
+    from .services.discovery import discover
+
+    return discover()
+
+
+register_resolver("the clusters of this machine", _discover)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        value: Any = import_module(_MODULES[name], __name__)
+    elif name in __all__:
+        value = getattr(import_module(_OTHER_HOMES.get(name, ".clients"), __name__), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,1 +1,59 @@
-"""The client wing: producer, consumer and admin, sync and asyncio."""
+"""The client wing: producer, consumer and admin, sync and asyncio.
+
+Names are loaded at their first use, so that `import headrace` stays cheap.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .admin_types import EARLIEST, LATEST, MAX_TIMESTAMP, NewTopic, Resource, Results, append, subtract
+    from .delivery_io import BatchResult, RecordFuture
+    from .outgoing_io import ProducerInterceptor
+    from .partitioner import murmur2_sticky
+    from .records import OffsetAndTimestamp, PartitionInfo, ProducerRecord, Record, RecordMetadata
+    from .serdes import ContextSerde, Serde, SerdeContext, bytes_, int64, json, msgpack, utf8, uuid
+    from .sync_admin_io import Admin
+    from .sync_cluster_io import Cluster, connect
+    from .sync_consumer_io import Consumer
+    from .sync_producer_io import Producer
+
+_HOMES = {
+    ".sync_cluster_io": ("connect", "Cluster"),
+    ".sync_producer_io": ("Producer",),
+    ".sync_consumer_io": ("Consumer",),
+    ".sync_admin_io": ("Admin",),
+    ".records": ("ProducerRecord", "Record", "RecordMetadata", "OffsetAndTimestamp", "PartitionInfo"),
+    ".delivery_io": ("BatchResult", "RecordFuture"),
+    ".outgoing_io": ("ProducerInterceptor",),
+    ".partitioner": ("murmur2_sticky",),
+    ".admin_types": (
+        "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",
+    ),
+    ".serdes": (
+        "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64", "uuid", "json", "msgpack",
+    ),
+}  # fmt: skip
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "connect", "Cluster", "Producer", "Consumer", "Admin",
+    "ProducerRecord", "Record", "RecordMetadata", "OffsetAndTimestamp", "PartitionInfo",
+    "BatchResult", "RecordFuture", "ProducerInterceptor", "murmur2_sticky",
+    "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",
+    "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64", "uuid", "json", "msgpack",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home, __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -193,8 +193,8 @@ def _batch_facts(header: BatchHeader) -> dict[str, Any]:
 
 
 def _index_check(files: Files, path: str, base_offset: int) -> IndexCheck | None:
-    directory = path.rpartition("/")[0]
-    log_path = f"{directory}/{names.segment_name(base_offset, names.LOG)}"
+    directory, slash, _ = path.rpartition("/")
+    log_path = f"{directory}{slash}{names.segment_name(base_offset, names.LOG)}"
     return IndexCheck(files, log_path) if files.exists(log_path) else None
 
 

@@ -10,7 +10,6 @@ Source: Kafka UnifiedLog.java, LocalLog.java; DESIGN 3 and 5.
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import CorruptMessageError, InvalidRecordError, OffsetOutOfRangeError
@@ -30,6 +29,7 @@ from .flush import Flush
 from .guarded_files import GuardedFiles, guarded
 from .reads import IndexMismatchError, Run, read_run
 from .recovery import RecoveryReport, recover_log, remove_snapshots_after, snapshot_offsets
+from .roll_rules import must_roll
 from .segment import Segment
 from .segment_list import SegmentList, remove_newest_first
 from .time_lookup import first_at_or_after, first_with_largest
@@ -120,6 +120,10 @@ class Log:
         log.recovery = found.report
         log.log_start_offset = max(log_start_offset, found.segments[0].base_offset)
         log.recovery_point = min(recovery_point, log.log_end_offset)
+        if log.recovery_point < recovery_point:
+            log.recovery.faults.append(
+                f"{directory}: up to {recovery_point} was flushed, the log ends at {log.recovery_point}"
+            )
         if not was_clean:
             log._has_new_epochs = True
             log.flush()
@@ -423,36 +427,10 @@ class Log:
 
     def _append(self, pieces: list[Buffer], header: BatchHeader, last_offset: int, wall_ms: int) -> None:
         segment = self._segments.active
-        if self._must_roll(segment, header, last_offset, wall_ms):
+        if must_roll(segment, header, last_offset, self.config, self.topic_partition, wall_ms):
             self.roll(wall_ms)
             segment = self._segments.active
         segment.append(pieces, header, last_offset, self.config.index_interval_bytes)
-
-    def _must_roll(self, segment: Segment, header: BatchHeader, last_offset: int, wall_ms: int) -> bool:
-        """Whether a batch needs a new segment. Source: Kafka LogSegment.java shouldRoll."""
-        if not segment.size_bytes:
-            return False
-        config = self.config
-        return (
-            segment.size_bytes + header.size_bytes > config.segment_bytes
-            or self._age_ms(segment, header, wall_ms) > config.segment_ms - self._jitter_ms(segment)
-            or segment.offset_index.size_bytes + 8 > config.segment_index_bytes
-            or segment.time_index.size_bytes + 24 > config.segment_index_bytes
-            or not segment.can_take(last_offset)
-        )
-
-    def _age_ms(self, segment: Segment, header: BatchHeader, wall_ms: int) -> int:
-        """By the records' own time where they have one, so that a replay rolls like the original."""
-        if segment.first_timestamp_ms >= 0:
-            return header.max_timestamp - segment.first_timestamp_ms
-        return wall_ms - segment.created_ms
-
-    def _jitter_ms(self, segment: Segment) -> int:
-        """Different for each partition and segment, the same after a restart."""
-        limit = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        if not limit:
-            return 0
-        return zlib.crc32(f"{self.topic_partition} {segment.base_offset}".encode()) % limit
 
     def _note_epoch(self, epoch: int, start_offset: int) -> None:
         if epoch >= 0 and self._epochs.assign(epoch, start_offset):

@@ -10,8 +10,28 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGE_DIRS = ("protocol", "runtime", "storage_node", "controller", "coordinators", "clients", "stream", "services")
-IMPURE_MODULES = {"time", "random", "asyncio", "threading", "socket", "os", "ray", "zmq", "select", "subprocess"}
+PACKAGE_DIRS = (
+    "protocol",
+    "runtime",
+    "storage_node",
+    "controller",
+    "coordinators",
+    "clients",
+    "stream",
+    "services",
+)
+IMPURE_MODULES = {
+    "time",
+    "random",
+    "asyncio",
+    "threading",
+    "socket",
+    "os",
+    "ray",
+    "zmq",
+    "select",
+    "subprocess",
+}
 # Which codec is active is asked of the environment once per process; every caller would only pass it on.
 ALLOWED = {("protocol/records/codec.py", "environment_io")}
 MAX_FILE_LINES = 500

@@ -15,7 +15,8 @@ from headrace.protocol.errors import (
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import read_batch_header
 from headrace.storage_node.log.files import FileGoneError
-from log_rig import FOLDER, NOW, append, batch, check_dense, config, keys_of, open_log, read_all
+from headrace.storage_node.log.roll_rules import jitter_ms
+from log_rig import FOLDER, NOW, TP, append, batch, check_dense, config, keys_of, open_log, read_all
 
 if TYPE_CHECKING:
     from headrace.storage_node.log.log import Log
@@ -174,7 +175,7 @@ def test_jitter_rolls_segments_of_different_partitions_at_different_times() -> N
     """With jitter a segment is at most that much younger when it is rolled, the same after a restart."""
     log = open_log(FakeFiles(), segment_ms=1000, segment_jitter_ms=900)
     append(log, batch(1, timestamp=NOW))
-    jitter = log._jitter_ms(log._segments.active)
+    jitter = jitter_ms(log._segments.active, log.config, TP)
     assert 0 < jitter < 900
     append(log, batch(1, timestamp=NOW + 1000 - jitter))
     assert log.segment_count == 1

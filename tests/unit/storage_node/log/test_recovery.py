@@ -169,6 +169,16 @@ def test_a_log_that_ends_below_its_start_offset_starts_over_there() -> None:
     assert keys_of(check_dense(open_log(files.restart(), log_start_offset=50))) == [(50, b":0")]
 
 
+def test_missing_flushed_records_are_reported() -> None:
+    """A disk that lost what it acknowledged: the log goes on with what is there, and says so."""
+    files, batches = closed_disk()
+    for was_clean in (True, False):
+        log = open_log(files.restart(), was_clean=was_clean, recovery_point=COUNT + 5, **KEYS)
+        assert check_dense(log) == batches
+        assert log.recovery_point == COUNT
+        assert f"up to {COUNT + 5} was flushed" in log.recovery.faults[0]
+
+
 def test_segments_below_the_recovery_point_are_not_read() -> None:
     """Damage there was acknowledged and flushed: it stays, fails its own reads, and costs nothing else."""
     files, batches = closed_disk()

@@ -1,0 +1,14 @@
+"""The process environment, read in one place."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def environment() -> Mapping[str, str]:
+    """The variables of this process as they are now."""
+    return os.environ

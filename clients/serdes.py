@@ -1,0 +1,184 @@
+"""Keys and values to bytes and back.
+
+A serde has `dumps` and `loads`. A bare callable is accepted wherever only one direction is needed. One that
+needs to know the topic or the headers implements `ContextSerde` instead. None never reaches a serde: it is
+null on the wire (a tombstone, as a value).
+"""
+
+from __future__ import annotations
+
+import uuid as _uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import msgpack as _msgpack
+import msgspec
+
+from ..protocol.errors import SerializationError
+
+if TYPE_CHECKING:
+    from .records import Headers
+
+T = TypeVar("T")
+
+Dumps = Callable[[Any], bytes]
+Loads = Callable[[bytes], Any]
+
+
+class SerdeContext(NamedTuple):
+    """Where the bytes go to or come from; `field` is "key" or "value"."""
+
+    topic: str
+    field: str
+    headers: Headers
+
+
+@dataclass(frozen=True, slots=True)
+class Serde(Generic[T]):
+    """Both directions of one format."""
+
+    name: str
+    dumps: Callable[[T], bytes]
+    loads: Callable[[bytes], T]
+
+
+@runtime_checkable
+class ContextSerde(Protocol[T]):
+    """A serde that looks at the topic or the headers."""
+
+    def serialize(self, value: T, context: SerdeContext) -> bytes:
+        """Bytes of `value`."""
+
+    def deserialize(self, data: bytes, context: SerdeContext) -> T:
+        """The value of `data`."""
+
+
+Serializer = Serde[T] | ContextSerde[T] | Callable[[T], bytes]
+Deserializer = Serde[T] | ContextSerde[T] | Callable[[bytes], T]
+
+
+def _same(data: bytes) -> bytes:
+    return data
+
+
+def _to_bytes(data: Any) -> bytes:
+    if isinstance(data, bytes):
+        return data
+    if isinstance(data, (bytearray, memoryview)):
+        return bytes(data)
+    raise TypeError(
+        f"expected bytes, not {type(data).__name__}; pass key= or value= a serde, such as utf8 or json"
+    )
+
+
+def _long_from(data: bytes) -> int:
+    if len(data) != 8:
+        raise ValueError(f"an int64 has 8 bytes, not {len(data)}")
+    return int.from_bytes(data, "big", signed=True)
+
+
+bytes_: Serde[bytes] = Serde("bytes_", _to_bytes, _same)
+utf8: Serde[str] = Serde("utf8", str.encode, bytes.decode)
+# 8 bytes big-endian, as Kafka's LongSerializer; text form as Kafka's UUIDSerializer
+int64: Serde[int] = Serde("int64", lambda value: value.to_bytes(8, "big", signed=True), _long_from)
+uuid: Serde[_uuid.UUID] = Serde(
+    "uuid", lambda value: str(value).encode(), lambda data: _uuid.UUID(data.decode())
+)
+json: Serde[Any] = Serde("json", msgspec.json.encode, msgspec.json.decode)
+msgpack: Serde[Any] = Serde(
+    "msgpack", _msgpack.packb, lambda data: _msgpack.unpackb(data, strict_map_key=False)
+)
+
+# What user code and the libraries behind serdes raise for bad data. SerializationError wraps them.
+BAD_DATA = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
+    msgspec.MsgspecError, _msgpack.UnpackException,
+)  # fmt: skip
+
+
+def is_plain_bytes(serde: Any) -> bool:
+    """True for `bytes_`, which needs no call per record."""
+    return serde is bytes_
+
+
+def serializer(serde: Any, field: str) -> Callable[[str, Any, Headers], bytes | None]:
+    """`(topic, value, headers) -> bytes`, whatever form of serde was given; None stays None.
+
+    The result raises SerializationError naming topic, field and cause. Errors: TypeError for no serde.
+    """
+    if isinstance(serde, Serde):
+        dumps = serde.dumps
+    elif isinstance(serde, ContextSerde):
+        return _contextual_serializer(serde, field)
+    elif callable(serde):
+        dumps = serde
+    else:
+        raise TypeError(f"{field}= takes a serde or a callable, not {serde!r}")
+
+    def serialize(topic: str, value: Any, _headers: Headers) -> bytes | None:
+        if value is None:
+            return None
+        try:
+            data = dumps(value)
+        except BAD_DATA as error:
+            raise _cannot("serialize", topic, field, error) from error
+        return _checked_bytes(data, topic, field)
+
+    return serialize
+
+
+def _contextual_serializer(
+    serde: ContextSerde[Any], field: str
+) -> Callable[[str, Any, Headers], bytes | None]:
+    def serialize(topic: str, value: Any, headers: Headers) -> bytes | None:
+        if value is None:
+            return None
+        try:
+            data = serde.serialize(value, SerdeContext(topic, field, headers))
+        except BAD_DATA as error:
+            raise _cannot("serialize", topic, field, error) from error
+        return _checked_bytes(data, topic, field)
+
+    return serialize
+
+
+def deserializer(serde: Any, field: str) -> Callable[[str, bytes, Headers], Any]:
+    """`(topic, data, headers) -> value` for data that is not null. Raises SerializationError."""
+    if isinstance(serde, Serde):
+        loads = serde.loads
+    elif isinstance(serde, ContextSerde):
+
+        def deserialize_in_context(topic: str, data: bytes, headers: Headers) -> Any:
+            try:
+                return serde.deserialize(data, SerdeContext(topic, field, headers))
+            except BAD_DATA as error:
+                raise _cannot("deserialize", topic, field, error) from error
+
+        return deserialize_in_context
+    elif callable(serde):
+        loads = serde
+    else:
+        raise TypeError(f"{field}= takes a serde or a callable, not {serde!r}")
+
+    def deserialize(topic: str, data: bytes, _headers: Headers) -> Any:
+        try:
+            return loads(data)
+        except BAD_DATA as error:
+            raise _cannot("deserialize", topic, field, error) from error
+
+    return deserialize
+
+
+def _checked_bytes(data: Any, topic: str, field: str) -> bytes | None:
+    if data is None or isinstance(data, bytes):
+        return data
+    if isinstance(data, (bytearray, memoryview)):
+        return bytes(data)
+    raise SerializationError(f"the {field} serializer for {topic!r} gave {type(data).__name__}, not bytes")
+
+
+def _cannot(what: str, topic: str, field: str, error: BaseException) -> SerializationError:
+    if isinstance(error, SerializationError):
+        return error
+    return SerializationError(f"cannot {what} the {field} for {topic!r}: {type(error).__name__}: {error}")

@@ -1,0 +1,41 @@
+"""Background tasks with an owner: their failure is never silent, and closing ends them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+
+class Tasks:
+    """The tasks of one client. A task that fails is a bug: `on_failure` is told, and ends the client."""
+
+    def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
+        self._on_failure = on_failure
+        self._tasks: set[asyncio.Task[Any]] = set()  # the event loop holds tasks only weakly
+        self._is_closed = False
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any] | None:
+        """Run a coroutine on the running loop; None, and nothing runs, after `close`."""
+        if self._is_closed:
+            work.close()
+            return None
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def close(self) -> None:
+        """Cancel all tasks and wait for their end, except for the one that calls."""
+        self._is_closed = True
+        left = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and not self._is_closed:
+            self._on_failure(error)

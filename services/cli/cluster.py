@@ -1,0 +1,128 @@
+"""`headrace up`, `down`, `status`: a cluster on Ray."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..cluster_files_io import DEFAULT_CLUSTER, known_clusters
+from .common import (
+    NotFoundError,
+    PartialFailureError,
+    Settings,
+    cluster_option,
+    config_option,
+    form_option,
+    with_settings,
+)
+from .output import note, print_object, print_rows, size_text, write_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SERVER_COLUMNS = ("name", "state", "endpoint", "pid", "leaders", "partitions", "size", "detail")
+
+
+@click.command()
+@click.option(
+    "-n", "--nodes", type=click.IntRange(1, 1000), help="Storage nodes [default: 3, or what is there]."
+)
+@click.option("--data-dir", metavar="DIR", help="Where the logs lie [default: ~/.headrace/data/CLUSTER].")
+@click.option(
+    "--ray-address",
+    metavar="ADDRESS",
+    help="The Ray to join: host:port, 'auto' for the one on this machine, 'local' to start one of our own "
+    "[default: RAY_ADDRESS, or the one on this machine, or our own].",
+)
+@click.option(
+    "--disk-resource",
+    metavar="NAME",
+    help="Tie server I to the machine with Ray resource NAME-I (0: the controller) [default: node:<ip>].",
+)
+@click.option(
+    "--timeout", "timeout_s", type=float, default=60.0, show_default=True, help="Seconds until ready."
+)
+@with_settings(config_option, form_option, cluster_option)
+def up(settings: Settings, **options: Any) -> None:
+    """Start a cluster on Ray, or adopt the one that runs. It stays up until `headrace down`."""
+    from .. import ray_host
+
+    name = settings.cluster or DEFAULT_CLUSTER
+    facts = ray_host.up(ray_host.UpOptions(cluster=name, config=settings.config, **options), note)
+    print_object(
+        {
+            "cluster": facts.cluster,
+            "nodes": facts.nodes,
+            "bootstrap": ",".join(facts.bootstrap),
+            "data_dir": facts.data_dir,
+            "ray_address": facts.ray_address,
+        },
+        settings.form,
+    )
+
+
+@click.command()
+@click.option("--delete-data", is_flag=True, help="Remove the logs as well: every record is lost.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@with_settings(form_option, cluster_option)
+def down(settings: Settings, *, delete_data: bool, is_sure: bool) -> None:
+    """Stop a cluster, and the Ray that was started for it. The logs stay."""
+    from .. import ray_host
+
+    name = settings.cluster or DEFAULT_CLUSTER
+    if delete_data and not is_sure:
+        click.confirm(f"Delete every record of cluster {name!r}?", abort=True, err=True)
+    troubles = ray_host.down(name, note, delete_data=delete_data)
+    for trouble in troubles:
+        note(f"warning: {trouble}")
+    if troubles:
+        raise PartialFailureError(f"cluster {name!r} is down, but not all of it stopped cleanly")
+    note(f"cluster {name!r} is down")
+
+
+@click.command()
+@with_settings(form_option, cluster_option)
+def status(settings: Settings) -> None:
+    """Show what runs. Exit code 1 when something should run and does not."""
+    from .. import ray_host
+
+    name = settings.cluster or DEFAULT_CLUSTER
+    if settings.cluster is None and name not in known_clusters():
+        others = ", ".join(known_clusters())
+        raise NotFoundError(f"no cluster is up{f'; name one with --cluster: {others}' if others else ''}")
+    facts = ray_host.status(name)
+    if settings.form != "text":
+        print_object(facts, settings.form)
+    else:
+        _print_text(facts)
+    if facts["state"] != "running":
+        click.get_current_context().exit(1)
+
+
+def _print_text(facts: Mapping[str, Any]) -> None:
+    head = ("cluster", "state", "bootstrap", "data_dir", "ray_address")
+    print_object({name: facts[name] for name in head}, "text")
+    servers = [*([facts["controller"]] if facts["controller"] else []), *facts["nodes"]]
+    if servers:
+        write_line("")
+        print_rows([_row(server) for server in servers], _SERVER_COLUMNS, "text")
+
+
+def _row(server: Mapping[str, Any]) -> dict[str, Any]:
+    directories = server.get("log_dirs") or []
+    sizes = [entry["bytes"] for entry in directories if isinstance(entry, dict) and "bytes" in entry]
+    return {
+        "name": server.get("name"),
+        "state": server.get("state"),
+        "endpoint": server.get("endpoint"),
+        "pid": server.get("pid"),
+        "leaders": _count(server.get("leaders")),
+        "partitions": _count(server.get("partitions")),
+        "size": size_text(sum(sizes)) if sizes else None,
+        "detail": server.get("detail"),
+    }
+
+
+def _count(value: Any) -> int | None:
+    return len(value) if isinstance(value, (list, dict)) else value

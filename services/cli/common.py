@@ -1,0 +1,136 @@
+"""What every command shares: global options that may also stand after the command, errors, exit codes."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ...protocol.errors import HeadraceError
+from ..cluster_files_io import read_cluster_file
+from .output import OUTPUT_FORMATS, OutputFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_NOT_FOUND, EXIT_PARTIAL = 0, 1, 2, 3, 4
+EXIT_INTERRUPTED = 130  # 128 + SIGINT
+EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, what the shell reports for any tool whose reader went away
+
+
+class PartialFailureError(HeadraceError):
+    """Some of the work was done and some failed."""
+
+
+class NotFoundError(HeadraceError):
+    """What was named does not exist."""
+
+
+@dataclass
+class Settings:
+    """The global options, from before or after the command's name."""
+
+    bootstrap: str | None = None
+    config: dict[str, str] = field(default_factory=dict)
+    form: OutputFormat = "text"
+    cluster: str | None = None
+    is_debug: bool = False
+
+    def addresses(self) -> str | None:
+        """Where clients connect: -b, or what --cluster names; None leaves it to the clients.
+
+        Errors: UnknownClusterError; NotFoundError while the cluster has no address yet.
+        """
+        if self.bootstrap or not self.cluster:
+            return self.bootstrap
+        known = read_cluster_file(self.cluster).bootstrap
+        if not known:
+            raise NotFoundError(f"cluster {self.cluster!r} is still starting")
+        return ",".join(known)
+
+
+def key_value_pairs(
+    context: click.Context, option: click.Parameter, values: tuple[str, ...]
+) -> dict[str, str]:
+    """`key=value` texts as a dictionary. Errors: click.BadParameter."""
+    pairs: dict[str, str] = {}
+    for text in values:
+        name, separator, value = text.partition("=")
+        if not separator or not name.strip():
+            raise click.BadParameter(f"{text!r} is not key=value", context, option)
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def bootstrap_option(command: F) -> F:
+    """-b: where clients connect."""
+    return click.option(
+        "-b",
+        "--bootstrap",
+        metavar="HOST:PORT,…",
+        help="Storage nodes to ask first [default: found by itself].",
+    )(command)
+
+
+def config_option(command: F) -> F:
+    """-X key=value, repeated."""
+    return click.option(
+        "-X",
+        "config",
+        multiple=True,
+        metavar="KEY=VALUE",
+        callback=key_value_pairs,
+        help="A config key; repeatable.",
+    )(command)
+
+
+def form_option(command: F) -> F:
+    """-o text, json or jsonl."""
+    return click.option(
+        "-o", "--output", "form", type=click.Choice(OUTPUT_FORMATS), help="How results are printed."
+    )(command)
+
+
+def cluster_option(command: F) -> F:
+    """--cluster: which cluster of this machine."""
+    return click.option("--cluster", metavar="NAME", help="Name of the cluster [default: default].")(command)
+
+
+def debug_option(command: F) -> F:
+    """--debug: tracebacks."""
+    return click.option("--debug", "is_debug", is_flag=True, help="Show the traceback of an error.")(command)
+
+
+def with_settings(*options: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Any]:
+    """Add global options to a command; it gets one `Settings` as its first argument.
+
+    What stands after the command's name wins; -X pairs add up.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Any:
+        @click.pass_context
+        @functools.wraps(command)
+        def wrapped(context: click.Context, /, **given: Any) -> Any:
+            settings: Settings = context.find_object(Settings) or Settings()
+            absorb(settings, given)
+            return context.invoke(command, settings, **given)
+
+        result: Any = wrapped
+        for option in reversed((*options, debug_option)):
+            result = option(result)
+        return result
+
+    return decorate
+
+
+def absorb(settings: Settings, given: dict[str, Any]) -> None:
+    """Move the global options out of `given` into `settings`."""
+    settings.bootstrap = given.pop("bootstrap", None) or settings.bootstrap
+    settings.config.update(given.pop("config", None) or {})
+    settings.form = given.pop("form", None) or settings.form
+    settings.cluster = given.pop("cluster", None) or settings.cluster
+    settings.is_debug = given.pop("is_debug", False) or settings.is_debug

@@ -1,0 +1,178 @@
+"""`headrace consume`: print records, with kcat's offsets and format tokens, as with `kcat -C`."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .common import NotFoundError, Settings, bootstrap_option, cluster_option, config_option, with_settings
+from .offsets import NOTATION, ReadRange, read_range, start_offset
+from .output import OUTPUT_FORMATS
+from .tokens import RecordFormat, default_format, unescaped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...clients.sync_admin_io import Admin
+    from ...clients.sync_consumer_io import Consumer
+    from ...protocol.model import TopicPartition
+    from .tokens import AnyRecord
+
+POLL_S = 0.5
+POLL_RECORDS = 5000
+
+
+@click.command()
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…")
+@click.option(
+    "-p", "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only these."
+)
+@click.option(
+    "-o",
+    "--offset",
+    "--output",
+    "where",
+    multiple=True,
+    metavar="OFFSET|FORMAT",
+    help=f"Where to start: {NOTATION}. Or text, json, jsonl: how to print. Repeatable. [default: beginning]",
+)
+@click.option(
+    "-e", "--exit-at-end", is_flag=True, help="Exit at what is the end now, instead of waiting for more."
+)
+@click.option("-c", "--count", type=click.IntRange(min=0), help="Exit after this many records.")
+@click.option(
+    "-f", "--format", "text_format", metavar="TEXT", help="Tokens: %t %p %o %T %k %K %s %S %R %h %% \\n."
+)
+@click.option("-K", "--key-delimiter", metavar="TEXT", help="Print the key and this before the value.")
+@click.option("-Z", "--null", "shows_null", is_flag=True, help="Print NULL for a null key or value.")
+@click.option("-u", "--unbuffered", is_flag=True, help="Write each record out at once.")
+@with_settings(bootstrap_option, cluster_option, config_option)
+def consume(settings: Settings, *, topics: tuple[str, ...], **options: Any) -> None:
+    """Print the records of TOPIC…, and go on with what comes, until Ctrl-C."""
+    forms = [text for text in options["where"] if text in OUTPUT_FORMATS]
+    form = forms[-1] if forms else settings.form
+    try:
+        span = read_range(tuple(text for text in options["where"] if text not in OUTPUT_FORMATS))
+        null = b"NULL" if options["shows_null"] else b""
+        text_format = options["text_format"]
+        if text_format is None:
+            delimiter = options["key_delimiter"]
+            text_format = default_format(None if delimiter is None else unescaped(delimiter))
+        render = RecordFormat(text_format, null).render if form == "text" else envelope
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+    from ...clients.sync_cluster_io import connect
+
+    with connect(settings.addresses(), config=settings.config) as cluster, cluster.consumer() as consumer:
+        places = _places(cluster.admin(), topics, options["partitions"])
+        stops = _assign(consumer, places, span, exits=options["exit_at_end"])
+        _print(_records(consumer, places, stops, options["count"]), render, form, options["unbuffered"])
+
+
+def envelope(record: AnyRecord) -> bytes:
+    """One record as a JSON object. Bytes that are not UTF-8 are in base64, and a field says so."""
+    facts: dict[str, Any] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+    }
+    for name, data in (("key", record.key), ("value", record.value)):
+        facts[name], encoding = _text(data)
+        if encoding:
+            facts[f"{name}_encoding"] = encoding
+    facts["headers"] = [[name, _text(value)[0]] for name, value in record.headers]
+    return json.dumps(facts, ensure_ascii=False).encode() + b"\n"
+
+
+def _text(data: bytes | None) -> tuple[str | None, str | None]:
+    """(text, encoding): the encoding is None for null and UTF-8."""
+    if data is None:
+        return None, None
+    try:
+        return data.decode(), None
+    except UnicodeDecodeError:
+        return base64.b64encode(data).decode(), "base64"
+
+
+def _places(admin: Admin, topics: tuple[str, ...], wanted: tuple[int, ...]) -> list[TopicPartition]:
+    from ...protocol.model import TopicPartition
+
+    places: list[TopicPartition] = []
+    for topic, found in admin.describe_topics(*dict.fromkeys(topics)).items():
+        there = {info.partition for info in found.partitions}
+        missing = sorted(set(wanted) - there)
+        if missing:
+            raise NotFoundError(f"topic {topic!r} has no partition {missing[0]}: it has {len(there)}")
+        places += [TopicPartition(topic, partition) for partition in sorted(wanted or there)]
+    return places
+
+
+def _assign(
+    consumer: Consumer[Any, Any], places: list[TopicPartition], span: ReadRange, *, exits: bool
+) -> dict[TopicPartition, int]:
+    """Take the start positions; the offset at which each partition ends (exclusive), empty for never."""
+    beginnings, ends = consumer.beginning_offsets(*places), consumer.end_offsets(*places)
+    by_time: dict[TopicPartition, Any] = {}
+    if span.start.kind == "from_time":
+        by_time = consumer.offsets_for_times(dict.fromkeys(places, span.start.number))
+    consumer.assign(places)
+    for place in places:
+        found = by_time.get(place)
+        at = start_offset(span.start, beginnings[place], ends[place], None if found is None else found.offset)
+        consumer.seek(place, at)
+    if span.until_ms is not None:
+        stops = consumer.offsets_for_times(dict.fromkeys(places, span.until_ms))
+        return {place: ends[place] if (stop := stops.get(place)) is None else stop.offset for place in places}
+    return ends if exits else {}
+
+
+def _records(
+    consumer: Consumer[Any, Any],
+    places: list[TopicPartition],
+    stops: dict[TopicPartition, int],
+    count: int | None,
+) -> Iterator[AnyRecord | None]:
+    """Records up to their partition's stop and the count; None after each poll, a moment to write out."""
+    left = len(places)
+    is_done = dict.fromkeys(places, False)
+    printed = 0
+    while count is None or printed < count:
+        for place in places:
+            if not is_done[place] and place in stops and consumer.position(place) >= stops[place]:
+                is_done[place] = True
+                consumer.pause(place)
+                left -= 1
+        if not left:
+            return
+        for record in consumer.poll(
+            POLL_S, POLL_RECORDS if count is None else min(POLL_RECORDS, count - printed)
+        ):
+            if record.offset < stops.get((record.topic, record.partition), sys.maxsize):  # type: ignore[call-overload]
+                yield record
+                printed += 1
+        yield None
+
+
+def _print(records: Iterator[AnyRecord | None], render: Any, form: str, unbuffered: bool) -> None:
+    out = sys.stdout.buffer
+    is_first = True
+    if form == "json":
+        out.write(b"[\n")
+    for record in records:
+        if record is None:
+            out.flush()
+            continue
+        if form == "json" and not is_first:
+            out.write(b",")
+        is_first = False
+        out.write(render(record))
+        if unbuffered:
+            out.flush()
+    if form == "json":
+        out.write(b"]\n")

@@ -1,0 +1,180 @@
+"""The `headrace` command: `headrace [-b HOST:PORT] [-X key=value] [-o text|json|jsonl] COMMAND …`.
+
+Results go to standard output, everything for people to standard error. Exit codes: 0 done, 1 error,
+2 wrong usage, 3 not found, 4 partly done, 130 interrupted. Ray is imported only by the commands that
+start, stop or look at a cluster on it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...protocol.errors import (
+    ConfigError,
+    HeadraceError,
+    KafkaError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from ..cluster_files_io import UnknownClusterError
+from . import cluster, consume, logs, produce, quickstart, topic
+from .common import (
+    EXIT_BROKEN_PIPE,
+    EXIT_ERROR,
+    EXIT_INTERRUPTED,
+    EXIT_NOT_FOUND,
+    EXIT_OK,
+    EXIT_PARTIAL,
+    EXIT_USAGE,
+    NotFoundError,
+    PartialFailureError,
+    Settings,
+    absorb,
+    bootstrap_option,
+    cluster_option,
+    config_option,
+    debug_option,
+    form_option,
+    with_settings,
+)
+from .output import note, print_object, write_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_NOT_FOUND = (
+    NotFoundError,
+    UnknownClusterError,
+    UnknownTopicOrPartitionError,
+    UnknownTopicIdError,
+    FileNotFoundError,
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@bootstrap_option
+@config_option
+@form_option
+@cluster_option
+@debug_option
+@click.pass_context
+def cli(context: click.Context, /, **given: Any) -> None:
+    """A partitioned commit log inside a Ray cluster."""
+    settings = context.ensure_object(Settings)
+    absorb(settings, given)
+
+
+@cli.command()
+@with_settings(form_option)
+def version(settings: Settings) -> None:
+    """Print the versions of headrace and of what it runs on."""
+    import platform
+    from importlib.metadata import version as version_of
+
+    names = ("headrace", "ray", "pyzmq", "msgspec")
+    print_object(
+        {"python": platform.python_version(), **{name: version_of(name) for name in names}}, settings.form
+    )
+
+
+@cli.command()
+def config() -> None:
+    """Print the reference of all config keys."""
+    from ..reference import config_page
+
+    write_line(config_page())
+
+
+for _command in (
+    cluster.up,
+    cluster.down,
+    cluster.status,
+    topic.topic,
+    produce.produce,
+    consume.consume,
+    logs.log,
+    quickstart.quickstart,
+):
+    cli.add_command(_command)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; its exit code. Every error that is one ends as a line on standard error."""
+    settings = Settings(is_debug="--debug" in arguments)
+    try:
+        return _invoke(arguments, settings)
+    except BrokenPipeError:
+        # the reader went away (`| head`): the interpreter's own flush at exit must not fail again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        note("interrupted")
+        return EXIT_INTERRUPTED
+    except ExceptionGroup as group:
+        for other in group.exceptions[1:]:
+            note(f"headrace: {message_of(other)}")
+        return _report(group.exceptions[0], is_debug=settings.is_debug)
+    except (HeadraceError, OSError, ValueError) as error:
+        return _report(error, is_debug=settings.is_debug)
+
+
+def _invoke(arguments: Sequence[str], settings: Settings) -> int:
+    try:
+        with cli.make_context("headrace", list(arguments), obj=settings) as context:
+            cli.invoke(context)
+    except click.exceptions.Exit as request:  # --help, and commands that end with a code of their own
+        return request.exit_code
+    finally:
+        sys.stdout.flush()
+    return EXIT_OK
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def exit_code_of(error: Exception) -> int:
+    """The exit code that stands for an error."""
+    if isinstance(error, _NOT_FOUND):
+        return EXIT_NOT_FOUND
+    if isinstance(error, PartialFailureError):
+        return EXIT_PARTIAL
+    return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_ERROR
+
+
+def message_of(error: Exception) -> str:
+    """One line for people: what happened, with Kafka's name for it where it has one."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return f"{text} [{type(error).__name__}]" if isinstance(error, KafkaError) else text
+
+
+def hint_of(error: Exception) -> str | None:
+    """What to do next, where that is known."""
+    if isinstance(error, UnknownTopicOrPartitionError):
+        return "`headrace topic list` shows what exists; `headrace topic create NAME` makes one"
+    if isinstance(error, UnknownClusterError):
+        return "start one with `headrace up`"
+    if isinstance(error, (TimeoutError, ConnectionError)) or getattr(error, "code", 0) in (7, 13):
+        return "is the cluster up? `headrace status` tells; -b names another address"
+    return None
+
+
+def _report(error: Exception, *, is_debug: bool) -> int:
+    if is_debug:
+        traceback.print_exception(error)
+    note(f"headrace: {message_of(error)}")
+    hint = hint_of(error)
+    if hint:
+        note(f"hint: {hint}")
+    return exit_code_of(error)

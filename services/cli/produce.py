@@ -1,0 +1,164 @@
+"""`headrace produce`: lines of standard input or of files become records, as with `kcat -P`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from ...protocol.errors import MessageTooLargeError
+from ..line_input import LineShape, split_records
+from .common import (
+    NotFoundError,
+    PartialFailureError,
+    Settings,
+    bootstrap_option,
+    cluster_option,
+    config_option,
+    form_option,
+    with_settings,
+)
+from .output import note, print_object
+from .progress import progress_bar
+from .tokens import unescaped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def header_pairs(
+    context: click.Context, option: click.Parameter, values: tuple[str, ...]
+) -> list[tuple[str, str]]:
+    """name=value texts in order; a name may come twice. Errors: click.BadParameter."""
+    pairs = []
+    for text in values:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise click.BadParameter(f"{text!r} is not name=value", context, option)
+        pairs.append((name, value))
+    return pairs
+
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+FLUSH_POLL_S = 0.5
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.option("-K", "--key-delimiter", metavar="TEXT", help="Splits a line into key and value.")
+@click.option("-k", "--key", metavar="TEXT", help="One key for all records.")
+@click.option("-D", "--delimiter", metavar="TEXT", default="\\n", show_default=True, help="Ends a record.")
+@click.option("-p", "--partition", type=click.IntRange(min=0), help="One partition for all records.")
+@click.option(
+    "-H",
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=header_pairs,
+    help="A header of all records; repeatable.",
+)
+@click.option("-z", "--compression", type=click.Choice(CODECS), help="Compression of the batches.")
+@click.option("-Z", "--null-when-empty", is_flag=True, help="An empty key or value becomes null.")
+@click.option("-c", "--count", type=click.IntRange(min=0), help="Stop after this many records.")
+@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+def produce(settings: Settings, *, topic: str, files: tuple[str, ...], **options: Any) -> None:
+    """Send lines of FILES, or of standard input, as records of TOPIC."""
+    delimiter = unescaped(options["delimiter"])
+    if not delimiter:
+        raise click.BadParameter("a delimiter has at least one character", param_hint="-D")
+    shape = LineShape(
+        delimiter,
+        None if options["key_delimiter"] is None else unescaped(options["key_delimiter"]),
+        None if options["key"] is None else options["key"].encode(),
+        options["null_when_empty"],
+        options["count"],
+    )
+    config = dict(settings.config)
+    if options["compression"]:
+        config["compression.type"] = options["compression"]
+    tally = _send(settings.addresses(), config, topic, files, shape, options["partition"], options["headers"])
+    if settings.form != "text":
+        print_object({"topic": topic, "sent": tally.sent, "failed": tally.failed}, settings.form)
+    else:
+        note(f"{tally.sent} records sent to {topic}")
+    if tally.first_error is not None:
+        if not tally.sent:
+            raise tally.first_error
+        raise PartialFailureError(f"{tally.failed} records failed, first: {tally.first_error}")
+
+
+@dataclass
+class _Tally:
+    """How the sends ended; counted on the client's own thread, read after the flush."""
+
+    sent: int = 0
+    failed: int = 0
+    first_error: BaseException | None = field(default=None)
+
+    def settle(self, future: Any) -> None:
+        error = future.exception()
+        if error is None:
+            self.sent += 1
+        else:
+            self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        self.failed += 1
+        self.first_error = self.first_error or error
+
+
+def _send(
+    bootstrap: str | None,
+    config: dict[str, str],
+    topic: str,
+    files: tuple[str, ...],
+    shape: LineShape,
+    partition: int | None,
+    headers: list[tuple[str, str]],
+) -> _Tally:
+    from ...clients.sync_cluster_io import connect
+
+    tally = _Tally()
+    size_bytes = None if not files or "-" in files else sum(Path(file).stat().st_size for file in files)
+    with connect(bootstrap, config=config) as cluster, progress_bar("sending", size_bytes) as advance:
+        # checked here because a producer would wait for a topic or partition that may yet be made
+        there = len(cluster.admin().describe_topics(topic)[topic].partitions)
+        if partition is not None and partition >= there:
+            raise NotFoundError(f"topic {topic!r} has no partition {partition}: it has {there}")
+        producer = cluster.producer()
+        for key, value in split_records(_chunks(files, advance), shape):
+            try:
+                future = producer.send(topic, value, key=key, partition=partition, headers=headers)
+            except MessageTooLargeError as error:  # the others can still go
+                tally.fail(error)
+            else:
+                future.add_done_callback(tally.settle)
+        producer.flush()
+    return tally
+
+
+def _chunks(files: tuple[str, ...], advance: Any) -> Iterator[bytes | None]:
+    """The bytes of all inputs as they come; None after each file, where a record ends in any case."""
+    for file in files or ("-",):
+        with _opened(file) as stream:
+            while chunk := stream.read1(65_536):  # type: ignore[attr-defined]
+                yield chunk
+                advance(len(chunk))
+        yield None
+
+
+@contextlib.contextmanager
+def _opened(file: str) -> Iterator[BinaryIO]:
+    if file == "-":
+        if sys.stdin.isatty():
+            note("type one record per line; Ctrl-D ends")
+        yield sys.stdin.buffer
+        return
+    with Path(file).open("rb") as stream:
+        yield stream

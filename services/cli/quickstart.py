@@ -1,0 +1,130 @@
+"""`headrace quickstart`: a real file through a three-node cluster on Ray and back, checked."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...protocol.errors import HeadraceError
+from ..line_sources_io import LOG_FOLDER, input_files, text_files, total_bytes
+from .common import Settings, form_option, with_settings
+from .output import note, print_object, print_rows, shown_bytes, size_text, write_line
+from .progress import progress_bar
+
+if TYPE_CHECKING:
+    from ..quickstart import Outcome
+
+
+class CheckFailedError(HeadraceError):
+    """What came out is not what went in."""
+
+
+@click.command()
+@click.option(
+    "-i",
+    "--input",
+    "path",
+    metavar="PATH",
+    help="A file, or a folder of text files [default: logs under /var/log, else process metrics].",
+)
+@click.option(
+    "-k",
+    "--key-field",
+    "field_index",
+    type=click.IntRange(min=1),
+    help="Which field of a line is the key, from 1 [default: one that repeats, such as a client].",
+)
+@click.option(
+    "--ray-address",
+    metavar="ADDRESS",
+    help="The Ray to run on, as for `up` [default: RAY_ADDRESS, or one of our own].",
+)
+@click.option("--keep", is_flag=True, help="Keep the data files.")
+@with_settings(form_option)
+def quickstart(
+    settings: Settings, *, path: str | None, field_index: int | None, ray_address: str | None, keep: bool
+) -> None:
+    """Send a file's lines through three storage nodes on Ray and back, and check every one."""
+    files = input_files(path) if path else text_files(Path(LOG_FOLDER))
+    size_bytes = total_bytes(files)
+    if files:
+        names = str(files[0].path) if len(files) == 1 else f"{len(files)} files"
+        note(f"input: {names}, {size_text(size_bytes)}")
+    else:
+        note(f"input: no readable logs under {LOG_FOLDER}, so ten seconds of this machine's process metrics")
+    from .. import quickstart as flow
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    with progress_bar("sending", size_bytes or None) as advance:
+        outcome, data_dir = flow.run(
+            files, field_index=field_index, ray_address=ray_address, keep=keep, report=note, advance=advance
+        )
+    kept = f"kept in {data_dir}" if keep else "removed at the end"
+    _print(outcome, settings, kept)
+    differences = outcome.differences()
+    if differences:
+        raise CheckFailedError("; ".join(differences))
+
+
+def _interrupt(_number: int, _frame: Any) -> None:
+    raise KeyboardInterrupt  # so that a kill or a closed terminal cleans up like Ctrl-C
+
+
+def _print(outcome: Outcome, settings: Settings, kept: str) -> None:
+    summary = _summary(outcome)
+    places = [
+        {
+            "partition": place.partition,
+            "node": place.node,
+            "records": outcome.sent[place.partition].count,
+            "size_bytes": place.size_bytes,
+            "directory": place.directory,
+        }
+        for place in outcome.places
+    ]
+    keys = [{"key": shown_bytes(key), "lines": count} for key, count in outcome.top_keys]
+    if settings.form != "text":
+        print_object({**summary, "top_keys": keys, "partitions": places}, settings.form)
+        return
+    write_line("Most frequent keys, counted from the log")
+    print_rows(keys, ("key", "lines"), "text")
+    write_line("")
+    write_line(f"Where the bytes lie ({kept})")
+    print_rows(
+        [{**place, "size": size_text(float(str(place["size_bytes"])))} for place in places],
+        ("partition", "node", "records", "size", "directory"),
+        "text",
+    )
+    write_line("")
+    write_line(f"in:   {_rate(outcome.total_sent.count, outcome.total_sent.size_bytes, outcome.send_s)}")
+    write_line(f"out:  {_rate(outcome.total_read.count, outcome.total_read.size_bytes, outcome.read_s)}")
+    write_line(f"sums: {outcome.total_sent} in")
+    write_line(f"      {outcome.total_read} out")
+    if summary["is_complete"]:
+        write_line("ok: every line came back, in every partition")
+
+
+def _summary(outcome: Outcome) -> dict[str, Any]:
+    sent, read = outcome.total_sent, outcome.total_read
+    return {
+        "lines_in": sent.count,
+        "lines_out": read.count,
+        "bytes_in": sent.size_bytes,
+        "bytes_out": read.size_bytes,
+        "checksum_in": f"{sent.checksum:016x}",
+        "checksum_out": f"{read.checksum:016x}",
+        "seconds_in": round(outcome.send_s, 3),
+        "seconds_out": round(outcome.read_s, 3),
+        "is_complete": not outcome.differences(),
+    }
+
+
+def _rate(lines: int, size_bytes: int, seconds: float) -> str:
+    text = f"{lines:,} lines, {size_text(size_bytes)} in {seconds:.2f} s"
+    if seconds <= 0:
+        return text
+    return f"{text}: {lines / seconds:,.0f} lines/s, {size_text(size_bytes / seconds)}/s"

@@ -1,0 +1,341 @@
+"""`headrace up`, `status` and `down`: a cluster of Ray actors, created or adopted by name.
+
+Nothing here is the truth about a cluster. Actors are found by their names in the namespace
+`headrace-<cluster>`, what they are is on their disks, and the cluster file is a pointer to them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..protocol.errors import ConfigError, HeadraceError
+from .cluster_files_io import (
+    ClusterFile,
+    OwnRayFacts,
+    UnknownClusterError,
+    checked_name,
+    cluster_lock,
+    default_data_dir,
+    read_cluster_file,
+    remove_cluster_file,
+    write_cluster_file,
+)
+from .discovery import NAMESPACE_PREFIX, NODE_PREFIX
+from .own_ray_io import OwnRay, RayStartError, start_own_ray, stop_own_ray
+from .ray_session import (
+    actor_names,
+    cause_of,
+    gather,
+    is_reachable,
+    joined,
+    machine_addresses,
+    wanted_address,
+)
+from .server_config import split_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Report = Callable[[str], None]
+
+DEFAULT_NODES = 3
+READY_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 20.0
+STATUS_TIMEOUT_S = 5.0
+GONE_TIMEOUT_S = 15.0
+POLL_S = 0.1
+# A server that fails to start ends its process, and Ray starts it again; the third failure is the answer.
+MAX_START_FAILURES = 3
+UP_STATES = {"running", "active"}  # of a host, and of a storage node that the controller counts on
+PIN_SHARE = 0.001  # of a machine's own resource: places an actor without taking room
+
+
+class StartError(HeadraceError):
+    """The cluster did not become ready."""
+
+
+@dataclass(frozen=True)
+class UpOptions:
+    """What `up` was asked for; None leaves the choice to what is there, or the default."""
+
+    cluster: str
+    nodes: int | None = None
+    data_dir: str | None = None
+    ray_address: str | None = None
+    disk_resource: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    timeout_s: float = READY_TIMEOUT_S
+
+
+def up(options: UpOptions, report: Report) -> ClusterFile:
+    """Start the cluster, or adopt the one that runs and add the nodes that are missing.
+
+    Errors: ConfigError when it contradicts the running cluster; RayStartError; StartError, and then what
+    this call started is gone again.
+    """
+    checked_name(options.cluster)
+    node_config, controller_config = split_config(options.config)
+    with cluster_lock(options.cluster):
+        before = _running_file(options.cluster, report)
+        facts = _merged(options, before)
+        own = None
+        if not facts.ray_address:
+            report("starting Ray on this machine")
+            own = start_own_ray()
+            own_facts = OwnRayFacts(own.pid, own.created_s, own.temp_dir)
+            facts = _with(facts, ray_address=own.address, own_ray=own_facts)
+        try:
+            # Order: the file first, so that `down` can end what a killed `up` left behind.
+            write_cluster_file(facts)
+            facts = _start_actors(options, facts, node_config, controller_config, report)
+            write_cluster_file(facts)
+        except BaseException:
+            if own is not None:
+                stop_own_ray(own)
+            if before is None:
+                remove_cluster_file(options.cluster)
+            raise
+    return facts
+
+
+def status(cluster: str) -> dict[str, Any]:
+    """What runs, asked of the actors themselves; JSON-able. A silent actor has only a `state`.
+
+    Errors: UnknownClusterError.
+    """
+    facts = read_cluster_file(cluster)
+    result: dict[str, Any] = {
+        "cluster": cluster,
+        "ray_address": facts.ray_address,
+        "ray_is_ours": facts.own_ray is not None,
+        "bootstrap": list(facts.bootstrap),
+        "data_dir": facts.data_dir,
+        "state": "down",
+        "controller": None,
+        "nodes": [],
+    }
+    if not is_reachable(facts.ray_address):
+        return result
+    namespace = namespace_of(cluster)
+    with joined(facts.ray_address, namespace, facts.auth_mode) as ray:
+        names = actor_names(ray, namespace)
+        calls = {name: ray.get_actor(name, namespace).status.remote() for name in names}
+        found = {name: _status_or_state(name, a) for name, a in gather(ray, calls, STATUS_TIMEOUT_S).items()}
+    nodes = [found[name] for name in sorted(found, key=_index_of) if name.startswith(NODE_PREFIX)]
+    result["controller"] = next((s for name, s in found.items() if not name.startswith(NODE_PREFIX)), None)
+    result["nodes"] = nodes
+    servers = [*nodes, result["controller"] or {}]
+    is_whole = len(nodes) == facts.nodes and all(server.get("state") in UP_STATES for server in servers)
+    result["state"] = "running" if is_whole else "degraded"
+    return result
+
+
+def down(cluster: str, report: Report, *, delete_data: bool = False) -> list[str]:
+    """Stop nodes, controller, and the Ray that was started for them; what could not stop cleanly.
+
+    Errors: UnknownClusterError; RayStartError when processes of our Ray outlive SIGKILL.
+    """
+    with cluster_lock(cluster):
+        facts = read_cluster_file(cluster)
+        troubles: list[str] = []
+        if is_reachable(facts.ray_address):
+            namespace = namespace_of(cluster)
+            with joined(facts.ray_address, namespace, facts.auth_mode) as ray:
+                troubles = _stop_actors(ray, namespace, report, delete_data=delete_data)
+        elif facts.own_ray is None:
+            troubles = [f"no Ray answers at {facts.ray_address}: nothing could be asked to stop"]
+        if facts.own_ray is not None:
+            report("stopping our Ray")
+            stop_own_ray(_own_ray(facts, facts.own_ray))
+        if delete_data:
+            shutil.rmtree(facts.data_dir, ignore_errors=True)
+        remove_cluster_file(cluster)
+    return troubles
+
+
+def namespace_of(cluster: str) -> str:
+    """The Ray namespace that holds the actors of a cluster."""
+    return NAMESPACE_PREFIX + cluster
+
+
+def _running_file(cluster: str, report: Report) -> ClusterFile | None:
+    """The file of a cluster whose Ray answers; leftovers of one that died are cleared away."""
+    try:
+        facts = read_cluster_file(cluster)
+    except UnknownClusterError:
+        return None
+    if is_reachable(facts.ray_address):
+        return facts
+    if facts.own_ray is not None:
+        report(f"the Ray of cluster {cluster!r} is gone; starting over with its data")
+        stop_own_ray(_own_ray(facts, facts.own_ray))
+        return _with(facts, ray_address="", own_ray=None)
+    return None
+
+
+def _merged(options: UpOptions, before: ClusterFile | None) -> ClusterFile:
+    """What the cluster shall be, out of the options and what is there. Errors: ConfigError."""
+    if before is None:
+        data_dir = str(Path(options.data_dir or default_data_dir(options.cluster)).expanduser().absolute())
+        address = wanted_address(options.ray_address) or ""
+        return ClusterFile(options.cluster, address, (), options.nodes or DEFAULT_NODES, data_dir)
+    nodes = options.nodes or before.nodes
+    if nodes < before.nodes:
+        raise ConfigError(
+            f"cluster {before.cluster!r} has {before.nodes} storage nodes; `up` does not remove any"
+        )
+    if options.data_dir and str(Path(options.data_dir).expanduser().absolute()) != before.data_dir:
+        raise ConfigError(
+            f"cluster {before.cluster!r} keeps its data in {before.data_dir}; take it down first"
+        )
+    return _with(before, nodes=nodes)
+
+
+def _start_actors(
+    options: UpOptions,
+    facts: ClusterFile,
+    node_config: dict[str, Any],
+    controller_config: dict[str, Any],
+    report: Report,
+) -> ClusterFile:
+    namespace = namespace_of(facts.cluster)
+    with joined(facts.ray_address, namespace, facts.auth_mode) as ray:
+        before = actor_names(ray, namespace)
+        try:
+            actors = _create(ray, options, facts, node_config, controller_config)
+            adopted = sorted(set(actors) & set(before))
+            report(f"adopted {', '.join(adopted)}" if adopted else f"starting {len(actors)} actors")
+            endpoints = _wait_ready(ray, actors, options.timeout_s, report)
+        except BaseException:
+            for name in set(actor_names(ray, namespace)) - set(before):
+                ray.kill(ray.get_actor(name, namespace), no_restart=True)
+            raise
+    nodes = sorted((name for name in endpoints if name.startswith(NODE_PREFIX)), key=_index_of)
+    return _with(facts, bootstrap=tuple(endpoints[name] for name in nodes))
+
+
+def _create(
+    ray: Any,
+    options: UpOptions,
+    facts: ClusterFile,
+    node_config: dict[str, Any],
+    controller_config: dict[str, Any],
+) -> dict[str, Any]:
+    from ..controller.controller_actor import CONTROLLER_NAME, controller_actor
+    from ..storage_node.node_actor import node_actor, node_name
+
+    namespace = namespace_of(facts.cluster)
+    loopback = {"listener.host": "127.0.0.1"} if facts.own_ray is not None else {}
+    machines = machine_addresses(ray)
+    data_dir = Path(facts.data_dir)
+    config = {**loopback, **controller_config, "metadata.log.dir": str(data_dir / CONTROLLER_NAME)}
+    pin = _pin(0, machines, options.disk_resource)
+    actors = {CONTROLLER_NAME: controller_actor(namespace, config, pin)}
+    for index in range(1, facts.nodes + 1):
+        name = node_name(index)
+        config = {**loopback, **node_config, "node.id": index, "log.dirs": str(data_dir / name)}
+        pin = _pin(index, machines, options.disk_resource)
+        actors[name] = node_actor(index, namespace, CONTROLLER_NAME, config, pin)
+    return actors
+
+
+def _pin(index: int, machines: list[str], disk_resource: str | None) -> dict[str, float]:
+    """What ties server `index` (0: the controller) to the machine that has its disk.
+
+    Without a custom resource it is the machine's own `node:<ip>`, which outlives a restart of its raylet;
+    a node id would not.
+    """
+    if disk_resource:
+        return {f"{disk_resource}-{index}": PIN_SHARE}
+    if len(machines) < 2:
+        return {}
+    return {f"node:{machines[max(0, index - 1) % len(machines)]}": PIN_SHARE}
+
+
+def _wait_ready(ray: Any, actors: Mapping[str, Any], timeout_s: float, report: Report) -> dict[str, str]:
+    """host:port of every actor once all serve. Errors: StartError with what the slowest one says."""
+    deadline = time.monotonic() + timeout_s
+    calls = {name: handle.ready.remote(timeout_s) for name, handle in actors.items()}
+    endpoints: dict[str, str] = {}
+    failures: dict[str, int] = dict.fromkeys(actors, 0)
+    last = "they did not answer"
+    while len(endpoints) < len(actors):
+        if time.monotonic() > deadline:
+            missing = ", ".join(sorted(set(actors) - set(endpoints)))
+            raise StartError(f"{missing} not ready within {timeout_s:.0f} s: {last}")
+        waiting = {call: name for name, call in calls.items() if name not in endpoints}
+        done, _ = ray.wait(list(waiting), num_returns=1, timeout=0.5)
+        for call in done:
+            name = waiting[call]
+            try:
+                host, port = ray.get(call)
+            except ray.exceptions.ActorDiedError as error:
+                raise StartError(f"{name} cannot start: {_reason(error)}") from None
+            except ray.exceptions.RayError as error:
+                last = f"{name}: {_reason(error)}"
+                failures[name] += isinstance(cause_of(error), (HeadraceError, OSError))
+                if failures[name] >= MAX_START_FAILURES:
+                    raise StartError(f"{name} cannot start: {_reason(error)}") from None
+                time.sleep(POLL_S)
+                calls[name] = actors[name].ready.remote(timeout_s)
+            else:
+                endpoints[name] = f"{host}:{port}"
+                report(f"{name} is ready on {host}:{port} ({len(endpoints)}/{len(actors)})")
+    return endpoints
+
+
+def _reason(error: BaseException) -> str:
+    """The last line of what happened: Ray's texts hold whole tracebacks."""
+    lines = [line.strip() for line in str(cause_of(error)).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
+
+
+def _stop_actors(ray: Any, namespace: str, report: Report, *, delete_data: bool) -> list[str]:
+    """Nodes first, so that the controller sees them go; then every actor is ended for good."""
+    names = actor_names(ray, namespace)
+    handles = {name: ray.get_actor(name, namespace) for name in names}
+    troubles: list[str] = []
+    for group in (
+        [name for name in names if name.startswith(NODE_PREFIX)],
+        [name for name in names if not name.startswith(NODE_PREFIX)],
+    ):
+        if group:
+            report(f"stopping {', '.join(group)}")
+        calls = {name: handles[name].stop.remote(STOP_TIMEOUT_S, delete_data) for name in group}
+        for name, answer in gather(ray, calls, STOP_TIMEOUT_S + 2).items():
+            if isinstance(answer, BaseException):
+                troubles.append(f"{name} did not stop cleanly: {_reason(answer)}")
+        for name in group:
+            ray.kill(handles[name], no_restart=True)
+    deadline = time.monotonic() + GONE_TIMEOUT_S
+    while actor_names(ray, namespace) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    return troubles
+
+
+def _status_or_state(name: str, answer: Any) -> dict[str, Any]:
+    if isinstance(answer, BaseException):
+        return {"name": name, "state": "silent", "detail": _reason(answer)}
+    return dict(answer)
+
+
+def _index_of(name: str) -> tuple[int, str]:
+    digits = name.rpartition("-")[2]
+    return (int(digits) if digits.isdigit() else 0, name)
+
+
+def _own_ray(facts: ClusterFile, own: OwnRayFacts) -> OwnRay:
+    return OwnRay(facts.ray_address, own.pid, own.created_s, own.temp_dir)
+
+
+def _with(facts: ClusterFile, **changes: Any) -> ClusterFile:
+    import msgspec
+
+    return msgspec.structs.replace(facts, **changes)
+
+
+__all__ = ["RayStartError", "StartError", "UpOptions", "down", "namespace_of", "status", "up"]

@@ -1,0 +1,129 @@
+"""Finding, joining and leaving a Ray cluster. Ray is imported only when something here joins one."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .own_ray_io import RayStartError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+START_OWN = "local"  # as an address: start a Ray of our own, whatever is there
+FIND = "auto"  # as an address: the Ray that `ray start` left on this machine
+CONNECT_TIMEOUT_S = 2.0
+
+
+def wanted_address(given: str | None) -> str | None:
+    """The address of the Ray to join, or None to start one.
+
+    `given` wins over RAY_ADDRESS, and that over the Ray that runs on this machine from `ray start`.
+    Errors: RayStartError when "auto" was asked for and none runs.
+    """
+    wanted = given or os.environ.get("RAY_ADDRESS") or ""
+    if wanted == START_OWN:
+        return None
+    if wanted and wanted != FIND:
+        return wanted
+    found = _address_left_by_ray_start()
+    if found is None and wanted == FIND:
+        raise RayStartError(
+            "no Ray runs on this machine; start one with `ray start --head`, or leave out the address"
+        )
+    return found
+
+
+def is_reachable(address: str) -> bool:
+    """True when something listens there; Ray itself would try for half a minute."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        return True  # not host:port (a Ray client URL): Ray decides
+    try:
+        with socket.create_connection((host, int(port)), CONNECT_TIMEOUT_S):
+            return True
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def joined(address: str, namespace: str, auth_mode: str | None = None) -> Iterator[Any]:
+    """The `ray` module, connected to that cluster; left again at the end unless it was joined before.
+
+    Errors: RayStartError when Ray does not answer or refuses.
+    """
+    if not is_reachable(address):
+        raise RayStartError(f"no Ray answers at {address}")
+    if auth_mode is not None:
+        os.environ.setdefault("RAY_AUTH_MODE", auth_mode)
+    import ray
+
+    if ray.is_initialized():
+        yield ray
+        return
+    on_terminate = signal.getsignal(signal.SIGTERM) or signal.SIG_DFL
+    try:
+        ray.init(
+            address=address,
+            namespace=namespace,
+            log_to_driver=False,
+            configure_logging=False,
+            logging_level=logging.ERROR,
+        )
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise RayStartError(f"cannot join the Ray at {address}: {error}") from error
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, on_terminate)  # Ray's own would end us without cleaning up
+    try:
+        # Ray prints notices on standard output, where only results of commands belong
+        with contextlib.redirect_stdout(sys.stderr):
+            yield ray
+    finally:
+        ray.shutdown()
+
+
+def actor_names(ray: Any, namespace: str) -> list[str]:
+    """Names of all live or restarting actors of a namespace, sorted."""
+    entries: list[Mapping[str, str]] = ray.util.list_named_actors(all_namespaces=True)
+    return sorted(entry["name"] for entry in entries if entry["namespace"] == namespace)
+
+
+def machine_addresses(ray: Any) -> list[str]:
+    """IP addresses of all live machines of the Ray cluster, sorted."""
+    return sorted({node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]})
+
+
+def gather(ray: Any, calls: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+    """The answer of each call, or the exception it ended with; GetTimeoutError for those still under way."""
+    deadline = time.monotonic() + timeout_s
+    answers: dict[str, Any] = {}
+    for name, call in calls.items():
+        left_s = max(0.0, deadline - time.monotonic())
+        try:
+            answers[name] = ray.get(call, timeout=left_s)
+        except ray.exceptions.RayError as error:
+            answers[name] = cause_of(error)
+    return answers
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """What an actor's method raised, out of Ray's wrapping; the error itself when Ray raised it."""
+    cause = getattr(error, "cause", None)
+    return cause if isinstance(cause, BaseException) else error
+
+
+def _address_left_by_ray_start() -> str | None:
+    marker = Path(os.environ.get("RAY_TMPDIR") or "/tmp") / "ray" / "ray_current_cluster"  # noqa: S108 - Ray's place
+    try:
+        address = marker.read_text().strip()
+    except OSError:
+        return None
+    return address if address and is_reachable(address) else None

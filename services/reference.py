@@ -1,0 +1,84 @@
+"""The reference pages docs/CONFIG.md and docs/ERRORS.md, made from the declarations they describe.
+
+`python -m headrace.services.reference` (or `make docs`) writes them; a tidy test fails when they are stale.
+"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+from ..clients.config import AdminConfig, ConsumerConfig, ProducerConfig
+from ..controller.config import ControllerConfig
+from ..protocol import errors
+from ..runtime.config import Config, KeyFacts, text_of
+from ..storage_node.config import NodeConfig
+from ..storage_node.log.config import LogConfig
+
+SECTIONS: tuple[tuple[str, str, type[Config]], ...] = (
+    ("Topic", "Set with `headrace topic create -X key=value` and `headrace topic alter`.", LogConfig),
+    ("Storage node", "Set with `headrace up -X key=value`, or as arguments of `headrace.local`.", NodeConfig),
+    ("Controller", "Set with `headrace up -X key=value`.", ControllerConfig),
+    ("Producer", "Keyword arguments with underscores, or `config={...}`.", ProducerConfig),
+    ("Consumer", "Keyword arguments with underscores, or `config={...}`.", ConsumerConfig),
+    ("Admin", "Keyword arguments with underscores, or `config={...}`.", AdminConfig),
+)
+
+
+def config_page() -> str:
+    """docs/CONFIG.md: every key of every part, with its default, range and meaning."""
+    parts = ["# Configuration\n", "Made by `make docs` from the declarations in the code.\n"]
+    for title, how, config in SECTIONS:
+        parts.append(f"## {title}\n\n{how}\n")
+        parts.append("| key | default | range | meaning |\n| --- | --- | --- | --- |")
+        values = config.defaults()
+        parts += [_row(facts, text_of(values[name])) for name, facts in config.keys().items()]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def errors_page() -> str:
+    """docs/ERRORS.md: every error, with its code and what to do with it."""
+    parts = ["# Errors\n", "Made by `make docs` from `protocol/errors.py`. Codes are Kafka's.\n"]
+    parts.append("| class | code | retriable | meaning |\n| --- | --- | --- | --- |")
+    for cls in _error_classes():
+        code = str(cls.code) if issubclass(cls, errors.KafkaError) else "client"
+        retriable = "yes" if cls.retriable else ""
+        parts.append(f"| `{cls.__name__}` | {code} | {retriable} | {_first_line(cls)} |")
+    parts.append("")
+    return "\n".join(parts)
+
+
+def _row(facts: KeyFacts, default: str) -> str:
+    bounds = ", ".join(facts.choices) if facts.choices else _range(facts)
+    unit = f" {facts.unit}" if facts.unit and default else ""
+    live = " May change while running." if facts.live else ""
+    return f"| `{facts.name}` | {default}{unit} | {bounds} | {facts.doc}{live} |"
+
+
+def _range(facts: KeyFacts) -> str:
+    if facts.low is None and facts.high is None:
+        return ""
+    low = "" if facts.low is None else f"{facts.low}"
+    high = "" if facts.high is None else f"{facts.high}"
+    return f"{low}..{high}"
+
+
+def _error_classes() -> list[type[errors.HeadraceError]]:
+    classes = [cls for _, cls in inspect.getmembers(errors, inspect.isclass)]
+    found = [cls for cls in classes if issubclass(cls, errors.HeadraceError)]
+    return sorted(found, key=lambda cls: (getattr(cls, "code", -2), cls.__name__))
+
+
+def _first_line(cls: type) -> str:
+    return (cls.__doc__ or "").splitlines()[0]
+
+
+def write_pages(folder: Path) -> None:
+    """Write both pages into `folder`."""
+    (folder / "CONFIG.md").write_text(config_page())
+    (folder / "ERRORS.md").write_text(errors_page())
+
+
+if __name__ == "__main__":
+    write_pages(Path(__file__).parents[1] / "docs")

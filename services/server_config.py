@@ -1,0 +1,54 @@
+"""One set of `key=value` pairs for a whole cluster, told apart for its nodes and its controller."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from ..controller.config import ControllerConfig
+from ..protocol.errors import ConfigError
+from ..storage_node.config import NodeConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..runtime.config import Config
+
+# The host gives each server these itself.
+_HOST_SETS = {"node.id", "log.dirs", "listener.port", "controller.id", "metadata.log.dir"}
+
+
+def split_config(pairs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(node, controller) configs by dotted names; a key that both declare goes to both.
+
+    Errors: ConfigError for a key that neither declares (with the nearest name), one that the host sets
+    itself, or a value out of range.
+    """
+    node: dict[str, Any] = {}
+    controller: dict[str, Any] = {}
+    for name, value in pairs.items():
+        homes = ((node, _dotted(NodeConfig, name)), (controller, _dotted(ControllerConfig, name)))
+        taken = [(target, dotted) for target, dotted in homes if dotted is not None]
+        if not taken:
+            raise ConfigError(f"unknown config key {name!r}{_hint(name)}")
+        for target, dotted in taken:
+            if dotted in _HOST_SETS:
+                raise ConfigError(f"{dotted} is set by the host, not by hand")
+            target[dotted] = value
+    # the checks of types, ranges and combinations, before anything is started
+    NodeConfig.of({**node, "log.dirs": "anywhere"})
+    ControllerConfig.of({**controller, "metadata.log.dir": "anywhere"})
+    return node, controller
+
+
+def _dotted(cls: type[Config], name: str) -> str | None:
+    for dotted in list(cls.keys()):
+        if name in (dotted, dotted.replace(".", "_"), cls.field_of(dotted)):
+            return dotted
+    return None
+
+
+def _hint(name: str) -> str:
+    known = sorted({*NodeConfig.keys(), *ControllerConfig.keys()} - _HOST_SETS)
+    near = difflib.get_close_matches(name.replace("_", "."), known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,48 @@
+"""When the active segment is full, old or out of numbers. Source: Kafka LogSegment.java shouldRoll."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+from . import offset_index, time_index
+
+if TYPE_CHECKING:
+    from ...protocol.model import TopicPartition
+    from ...protocol.records.header import BatchHeader
+    from .config import LogConfig
+    from .segment import Segment
+
+
+def must_roll(
+    segment: Segment,
+    header: BatchHeader,
+    last_offset: int,
+    config: LogConfig,
+    partition: TopicPartition,
+    wall_ms: int,
+) -> bool:
+    """Whether a batch that would end at `last_offset` needs a new segment; an empty one takes anything."""
+    if not segment.size_bytes:
+        return False
+    return (
+        segment.size_bytes + header.size_bytes > config.segment_bytes
+        or _age_ms(segment, header, wall_ms) > config.segment_ms - jitter_ms(segment, config, partition)
+        or segment.offset_index.size_bytes + offset_index.ENTRY_BYTES > config.segment_index_bytes
+        # one entry for the batch, one more when the segment is sealed
+        or segment.time_index.size_bytes + 2 * time_index.ENTRY_BYTES > config.segment_index_bytes
+        or not segment.can_take(last_offset)
+    )
+
+
+def jitter_ms(segment: Segment, config: LogConfig, partition: TopicPartition) -> int:
+    """How much earlier this segment rolls: different for each segment, the same after a restart."""
+    limit = min(config.segment_jitter_ms, config.segment_ms)
+    return zlib.crc32(f"{partition} {segment.base_offset}".encode()) % limit if limit else 0
+
+
+def _age_ms(segment: Segment, header: BatchHeader, wall_ms: int) -> int:
+    """By the records' own time where they have one, so that a replay rolls like the original."""
+    if segment.first_timestamp_ms >= 0:
+        return header.max_timestamp - segment.first_timestamp_ms
+    return wall_ms - segment.created_ms

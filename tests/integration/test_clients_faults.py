@@ -1,0 +1,120 @@
+"""Clients on a real cluster whose nodes are killed, restarted and whose controller goes away."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import headrace
+from headrace import NewTopic, errors
+
+
+def test_a_steady_producer_and_consumer_outlive_killed_nodes() -> None:
+    """Two nodes are killed and restarted in turn under acks=1 load: what was acknowledged is there, in order
+    within its partition, and the consumer that read all along saw the same as one that reads afterwards."""
+    with headrace.local(nodes=2) as cluster, headrace.connect(cluster.bootstrap) as clients:
+        clients.admin().create_topics(NewTopic("t", partitions=4)).raise_for_errors()
+        producer = clients.producer(acks=1, linger_ms=1)
+        consumer = clients.consumer("t", auto_offset_reset="earliest")
+        acked: dict[tuple[int, int], bytes] = {}
+        read: dict[tuple[int, int], bytes] = {}
+        stop, has_read = threading.Event(), threading.Event()
+
+        def produce() -> None:
+            number = 0
+            while not stop.is_set():
+                futures = [producer.send("t", b"%06d" % (number + index)) for index in range(100)]
+                for future in futures:
+                    metadata = future.result(60)
+                    acked[metadata.partition, metadata.offset] = b"%06d" % number
+                    number += 1
+
+        def consume() -> None:
+            while not has_read.is_set():
+                for record in consumer.poll(0.2):
+                    read[record.partition, record.offset] = record.value
+
+        threads = [threading.Thread(target=produce), threading.Thread(target=consume)]
+        for thread in threads:
+            thread.start()
+        for index in (0, 1, 0):
+            before = len(acked)
+            wait_for(lambda before=before: len(acked) > before + 200)
+            cluster.kill_node(index)
+            cluster.restart_node(index)
+        before = len(acked)
+        wait_for(lambda: len(acked) > before + 200)
+        stop.set()
+        threads[0].join(60)
+        afterwards = {
+            (record.partition, record.offset): record.value
+            for record in clients.consumer("t", auto_offset_reset="earliest", iter_timeout=1.0)
+        }
+        assert {where: afterwards.get(where) for where in acked} == acked
+        wait_for(lambda: len(read) >= len(afterwards))
+        has_read.set()
+        threads[1].join(60)
+        assert read == afterwards
+
+
+def test_producing_goes_on_without_the_controller() -> None:
+    """The controller restarts; the data plane does not notice, admin calls wait for it."""
+    with headrace.local(nodes=1) as cluster, headrace.connect(cluster.bootstrap) as clients:
+        admin = clients.admin()
+        admin.create_topics(NewTopic("t")).raise_for_errors()
+        producer = clients.producer()
+        assert producer.send("t", b"1").result(10).offset == 0
+        cluster.restart_controller()
+        assert producer.send("t", b"2").result(10).offset == 1
+        admin.create_topics(NewTopic("u")).raise_for_errors()
+        assert producer.send("u", b"1").result(10).offset == 0
+
+
+def test_a_topic_deleted_under_the_clients_and_created_again() -> None:
+    """The consumer reads the new one from its start, the producer goes on into it."""
+    with headrace.local(nodes=1) as cluster, headrace.connect(cluster.bootstrap) as clients:
+        admin = clients.admin()
+        admin.create_topics(NewTopic("t")).raise_for_errors()
+        producer, consumer = clients.producer(), clients.consumer("t", auto_offset_reset="earliest")
+        for number in range(3):
+            producer.send("t", b"old %d" % number).result(10)
+        assert len(take(consumer, 3)) == 3
+        admin.delete_topics("t").raise_for_errors()
+        admin.create_topics(NewTopic("t")).raise_for_errors()
+        assert producer.send("t", b"new").result(20).offset == 0
+        assert take(consumer, 1) == [b"new"]
+
+
+def test_a_producer_whose_cluster_is_gone_says_so() -> None:
+    """Delivery ends in time with the reason, and closing does not hang."""
+    with headrace.local(nodes=1) as cluster:
+        producer = headrace.Producer(
+            cluster.bootstrap, linger_ms=0, request_timeout_ms=300, delivery_timeout_ms=600, max_block_ms=300
+        )
+        cluster.admin().create_topics(NewTopic("t")).raise_for_errors()
+        producer.send("t", b"x").result(10)
+        cluster.kill_node(0)
+        future = producer.send("t", b"y")
+        assert isinstance(future.exception(20), errors.DeliveryTimeoutError)
+        producer.close(1)
+        cluster.restart_node(0)
+
+
+def take(consumer: Any, count: int) -> list[bytes]:
+    """At least `count` values; fails when they do not come."""
+    values: list[bytes] = []
+    for _ in range(100):
+        values += [record.value for record in consumer.poll(0.5)]
+        if len(values) >= count:
+            return values
+    raise AssertionError(f"only {len(values)} of {count} records came")
+
+
+def wait_for(is_so: Any) -> None:
+    """Until something is so; the wait is on an event that never comes, in small steps."""
+    never = threading.Event()
+    for _ in range(600):
+        if is_so():
+            return
+        never.wait(0.05)
+    raise AssertionError("it never happened")

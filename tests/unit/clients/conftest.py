@@ -1,0 +1,30 @@
+"""A fake cluster with asyncio clients on it, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import virtual_loop
+from fake_cluster import FakeCluster
+from headrace.clients.aio_cluster_io import AsyncCluster
+
+Scenario = Callable[[FakeCluster, AsyncCluster], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture
+def play() -> Callable[..., FakeCluster]:
+    """Run `scenario(fake, cluster)` in virtual time on a fake cluster of `nodes`; gives the fake."""
+
+    def run(scenario: Scenario, nodes: int = 1, **config: Any) -> FakeCluster:
+        fake = FakeCluster(nodes)
+
+        async def everything() -> None:
+            async with AsyncCluster("node0:9000", config=config, make_hub=fake.make_hub) as cluster:
+                await scenario(fake, cluster)
+
+        virtual_loop.run(everything())
+        return fake
+
+    return run

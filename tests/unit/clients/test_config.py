@@ -1,0 +1,120 @@
+"""The clients' config schemas: where values come from, who wins, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.clients.config import (
+    AdminConfig,
+    ClientConfigs,
+    ConnectionConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    dotted,
+    given,
+    resolve,
+)
+from headrace.protocol.errors import ConfigError
+
+
+def test_arguments_win_over_the_mapping_the_environment_and_the_default() -> None:
+    """linger.ms is given in all four places, then in one place less each time."""
+    environment = {"HEADRACE_LINGER_MS": "7"}
+    both = given({"linger.ms": 6}, {"linger_ms": 5}, ClientConfigs)
+    assert resolve(ProducerConfig, both, environment).linger_ms == 5
+    mapping = given({"linger.ms": 6}, {}, ClientConfigs)
+    assert resolve(ProducerConfig, mapping, environment).linger_ms == 6
+    assert resolve(ProducerConfig, {}, environment).linger_ms == 7
+    assert resolve(ProducerConfig, {}, {}).linger_ms == 5
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    ["max.in.flight.requests.per.connection", "max_in_flight_requests_per_connection", "max_in_flight"],
+)
+def test_every_spelling_of_a_key_is_known(spelling: str) -> None:
+    """Dotted like Kafka, underscored, and the short name of the argument."""
+    assert dotted(spelling, (ProducerConfig,)) == "max.in.flight.requests.per.connection"
+
+
+def test_an_unknown_key_fails_with_the_nearest_name() -> None:
+    """A typo of an argument and one of a dotted key."""
+    with pytest.raises(ConfigError, match=r"linger_msec.*did you mean 'linger_ms'"):
+        given(None, {"linger_msec": 1}, (ProducerConfig,))
+    with pytest.raises(ConfigError, match=r"did you mean 'fetch\.min\.bytes'"):
+        given({"fetch.min.byte": 1}, {}, (ConsumerConfig,))
+
+
+def test_keys_that_would_have_no_effect_are_not_accepted() -> None:
+    """Idempotence, transactions and groups come later: pretending to have them would lose data."""
+    for key in ("enable_idempotence", "transactional_id", "group", "isolation_level", "security"):
+        with pytest.raises(ConfigError, match="unknown config key"):
+            given(None, {key: "x"}, ClientConfigs)
+
+
+@pytest.mark.parametrize(
+    ("schema", "key", "default"),
+    [
+        (ProducerConfig, "acks", "all"),
+        (ProducerConfig, "linger.ms", 5),
+        (ProducerConfig, "buffer.memory", 32 * 1024 * 1024),
+        (ProducerConfig, "max.request.size", 1024 * 1024),
+        (ProducerConfig, "delivery.timeout.ms", 120_000),
+        (ProducerConfig, "max.block.ms", 60_000),
+        (ProducerConfig, "compression.type", "none"),
+        (ProducerConfig, "retry.backoff.max.ms", 1000),
+        (ConsumerConfig, "auto.offset.reset", "latest"),
+        (ConsumerConfig, "fetch.max.bytes", 50 * 1024 * 1024),
+        (ConsumerConfig, "max.partition.fetch.bytes", 1024 * 1024),
+        (ConsumerConfig, "max.poll.records", 500),
+        (ConsumerConfig, "fetch.max.wait.ms", 500),
+        (ConnectionConfig, "metadata.max.age.ms", 300_000),
+        (AdminConfig, "default.api.timeout.ms", 60_000),
+    ],
+)
+def test_defaults_are_kafkas(schema: type, key: str, default: object) -> None:
+    """A Kafka user expects these."""
+    assert resolve(schema, {}, {}).to_mapping()[key] == default
+
+
+def test_acks_is_taken_as_number_or_text() -> None:
+    """`acks=1`, `acks="1"` and `acks="all"`; nothing else."""
+    numbers = {acks: resolve(ProducerConfig, given(None, {"acks": acks}, ClientConfigs), {}).acks_number
+               for acks in (0, 1, -1, "all", "-1")}  # fmt: skip
+    assert numbers == {0: 0, 1: 1, -1: -1, "all": -1, "-1": -1}
+    with pytest.raises(ConfigError, match="acks must be one of"):
+        resolve(ProducerConfig, given(None, {"acks": 2}, ClientConfigs), {})
+
+
+def test_no_compression_may_be_said_as_none() -> None:
+    """`compression_type=None` is what Python users write for "none"."""
+    values = given(None, {"compression_type": None}, ClientConfigs)
+    assert resolve(ProducerConfig, values, {}).compression_type == "none"
+
+
+@pytest.mark.parametrize(
+    ("codec", "level"), [("none", None), ("gzip", None), ("snappy", None), ("lz4", 9), ("zstd", 3)]
+)
+def test_each_codec_has_its_own_level(codec: str, level: int | None) -> None:
+    """Kafka's defaults per codec; gzip's -1 leaves it to zlib."""
+    config = ProducerConfig.of({"compression.type": codec})
+    assert config.compression_level == level
+    assert ProducerConfig.of({"compression.type": "gzip", "compression.gzip.level": 2}).compression_level == 2
+
+
+def test_a_delivery_must_outlive_its_first_attempt() -> None:
+    """Kafka's cross-field rule: delivery.timeout.ms >= linger.ms + request.timeout.ms."""
+    with pytest.raises(ConfigError, match=r"delivery\.timeout\.ms \(100\).*30005"):
+        ProducerConfig.of({"delivery.timeout.ms": 100})
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest", "none", "by_duration:PT1H"])
+def test_reset_policies_are_kafkas(policy: str) -> None:
+    """The four forms, and an error for another."""
+    assert ConsumerConfig.of({"auto.offset.reset": policy}).auto_offset_reset == policy
+
+
+@pytest.mark.parametrize("policy", ["newest", "by_duration:1h", "by_duration:", ""])
+def test_other_reset_policies_are_refused(policy: str) -> None:
+    """A typo must not silently mean `latest`."""
+    with pytest.raises(ConfigError):
+        ConsumerConfig.of({"auto.offset.reset": policy})

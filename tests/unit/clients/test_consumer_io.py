@@ -1,0 +1,410 @@
+"""The consumer's engine over a fake cluster, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fake_cluster import Fault
+from headrace.protocol import errors
+from headrace.protocol.errors import (
+    ApiTimeoutError,
+    ClosedError,
+    ConfigError,
+    NoOffsetError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
+from headrace.protocol.model import TopicPartition
+
+Play = Callable[..., Any]
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+async def drain(consumer: Any, quiet_s: float = 2.0) -> list[Any]:
+    """The values of everything until nothing comes for `quiet_s`."""
+    found: list[Any] = []
+    while batch := await consumer.poll(quiet_s):
+        found += [record.value for record in batch]
+    return found
+
+
+def test_earliest_reads_everything_latest_only_what_is_new(play: Play) -> None:
+    """Three records are there, one comes later."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        fake.put("t", 0, b"1", b"2", b"3")
+        early = cluster.consumer("t", auto_offset_reset="earliest")
+        late = cluster.consumer("t")
+        assert await drain(early) == [b"1", b"2", b"3"]
+        assert await late.poll(1) == []
+        fake.put("t", 0, b"4")
+        assert await drain(late) == [b"4"]
+
+    play(scenario)
+
+
+def test_a_waiting_poll_gets_a_record_when_it_comes(play: Play) -> None:
+    """Not at the end of its timeout, nor of fetch.max.wait.ms."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        consumer = cluster.consumer("t", auto_offset_reset="earliest")
+        await consumer.poll(0.5)
+        waiting = asyncio.create_task(consumer.poll(60))
+        await asyncio.sleep(0.1)
+        fake.put("t", 0, b"x")
+        before = asyncio.get_running_loop().time()
+        assert [record.value for record in await waiting] == [b"x"]
+        assert asyncio.get_running_loop().time() - before < 0.05
+
+    play(scenario)
+
+
+def test_max_records_and_max_poll_records(play: Play) -> None:
+    """One poll returns no more."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        fake.put("t", 0, *[b"x"] * 30)
+        consumer = cluster.consumer("t", auto_offset_reset="earliest", max_poll_records=10)
+        assert len(await consumer.poll(1)) == 10
+        assert len(await consumer.poll(1, max_records=3)) == 3
+        with pytest.raises(ValueError, match="max_records"):
+            await consumer.poll(0, max_records=0)
+
+    play(scenario)
+
+
+def test_reading_goes_on_through_leader_changes_restarts_and_faults(play: Play) -> None:
+    """Fetches fail in every retriable way, the leader moves, a node restarts: each record once, in order."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", 2)
+        consumer = cluster.consumer("t", auto_offset_reset="earliest", request_timeout_ms=1000)
+        seen: list[bytes] = []
+        for round_number in range(12):
+            for number in range(5):
+                fake.put("t", 0, b"%02d-%d" % (round_number, number))
+            kind = round_number % 6
+            if kind == 0:
+                fake.move_leader("t", 0, (round_number // 6 + 1) % 2)
+            elif kind == 1:
+                fake.fail_next("Fetch", Fault(lost_reply=True), times=2)
+            elif kind == 2:
+                fake.fail_next("Fetch", Fault(partition_error=errors.UnknownLeaderEpochError.code), times=3)
+            elif kind == 3:
+                fake.fail_next("Fetch", Fault(silent=True))
+            elif kind == 4:
+                fake.stop_node(1)
+                asyncio.get_running_loop().call_later(0.7, fake.start_node, 1)
+            seen += await drain(consumer, 3)
+        assert seen == [b"%02d-%d" % (number // 5, number % 5) for number in range(60)]
+
+    play(scenario, nodes=2)
+
+
+def test_iteration_stops_by_timeout_wakeup_or_break(play: Play) -> None:
+    """And goes on where it stopped."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        fake.put("t", 0, b"1", b"2", b"3")
+        consumer = cluster.consumer("t", auto_offset_reset="earliest", iter_timeout=2.0)
+        async for record in consumer:
+            assert record.value == b"1"
+            break
+        assert await consumer.position(T0) == 1
+        assert [record.value async for record in consumer] == [b"2", b"3"]
+        asyncio.get_running_loop().call_later(0.5, consumer.wakeup)
+        before = asyncio.get_running_loop().time()
+        assert [record async for record in consumer] == []
+        assert asyncio.get_running_loop().time() - before < 1
+        consumer.wakeup()
+        assert await consumer.poll(60) == [], "a wakeup before the wait ends it"
+
+    play(scenario)
+
+
+def test_the_position_is_right_inside_a_loop(play: Play) -> None:
+    """After the record in hand, not after what was fetched."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        fake.put("t", 0, b"1", b"2", b"3")
+        consumer = cluster.consumer("t", auto_offset_reset="earliest", iter_timeout=0.5)
+        async for record in consumer:
+            assert await consumer.position(T0) == record.offset + 1
+
+    play(scenario)
+
+
+def test_a_seek_inside_a_loop_takes_effect_at_once(play: Play) -> None:
+    """Back to the start once; the rest of the batch is not shown first."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        fake.put("t", 0, b"1", b"2", b"3")
+        consumer = cluster.consumer("t", auto_offset_reset="earliest", iter_timeout=1.0)
+        seen = []
+        async for record in consumer:
+            seen.append(record.value)
+            if len(seen) == 2:
+                await consumer.seek(T0, 0)
+        assert seen == [b"1", b"2", b"1", b"2", b"3"]
+
+    play(scenario)
+
+
+def test_seeks(play: Play) -> None:
+    """Offset, beginning, end, time; wrong offsets and partitions are refused."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        for number in range(5):
+            fake.put("t", 0, b"%d" % number, timestamp=1000 * number)
+        consumer = cluster.consumer("t")
+        await consumer.seek(T0, 3)
+        assert await drain(consumer) == [b"3", b"4"]
+        await consumer.seek_to_beginning()
+        assert len(await drain(consumer)) == 5
+        await consumer.seek_to_time(1500)
+        assert await drain(consumer) == [b"2", b"3", b"4"]
+        await consumer.seek_to_time(99_000)
+        assert await consumer.position(T0) == 5
+        await consumer.seek_to_beginning(T0)
+        await consumer.seek_to_end(T0)
+        assert await drain(consumer) == []
+        with pytest.raises(ValueError, match="negative"):
+            await consumer.seek(T0, -1)
+        with pytest.raises(ConfigError, match="t-9 is not assigned"):
+            await consumer.seek(TopicPartition("t", 9), 0)
+
+    play(scenario)
+
+
+def test_batches_fill_up_or_time_out(play: Play) -> None:
+    """25 records in lists of 10; the last list is not held back."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        for _ in range(25):
+            fake.put("t", 0, b"x")
+        consumer = cluster.consumer("t", auto_offset_reset="earliest", iter_timeout=3.0)
+        assert [len(batch) async for batch in consumer.batches(10, 0.5)] == [10, 10, 5]
+
+    play(scenario)
+
+
+def test_pause_and_resume(play: Play) -> None:
+    """One of two partitions; what was fetched of it is not lost."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", 2)
+        consumer = cluster.consumer("t", auto_offset_reset="earliest")
+        fake.put("t", 0, b"a")
+        fake.put("t", 1, b"b")
+        await asyncio.sleep(0.5)
+        await consumer.assignment()
+        await asyncio.sleep(0.5)
+        await consumer.pause(T0)
+        assert consumer.paused() == (T0,)
+        assert await drain(consumer) == [b"b"]
+        await consumer.resume(T0)
+        assert await drain(consumer) == [b"a"]
+        fetches = len(fake.requests("Fetch"))
+        await consumer.pause()
+        await asyncio.sleep(5)
+        assert len(fake.requests("Fetch")) <= fetches + 2
+        with pytest.raises(ConfigError):
+            await consumer.pause(TopicPartition("u", 0))
+
+    play(scenario)
+
+
+def test_added_partitions_are_read_from_their_start(play: Play) -> None:
+    """Even with `latest`: their first records came before the consumer knew of them."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        consumer = cluster.consumer("t")
+        await consumer.poll(0.5)
+        fake.grow("t", 2)
+        fake.put("t", 1, b"new")
+        assert [record.value for record in await consumer.poll(10)] == [b"new"]
+        assert await consumer.assignment() == (T0, T1)
+
+    play(scenario, metadata_max_age_ms=3000)
+
+
+def test_a_topic_that_does_not_exist_yet_is_waited_for(play: Play, caplog: pytest.LogCaptureFixture) -> None:
+    """With one warning; calls that need its partitions raise."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        consumer = cluster.consumer("t", auto_offset_reset="earliest")
+        with caplog.at_level(logging.WARNING):
+            assert await consumer.poll(5) == []
+        assert [record.getMessage() for record in caplog.records] == ["there is no topic 't'; waiting for it"]
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await consumer.assignment()
+        fake.create("t")
+        fake.put("t", 0, b"x")
+        assert [record.value for record in await consumer.poll(10)] == [b"x"]
+
+    play(scenario, metadata_max_age_ms=1000)
+
+
+def test_a_topic_created_again_is_read_from_its_start(play: Play) -> None:
+    """Deleted under the consumer and made anew: no record of the new one is missed."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        fake.put("t", 0, b"1", b"2", b"3")
+        consumer = cluster.consumer("t", auto_offset_reset="earliest")
+        assert len(await drain(consumer)) == 3
+        fake.topics.clear()
+        fake.create("t")
+        fake.put("t", 0, b"new")
+        assert await drain(consumer, 5) == [b"new"]
+
+    play(scenario)
+
+
+def test_retention_under_a_slow_consumer(play: Play) -> None:
+    """The position was deleted: `earliest` goes on at the new start, `none` raises and obeys a seek."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        for number in range(4):
+            fake.put("t", 0, b"%d" % number)
+        fake.truncate_start("t", 0, 2)
+        lenient = cluster.consumer("t", auto_offset_reset="earliest")
+        await lenient.seek(T0, 0)
+        assert await drain(lenient) == [b"2", b"3"]
+        strict = cluster.consumer("t", auto_offset_reset="none")
+        with pytest.raises(NoOffsetError):
+            await strict.poll(1)
+        await strict.seek(T0, 0)
+        with pytest.raises(OffsetOutOfRangeError, match="t-0 at offset 0"):
+            await strict.poll(1)
+        await strict.seek(T0, 3)
+        assert await drain(strict) == [b"3"]
+
+    play(scenario)
+
+
+def test_by_duration_starts_in_the_past(play: Play) -> None:
+    """The wall clock is at 1,700,000,000,000 ms: an hour back is the second record."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        fake.put("t", 0, b"old", timestamp=1_700_000_000_000 - 7_200_000)
+        fake.put("t", 0, b"new", timestamp=1_700_000_000_000 - 60_000)
+        assert await drain(cluster.consumer("t", auto_offset_reset="by_duration:PT1H")) == [b"new"]
+
+    play(scenario)
+
+
+def test_assign_reads_what_it_says(play: Play) -> None:
+    """One partition, then another; those that stay keep their position; topics exclude assign."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", 2)
+        fake.put("t", 0, b"a")
+        fake.put("t", 1, b"b")
+        consumer = cluster.consumer(auto_offset_reset="earliest")
+        with pytest.raises(ConfigError, match="nothing to read"):
+            await consumer.poll(0)
+        await consumer.assign([T0])
+        assert await drain(consumer) == [b"a"]
+        await consumer.assign([T0, T1])
+        assert await drain(consumer) == [b"b"]
+        await consumer.assign([T1])
+        assert await consumer.assignment() == (T1,)
+        with pytest.raises(ConfigError, match="without topics"):
+            await cluster.consumer("t").assign([T0])
+        with pytest.raises(ConfigError, match="by name"):
+            cluster.consumer(["t"])
+
+    play(scenario)
+
+
+def test_offsets_and_lag(play: Play) -> None:
+    """Beginning, end, by time, and how far behind."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", 2)
+        fake.put("t", 0, b"1", b"2", timestamp=50)
+        fake.truncate_start("t", 0, 1)
+        consumer = cluster.consumer("t", auto_offset_reset="earliest")
+        assert await consumer.beginning_offsets() == {T0: 1, T1: 0}
+        assert await consumer.end_offsets(T0) == {T0: 2}
+        found = await consumer.offsets_for_times({T0: 50, T1: 50})
+        assert found[T0].offset == 1
+        assert found[T1] is None
+        assert consumer.lag() == {T0: None, T1: None} or consumer.lag()[T0] in (None, 1)
+        await drain(consumer)
+        assert consumer.lag() == {T0: 0, T1: 0}
+        assert consumer.metrics()["records-consumed-total"] == 1
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await consumer.end_offsets(TopicPartition("t", 7))
+
+    play(scenario)
+
+
+def test_a_position_that_cannot_be_found_times_out(play: Play) -> None:
+    """The only node is away."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        consumer = cluster.consumer("t")
+        await consumer.assignment()
+        fake.stop_node(0)
+        await consumer.seek_to_beginning(T0)
+        with pytest.raises(ApiTimeoutError):
+            await consumer.position(T0, timeout=2)
+        fake.start_node(0)
+        assert await consumer.position(T0) == 0
+
+    play(scenario)
+
+
+def test_a_closed_consumer_says_so(play: Play) -> None:
+    """Whoever waits is released, later calls raise, closing again is fine."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        consumer = cluster.consumer("t")
+        waiting = asyncio.create_task(consumer.poll(60))
+        await asyncio.sleep(1)
+        await consumer.close()
+        with pytest.raises(ClosedError):
+            await waiting
+        with pytest.raises(ClosedError):
+            await consumer.poll(0)
+        await consumer.close()
+
+    play(scenario)
+
+
+def test_memory_of_what_is_fetched_ahead_is_bounded(play: Play) -> None:
+    """1 MB waits in the log, the user reads nothing: about fetch.max.bytes is held."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", 4)
+        for number in range(1000):
+            fake.put("t", number % 4, b"x" * 1000)
+        consumer = cluster.consumer(
+            "t", auto_offset_reset="earliest", fetch_max_bytes=20_000, max_partition_fetch_bytes=10_000
+        )
+        await consumer.assignment()
+        for _ in range(20):
+            await asyncio.sleep(0.5)
+            assert consumer.metrics()["bytes-buffered"] <= 21_500
+        assert len(await drain(consumer)) == 1000
+
+    play(scenario)

@@ -1,0 +1,446 @@
+"""The producer's engine over a fake cluster: faults on the way must not lose, reorder or block anything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fake_cluster import Fault
+from headrace.protocol import errors
+from headrace.protocol.errors import (
+    BufferExhaustedError,
+    ClosedError,
+    DeliveryTimeoutError,
+    FlushTimeoutError,
+    InvalidPartitionsError,
+    NetworkError,
+    UnknownTopicOrPartitionError,
+)
+
+Play = Callable[..., Any]
+
+
+def test_records_arrive_in_order_in_few_requests(play: Play) -> None:
+    """A thousand pipelined sends to one partition: a handful of batches, all in order, right offsets."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        producer = cluster.producer()
+        futures = [producer.send("t", b"%d" % number) for number in range(1000)]
+        offsets = [metadata.offset for metadata in await asyncio.gather(*futures)]
+        assert offsets == list(range(1000))
+        assert fake.values("t") == [b"%d" % number for number in range(1000)]
+        assert len(fake.requests("Produce")) <= 3
+
+    play(scenario)
+
+
+def test_a_lost_reply_is_retried_and_may_repeat_but_never_reorders(play: Play) -> None:
+    """The first request was executed, its answer lost: the batch comes twice, what follows comes after."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        producer = cluster.producer(linger_ms=0)
+        fake.fail_next("Produce", Fault(lost_reply=True))
+        first = producer.send("t", b"1")
+        await asyncio.sleep(0.002)
+        second = producer.send("t", b"2")
+        assert (await first).offset == 1
+        assert (await second).offset == 2
+        assert fake.values("t") == [b"1", b"1", b"2"]
+
+    play(scenario)
+
+
+def test_a_lost_request_is_sent_again_once(play: Play) -> None:
+    """Never executed: exactly one copy."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        fake.fail_next("Produce", Fault(lost_request=True), times=3)
+        await cluster.producer().send("t", b"x")
+        assert fake.values("t") == [b"x"]
+
+    play(scenario)
+
+
+def test_a_silent_node_costs_the_request_timeout(play: Play) -> None:
+    """No answer at all: after request.timeout.ms the batch is retried."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        producer = cluster.producer(request_timeout_ms=500, delivery_timeout_ms=5000)
+        fake.fail_next("Produce", Fault(silent=True))
+        before = asyncio.get_running_loop().time()
+        await producer.send("t", b"x")
+        assert 0.5 <= asyncio.get_running_loop().time() - before < 0.9
+
+    play(scenario)
+
+
+def test_a_leader_change_is_invisible(play: Play) -> None:
+    """The partition moves between two sends; the hint leads there without waiting for metadata."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        producer = cluster.producer(linger_ms=0)
+        await producer.send("t", b"1")
+        fake.move_leader("t", 0, 1)
+        metadata = await producer.send("t", b"2")
+        assert metadata.offset == 1
+        assert fake.values("t") == [b"1", b"2"]
+
+    play(scenario, nodes=2)
+
+
+def test_a_restarted_node_is_waited_for(play: Play) -> None:
+    """The leader is away for 5 s: the record waits, and is delivered when it is back."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", 2)
+        producer = cluster.producer(linger_ms=0)
+        await producer.send("t", b"1", partition=1)
+        fake.stop_node(1)
+        waiting = producer.send("t", b"2", partition=1)
+        other = producer.send("t", b"3", partition=0)
+        assert (await other).offset == 0, "the other node must not wait for it"
+        await asyncio.sleep(5)
+        assert not waiting.done()
+        fake.start_node(1)
+        assert (await waiting).offset == 1
+        assert producer.metrics()["record-error-total"] == 0
+
+    play(scenario, nodes=2)
+
+
+def test_a_record_that_cannot_be_delivered_fails_in_time(play: Play) -> None:
+    """The only node is gone for good: DeliveryTimeoutError after delivery.timeout.ms, not before."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        producer = cluster.producer(delivery_timeout_ms=2000, request_timeout_ms=500)
+        await producer.send("t", b"1")
+        fake.stop_node(0)
+        before = asyncio.get_running_loop().time()
+        with pytest.raises(DeliveryTimeoutError, match=r"nobody listens|connection broke"):
+            await producer.send("t", b"2")
+        assert 1.9 < asyncio.get_running_loop().time() - before < 2.3
+        assert producer.metrics()["buffer-available-bytes"] == producer.metrics()["buffer-total-bytes"]
+
+    play(scenario)
+
+
+def test_a_fatal_refusal_fails_only_its_batch(play: Play) -> None:
+    """INVALID_RECORD is not retried, and the next record goes on."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        producer = cluster.producer(linger_ms=0)
+        fake.fail_next("Produce", Fault(partition_error=errors.InvalidRecordError.code))
+        with pytest.raises(errors.InvalidRecordError):
+            await producer.send("t", b"bad")
+        assert (await producer.send("t", b"good")).offset == 0
+        assert len(fake.requests("Produce")) == 2
+
+    play(scenario)
+
+
+def test_a_topic_with_a_small_limit_gets_smaller_batches(play: Play) -> None:
+    """max.message.bytes of 1000 while batches are 16 KiB: all arrive, in order, once."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", max_message_bytes=1000)
+        producer = cluster.producer(batch_size=16_384)
+        values = [b"%03d" % number * 30 for number in range(300)]
+        result = await producer.send_many("t", values)
+        assert [metadata.offset for metadata in result.results()] == list(range(300))
+        assert fake.values("t") == values
+
+    play(scenario)
+
+
+def test_an_unknown_topic_fails_after_a_short_grace(play: Play) -> None:
+    """A typo must not wait for max.block.ms; a topic that is just being created is waited for."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        producer = cluster.producer()
+        with pytest.raises(UnknownTopicOrPartitionError, match="no topic 'typo'"):
+            await producer.send("typo", b"x")
+        assert asyncio.get_running_loop().time() < 1004
+        late = producer.send("late", b"x")
+        await asyncio.sleep(1)
+        fake.create("late")
+        assert (await late).offset == 0
+
+    play(scenario)
+
+
+def test_records_behind_an_unknown_topic_keep_their_order(play: Play) -> None:
+    """Ten sends before any metadata: they wait in line, and other topics do not wait for them."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("known")
+        producer = cluster.producer()
+        waiting = [producer.send("late", b"%d" % number) for number in range(10)]
+        assert (await producer.send("known", b"x")).offset == 0
+        assert not any(future.done() for future in waiting)
+        fake.create("late")
+        assert [(await future).offset for future in waiting] == list(range(10))
+        assert fake.values("late") == [b"%d" % number for number in range(10)]
+
+    play(scenario)
+
+
+def test_a_partition_that_does_not_exist_is_refused(play: Play) -> None:
+    """By number; one that was just added is found."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", 2)
+        producer = cluster.producer()
+        for partition in (2, -1):
+            with pytest.raises(UnknownTopicOrPartitionError):
+                await producer.send("t", b"x", partition=partition)
+        fake.grow("t", 3)
+        assert (await producer.send("t", b"x", partition=2)).partition == 2
+
+    play(scenario)
+
+
+def test_added_partitions_are_used_after_metadata_max_age(play: Play) -> None:
+    """Keys spread over the new partitions too once the metadata is refreshed."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", 1)
+        producer = cluster.producer()
+        await producer.send("t", b"x")
+        fake.grow("t", 8)
+        await asyncio.sleep(6)
+        seen = {(await producer.send("t", b"x", key=b"%d" % key)).partition for key in range(50)}
+        assert len(seen) > 4
+
+    play(scenario, metadata_max_age_ms=5000)
+
+
+def test_keys_and_partitioners_choose_partitions(play: Play) -> None:
+    """murmur2 by default; a custom callable decides, may decline, and is checked."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", 3)
+        by_key = cluster.producer()
+        assert (await by_key.send("t", b"x", key=b"foobar")).partition == (-790332482 & 0x7FFFFFFF) % 3
+        assert (await by_key.send("t", b"x", key=b"foobar", partition=1)).partition == 1
+        custom = cluster.producer(partitioner=lambda topic, key, count: None if key is None else len(key))
+        assert (await custom.send("t", b"x", key=b"12")).partition == 2
+        assert (await custom.send("t", b"x")).partition in (0, 1, 2)
+        with pytest.raises(InvalidPartitionsError):
+            await custom.send("t", b"x", key=b"123")
+        ignoring = cluster.producer(partitioner_ignore_keys=True, linger_ms=0, batch_size=1)
+        seen = {(await ignoring.send("t", b"x", key=b"same")).partition for _ in range(30)}
+        assert seen == {0, 1, 2}
+
+    play(scenario)
+
+
+def test_a_full_buffer_makes_senders_wait_in_line(play: Play) -> None:
+    """100 KB through a buffer of 8 KiB: every record arrives, in order; drain waits."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        producer = cluster.producer(buffer_memory=8192, batch_size=2048, linger_ms=100)
+        futures = []
+        for number in range(100):
+            futures.append(producer.send("t", b"%03d" % number * 333))
+            await producer.drain()
+            assert producer.metrics()["buffer-available-bytes"] > 0
+        await asyncio.gather(*futures)
+        assert fake.values("t") == [b"%03d" % number * 333 for number in range(100)]
+
+    play(scenario)
+
+
+def test_a_sender_that_never_waits_is_stopped(play: Play) -> None:
+    """Without drain at most two buffers are taken; then send raises, with advice."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        producer = cluster.producer(buffer_memory=8192, batch_size=2048)
+        await producer.send("t", b"x")
+        futures = [producer.send("t", b"x" * 1000) for _ in range(13)]
+        with pytest.raises(BufferExhaustedError, match="drain"):
+            futures += [producer.send("t", b"x" * 1000) for _ in range(5)]
+        await asyncio.gather(*futures)
+
+    play(scenario)
+
+
+def test_waiting_for_room_ends_with_max_block_ms(play: Play) -> None:
+    """The node is gone and the buffer full: what waits in line fails after 1 s, and drain too."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        producer = cluster.producer(buffer_memory=4096, batch_size=2048, max_block_ms=1000)
+        await producer.send("t", b"x")
+        fake.stop_node(0)
+        buffered = [producer.send("t", b"x" * 1000) for _ in range(3)]
+        before = asyncio.get_running_loop().time()
+        with pytest.raises(BufferExhaustedError):
+            await buffered[-1]
+        assert 0.9 < asyncio.get_running_loop().time() - before < 1.3
+        fake.start_node(0)
+        await buffered[0]
+
+    play(scenario)
+
+
+def test_flush_waits_for_everything_and_reports_what_is_left(play: Play) -> None:
+    """linger of 1 h: flush sends now. With the node gone it times out and says how many are left."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        producer = cluster.producer(linger_ms=3_600_000, delivery_timeout_ms=4_000_000)
+        futures = [producer.send("t", b"x") for _ in range(10)]
+        await producer.flush(1)
+        assert all(future.done() for future in futures)
+        fake.stop_node(0)
+        left = [producer.send("t", b"x") for _ in range(3)]
+        with pytest.raises(FlushTimeoutError) as caught:
+            await producer.flush(1)
+        assert caught.value.remaining == 3
+        fake.start_node(0)
+        await producer.flush()
+        assert all(future.done() for future in left)
+
+    play(scenario)
+
+
+def test_close_flushes_and_fails_what_is_left(play: Play) -> None:
+    """Linger does not matter; after the timeout what is not acknowledged fails with ClosedError."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        producer = cluster.producer(linger_ms=60_000)
+        delivered = producer.send("t", b"1")
+        await producer.close()
+        assert delivered.result().offset == 0
+        with pytest.raises(ClosedError):
+            producer.send("t", b"2")
+        stuck = cluster.producer(linger_ms=0)
+        await stuck.send("t", b"3")
+        fake.stop_node(0)
+        lost = stuck.send("t", b"4")
+        in_line = stuck.send("other", b"5")
+        await stuck.close(1)
+        for future in (lost, in_line):
+            with pytest.raises(ClosedError):
+                await future
+
+    play(scenario)
+
+
+def test_cancelling_a_future_does_not_stop_the_producer(play: Play) -> None:
+    """A send under `wait_for` is given up; its record goes on, and so do the others."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        producer = cluster.producer()
+        first = producer.send("t", b"1")
+        second = producer.send("t", b"2")
+        first.cancel()
+        assert (await second).offset == 1
+        assert fake.values("t") == [b"1", b"2"]
+
+    play(scenario)
+
+
+def test_acks_0_waits_for_nothing(play: Play) -> None:
+    """The future is done once the request was handed over, without an offset."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        metadata = await cluster.producer(acks=0).send("t", b"x")
+        assert metadata.offset == -1
+        assert fake.requests("Produce")[0].acks == 0
+
+    play(scenario)
+
+
+def test_send_many_tells_each_outcome(play: Play) -> None:
+    """A bad value and an unknown topic among good ones; nothing is all or nothing."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        from headrace.clients.records import ProducerRecord
+
+        fake.create("t")
+        producer = cluster.producer()
+        items = [b"1", "text", ProducerRecord(b"2", key=b"k"), ProducerRecord(b"3", topic="typo"), None]
+        result = await producer.send_many("t", items)
+        assert [type(future.exception()).__name__ for future in result] == [
+            "NoneType", "SerializationError", "NoneType", "UnknownTopicOrPartitionError", "NoneType",
+        ]  # fmt: skip
+        assert fake.values("t") == [b"1", b"2", None]
+
+    play(scenario)
+
+
+def test_no_more_than_max_in_flight_requests_per_node(play: Play) -> None:
+    """Ten partitions on one slow node, two requests at a time."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", 10)
+        producer = cluster.producer(linger_ms=0, max_in_flight=2)
+        await producer.send("t", b"x", partition=0)
+        fake.most_in_flight, fake.latency_ms = 0, 50
+        futures = []
+        for partition in range(10):
+            futures.append(producer.send("t", b"x", partition=partition))
+            await asyncio.sleep(0.005)
+        await asyncio.gather(*futures)
+        assert fake.most_in_flight == 2
+
+    play(scenario)
+
+
+def test_partitions_for_tells_leaders(play: Play) -> None:
+    """From fresh or cached metadata; unknown topics raise."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", 2)
+        producer = cluster.producer()
+        assert [info.leader for info in await producer.partitions_for("t")] == [0, 1]
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await producer.partitions_for("typo")
+
+    play(scenario, nodes=2)
+
+
+def test_compressed_batches_arrive(play: Play) -> None:
+    """Every codec."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        for codec in ("gzip", "snappy", "lz4", "zstd"):
+            fake.create(codec)
+            async with cluster.producer(compression_type=codec) as producer:
+                await producer.send_many(codec, [b"x" * 1000] * 50)
+                assert producer.metrics()["byte-total"] < 10_000
+            assert fake.values(codec) == [b"x" * 1000] * 50
+
+    play(scenario)
+
+
+def test_an_error_inside_a_task_ends_the_client_visibly(play: Play) -> None:
+    """A bug of ours (here: a network that raises what it must not) fails every future instead of hanging."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        producer = cluster.producer()
+        await producer.send("t", b"1")
+        fake.rules.append(lambda ask: 1 / 0 if ask.api == "Produce" else None)
+        with pytest.raises(ClosedError, match=r"internal error.*ZeroDivisionError"):
+            await producer.send("t", b"2")
+        with pytest.raises(ClosedError):
+            producer.send("t", b"3")
+        assert isinstance(NetworkError("x"), errors.KafkaError)
+
+    play(scenario)

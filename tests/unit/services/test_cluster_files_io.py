@@ -1,0 +1,82 @@
+"""The small files under HEADRACE_HOME."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from headrace.protocol.errors import ConfigError, HeadraceError
+from headrace.services.cluster_files_io import (
+    ClusterFile,
+    OwnRayFacts,
+    UnknownClusterError,
+    checked_name,
+    cluster_lock,
+    default_data_dir,
+    known_clusters,
+    read_cluster_file,
+    remove_cluster_file,
+    write_cluster_file,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FACTS = ClusterFile("a.b", "10.0.0.1:6379", ("h:1", "h:2"), 2, "/data", OwnRayFacts(5, 1.5, "/tmp/x"))
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def test_a_file_comes_back_as_it_was_written(home: Path) -> None:
+    """Written, listed, read, forgotten; no half-written file stays behind."""
+    write_cluster_file(FACTS)
+    assert read_cluster_file("a.b") == FACTS
+    assert known_clusters() == ["a.b"]
+    assert [path.name for path in (home / "clusters").iterdir()] == ["a.b.json"]
+    remove_cluster_file("a.b")
+    remove_cluster_file("a.b")
+    assert known_clusters() == []
+
+
+def test_an_unknown_cluster_names_those_that_are_known() -> None:
+    """The error helps with a typo."""
+    write_cluster_file(FACTS)
+    with pytest.raises(UnknownClusterError, match=r"a\.b"):
+        read_cluster_file("ab")
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"cluster": 5}'])
+def test_a_broken_file_is_named(home: Path, data: bytes) -> None:
+    """It is never taken for a cluster that does not exist."""
+    write_cluster_file(FACTS)
+    (home / "clusters" / "a.b.json").write_bytes(data)
+    with pytest.raises(ConfigError, match=r"a\.b\.json"):
+        read_cluster_file("a.b")
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", "A", ".a", "a.", "a b", "x" * 64, "a\n"])
+def test_names_that_are_no_file_names(name: str) -> None:
+    """A name becomes a path and a Ray namespace."""
+    with pytest.raises(ConfigError):
+        checked_name(name)
+
+
+def test_one_command_at_a_time(home: Path) -> None:
+    """A second `up` of the same cluster is refused, another cluster is free; no file stays."""
+    with cluster_lock("one"):
+        with pytest.raises(HeadraceError, match="running"), cluster_lock("one"):
+            pytest.fail("the lock was given twice")
+        with cluster_lock("two"):
+            pass
+    with cluster_lock("one"):
+        pass
+    assert list((home / "clusters").iterdir()) == []
+
+
+def test_the_data_lies_under_the_home(home: Path) -> None:
+    """One folder per cluster."""
+    assert default_data_dir("x") == str(home / "data" / "x")

@@ -1,0 +1,74 @@
+"""A stream of bytes cut into records, however its chunks fall."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.protocol.errors import MessageTooLargeError
+from headrace.services import line_input
+from headrace.services.line_input import LineShape, split_record, split_records
+
+LINES = LineShape(b"\n")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+@pytest.mark.parametrize("delimiter", [b"\n", b"||", b"|-|"])
+def test_chunks_do_not_matter(delimiter: bytes, size: int) -> None:
+    """The same records whether bytes come one by one or all at once, delimiters torn apart included."""
+    data = delimiter.join([b"one", b"", b"three|", b"-four"])
+    chunks = [data[i : i + size] for i in range(0, len(data), size)]
+    values = [value for _, value in split_records(chunks, LineShape(delimiter))]
+    assert values == data.split(delimiter)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "expected"),
+    [
+        ([], []),
+        ([b""], []),
+        ([b"\n"], [b""]),
+        ([b"a\n"], [b"a"]),
+        ([b"a"], [b"a"]),
+        ([b"a\r\nb\r\n"], [b"a", b"b"]),
+        ([b"a\rb\n"], [b"a\rb"]),
+        ([b"\xff\x00\n"], [b"\xff\x00"]),
+        ([b"a", None, b"b", None], [b"a", b"b"]),
+        ([b"a\n", None, b"b"], [b"a", b"b"]),
+    ],
+)
+def test_ends_of_lines_and_files(chunks: list[bytes | None], expected: list[bytes]) -> None:
+    """No last newline, CRLF, binary bytes; a file's end ends its last record."""
+    assert [value for _, value in split_records(chunks, LINES)] == expected
+
+
+def test_a_carriage_return_stays_with_another_delimiter() -> None:
+    """Only the line feed takes it along."""
+    assert list(split_records([b"a\r;b"], LineShape(b";"))) == [(None, b"a\r"), (None, b"b")]
+
+
+def test_keys() -> None:
+    """The first delimiter splits; a line without it is all value; a fixed key serves those."""
+    shape = LineShape(b"\n", key_delimiter=b":")
+    assert split_record(b"k:v:w", shape) == (b"k", b"v:w")
+    assert split_record(b"plain", shape) == (None, b"plain")
+    assert split_record(b"plain", LineShape(b"\n", b":", key=b"fixed")) == (b"fixed", b"plain")
+
+
+def test_empty_as_null() -> None:
+    """-Z: tombstones can be typed."""
+    shape = LineShape(b"\n", b":", is_empty_null=True)
+    assert split_record(b"k:", shape) == (b"k", None)
+    assert split_record(b":v", shape) == (None, b"v")
+    assert split_record(b"", shape) == (None, None)
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(None, 3), (0, 0), (2, 2), (9, 3)])
+def test_count_limit(limit: int | None, expected: int) -> None:
+    """-c stops early."""
+    assert len(list(split_records([b"a\nb\nc"], LineShape(b"\n", max_count=limit)))) == expected
+
+
+def test_a_record_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endless line does not fill the memory."""
+    monkeypatch.setattr(line_input, "MAX_RECORD_BYTES", 10)
+    with pytest.raises(MessageTooLargeError):
+        list(split_records([b"123456", b"789012"], LINES))

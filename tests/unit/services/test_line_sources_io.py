@@ -1,0 +1,123 @@
+"""Where the quickstart gets its lines from, odd files included."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from headrace.services import line_sources_io
+from headrace.services.line_sources_io import (
+    InputError,
+    TextFile,
+    input_files,
+    process_metrics,
+    read_lines,
+    sample_lines,
+    text_files,
+    total_bytes,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def lines_of(path: Path, data: bytes) -> list[bytes]:
+    path.write_bytes(data)
+    return list(read_lines(TextFile(path, len(data))))
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", []),
+        (b"\n", [b""]),
+        (b"a\nb\n", [b"a", b"b"]),
+        (b"a\nb", [b"a", b"b"]),
+        (b"a\r\n\r\nb\r\n", [b"a", b"", b"b"]),
+        (b"a\rb\n", [b"a\rb"]),
+        (b"\x00\xff\n\xfe", [b"\x00\xff", b"\xfe"]),
+    ],
+)
+def test_line_ends_and_bytes(tmp_path: Path, data: bytes, expected: list[bytes]) -> None:
+    """LF, CRLF, no last newline, binary bytes, an empty file."""
+    assert lines_of(tmp_path / "f", data) == expected
+
+
+@pytest.mark.parametrize("extra", [-1, 0, 1, 7])
+def test_a_very_long_line_comes_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extra: int
+) -> None:
+    """Every byte arrives, no piece is too long, and the end of the line makes no record of its own."""
+    monkeypatch.setattr(line_sources_io, "MAX_LINE_BYTES", 10)
+    long = b"x" * (20 + extra)
+    pieces = lines_of(tmp_path / "f", long + b"\nshort\n")
+    assert b"".join(pieces) == long + b"short"
+    assert max(map(len, pieces)) <= 10
+    assert b"" not in pieces
+
+
+def test_what_is_appended_meanwhile_is_left_out(tmp_path: Path) -> None:
+    """A log that grows while it is read does not make the read endless."""
+    path = tmp_path / "f"
+    path.write_bytes(b"a\nb\n")
+    reader = read_lines(TextFile(path, 4))
+    assert next(reader) == b"a"
+    path.write_bytes(b"a\nb\nc\n")
+    assert list(reader) == [b"b"]
+
+
+@pytest.mark.parametrize(
+    ("skip", "expected"), [(2, [b"bb", b"cc"]), (3, [b"bb", b"cc"]), (4, [b"cc"]), (8, [])]
+)
+def test_a_file_cut_at_its_start_begins_with_a_whole_line(
+    tmp_path: Path, skip: int, expected: list[bytes]
+) -> None:
+    """Only the end of a large file is taken, and no half line with it."""
+    path = tmp_path / "f"
+    path.write_bytes(b"aa\nbb\ncc\n")
+    assert list(read_lines(TextFile(path, 9 - skip, skip))) == expected
+
+
+def test_a_folder_gives_its_text_files_within_a_budget(tmp_path: Path) -> None:
+    """Binary, packed, empty and linked files are passed over; the largest come first."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "large.log").write_bytes(b"line\n" * 100)
+    (tmp_path / "small.log").write_bytes(b"line\n" * 10)
+    (tmp_path / "binary").write_bytes(b"a\0b")
+    (tmp_path / "packed.gz").write_bytes(b"abc")
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "link").symlink_to(tmp_path / "small.log")
+    found = text_files(tmp_path)
+    assert [file.path.name for file in found] == ["large.log", "small.log"]
+    assert total_bytes(found) == 550
+    cut = text_files(tmp_path, budget_bytes=520)
+    assert [(file.size_bytes, file.skip_bytes) for file in cut] == [(500, 0), (20, 30)]
+    assert len(text_files(tmp_path, budget_bytes=100)) == 1
+
+
+def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+    """Missing, a folder without text, a pipe."""
+    with pytest.raises(FileNotFoundError):
+        input_files(str(tmp_path / "missing"))
+    with pytest.raises(InputError, match="no readable text files"):
+        input_files(str(tmp_path))
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="neither"):
+        input_files(str(tmp_path / "pipe"))
+
+
+def test_one_file_is_taken_whole(tmp_path: Path) -> None:
+    """An input that was named is not cut, whatever it holds."""
+    path = tmp_path / "binary.gz"
+    path.write_bytes(b"\0\n")
+    assert input_files(str(path)) == [TextFile(path, 2)]
+    assert sample_lines(TextFile(path, 2)) == [b"\0"]
+
+
+def test_process_metrics_name_this_process() -> None:
+    """Without any log there are still real facts: one line per process."""
+    lines = list(process_metrics(0.0))
+    pids = {line.split()[2] for line in lines}
+    assert str(os.getpid()).encode() in pids
+    assert all(len(line.split()) == 5 for line in lines)

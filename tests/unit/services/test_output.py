@@ -1,0 +1,76 @@
+"""What the commands print: tables, JSON, sizes and bytes for people."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from headrace.services.cli.output import plain_table, print_object, print_rows, shown_bytes, size_text
+
+ROWS = [{"name": "a", "count": 5, "extra": 1}, {"name": "long name", "count": 12}]
+
+
+def test_a_table_is_aligned() -> None:
+    """Text to the left, numbers to the right, two spaces between, none at the end."""
+    assert plain_table(ROWS, ("name", "count")) == [
+        "NAME       COUNT",
+        "a              5",
+        "long name     12",
+    ]
+
+
+def test_an_empty_table_still_has_its_head() -> None:
+    """No rows is an answer too."""
+    assert plain_table([], ("name", "log_dir")) == ["NAME  LOG-DIR"]
+
+
+def test_cells_of_every_kind() -> None:
+    """Nothing, yes and no, and lists."""
+    row = {"a": None, "b": True, "c": [1, 2]}
+    assert plain_table([row], ("a", "b", "c"))[1].split() == ["-", "yes", "1,2"]
+
+
+def test_json_and_jsonl_hold_every_key(capsys: pytest.CaptureFixture[str]) -> None:
+    """Scripts get what the table leaves out."""
+    print_rows(ROWS, ("name",), "json")
+    assert json.loads(capsys.readouterr().out) == ROWS
+    print_rows(ROWS, ("name",), "jsonl")
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == ROWS
+
+
+def test_an_object_as_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    """Names are padded so that the values stand in one column."""
+    print_object({"a": 1, "long": "x"}, "text")
+    assert capsys.readouterr().out == "a:    1\nlong: x\n"
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "expected"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        (2**40, "1.0 TiB"),
+        (2**60, "1048576.0 TiB"),
+    ],
+)
+def test_sizes(size_bytes: int, expected: str) -> None:
+    """The unit changes at 1024."""
+    assert size_text(size_bytes) == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (None, "(null)"),
+        (b"", ""),
+        ("grün".encode(), "grün"),
+        (b"a\nb\x00\xff", r"a\nb\x00\xff"),
+        (b"\x1b[31m", r"\x1b[31m"),
+        (b"x" * 100, "x" * 59 + "…"),
+    ],
+)
+def test_bytes_cannot_play_with_the_terminal(data: bytes | None, expected: str) -> None:
+    """Control characters and broken UTF-8 are escaped, long values are cut."""
+    assert shown_bytes(data) == expected

@@ -1,0 +1,65 @@
+"""Which processes belong to a Ray of ours: those of its session, and nobody else's. No Ray involved."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from headrace.services.own_ray_io import OwnRay, is_running, processes_of, stop_own_ray
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# A leader that ignores SIGTERM, with a child that ignores it too and a grandchild in a group of its own.
+FAMILY = """
+import os, signal, subprocess, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = "import signal as s, time; s.signal(s.SIGTERM, s.SIG_IGN); print(1, flush=True); time.sleep(60)"
+one = subprocess.Popen([sys.executable, "-c", child], stdout=subprocess.PIPE)
+two = subprocess.Popen([sys.executable, "-c", child], stdout=subprocess.PIPE, process_group=0)
+one.stdout.readline(), two.stdout.readline()
+print("ready", flush=True)
+signal.pause()
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[OwnRay]:
+    """A session of three processes that do not want to end."""
+    leader = subprocess.Popen(
+        [sys.executable, "-c", FAMILY], stdout=subprocess.PIPE, start_new_session=True, text=True
+    )
+    assert leader.stdout is not None
+    assert leader.stdout.readline() == "ready\n"
+    temp_dir = tmp_path / "ray"
+    temp_dir.mkdir()
+    found = OwnRay("h:1", leader.pid, psutil.Process(leader.pid).create_time(), str(temp_dir))
+    yield found
+    stop_own_ray(found)
+    leader.stdout.close()
+    leader.wait(10)
+
+
+def test_all_of_a_session_is_found_and_ended(own: OwnRay, tmp_path: Path) -> None:
+    """SIGTERM is ignored, so SIGKILL follows; groups of their own do not hide; the temp dir goes last."""
+    assert len(processes_of(own)) == 3
+    assert processes_of(own)[-1].pid == own.pid
+    assert is_running(own)
+    stop_own_ray(own)
+    assert processes_of(own) == []
+    assert not is_running(own)
+    assert not (tmp_path / "ray").exists()
+    stop_own_ray(own)  # again: nothing to do
+
+
+def test_a_pid_that_another_process_has_now_is_left_alone(own: OwnRay) -> None:
+    """A cluster file of last week may name a pid that is somebody else's today."""
+    stale = OwnRay(own.address, own.pid, own.created_s - 1000.0, own.temp_dir + "-stale")
+    assert processes_of(stale) == []
+    assert not is_running(stale)
+    stop_own_ray(stale)
+    assert is_running(own)

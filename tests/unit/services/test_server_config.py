@@ -1,0 +1,37 @@
+"""One set of keys for a whole cluster, told apart for its servers."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.protocol.errors import ConfigError
+from headrace.services.server_config import split_config
+
+
+def test_keys_go_where_they_are_declared() -> None:
+    """Dotted or underscored; a key that both declare goes to both."""
+    node, controller = split_config(
+        {"num_partitions": 6, "log.segment.bytes": "1048576", "listener_host": "h"}
+    )
+    assert node == {"log.segment.bytes": "1048576", "listener.host": "h"}
+    assert controller == {"num.partitions": 6, "listener.host": "h"}
+
+
+def test_a_typo_gets_a_suggestion() -> None:
+    """The nearest name of either."""
+    with pytest.raises(ConfigError, match=r"num\.partitions"):
+        split_config({"num_partition": 6})
+
+
+@pytest.mark.parametrize(
+    "name", ["node.id", "log_dirs", "metadata.log.dir", "listener_port", "controller.id"]
+)
+def test_what_the_host_sets_is_not_for_users(name: str) -> None:
+    """Two nodes with one id or one folder would be refused much later."""
+    with pytest.raises(ConfigError, match="host"):
+        split_config({name: "1"})
+
+
+def test_a_value_out_of_range_fails_before_anything_starts() -> None:
+    """Ranges are checked here, not in a process far away."""
+    with pytest.raises(ConfigError, match=r"num\.partitions"):
+        split_config({"num.partitions": 0})
