@@ -9,27 +9,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .admin_types import EARLIEST, LATEST, MAX_TIMESTAMP, NewTopic, Resource, Results, append, subtract
-    from .delivery_io import BatchResult, RecordFuture
-    from .outgoing_io import ProducerInterceptor
-    from .partitioner import murmur2_sticky
+    from .admin.admin_types import (
+        EARLIEST,
+        LATEST,
+        MAX_TIMESTAMP,
+        NewTopic,
+        Resource,
+        Results,
+        append,
+        subtract,
+    )
+    from .producer.delivery_io import BatchResult, RecordFuture
+    from .producer.outgoing_io import ProducerInterceptor
+    from .producer.partitioner import murmur2_sticky
     from .records import OffsetAndTimestamp, PartitionInfo, ProducerRecord, Record, RecordMetadata
     from .serdes import ContextSerde, Serde, SerdeContext, bytes_, int64, json, msgpack, utf8, uuid
-    from .sync_admin_io import Admin
-    from .sync_cluster_io import Cluster, connect
-    from .sync_consumer_io import Consumer
-    from .sync_producer_io import Producer
+    from .sync.admin_io import Admin
+    from .sync.cluster_io import Cluster, connect
+    from .sync.consumer_io import Consumer
+    from .sync.producer_io import Producer
 
 _HOMES = {
-    ".sync_cluster_io": ("connect", "Cluster"),
-    ".sync_producer_io": ("Producer",),
-    ".sync_consumer_io": ("Consumer",),
-    ".sync_admin_io": ("Admin",),
+    ".sync.cluster_io": ("connect", "Cluster"),
+    ".sync.producer_io": ("Producer",),
+    ".sync.consumer_io": ("Consumer",),
+    ".sync.admin_io": ("Admin",),
     ".records": ("ProducerRecord", "Record", "RecordMetadata", "OffsetAndTimestamp", "PartitionInfo"),
-    ".delivery_io": ("BatchResult", "RecordFuture"),
-    ".outgoing_io": ("ProducerInterceptor",),
-    ".partitioner": ("murmur2_sticky",),
-    ".admin_types": (
+    ".producer.delivery_io": ("BatchResult", "RecordFuture"),
+    ".producer.outgoing_io": ("ProducerInterceptor",),
+    ".producer.partitioner": ("murmur2_sticky",),
+    ".admin.admin_types": (
         "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",
     ),
     ".serdes": (

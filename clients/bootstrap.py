@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..protocol.errors import ConfigError
-from .network import Address
+from .cluster.network import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

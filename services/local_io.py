@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-    from ..clients.sync_admin_io import Admin
-    from ..clients.sync_consumer_io import Consumer
-    from ..clients.sync_producer_io import Producer
+    from ..clients.sync.admin_io import Admin
+    from ..clients.sync.consumer_io import Consumer
+    from ..clients.sync.producer_io import Producer
 
 log = logging.getLogger("headrace.local")
 
@@ -65,19 +65,19 @@ class LocalCluster:
 
     def producer(self, **options: Any) -> Producer[Any, Any]:
         """A producer of this cluster; the options are those of `headrace.Producer`."""
-        from ..clients.sync_producer_io import Producer
+        from ..clients.sync.producer_io import Producer
 
         return Producer(self.bootstrap, **options)
 
     def consumer(self, *topics: str, **options: Any) -> Consumer[Any, Any]:
         """A consumer of this cluster; the options are those of `headrace.Consumer`."""
-        from ..clients.sync_consumer_io import Consumer
+        from ..clients.sync.consumer_io import Consumer
 
         return Consumer(*topics, bootstrap=self.bootstrap, **options)
 
     def admin(self, **options: Any) -> Admin:
         """An admin client of this cluster."""
-        from ..clients.sync_admin_io import Admin
+        from ..clients.sync.admin_io import Admin
 
         return Admin(self.bootstrap, **options)
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..clients.admin_types import NewTopic
-from ..clients.partitioner import positive_hash
-from ..clients.sync_admin_io import Admin
-from ..clients.sync_producer_io import Producer
+from ..clients.admin.admin_types import NewTopic
+from ..clients.producer.partitioner import positive_hash
+from ..clients.sync.admin_io import Admin
+from ..clients.sync.producer_io import Producer
 from . import ray_host
 from .key_fields import KeyField, choose_key_field
 from .line_sources_io import TextFile, process_metrics, read_lines, sample_lines
@@ -30,7 +30,7 @@ from .record_sums import RecordSum
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ..clients.delivery_io import RecordFuture
+    from ..clients.producer.delivery_io import RecordFuture
     from .cluster_files_io import ClusterFile
 
 TOPIC = "quickstart"

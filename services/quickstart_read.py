@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
-from ..clients.sync_consumer_io import Consumer
+from ..clients.sync.consumer_io import Consumer
 from ..protocol.errors import ApiTimeoutError
 from ..protocol.model import TopicPartition
 from .record_sums import RecordSum

@@ -17,8 +17,8 @@ from .tokens import RecordFormat, default_format, unescaped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...clients.sync_admin_io import Admin
-    from ...clients.sync_consumer_io import Consumer
+    from ...clients.sync.admin_io import Admin
+    from ...clients.sync.consumer_io import Consumer
     from ...protocol.model import TopicPartition
     from .tokens import AnyRecord
 
@@ -66,7 +66,7 @@ def consume(settings: Settings, *, topics: tuple[str, ...], **options: Any) -> N
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
-    from ...clients.sync_cluster_io import connect
+    from ...clients.sync.cluster_io import connect
 
     with connect(settings.addresses(), config=settings.config) as cluster, cluster.consumer() as consumer:
         places = _places(cluster.admin(), topics, options["partitions"])

@@ -122,7 +122,7 @@ def _send(
     partition: int | None,
     headers: list[tuple[str, str]],
 ) -> _Tally:
-    from ...clients.sync_cluster_io import connect
+    from ...clients.sync.cluster_io import connect
 
     tally = _Tally()
     size_bytes = None if not files or "-" in files else sum(Path(file).stat().st_size for file in files)

@@ -21,8 +21,8 @@ from .output import note, print_object, print_rows, write_line
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ...clients.admin_types import ConfigValue, TopicDescription
-    from ...clients.sync_admin_io import Admin
+    from ...clients.admin.admin_types import ConfigValue, TopicDescription
+    from ...clients.sync.admin_io import Admin
 
 _PARTITION_COLUMNS = ("partition", "leader", "leader_epoch", "replicas", "isr", "beginning", "end", "records")
 
@@ -47,7 +47,7 @@ def create(
     dry_run: bool,
 ) -> None:
     """Create topics; -X sets their configs."""
-    from ...clients.admin_types import NewTopic
+    from ...clients.admin.admin_types import NewTopic
 
     topics = [NewTopic(name, partitions, replication_factor, settings.config) for name in names]
     with _admin(settings) as admin:
@@ -85,7 +85,7 @@ def list_topics(settings: Settings, *, internal: bool) -> None:
 @with_settings(bootstrap_option, cluster_option, form_option)
 def describe(settings: Settings, *, names: tuple[str, ...], all_configs: bool) -> None:
     """Show partitions, leaders, offsets and configs of topics."""
-    from ...clients.admin_types import Resource
+    from ...clients.admin.admin_types import Resource
 
     with _admin(settings) as admin:
         found = admin.describe_topics(*dict.fromkeys(names))
@@ -109,7 +109,7 @@ def describe(settings: Settings, *, names: tuple[str, ...], all_configs: bool) -
 @with_settings(bootstrap_option, cluster_option, config_option)
 def alter(settings: Settings, *, names: tuple[str, ...], deleted: tuple[str, ...], dry_run: bool) -> None:
     """Change configs of topics: -X sets, -d deletes."""
-    from ...clients.admin_types import Resource
+    from ...clients.admin.admin_types import Resource
 
     changes: dict[str, Any] = {**settings.config, **dict.fromkeys(deleted)}
     if not changes:
@@ -147,7 +147,7 @@ def delete(settings: Settings, *, names: tuple[str, ...], is_sure: bool) -> None
 
 @contextmanager
 def _admin(settings: Settings) -> Iterator[Admin]:
-    from ...clients.sync_admin_io import Admin
+    from ...clients.sync.admin_io import Admin
 
     with Admin(settings.addresses()) as admin:
         yield admin
@@ -170,7 +170,7 @@ def _raise_first(errors: Mapping[str, BaseException], total: int) -> None:
 def _described(
     admin: Admin, found: TopicDescription, configs: Mapping[str, ConfigValue], all_configs: bool
 ) -> dict[str, Any]:
-    from ...clients.admin_types import EARLIEST, LATEST
+    from ...clients.admin.admin_types import EARLIEST, LATEST
     from ...protocol.model import TopicPartition
 
     places = [TopicPartition(found.name, part.partition) for part in found.partitions if part.leader >= 0]

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import headrace
 import pytest
 from headrace import NewTopic, ProducerRecord, TopicPartition, errors
-from headrace.clients.aio_admin_io import AsyncAdmin
-from headrace.clients.aio_cluster_io import AsyncCluster
-from headrace.clients.aio_consumer_io import AsyncConsumer
-from headrace.clients.aio_producer_io import AsyncProducer
-from headrace.clients.sync_admin_io import Admin
-from headrace.clients.sync_cluster_io import Cluster
-from headrace.clients.sync_consumer_io import Consumer
-from headrace.clients.sync_producer_io import Producer
+from headrace.clients.aio.admin_io import AsyncAdmin
+from headrace.clients.aio.cluster_io import AsyncCluster
+from headrace.clients.aio.consumer_io import AsyncConsumer
+from headrace.clients.aio.producer_io import AsyncProducer
+from headrace.clients.sync.admin_io import Admin
+from headrace.clients.sync.cluster_io import Cluster
+from headrace.clients.sync.consumer_io import Consumer
+from headrace.clients.sync.producer_io import Producer
 from headrace.runtime.loop_io import new_event_loop
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from headrace.clients.hub_io import Hub
-from headrace.clients.network import Address, Reply
+from headrace.clients.cluster.hub_io import Hub
+from headrace.clients.cluster.network import Address, Reply
 from headrace.protocol import errors
 from headrace.protocol.messages import control, data
 from headrace.protocol.messages import registry as apis

@@ -5,11 +5,11 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from headrace.clients.accumulator import Accumulator, AccumulatorLimits, Batch, PartitionQueue
-from headrace.clients.backoff import Backoff
-from headrace.clients.metadata import ClusterView
-from headrace.clients.sender import Resolve, Sender, SendProduce
-from headrace.clients.splitting import split_batch
+from headrace.clients.cluster.backoff import Backoff
+from headrace.clients.cluster.metadata import ClusterView
+from headrace.clients.producer.accumulator import Accumulator, AccumulatorLimits, Batch, PartitionQueue
+from headrace.clients.producer.sender import Resolve, Sender, SendProduce
+from headrace.clients.producer.splitting import split_batch
 from headrace.protocol.messages.data import (
     MetadataResponse,
     NodeEndpoint,

@@ -15,8 +15,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from headrace.clients.sync_consumer_io import Consumer
-from headrace.clients.sync_producer_io import Producer
+from headrace.clients.sync.consumer_io import Consumer
+from headrace.clients.sync.producer_io import Producer
 from headrace.protocol.model import TopicPartition
 from headrace_command import Headrace
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import virtual_loop
 from fake_cluster import Ask, FakeCluster, Fault
-from headrace.clients.aio_cluster_io import AsyncCluster
+from headrace.clients.aio.cluster_io import AsyncCluster
 from headrace.protocol import errors
 
 RETRIABLE = [

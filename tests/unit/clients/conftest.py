@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import virtual_loop
 from fake_cluster import FakeCluster
-from headrace.clients.aio_cluster_io import AsyncCluster
+from headrace.clients.aio.cluster_io import AsyncCluster
 
 Scenario = Callable[[FakeCluster, AsyncCluster], Coroutine[Any, Any, None]]
 

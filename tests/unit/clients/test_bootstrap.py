@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from headrace.clients import bootstrap
-from headrace.clients.network import Address
+from headrace.clients.cluster.network import Address
 from headrace.protocol.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""The admin client: requests and what they return."""

@@ -1,0 +1,181 @@
+"""What the admin client takes and returns: frozen values, and `Results` for plural calls. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from ..cluster.network import Address
+    from ..records import PartitionInfo
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Results(Mapping[K, V], Generic[K, V]):
+    """The outcome per item of a plural call, in the order of the call.
+
+    Reading an item gives its value or raises its error; `errors` tells which failed without raising.
+    """
+
+    def __init__(self, outcomes: Mapping[K, V | BaseException]) -> None:
+        self._outcomes = dict(outcomes)
+
+    def __getitem__(self, key: K) -> V:
+        outcome = self._outcomes[key]
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._outcomes)
+
+    def __len__(self) -> int:
+        return len(self._outcomes)
+
+    @property
+    def errors(self) -> dict[K, BaseException]:
+        """The items that failed, with their errors."""
+        return {key: outcome for key, outcome in self._outcomes.items() if isinstance(outcome, BaseException)}
+
+    def raise_for_errors(self) -> None:
+        """Raise an ExceptionGroup of all errors, each noted with its item; nothing when all went well."""
+        failed = self.errors
+        if failed:
+            for key, error in failed.items():
+                note = f"for {key!r}"
+                if note not in getattr(error, "__notes__", ()):
+                    error.add_note(note)
+            raise BaseExceptionGroup(f"{len(failed)} of {len(self)} items failed", list(failed.values()))
+
+    def __repr__(self) -> str:
+        return f"Results({self._outcomes!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create. None takes the cluster's default; `assignments` names the replicas of each
+    partition (preferred leader first) instead of counts."""
+
+    name: str
+    partitions: int | None = None
+    replication_factor: int | None = None
+    configs: Mapping[str, Any] = field(default_factory=dict)
+    assignments: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopicInfo:
+    """A topic that was created (or would be, with validate_only; its id is empty then)."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+    replication_factor: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicListing:
+    """One topic of the cluster."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+    is_internal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """One topic and its partitions by number."""
+
+    name: str
+    topic_id: bytes
+    is_internal: bool
+    partitions: tuple[PartitionInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """One storage node that is up."""
+
+    node_id: int
+    address: Address
+    rack: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """The cluster: its id, its controller and the nodes that are up."""
+
+    cluster_id: str
+    controller_id: int
+    nodes: tuple[NodeInfo, ...]
+
+
+class ConfigSource(IntEnum):
+    """Where an effective config value comes from."""
+
+    TOPIC = 1
+    BROKER = 2
+    CLUSTER_DEFAULT = 3
+    BUILT_IN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What has configs: a topic by name, or a broker by node id ("" for the default of all)."""
+
+    kind: str  # "topic" or "broker"
+    name: str
+
+    @classmethod
+    def topic(cls, name: str) -> Resource:
+        """A topic."""
+        return cls("topic", name)
+
+    @classmethod
+    def broker(cls, node_id: int | None = None) -> Resource:
+        """One storage node, or the default of all."""
+        return cls("broker", "" if node_id is None else str(node_id))
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    """One effective config value, as text."""
+
+    name: str
+    value: str
+    source: ConfigSource
+    is_default: bool
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfig:
+    """One change of a list config: "append" or "subtract"; plain values set, None deletes."""
+
+    operation: str
+    value: Any
+
+
+def append(value: Any) -> AlterConfig:
+    """Add to a list config."""
+    return AlterConfig("append", value)
+
+
+def subtract(value: Any) -> AlterConfig:
+    """Take out of a list config."""
+    return AlterConfig("subtract", value)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSpec:
+    """Which offset to look up: one of the constants, or a time in ms."""
+
+    timestamp: int
+
+
+EARLIEST, LATEST, MAX_TIMESTAMP = OffsetSpec(-2), OffsetSpec(-1), OffsetSpec(-3)

@@ -1,0 +1,314 @@
+"""The asyncio consumer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Generic
+
+from ...protocol.errors import ApiTimeoutError, ClosedError, ConfigError
+from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ..config import ConsumerConfig
+from ..consumer.consumer_io import ConsumerEngine
+from ..consumer.incoming import bad_record_action, checked_offset, checked_topics, loads_of, timestamps_of
+from ..records import K, OffsetAndTimestamp, Record, V, timestamp_to_ms
+from ..serdes import bytes_
+from .cluster_io import attach_async
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping
+    from types import TracebackType
+    from typing import Self, Unpack
+
+    from ...protocol.model import TopicPartition
+    from ..config import ConsumerOptions
+    from ..consumer.incoming import OnDeserializeError
+    from ..records import TimestampLike
+    from ..serdes import Deserializer
+    from .cluster_io import AsyncCluster
+
+_BYTES: Any = bytes_
+
+
+class AsyncConsumer(Generic[K, V]):
+    """Reads records on one event loop. Arguments and methods are those of `Consumer`, to be awaited."""
+
+    def __init__(
+        self,
+        *topics: str,
+        bootstrap: str | Iterable[str] | AsyncCluster | None = None,
+        key: Deserializer[K] = _BYTES,
+        value: Deserializer[V] = _BYTES,
+        iter_timeout: float | None = None,
+        on_deserialize_error: OnDeserializeError = "raise",
+        config: Mapping[str, Any] | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
+        self._topics = checked_topics(topics)
+        self._loads, self._on_bad = loads_of(key, value), bad_record_action(on_deserialize_error)
+        self._iter_timeout = iter_timeout
+        attached = attach_async(bootstrap, ConsumerConfig, config, options)
+        self._cluster, self.config, self._owns_cluster = attached
+        self._made: ConsumerEngine | None = None
+        self._news = asyncio.Event()
+        self._is_closed = False
+        self._cluster.add(self)
+
+    # --- records ----------------------------------------------------------------------------------------
+
+    async def poll(self, timeout: float = 0, max_records: int | None = None) -> list[Record[K, V]]:
+        """Records, at most `max_records` (default max.poll.records), as soon as any are there.
+
+        Empty after `timeout` seconds, or after `wakeup`. Errors: as `Consumer.poll`.
+        """
+        engine, most = self._engine, self._most(max_records)
+        ends_at = self._now() + timeout
+        while True:
+            self._news.clear()
+            records = engine.take(most)
+            left_s = ends_at - self._now()
+            if records or left_s <= 0 or engine.take_wakeup():
+                if not records:
+                    await asyncio.sleep(0)  # a loop of empty polls must not starve the others
+                return records
+            await self._wait(left_s)
+
+    async def __aiter__(self) -> AsyncIterator[Record[K, V]]:
+        """Record by record; waits for more. Ends after `wakeup`, or `iter_timeout` without a record."""
+        engine, timeout = self._engine, self._iter_timeout
+        self._check_assigned()
+        ends_at = None if timeout is None else self._now() + timeout
+        while True:
+            self._news.clear()
+            chunk = engine.head()
+            if chunk is None:
+                left_s = None if ends_at is None else ends_at - self._now()
+                if (left_s is not None and left_s <= 0) or engine.take_wakeup():
+                    return
+                await self._wait(left_s)
+                continue
+            first = chunk.index
+            try:
+                while chunk.is_active and chunk.index < chunk.ready:
+                    record = chunk.records[chunk.index]
+                    chunk.index += 1  # before the yield: whoever asks there for the position gets the next
+                    yield record
+            finally:
+                engine.settle(chunk, chunk.index - first)
+            if engine.take_wakeup():
+                return
+            await asyncio.sleep(0)  # let the loop fetch ahead, and others run, between batches
+            ends_at = None if timeout is None else self._now() + timeout
+
+    async def batches(
+        self, max_records: int = 500, timeout: float = 1.0
+    ) -> AsyncIterator[list[Record[K, V]]]:
+        """Lists of records, each with at least one; at most `timeout` seconds pass while one fills up.
+
+        Ends like the iteration over records.
+        """
+        self._check_assigned()
+        while batch := await self._first_of_batch(max_records):
+            ends_at = self._now() + timeout
+            while len(batch) < max_records and (left_s := ends_at - self._now()) > 0:
+                batch += await self.poll(left_s, max_records - len(batch))
+            yield batch
+
+    # --- assignment and position ------------------------------------------------------------------------
+
+    async def assign(self, tps: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions. Errors: ConfigError for a consumer made with topics."""
+        if self._topics:
+            raise ConfigError(
+                "this consumer reads all partitions of its topics; make one without topics to assign"
+            )
+        old = self._engine.assigned()
+        self._engine.assign(tps)
+        self._engine.watch_assigned(old)
+
+    async def assignment(self, timeout: float | None = None) -> tuple[TopicPartition, ...]:
+        """The partitions that are read; waits until those of its topics are known."""
+        await self._discover(timeout)
+        return self._engine.assignment()
+
+    async def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
+        """The offset of the next record to be handed out; looks it up if need be."""
+        await self._discover(timeout)
+        ends_at = self._now() + self._timeout_s(timeout)
+        while True:
+            self._news.clear()
+            position, error = self._engine.state_of(tp, lambda state: (state.next_position(), state.error))
+            if position is not None:
+                return position
+            if error is not None:
+                raise error
+            left_s = ends_at - self._now()
+            if left_s <= 0:
+                raise ApiTimeoutError(f"no position for {tp} in time")
+            await self._wait(left_s)
+
+    async def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Go on with this offset. Errors: ConfigError when not assigned, ValueError when negative."""
+        checked_offset(offset)
+        await self._discover(None)
+        self._engine.change(lambda fetcher: fetcher.seek(tp, offset))
+
+    async def seek_to_beginning(self, *tps: TopicPartition) -> None:
+        """Go to the first record of these partitions, or of all."""
+        await self._seek_by(EARLIEST_TIMESTAMP, tps)
+
+    async def seek_to_end(self, *tps: TopicPartition) -> None:
+        """Go behind the last record of these partitions, or of all."""
+        await self._seek_by(LATEST_TIMESTAMP, tps)
+
+    async def seek_to_time(self, timestamp: TimestampLike, *tps: TopicPartition) -> None:
+        """Go to the first record at or after a time (ms or aware datetime), or to the end without one."""
+        await self._seek_by(timestamp_to_ms(timestamp), tps)
+
+    async def pause(self, *tps: TopicPartition) -> None:
+        """Hand out nothing of these partitions (or of all); what was fetched ahead is kept."""
+        wanted = tps or await self.assignment()
+        self._engine.change(lambda fetcher: fetcher.pause(wanted))
+
+    async def resume(self, *tps: TopicPartition) -> None:
+        """Undo `pause` for these partitions, or for all."""
+        wanted = tps or await self.assignment()
+        self._engine.change(lambda fetcher: fetcher.resume(wanted))
+        self._news.set()
+
+    def paused(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are paused."""
+        return self._engine.change(
+            lambda fetcher: tuple(sorted(tp for tp, state in fetcher.states.items() if state.is_paused))
+        )
+
+    # --- facts ------------------------------------------------------------------------------------------
+
+    async def beginning_offsets(
+        self,
+        *tps: TopicPartition,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each partition (all that are read by default)."""
+        return await self._edges(EARLIEST_TIMESTAMP, tps, timeout)
+
+    async def end_offsets(
+        self,
+        *tps: TopicPartition,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, int]:
+        """The offset behind the last readable record of each partition (all that are read by default)."""
+        return await self._edges(LATEST_TIMESTAMP, tps, timeout)
+
+    async def offsets_for_times(
+        self,
+        wanted: Mapping[TopicPartition, TimestampLike],
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each time; None where there is none that new."""
+        found = await self._engine.offsets(timestamps_of(wanted), self._deadline_ms(timeout))
+        return {tp: value if value.offset >= 0 else None for tp, value in found.items()}
+
+    def lag(self) -> dict[TopicPartition, int | None]:
+        """Records between each position and the end, as of the last fetch; None while not known."""
+        return self._engine.lag()
+
+    def metrics(self) -> dict[str, float]:
+        """Totals and gauges by Kafka's metric names."""
+        return self._engine.metrics()
+
+    # --- life -------------------------------------------------------------------------------------------
+
+    def wakeup(self) -> None:
+        """End the `poll` or iteration that is going on, or else the next one; on the same loop."""
+        self._engine.wakeup()
+
+    async def close(self, timeout: float | None = None) -> None:
+        """End; nothing has to be saved."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._cluster.remove(self)
+        if self._made is not None:
+            self._made.fail(ClosedError("the consumer was closed"))
+        if self._owns_cluster:
+            await self._cluster.close()
+
+    async def __aenter__(self) -> Self:
+        self._engine.lag()  # starts it on this loop
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # --- inside -----------------------------------------------------------------------------------------
+
+    @property
+    def _engine(self) -> ConsumerEngine:
+        if self._is_closed:
+            raise ClosedError("the consumer was closed")
+        hub = self._cluster.hub  # raises on another event loop than the first
+        if self._made is None:
+            self._made = ConsumerEngine(
+                hub, self.config, self._topics, self._loads, self._on_bad, is_threaded=False
+            )
+            self._made.add_listener(self._news.set)
+        return self._made
+
+    def _now(self) -> float:
+        return self._cluster.hub.now_ms() / 1000
+
+    async def _wait(self, timeout_s: float | None) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+    async def _first_of_batch(self, max_records: int) -> list[Record[K, V]]:
+        """The first records of a batch; empty when the iteration is over."""
+        engine, timeout = self._engine, self._iter_timeout
+        ends_at = None if timeout is None else self._now() + timeout
+        while True:
+            self._news.clear()
+            records = engine.take(max_records)
+            left_s = None if ends_at is None else ends_at - self._now()
+            if records or engine.take_wakeup() or (left_s is not None and left_s <= 0):
+                return records
+            await self._wait(left_s)
+
+    def _most(self, max_records: int | None) -> int:
+        self._check_assigned()
+        most = self.config.max_poll_records if max_records is None else max_records
+        if most < 1:
+            raise ValueError(f"max_records must be at least 1, not {most}")
+        return most
+
+    def _check_assigned(self) -> None:
+        if not self._topics and not self._engine.assigned():
+            raise ConfigError("nothing to read: pass topics to AsyncConsumer(...), or await assign()")
+
+    def _timeout_s(self, timeout: float | None) -> float:
+        return self.config.api_timeout_ms / 1000 if timeout is None else timeout
+
+    def _deadline_ms(self, timeout: float | None) -> int:
+        return self._cluster.hub.now_ms() + int(self._timeout_s(timeout) * 1000)
+
+    async def _discover(self, timeout: float | None) -> None:
+        if not self._engine.is_discovered():
+            await self._engine.discover(self._deadline_ms(timeout))
+
+    async def _seek_by(self, timestamp: int, tps: tuple[TopicPartition, ...]) -> None:
+        for tp in tps or await self.assignment():
+            self._engine.change(lambda fetcher, tp=tp: fetcher.seek(tp, None, timestamp))  # type: ignore[misc]
+
+    async def _edges(
+        self,
+        timestamp: int,
+        tps: tuple[TopicPartition, ...],
+        timeout: float | None,
+    ) -> dict[TopicPartition, int]:
+        wanted = tps or await self.assignment(timeout)
+        found = await self._engine.offsets(dict.fromkeys(wanted, timestamp), self._deadline_ms(timeout))
+        return {tp: value.offset for tp, value in found.items()}

@@ -1,0 +1,1 @@
+"""What all clients of one cluster share: network, metadata, tasks."""

@@ -1,0 +1,181 @@
+"""What the synchronous clients stand on: one IO thread per cluster, with the shared hub on its loop.
+
+Fork-safe: in a forked child every client answers with ClosedError, since its thread stayed behind. At exit
+of the interpreter clients that were left open are flushed and closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from ...protocol.errors import ApiTimeoutError, ClosedError, HeadraceError
+from ...runtime.loop_thread_io import LoopThread
+from ..bootstrap import explicit_bootstrap, parse_addresses, resolve_bootstrap
+from ..config import ConnectionConfig, resolve
+from .environment_io import environment
+from .hub_io import Hub, MakeHub, zmq_hub
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable, Mapping
+
+T = TypeVar("T")
+
+log = logging.getLogger("headrace.client")
+
+# At interpreter exit a cluster that does not answer must not hold the process for delivery.timeout.ms.
+EXIT_FLUSH_S = 10.0
+START_TIMEOUT_S = 10.0
+CLOSE_TIMEOUT_S = 10.0
+
+
+class SyncClient(Protocol):
+    """A producer, consumer or admin client of a cluster."""
+
+    def close(self, timeout: float | None = None) -> None:
+        """Flush and stop."""
+
+    def forked(self) -> None:
+        """This process is a forked child: nothing works any more."""
+
+
+class ClusterIo:
+    """The IO thread, its hub, and the clients on it."""
+
+    def __init__(
+        self,
+        bootstrap: str | Iterable[str] | None,
+        values: Mapping[str, Any],
+        make_hub: MakeHub = zmq_hub,
+    ) -> None:
+        self.values, self._make_hub = dict(values), make_hub
+        self.config = resolve(ConnectionConfig, values, environment())
+        self.bootstrap = explicit_bootstrap(bootstrap, environment())
+        if self.bootstrap is None:
+            resolve_bootstrap(None)  # fails here, in the caller's hands, when there is no cluster at all
+        else:
+            parse_addresses(self.bootstrap)
+        self._clients: dict[SyncClient, None] = {}
+        self._failure: HeadraceError | None = None
+        self._hub: Hub | None = None
+        self._stop: asyncio.Event | None = None
+        self._ready = threading.Event()
+        self.thread_id = 0
+        self._thread = LoopThread("headrace-io", self._main, self._ended)
+        self._thread.start()
+        if not self._ready.wait(START_TIMEOUT_S):
+            raise ApiTimeoutError("the IO thread did not start")
+        _open.add(self)
+
+    @property
+    def hub(self) -> Hub:
+        """The hub; use it on the IO thread only."""
+        if self._failure is not None:
+            raise self._failure
+        assert self._hub is not None, "the IO thread has started"
+        return self._hub
+
+    def call(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Run a coroutine on the IO thread and wait for its result.
+
+        Errors: its own; ApiTimeoutError; ClosedError; HeadraceError on the IO thread itself, where waiting
+        would stop everything.
+        """
+        if self._failure is not None:
+            work.close()
+            raise self._failure
+        try:
+            self.check_may_block()
+        except HeadraceError:
+            work.close()
+            raise
+        future = self._thread.submit(work)
+        try:
+            return future.result(timeout_s)
+        except TimeoutError as error:
+            if future.done():
+                raise  # the coroutine's own
+            future.cancel()
+            raise ApiTimeoutError(f"not done within {timeout_s} s") from error
+        except asyncio.CancelledError as error:
+            raise ClosedError("the client was closed") from error
+
+    def check_may_block(self) -> None:
+        """Errors: HeadraceError on the IO thread, where a blocking call would wait for itself."""
+        if self.is_io_thread():
+            raise HeadraceError(
+                "a blocking call on the client's IO thread would wait for itself: do not call it from a done"
+                " callback or an interceptor; hand the work to another thread"
+            )
+
+    def is_io_thread(self) -> bool:
+        """Whether the caller runs on the IO thread, as callbacks do."""
+        return threading.get_ident() == self.thread_id
+
+    def wake(self, callback: Any) -> None:
+        """Run a plain callback on the IO thread soon."""
+        self._thread.wake(callback)
+
+    def add(self, client: SyncClient) -> None:
+        """Register a client, to be closed with the cluster."""
+        self._clients[client] = None
+
+    def remove(self, client: SyncClient) -> None:
+        """Forget a closed client."""
+        self._clients.pop(client, None)
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Close all clients, flushing the producers, then the connections and the thread."""
+        ends_at = None if timeout_s is None else time.monotonic() + timeout_s
+        for client in list(self._clients):
+            client.close(None if ends_at is None else max(ends_at - time.monotonic(), 0))
+        _open.discard(self)
+        if self._failure is None and self._stop is not None:
+            self._thread.wake(self._stop.set)
+            self._failure = ClosedError("the client was closed")
+            self._thread.join(CLOSE_TIMEOUT_S)
+
+    def forked(self) -> None:
+        """In a forked child."""
+        self._failure = ClosedError("this client belongs to the parent process; make a new one after fork")
+        for client in self._clients:
+            client.forked()
+
+    async def _main(self) -> None:
+        self.thread_id = threading.get_ident()
+        self._hub = self._make_hub(self.bootstrap, self.config)
+        self._stop = asyncio.Event()
+        self._ready.set()
+        try:
+            await self._stop.wait()
+        finally:
+            await self._hub.close()
+
+    def _ended(self, failure: BaseException | None) -> None:
+        if failure is not None and self._failure is None:
+            self._failure = ClosedError(f"the client's IO thread ended: {failure!r}")
+            log.critical("the client's IO thread ended: %r", failure, exc_info=failure)
+
+
+_open: set[ClusterIo] = set()
+
+
+def _close_at_exit() -> None:
+    for cluster in list(_open):
+        cluster.close(EXIT_FLUSH_S)
+
+
+def _after_fork_in_child() -> None:
+    left = list(_open)
+    _open.clear()
+    for cluster in left:
+        cluster.forked()
+
+
+atexit.register(_close_at_exit)
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,295 @@
+"""Keeps the client's view of the cluster fresh: one refresh at a time, on demand and by age."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import (
+    ApiTimeoutError,
+    ClosedError,
+    ConfigError,
+    HeadraceError,
+    KafkaError,
+    LeaderNotAvailableError,
+    NetworkError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+    error_from_code,
+)
+from ...protocol.messages.data import MetadataRequest, MetadataResponse
+from ...protocol.messages.registry import METADATA
+from ...protocol.model import topic_name_fault
+from ..bootstrap import resolve_bootstrap
+from .backoff import Backoff
+from .metadata import ClusterView, TopicView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from random import Random
+
+    from ...protocol.messages.envelope import Api
+    from .network import Address, Network, Reply
+    from .tasks_io import Tasks
+
+    Listener = Callable[[ClusterView], None]
+
+log = logging.getLogger("headrace.client.metadata")
+
+REFRESH_TIMEOUT_MS = 5_000  # one attempt; a node that hangs must not hide those that answer
+# After a refresh the next one waits this long, so that many stale partitions cause one request.
+MIN_REFRESH_INTERVAL_MS = 100
+MAX_BACKOFF_MS = 1_000
+# A topic that was just created may be unknown to the node that is asked: absence counts only after this.
+UNKNOWN_TOPIC_GRACE_MS = 2_000
+
+
+class MetadataService:
+    """The view, who wants which topics in it, and the task that refreshes it. Used on its loop only.
+
+    `view` itself may be read from any thread: it is immutable and replaced as a whole.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        bootstrap: str | None,
+        *,
+        max_age_ms: int,
+        now_ms: Callable[[], int],
+        random: Random,
+        tasks: Tasks,
+    ) -> None:
+        self.view = ClusterView()
+        self._network, self._bootstrap = network, bootstrap
+        self._max_age_ms, self._now_ms, self._random, self._tasks = max_age_ms, now_ms, random, tasks
+        self._backoff = Backoff(MIN_REFRESH_INTERVAL_MS, MAX_BACKOFF_MS, random)
+        self._topics: dict[str, int] = {}  # name -> how many clients want it
+        self._listeners: dict[Listener, None] = {}
+        self._waiters: list[asyncio.Future[None]] = []
+        self._wanted = asyncio.Event()
+        self._urgent = asyncio.Event()
+        self._failures = 0
+        self._last_error: HeadraceError | None = None
+        self._closed: BaseException | None = None
+
+    def start(self) -> None:
+        """Start the refresh task on the running loop."""
+        self._tasks.spawn(self._run())
+
+    def close(self, reason: BaseException) -> None:
+        """Fail everyone who waits; the task is ended by its owner."""
+        self._closed = reason
+        self._finish_waiters(reason)
+
+    def add_listener(self, listener: Listener) -> None:
+        """Call `listener` on the loop with each view that differs from the one before."""
+        self._listeners[listener] = None
+
+    def remove_listener(self, listener: Listener) -> None:
+        """Stop calling it."""
+        self._listeners.pop(listener, None)
+
+    def watch(self, topics: Iterable[str]) -> None:
+        """Keep these topics in the view, once per call, and look for new ones at once."""
+        for topic in topics:
+            is_new = topic not in self._topics
+            self._topics[topic] = self._topics.get(topic, 0) + 1
+            if is_new:
+                self.refresh_soon(is_urgent=True)
+
+    def unwatch(self, topics: Iterable[str]) -> None:
+        """Undo one `watch`; a topic that nobody watches leaves the view."""
+        gone = []
+        for topic in topics:
+            count = self._topics.get(topic, 0) - 1
+            if count > 0:
+                self._topics[topic] = count
+            elif self._topics.pop(topic, None) is not None:
+                gone.append(topic)
+        if gone:
+            self._publish(self.view.without_topics(tuple(gone)))
+
+    def refresh_soon(self, *, is_urgent: bool = False) -> None:
+        """Ask for a refresh; those that come close together become one, unless one `is_urgent`."""
+        self._wanted.set()
+        if is_urgent:
+            self._urgent.set()
+
+    def take_hint(self, topic: str, partition: int, leader: int, leader_epoch: int) -> None:
+        """A node said who leads now (KIP-951)."""
+        self._publish(self.view.with_leader(topic, partition, leader, leader_epoch))
+
+    async def refresh(self, deadline_ms: int) -> ClusterView:
+        """Wait for a refresh that starts from now on. Errors: ApiTimeoutError with the last cause,
+        ConfigError when there is no cluster to ask, ClosedError."""
+        if self._closed is not None:
+            raise self._closed
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        self.refresh_soon()
+        try:
+            await asyncio.wait_for(waiter, max(deadline_ms - self._now_ms(), 0) / 1000)
+        except TimeoutError:
+            cause = f": {self._last_error}" if self._last_error is not None else ""
+            raise ApiTimeoutError(f"no fresh metadata in time{cause}") from self._last_error
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+        return self.view
+
+    async def topic(self, name: str, deadline_ms: int, *, min_partitions: int = 0) -> TopicView:
+        """A topic with at least `min_partitions`; it must be watched. Waits a little for a topic that was
+        just created.
+
+        Errors: UnknownTopicOrPartitionError, ApiTimeoutError.
+        """
+        grace_ends_ms = min(self._now_ms() + UNKNOWN_TOPIC_GRACE_MS, deadline_ms)
+        found = self.view.topics.get(name)
+        if found is None:
+            self.refresh_soon(is_urgent=True)
+        while found is None or len(found.partitions) < min_partitions:
+            view = await self.refresh(deadline_ms)
+            found = view.topics.get(name)
+            if self._now_ms() >= grace_ends_ms:
+                break
+        if found is None:
+            code = self.view.missing.get(name, UnknownTopicOrPartitionError.code)
+            raise error_from_code(code, topic_name_fault(name) or f"there is no topic {name!r}")
+        if len(found.partitions) < min_partitions:
+            count = len(found.partitions)
+            raise UnknownTopicOrPartitionError(f"topic {name!r} has partitions 0..{count - 1}")
+        return found
+
+    async def ask_any(self, api: Api, body: Any, *, deadline_ms: int, attempt_ms: int) -> Reply:
+        """One request to whichever node answers, one after the other, each within `attempt_ms`.
+
+        Errors: ApiTimeoutError with the last cause; the error of the response's header when it is not
+        retriable.
+        """
+        failures = 0
+        while True:
+            failure: KafkaError | None = None
+            for address in await self._candidates():
+                left_ms = deadline_ms - self._now_ms()
+                if left_ms <= 0:
+                    break
+                try:
+                    timeout_ms = min(left_ms, attempt_ms)
+                    return await self._network.request(address, api, body, timeout_ms=timeout_ms)
+                except KafkaError as error:
+                    if not error.retriable:
+                        raise
+                    failure = error
+            failures += 1
+            self.refresh_soon()  # the nodes may have moved
+            wait_ms = self._backoff.wait_ms(failures)
+            if self._now_ms() + wait_ms >= deadline_ms:
+                raise ApiTimeoutError(f"{api.name}: no node answered in time: {failure}") from failure
+            await asyncio.sleep(wait_ms / 1000)
+
+    async def _candidates(self) -> list[Address]:
+        """All known nodes in random order, or those of the bootstrap when there are none."""
+        known = [node.address for node in self.view.nodes.values()]
+        self._random.shuffle(known)
+        return known if known else await self._bootstrap_addresses()
+
+    async def _bootstrap_addresses(self) -> list[Address]:
+        if self._bootstrap is not None:
+            return list(resolve_bootstrap(self._bootstrap))
+        return list(await asyncio.to_thread(resolve_bootstrap, None))
+
+    async def _run(self) -> None:
+        while True:
+            await self._until_wanted()
+            self._wanted.clear()
+            self._urgent.clear()
+            serving, self._waiters = self._waiters, []
+            error = await self._refresh_once()
+            self._last_error = error
+            if error is None:
+                self._failures = 0
+                self._settle(serving, None)
+            elif isinstance(error, (ConfigError, UnsupportedVersionError)):
+                # asking again would give the same answer; whoever waits must hear it
+                self._failures += 1
+                self._settle(serving, error)
+            else:
+                self._failures += 1
+                self._waiters += serving
+                self._wanted.set()
+            await self._pause(self._backoff.wait_ms(max(self._failures, 1)))
+
+    async def _until_wanted(self) -> None:
+        try:
+            await asyncio.wait_for(self._wanted.wait(), self._max_age_ms / 1000)
+        except TimeoutError:
+            return
+
+    async def _pause(self, wait_ms: int) -> None:
+        """Rate limit: only news cuts the pause after a success short."""
+        if self._failures:
+            await asyncio.sleep(wait_ms / 1000)
+            return
+        try:
+            await asyncio.wait_for(self._urgent.wait(), wait_ms / 1000)
+        except TimeoutError:
+            return
+
+    async def _refresh_once(self) -> HeadraceError | None:
+        """Ask node after node, the known ones first; the last error when none answered."""
+        try:
+            known = await self._candidates()
+            failure = await self._refresh_from(known)
+            if failure is not None and self.view.nodes:
+                # every node that was known may have moved
+                fallback = [address for address in await self._bootstrap_addresses() if address not in known]
+                failure = await self._refresh_from(fallback) if fallback else failure
+        except HeadraceError as error:
+            return error
+        return failure
+
+    async def _refresh_from(self, addresses: list[Address]) -> HeadraceError | None:
+        request = MetadataRequest(tuple(sorted(self._topics)))
+        failure: HeadraceError = NetworkError("no node is known")
+        for address in addresses:
+            try:
+                reply = await self._network.request(address, METADATA, request, timeout_ms=REFRESH_TIMEOUT_MS)
+            except KafkaError as error:
+                log.debug("no metadata from %s: %s", address, error)
+                failure = error
+                continue
+            if self._accept(reply.body):
+                return None
+            failure = LeaderNotAvailableError(f"{address} does not know the cluster yet")
+        return failure
+
+    def _accept(self, response: MetadataResponse) -> bool:
+        """Take an answer in; False when the node knows nothing yet (it is starting)."""
+        if not response.cluster_id or not response.nodes:
+            return False
+        if self.view.cluster_id and response.cluster_id != self.view.cluster_id:
+            log.warning("cluster %s replaced %s at its addresses", response.cluster_id, self.view.cluster_id)
+        self._publish(self.view.merged(response))
+        return True
+
+    def _publish(self, view: ClusterView) -> None:
+        if view is self.view:
+            return
+        self.view = view
+        for listener in list(self._listeners):
+            listener(view)
+
+    def _settle(self, waiters: list[asyncio.Future[None]], error: BaseException | None) -> None:
+        for waiter in waiters:
+            if waiter.done():
+                continue
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
+
+    def _finish_waiters(self, error: BaseException) -> None:
+        waiters, self._waiters = self._waiters, []
+        self._settle(waiters, error if isinstance(error, HeadraceError) else ClosedError(str(error)))

@@ -1,0 +1,1 @@
+"""The consumer: fetching ahead, positions, handing out."""

@@ -1,0 +1,370 @@
+"""The consumer's engine: the event loop fetches ahead, the user's side takes records under one lock.
+
+Both faces of the consumer, sync and asyncio, stand on this one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...protocol.errors import ClosedError, ConfigError, HeadraceError, KafkaError, NetworkError
+from ...protocol.messages.registry import FETCH, LIST_OFFSETS
+from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from ...protocol.records.codec import active_codec
+from ..cluster.backoff import Backoff
+from ..config import RESET_BY_DURATION
+from ..durations import duration_ms
+from .fetcher import Effect, Fetcher, FetchLimits, Notify, RefreshMetadata, SendFetch, SendLookup, TakeHint
+from .handout import Handout, Loads, OnBadRecord
+from .offsets_io import list_offsets
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ..cluster.hub_io import Hub
+    from ..cluster.metadata import ClusterView
+    from ..config import ConsumerConfig
+    from ..records import OffsetAndTimestamp
+    from .fetch_state import Chunk, PartitionState
+
+T = TypeVar("T")
+
+log = logging.getLogger("headrace.client.consumer")
+
+
+class ConsumerEngine:
+    """One consumer on the loop of `hub`. Methods of the first part may be called from any thread.
+
+    With `topics` it reads all their partitions, those that are added later too (from their start, so that
+    nothing is missed); without, what `assign` says.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        config: ConsumerConfig,
+        topics: tuple[str, ...],
+        loads: tuple[Loads | None, Loads | None],
+        on_bad_record: OnBadRecord | None,
+        *,
+        is_threaded: bool,
+    ) -> None:
+        self._hub, self.config, self._topics = hub, config, topics
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, hub.random)
+        limits = FetchLimits(
+            config.fetch_max_wait_ms,
+            config.fetch_min_bytes,
+            config.fetch_max_bytes,
+            config.max_partition_fetch_bytes,
+        )
+        self._fetcher = Fetcher(limits, self._backoff, self._reset_timestamp())
+        self._handout = Handout(
+            self._fetcher, active_codec(), *loads, on_bad_record, check_crcs=config.check_crcs
+        )
+        self._lock = threading.Lock()
+        self._news = threading.Condition(self._lock)
+        self._listeners: list[Callable[[], None]] = []
+        self._counts: dict[str, int] = {}  # partitions known of each topic
+        self._assigned: tuple[TopicPartition, ...] = ()
+        self._warned: set[str] = set()
+        self._wake_is_sent = self._woken = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._failure: HeadraceError | None = None
+        self._wake_loop = hub.loop.call_soon_threadsafe if is_threaded else hub.loop.call_soon
+        hub.join(self)
+        hub.metadata.add_listener(self._on_view)
+        hub.metadata.watch(topics)
+        self._on_view(hub.metadata.view)
+
+    # --- any thread -------------------------------------------------------------------------------------
+
+    def take(self, max_records: int) -> list[Any]:
+        """Records that are there now; empty when none are. Errors: see `Handout.head`."""
+        with self._lock:
+            self._check()
+            try:
+                return self._handout.take(max_records)
+            finally:
+                self._wake_if_needed()
+
+    def head(self) -> Chunk | None:
+        """The next chunk to iterate over; report its end with `settle`."""
+        with self._lock:
+            self._check()
+            try:
+                return self._handout.head()
+            finally:
+                self._wake_if_needed()
+
+    def settle(self, chunk: Chunk, taken: int) -> None:
+        """The user has stopped taking records of the chunk after `taken` more of them."""
+        with self._lock:
+            self._handout.settle(chunk)
+            self._handout.records_total += taken
+            self._wake_if_needed()
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait in the user's thread for news; True when woken by `wakeup`, False for everything else."""
+        with self._news:
+            if not self._woken and self._failure is None and not self._has_news():
+                self._news.wait(timeout_s)
+            woken, self._woken = self._woken, False
+            return woken
+
+    def wait_for_change(self, timeout_s: float) -> None:
+        """Wait in the user's thread for the next answer, at most `timeout_s`."""
+        with self._news:
+            # Bound: a short wait, because the change may have come before we waited.
+            self._news.wait(min(max(timeout_s, 0), 0.05))
+
+    def wakeup(self) -> None:
+        """End the wait that is going on, or else the next one, early."""
+        with self._news:
+            self._woken = True
+            self._news.notify_all()
+        self._wake_loop(self._tell)
+
+    def take_wakeup(self) -> bool:
+        """Whether `wakeup` was called since the last look."""
+        with self._lock:
+            woken, self._woken = self._woken, False
+            return woken
+
+    def assign(self, tps: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions; those that were read before go on where they are."""
+        wanted = tuple(dict.fromkeys(tps))
+        with self._lock:
+            self._check()
+            for tp in [tp for tp in self._fetcher.states if tp not in wanted]:
+                self._fetcher.remove(tp)
+            for tp in wanted:
+                self._fetcher.add(tp, self._reset_timestamp())
+            self._assigned = wanted
+            self._wake_if_needed()
+
+    def is_assigned(self, tps: Iterable[TopicPartition]) -> bool:
+        """Whether all of these are read."""
+        with self._lock:
+            return all(tp in self._fetcher.states for tp in tps)
+
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are read, sorted."""
+        with self._lock:
+            return tuple(sorted(self._fetcher.states))
+
+    def is_discovered(self) -> bool:
+        """Whether the partitions of all topics are known."""
+        return len(self._counts) == len(self._topics)
+
+    def change(self, action: Callable[[Fetcher], T]) -> T:
+        """Do something to the fetcher (seek, pause, ...) under the lock. Errors: ConfigError for KeyError."""
+        with self._lock:
+            self._check()
+            try:
+                return action(self._fetcher)
+            except KeyError as error:
+                raise ConfigError(f"{error.args[0]} is not assigned to this consumer") from error
+            finally:
+                self._wake_if_needed()
+
+    def state_of(self, tp: TopicPartition, read: Callable[[PartitionState], T]) -> T:
+        """Read one partition's state under the lock. Errors: ConfigError when it is not assigned."""
+        return self.change(lambda fetcher: read(fetcher.states[tp]))
+
+    def lag(self) -> dict[TopicPartition, int | None]:
+        """Records between each position and the end of its partition; None while one is not known."""
+        with self._lock:
+            return {tp: _lag(state) for tp, state in sorted(self._fetcher.states.items())}
+
+    def metrics(self) -> dict[str, float]:
+        """Totals and gauges by Kafka's metric names."""
+        lags = [lag for lag in self.lag().values() if lag is not None]
+        with self._lock:
+            fetcher = self._fetcher
+            return {
+                "records-consumed-total": self._handout.records_total,
+                "bytes-fetched-total": fetcher.records_fetch_bytes,
+                "fetch-total": fetcher.fetches_sent,
+                "bytes-buffered": fetcher.buffered_bytes,
+                "assigned-partitions": len(fetcher.states),
+                "records-lag-max": max(lags, default=0),
+            }
+
+    def forked(self) -> None:
+        """In a forked child: the loop and its thread stayed behind, and the lock may be held for ever."""
+        self._lock = threading.Lock()
+        self._news = threading.Condition(self._lock)
+        self._failure = ClosedError("this consumer belongs to the parent process; make a new one after fork")
+
+    # --- on the loop ------------------------------------------------------------------------------------
+
+    async def discover(self, deadline_ms: int) -> None:
+        """Wait until the partitions of all topics are known. Errors: UnknownTopicOrPartitionError, ..."""
+        for topic in self._topics:
+            await self._hub.metadata.topic(topic, deadline_ms)
+        self._on_view(self._hub.metadata.view)
+
+    async def offsets(
+        self, wanted: Mapping[TopicPartition, int], deadline_ms: int
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Offsets by timestamp. Errors: the first one that a partition met."""
+        found = await list_offsets(
+            self._hub,
+            wanted,
+            deadline_ms=deadline_ms,
+            request_timeout_ms=self.config.request_timeout_ms,
+            backoff=self._backoff,
+        )
+        good: dict[TopicPartition, OffsetAndTimestamp] = {}
+        for tp, value in found.items():
+            if isinstance(value, HeadraceError):
+                raise value
+            good[tp] = value
+        return good
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call on the loop whenever there may be records, errors or a wakeup."""
+        self._listeners.append(listener)
+
+    def fail(self, reason: HeadraceError) -> None:
+        """End now; everyone who waits hears `reason`."""
+        with self._news:
+            if self._failure is not None:
+                return
+            self._failure = reason
+            self._news.notify_all()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._hub.metadata.remove_listener(self._on_view)
+        if self._hub.failure is None:
+            self._hub.metadata.unwatch(self._topics)
+            self._hub.metadata.unwatch({tp.topic for tp in self._assigned})
+        self._hub.leave(self)
+        self._tell()
+
+    def watch_assigned(self, old: Iterable[TopicPartition]) -> None:
+        """`assign` replaced `old`: keep the new topics in the metadata instead."""
+        self._hub.metadata.watch({tp.topic for tp in self._assigned})
+        self._hub.metadata.unwatch({tp.topic for tp in old})
+
+    def assigned(self) -> tuple[TopicPartition, ...]:
+        """What the last `assign` said."""
+        return self._assigned
+
+    def _on_view(self, view: ClusterView) -> None:
+        with self._news:
+            for name in self._topics:
+                self._discover(name, view)
+            if not self._wake_is_sent and self._failure is None:
+                self._wake()
+            self._news.notify_all()
+
+    def _discover(self, name: str, view: ClusterView) -> None:
+        topic = view.topics.get(name)
+        if topic is None:
+            if name in view.missing and name not in self._warned:
+                self._warned.add(name)
+                log.warning("there is no topic %r; waiting for it", name)
+            return
+        known = self._counts.get(name)
+        reset = self._reset_timestamp()
+        for partition in range(known or 0, len(topic.partitions)):
+            # A partition that came later is read from its start: its first records came before we knew it.
+            is_late = known is not None and reset is not None
+            self._fetcher.add(TopicPartition(name, partition), EARLIEST_TIMESTAMP if is_late else reset)
+        self._counts[name] = max(len(topic.partitions), known or 0)
+
+    def _pump(self) -> None:
+        with self._lock:
+            self._wake_is_sent = False
+            if self._failure is not None:
+                return
+            self._fetcher.reset_policy = self._reset_timestamp()
+            effects = self._fetcher.poll(self._hub.metadata.view, self._hub.now_ms())
+            due_ms = self._fetcher.next_due_ms()
+        self._arm(due_ms)
+        self._perform(effects)
+
+    def _arm(self, due_ms: int | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if due_ms is not None:
+            # One more ms: the loop may fire a moment early, and a timer that is not due would spin.
+            delay_s = (max(due_ms - self._hub.now_ms(), 0) + 1) / 1000
+            self._timer = self._hub.loop.call_later(delay_s, self._pump)
+
+    def _perform(self, effects: tuple[Effect, ...]) -> None:
+        metadata = self._hub.metadata
+        for effect in effects:
+            if isinstance(effect, (SendFetch, SendLookup)):
+                self._hub.tasks.spawn(self._exchange(effect))
+            elif isinstance(effect, TakeHint):
+                metadata.take_hint(effect.topic, effect.partition, effect.leader, effect.leader_epoch)
+            elif isinstance(effect, RefreshMetadata):
+                metadata.refresh_soon()
+        if Notify() in effects:
+            with self._news:
+                self._news.notify_all()
+            self._tell()
+
+    async def _exchange(self, sent: SendFetch | SendLookup) -> None:
+        hub, node = self._hub, self._hub.metadata.view.nodes.get(sent.node_id)
+        is_fetch = isinstance(sent, SendFetch)
+        timeout_ms = self.config.request_timeout_ms + (self.config.fetch_max_wait_ms if is_fetch else 0)
+        try:
+            if node is None:
+                raise NetworkError(f"node {sent.node_id} left the cluster")
+            api = FETCH if is_fetch else LIST_OFFSETS
+            reply = await hub.network.request(node.address, api, sent.request, timeout_ms=timeout_ms)
+        except KafkaError as error:
+            with self._lock:
+                effects = self._fetcher.on_failure(sent, error, hub.now_ms())
+        else:
+            with self._lock:
+                if isinstance(sent, SendFetch):
+                    effects = self._fetcher.on_fetched(sent, reply.body, reply.frames, hub.now_ms())
+                else:
+                    effects = self._fetcher.on_looked_up(sent, reply.body, hub.now_ms())
+        self._perform(effects)
+        self._pump()
+
+    # --- inside -----------------------------------------------------------------------------------------
+
+    def _reset_timestamp(self) -> int | None:
+        policy = self.config.auto_offset_reset
+        if policy.startswith(RESET_BY_DURATION):
+            return max(self._hub.wall_ms() - duration_ms(policy.removeprefix(RESET_BY_DURATION)), 0)
+        return {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}.get(policy)
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _has_news(self) -> bool:
+        return any(
+            (state.chunks and not state.is_paused) or state.error is not None
+            for state in self._fetcher.states.values()
+        )
+
+    def _wake_if_needed(self) -> None:
+        if self._fetcher.needs_wake and not self._wake_is_sent and self._failure is None:
+            self._wake()
+
+    def _wake(self) -> None:
+        self._wake_is_sent = True
+        self._wake_loop(self._pump)
+
+    def _tell(self) -> None:
+        for listener in list(self._listeners):
+            listener()
+
+
+def _lag(state: PartitionState) -> int | None:
+    position = state.next_position()
+    if position is None or state.high_watermark is None:
+        return None
+    return max(state.high_watermark - position, 0)

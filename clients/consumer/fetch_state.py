@@ -1,0 +1,94 @@
+"""One partition as a consumer sees it: where it reads, what is fetched and not yet handed out. Pure.
+
+Fetched bytes stay as they came until they are wanted: a `Chunk` is one record batch, decoded when the user
+gets to it, and its values are deserialised then.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ...protocol.errors import HeadraceError
+    from ...protocol.model import TopicPartition
+    from ...protocol.records.header import Buffer
+
+
+class Chunk:
+    """One fetched batch on its way to the user.
+
+    `records[index:ready]` can be handed out; those from `ready` on are not deserialised yet. `is_active`
+    turns False when the partition is paused, sought or dropped: whoever iterates over the chunk stops.
+    """
+
+    __slots__ = (
+        "batch",
+        "index",
+        "is_active",
+        "is_control",
+        "next_offset",
+        "ready",
+        "records",
+        "size_bytes",
+        "state",
+    )
+
+    def __init__(self, state: PartitionState, batch: Buffer, next_offset: int, is_control: bool) -> None:
+        self.state = state
+        self.batch: Buffer | None = batch
+        self.next_offset, self.is_control = next_offset, is_control
+        self.size_bytes = len(batch)
+        self.records: list[Any] = []
+        self.index = self.ready = 0
+        self.is_active = True
+
+
+@dataclass(slots=True, eq=False)
+class PartitionState:
+    """Invariants: `fetch_offset` is the offset after the last chunk, or `position` without chunks; a response
+    to a request of another `version` says nothing about this state."""
+
+    tp: TopicPartition
+    position: int | None = None  # the next record to hand out when there is no chunk; None: not known yet
+    reset: int | None = None  # the timestamp (or -1 latest, -2 earliest) that the position is looked up by
+    fetch_offset: int = 0
+    chunks: deque[Chunk] = field(default_factory=deque)
+    buffered_bytes: int = 0
+    version: int = 0  # counts seeks and the like
+    is_paused: bool = False
+    is_in_flight: bool = False  # a fetch or lookup of this version is under way
+    failures: int = 0  # in a row
+    retry_at_ms: int = 0
+    topic_id: bytes | None = None  # of the topic that the position belongs to
+    high_watermark: int | None = None
+    log_start_offset: int | None = None
+    error: HeadraceError | None = None  # to be raised to the user
+
+    def next_position(self) -> int | None:
+        """The offset of the next record to hand out (records in between may not exist)."""
+        if not self.chunks:
+            return self.position
+        head = self.chunks[0]
+        if head.index < len(head.records):
+            offset: int = head.records[head.index].offset
+            return offset
+        return head.next_offset if head.batch is None else self.position
+
+    def drop_chunks(self) -> int:
+        """Forget what was fetched; how many bytes that were."""
+        for chunk in self.chunks:
+            chunk.is_active = False
+        self.chunks.clear()
+        dropped, self.buffered_bytes = self.buffered_bytes, 0
+        return dropped
+
+    def move(self, offset: int | None, reset: int | None) -> int:
+        """Read from `offset`, or from where the lookup of `reset` leads; the bytes dropped."""
+        self.position, self.reset = offset, reset
+        self.fetch_offset = offset or 0
+        self.version += 1
+        self.is_in_flight, self.error = False, None
+        self.failures = self.retry_at_ms = 0
+        return self.drop_chunks()

@@ -1,0 +1,163 @@
+"""Hands fetched records to the user: decodes, deserialises, keeps the order, moves positions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import HeadraceError, SerializationError
+
+if TYPE_CHECKING:
+    from ...protocol.model import TopicPartition
+    from ...protocol.records.codec import RecordCodec
+    from ..records import Headers
+    from .fetch_state import Chunk, PartitionState
+    from .fetcher import Fetcher
+
+Loads = Callable[[str, bytes, "Headers"], Any]
+# What to do with a record that cannot be deserialised: the record to hand out instead, None to skip it.
+OnBadRecord = Callable[[Any, SerializationError], Any]
+
+
+class Handout:
+    """The user's end of a fetcher. `loads_key` and `loads_value` are None for plain bytes.
+
+    `on_bad_record` None raises the SerializationError; the position then stays at the bad record, so that
+    the user may seek past it.
+    """
+
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        codec: RecordCodec,
+        loads_key: Loads | None,
+        loads_value: Loads | None,
+        on_bad_record: OnBadRecord | None,
+        *,
+        check_crcs: bool,
+    ) -> None:
+        self._fetcher, self._codec, self._check_crcs = fetcher, codec, check_crcs
+        self._loads_key, self._loads_value, self._on_bad_record = loads_key, loads_value, on_bad_record
+        self._is_plain = loads_key is None and loads_value is None
+        self._last: TopicPartition | None = None  # whose chunk was handed out last
+        self.records_total = 0
+
+    def head(self) -> Chunk | None:
+        """A chunk with at least one record to hand out now, or None when nothing is there.
+
+        Partitions take turns, chunk by chunk. Errors: what a partition met, once; SerializationError;
+        CorruptMessageError, InvalidRecordError (again at every call until the user seeks).
+        """
+        for state in self._in_turn():
+            self._raise_error(state)
+            if state.is_paused:
+                continue
+            while state.chunks:
+                chunk = state.chunks[0]
+                if chunk.batch is not None:
+                    self._decode(chunk)
+                if chunk.index >= chunk.ready and chunk.index < len(chunk.records):
+                    self._make_ready(chunk)
+                if chunk.index < chunk.ready:
+                    self._last = state.tp
+                    return chunk
+                self._fetcher.chunk_done(chunk)
+        return None
+
+    def take(self, max_records: int) -> list[Any]:
+        """Up to `max_records` records; empty when nothing is there. Errors: as `head`, but never after
+        records were found in the same call."""
+        taken: list[Any] = []
+        while len(taken) < max_records:
+            try:
+                chunk = self.head()
+            except HeadraceError:
+                if taken:
+                    break  # the next call raises it
+                raise
+            if chunk is None:
+                break
+            end = min(chunk.ready, chunk.index + max_records - len(taken))
+            taken += chunk.records[chunk.index : end]
+            chunk.index = end
+            self.settle(chunk)
+        self.records_total += len(taken)
+        return taken
+
+    def settle(self, chunk: Chunk) -> None:
+        """The user has taken records of the chunk: drop it when none are left."""
+        state = chunk.state
+        if chunk.index >= len(chunk.records) and state.chunks and state.chunks[0] is chunk:
+            self._fetcher.chunk_done(chunk)
+
+    def _in_turn(self) -> list[PartitionState]:
+        states = list(self._fetcher.states.values())
+        for index, state in enumerate(states):
+            if state.tp == self._last:
+                head = state.chunks[0] if state.chunks else None
+                # a chunk that was begun is finished first
+                start = index if head is not None and head.index > 0 else index + 1
+                return states[start:] + states[:start]
+        return states
+
+    def _raise_error(self, state: PartitionState) -> None:
+        if state.error is None or state.chunks:
+            return  # what was fetched before the error comes first
+        error = state.error
+        if state.position is not None:
+            state.error = None  # told; the next poll tries again
+            self._fetcher.needs_wake = True
+        raise error
+
+    def _decode(self, chunk: Chunk) -> None:
+        state = chunk.state
+        assert chunk.batch is not None
+        assert state.position is not None
+        if not chunk.is_control:
+            tp = state.tp
+            try:
+                records = self._codec.decode(
+                    chunk.batch, topic=tp.topic, partition=tp.partition, check_crc=self._check_crcs
+                )
+            except HeadraceError as error:
+                raise type(error)(f"{tp} at offset {state.position}: {error}") from error
+            if records and records[0].offset < state.position:  # the position is inside the batch
+                records = [record for record in records if record.offset >= state.position]
+            chunk.records = list(records)
+            chunk.ready = len(records) if self._is_plain else 0
+        chunk.batch = None
+
+    def _make_ready(self, chunk: Chunk) -> None:
+        """Deserialise from `ready` on, up to the first bad record that is to be raised."""
+        records, index = chunk.records, chunk.ready
+        while index < len(records):
+            record = records[index]
+            try:
+                self._deserialize(record)
+            except SerializationError as error:
+                bad = _at(record, error)
+                if self._on_bad_record is None:
+                    if index > chunk.index:
+                        break  # hand out the good ones first
+                    raise bad from error
+                instead = self._on_bad_record(record, bad)
+                if instead is None:
+                    del records[index]
+                    continue
+                records[index] = instead
+            index += 1
+        chunk.ready = index
+
+    def _deserialize(self, record: Any) -> None:
+        # Order: both before either is replaced, so that a bad record is seen as it came.
+        key, value = record.key, record.value
+        if self._loads_key is not None and key is not None:
+            key = self._loads_key(record.topic, key, record.headers)
+        if self._loads_value is not None and value is not None:
+            value = self._loads_value(record.topic, value, record.headers)
+        record.key, record.value = key, value
+
+
+def _at(record: Any, error: SerializationError) -> SerializationError:
+    where = f"{record.topic}-{record.partition} at offset {record.offset}"
+    return SerializationError(f"{where}: {error}; seek past it, or pass on_deserialize_error='skip'")

@@ -1,0 +1,72 @@
+"""The user's settings of one consumer, turned into what the engine takes. Pure."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...protocol.errors import ConfigError, SerializationError
+from ..records import timestamp_to_ms
+from ..serdes import deserializer, is_plain_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ...protocol.model import TopicPartition
+    from ..records import TimestampLike
+    from .handout import Loads, OnBadRecord
+
+log = logging.getLogger("headrace.client.consumer")
+
+# "raise", "skip" (logged), or a callable that gets the record as it came and the error, and returns the
+# record to hand out, or None to skip it.
+OnDeserializeError = Literal["raise", "skip"] | Callable[[Any, SerializationError], Any]
+
+
+def loads_of(key: Any, value: Any) -> tuple[Loads | None, Loads | None]:
+    """The deserialisers of key and value, None for plain bytes. Errors: TypeError for no serde."""
+    return (
+        None if is_plain_bytes(key) else deserializer(key, "key"),
+        None if is_plain_bytes(value) else deserializer(value, "value"),
+    )
+
+
+def bad_record_action(choice: Any) -> OnBadRecord | None:
+    """What on_deserialize_error asks for; None to raise. Errors: ConfigError."""
+    if choice == "raise":
+        return None
+    if choice == "skip":
+        return _skip
+    if callable(choice):
+        action: OnBadRecord = choice
+        return action
+    raise ConfigError(f"on_deserialize_error must be 'raise', 'skip' or a callable, not {choice!r}")
+
+
+def _skip(_record: Any, error: SerializationError) -> None:
+    log.warning("skipped: %s", error)
+
+
+def checked_topics(topics: Iterable[Any]) -> tuple[str, ...]:
+    """Topic names, each once. Errors: ConfigError for what is not text (a list instead of its items)."""
+    names: dict[str, None] = {}
+    for topic in topics:
+        if not isinstance(topic, str):
+            raise ConfigError(f"topics are given by name, each as an argument of its own, not {topic!r}")
+        names[topic] = None
+    return tuple(names)
+
+
+def timestamps_of(wanted: Mapping[TopicPartition, TimestampLike]) -> dict[TopicPartition, int]:
+    """Timestamps in ms by partition."""
+    return {tp: timestamp_to_ms(timestamp) for tp, timestamp in wanted.items()}
+
+
+def checked_offset(offset: int) -> int:
+    """An offset to seek to. Errors: ValueError when negative, TypeError."""
+    if isinstance(offset, bool) or not isinstance(offset, int):
+        raise TypeError(f"an offset is a whole number, not {offset!r}")
+    if offset < 0:
+        raise ValueError(f"an offset must not be negative: {offset}; see seek_to_beginning and seek_to_end")
+    return offset

@@ -1,0 +1,1 @@
+"""The producer: batches under construction, sending, delivery."""

@@ -1,0 +1,387 @@
+"""Records waiting to be sent: batches under construction per partition, and the memory they hold. Pure.
+
+The producer's threads append while the sender takes batches away; their owner holds one lock for every
+call. A batch is *open* while records may still join it. Only the first batch of a queue is ever sent, and
+while `is_muted` (an earlier batch of the partition is under way and might be retried) none is, so retries
+never reorder a partition. What that costs in pipelining is won back by letting the open batch of a muted
+partition grow past batch.size, up to max.request.size: one round trip then carries more, not fewer, bytes.
+
+Invariant: `used_bytes` is the sum of `charged_bytes` over all live batches.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ...protocol.records.codec import BatchBuilder, Header
+    from ..cluster.chance import Chance
+    from ..cluster.metadata import ClusterView
+
+from .partitioner import StickyChoice
+
+# A new batch is charged this much, and twice its size each time it outgrows what it was charged, so that many
+# partitions with little traffic do not use up the buffer; a full batch that still grows does so in steps.
+FIRST_CHARGE_BYTES = 4096
+GROWTH_BYTES = 16_384
+
+
+class AccumulatorLimits(NamedTuple):
+    """The producer's keys that shape batches."""
+
+    linger_ms: int
+    batch_bytes: int
+    max_batch_bytes: int
+    buffer_bytes: int
+    delivery_timeout_ms: int
+    is_adaptive: bool
+
+
+class Batch:
+    """One batch from its first record to its outcome. `delivery` is its owner's, opaque here."""
+
+    __slots__ = (
+        "attempts", "builder", "charged_bytes", "count", "created_ms", "data",
+        "deadline_ms", "delivery", "is_expired", "is_flushed", "is_open", "last_error", "queue",
+        "retry_at_ms", "size_bytes", "told_bytes",
+    )  # fmt: skip
+
+    def __init__(self, queue: PartitionQueue, delivery: Any, created_ms: int, deadline_ms: int) -> None:
+        self.queue, self.delivery = queue, delivery
+        self.created_ms, self.deadline_ms = created_ms, deadline_ms
+        self.builder: BatchBuilder | None = None  # until the first attempt
+        self.data: bytes | None = None  # from the first attempt on
+        self.count = self.size_bytes = 0  # known once it is no longer open
+        self.is_open, self.is_flushed, self.is_expired = True, False, False
+        self.attempts, self.retry_at_ms = 0, 0
+        self.charged_bytes = self.told_bytes = 0
+        self.last_error: BaseException | None = None
+
+
+class PartitionQueue:
+    """The batches of one partition in sending order; the last one may be open."""
+
+    __slots__ = ("batches", "is_muted", "max_batch_bytes", "open", "partition", "topic")
+
+    def __init__(self, topic: TopicQueues, partition: int, max_batch_bytes: int) -> None:
+        self.topic, self.partition = topic, partition
+        self.batches: deque[Batch] = deque()
+        self.open: Batch | None = None
+        self.is_muted = False
+        # Shrinks when the topic's max.message.bytes turns out to be smaller than max.request.size.
+        self.max_batch_bytes = max_batch_bytes
+
+
+class TopicQueues:
+    """The partitions of one topic and its sticky choice."""
+
+    __slots__ = ("name", "queues", "sticky")
+
+    def __init__(self, name: str, sticky: StickyChoice) -> None:
+        self.name, self.sticky = name, sticky
+        self.queues: list[PartitionQueue] = []
+
+
+class Accumulator:
+    """All batches of one producer that have no outcome yet.
+
+    `needs_wake` is set when the sender should look at the queues although nothing it waits for happened.
+    `ready` are the queues whose first batch may be sent now.
+    """
+
+    def __init__(
+        self,
+        limits: AccumulatorLimits,
+        new_builder: Callable[[int], BatchBuilder],  # max bytes -> builder
+        new_delivery: Callable[[PartitionQueue], Any],
+        random: Chance,
+    ) -> None:
+        self._limits, self._new_builder, self._new_delivery = limits, new_builder, new_delivery
+        self._random = random
+        self.topics: dict[str, TopicQueues] = {}
+        self.view: ClusterView | None = None
+        self.ready: dict[PartitionQueue, None] = {}  # an ordered set
+        self.live: OrderedDict[Batch, None] = OrderedDict()  # by deadline
+        self._timers: list[tuple[int, int, PartitionQueue]] = []  # heap of (due_ms, number, queue)
+        self._timer_number = 0
+        self._first_charge_bytes = min(FIRST_CHARGE_BYTES, limits.batch_bytes)
+        self.used_bytes = 0
+        self.needs_wake = False
+        self.waiting_for_room = 0  # callers that wait; then everything is sent without lingering
+
+    # --- the hot path: called for every record ----------------------------------------------------------
+
+    def try_append(
+        self,
+        queue: PartitionQueue,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: tuple[Header, ...],
+    ) -> int:
+        """Add a record to the queue's open batch; its index there, or -1 when a new batch is needed."""
+        batch = queue.open
+        if batch is None:
+            return -1
+        builder = batch.builder
+        index = builder.append(timestamp_ms, key, value, headers)  # type: ignore[union-attr]
+        if index < 0:
+            self._seal(batch)
+        elif builder.size_bytes > batch.charged_bytes:  # type: ignore[union-attr]
+            self._grew(batch)
+        return index
+
+    def append_run(
+        self, queue: PartitionQueue, timestamp_ms: int, values: Sequence[bytes | None], start: int
+    ) -> int:
+        """Add values without keys from `start` on to the queue's open batch; the index after the last one
+        that joined it. Stops early when the batch is full or has passed a threshold: choose anew then."""
+        batch = queue.open
+        assert batch is not None
+        builder = batch.builder
+        assert builder is not None
+        append, limit = builder.append, batch.charged_bytes
+        for position in range(start, len(values)):
+            if append(timestamp_ms, None, values[position], ()) < 0:
+                self._seal(batch)
+                return position
+            if builder.size_bytes > limit:
+                self._grew(batch)
+                return position + 1
+        return len(values)
+
+    def open_batch(self, queue: PartitionQueue, now_ms: int) -> bool:
+        """Start a new batch for the queue; False when the buffer is full."""
+        assert queue.open is None, "the open batch takes records until it is sealed"
+        if not self.has_room():
+            return False
+        limits = self._limits
+        batch = Batch(queue, self._new_delivery(queue), now_ms, now_ms + limits.delivery_timeout_ms)
+        batch.builder = self._new_builder(queue.max_batch_bytes)
+        self._charge(batch, self._first_charge_bytes)
+        queue.batches.append(batch)
+        queue.open = batch
+        self.live[batch] = None
+        if len(queue.batches) == 1 and not queue.is_muted:
+            self._add_timer(now_ms + limits.linger_ms, queue)
+        return True
+
+    def has_room(self) -> bool:
+        """Whether a new batch may be started. The buffer is exceeded by one record per open batch at most."""
+        used_bytes = self.used_bytes
+        return used_bytes == 0 or used_bytes + self._first_charge_bytes <= self._limits.buffer_bytes
+
+    def drop_if_empty(self, queue: PartitionQueue) -> None:
+        """Undo `open_batch` when its first record turned out to be unfit."""
+        batch = queue.open
+        if batch is not None and batch.builder is not None and not batch.builder.count:
+            queue.batches.remove(batch)
+            queue.open = None
+            self.ready.pop(queue, None)
+            self.forget(batch)
+
+    def sticky_queue(self, topic: TopicQueues) -> PartitionQueue:
+        """The partition that records without a key go to now."""
+        partition = topic.sticky.partition
+        if not 0 <= partition < len(topic.queues):
+            self._switch(topic)
+            partition = topic.sticky.partition
+        return topic.queues[partition]
+
+    # --- topics -----------------------------------------------------------------------------------------
+
+    def set_topic(self, name: str, partition_count: int) -> TopicQueues:
+        """Make the queues of a topic, or those of its new partitions."""
+        topic = self.topics.get(name)
+        if topic is None:
+            topic = TopicQueues(name, StickyChoice(self._limits.batch_bytes, self._random))
+            self.topics[name] = topic
+        for partition in range(len(topic.queues), partition_count):
+            topic.queues.append(PartitionQueue(topic, partition, self._limits.max_batch_bytes))
+        return topic
+
+    # --- what the sender does ---------------------------------------------------------------------------
+
+    def update_ready(self, now_ms: int) -> None:
+        """Move the queues whose timers are due to `ready`."""
+        while self._timers and self._timers[0][0] <= now_ms:
+            self.touch(heapq.heappop(self._timers)[2], now_ms)
+
+    def next_due_ms(self) -> int | None:
+        """When `update_ready` or `expired` has something to do, None for never."""
+        timer = self._timers[0][0] if self._timers else None
+        deadline = next((batch.deadline_ms for batch in self.live if not batch.is_expired), None)
+        if timer is None or deadline is None:
+            return timer if deadline is None else deadline
+        return min(timer, deadline)
+
+    def touch(self, queue: PartitionQueue, now_ms: int) -> None:
+        """Put the queue into `ready` or take it out, by the state of its first batch."""
+        if queue.is_muted or not queue.batches:
+            self.ready.pop(queue, None)
+            return
+        head = queue.batches[0]
+        if head.retry_at_ms > now_ms:
+            self.ready.pop(queue, None)
+            self._add_timer(head.retry_at_ms, queue)
+        elif self._may_go(head, now_ms):
+            self.ready[queue] = None
+        else:
+            self._add_timer(head.created_ms + self._limits.linger_ms, queue)
+
+    def take_first(self, queue: PartitionQueue) -> Batch:
+        """Remove the first batch of a ready queue and close it for further records."""
+        batch = queue.batches.popleft()
+        if batch.is_open:
+            self._seal(batch)
+        self.ready.pop(queue, None)
+        return batch
+
+    def put_back(self, batch: Batch) -> None:
+        """Return a batch to the front of its queue, to be sent again."""
+        batch.queue.batches.appendleft(batch)
+
+    def replace(self, batch: Batch, parts: list[Batch]) -> None:
+        """Put the parts of a split batch at the front of its queue, in order."""
+        self.forget(batch)
+        for part in reversed(parts):
+            part.queue.batches.appendleft(part)
+            self._charge(part, part.size_bytes)
+            self.live[part] = None
+            self.live.move_to_end(part, last=False)
+
+    def forget(self, batch: Batch) -> None:
+        """The batch has its outcome: give its memory back."""
+        if batch in self.live:
+            del self.live[batch]
+            self.used_bytes -= batch.charged_bytes
+
+    def expired(self, now_ms: int) -> list[Batch]:
+        """Batches past their deadline that were not reported before; queued ones leave their queue.
+
+        One that is under way stays known until its answer comes: its partition must not go on before.
+        """
+        found: list[Batch] = []
+        for batch in self.live:
+            if batch.deadline_ms > now_ms:
+                break
+            if not batch.is_expired:
+                found.append(batch)
+        for batch in found:
+            batch.is_expired = True
+            queue = batch.queue
+            if batch in queue.batches:
+                if batch.is_open:
+                    self._seal(batch)
+                queue.batches.remove(batch)
+                self.forget(batch)
+                self.touch(queue, now_ms)
+        return found
+
+    def flush(self, now_ms: int) -> list[Batch]:
+        """Let everything that is waiting go at once; all batches without an outcome."""
+        for batch in self.live:
+            batch.is_flushed = True
+            self.touch(batch.queue, now_ms)
+        self.needs_wake = True
+        return list(self.live)
+
+    def close_all(self) -> list[Batch]:
+        """Drop every batch; the memory is free, the outcome is the caller's to tell."""
+        dropped = list(self.live)
+        for batch in dropped:
+            if batch.is_open:
+                self._seal(batch)
+            batch.is_expired = True
+            batch.queue.batches.clear()
+            self.forget(batch)
+        self.ready.clear()
+        self._timers.clear()
+        return dropped
+
+    def check(self) -> None:
+        """Assert the invariants; for tests."""
+        assert self.used_bytes == sum(batch.charged_bytes for batch in self.live), "memory leaks"
+        for queue in self.ready:
+            assert queue.batches, "a ready queue has something to send"
+            assert not queue.is_muted, "a muted queue is not ready"
+        for topic in self.topics.values():
+            for queue in topic.queues:
+                assert all(not batch.is_open for batch in list(queue.batches)[:-1]), "only the last is open"
+                assert queue.open is None or queue.open is queue.batches[-1], "the open batch is the last"
+
+    # --- inside -----------------------------------------------------------------------------------------
+
+    def _may_go(self, batch: Batch, now_ms: int) -> bool:
+        return (
+            not batch.is_open
+            or batch.is_flushed
+            or self.waiting_for_room > 0
+            or now_ms - batch.created_ms >= self._limits.linger_ms
+            or batch.builder is None
+            or batch.builder.size_bytes >= self._limits.batch_bytes
+        )
+
+    def _grew(self, batch: Batch) -> None:
+        """The open batch outgrew what it was charged: charge more, and see whether it is full."""
+        assert batch.builder is not None
+        size, limits = batch.builder.size_bytes, self._limits
+        # Order: charged before it is used, so that nothing grows unseen past the buffer.
+        is_full = size >= limits.batch_bytes
+        step = min(GROWTH_BYTES, limits.batch_bytes)
+        self._charge(batch, size + step if is_full else min(2 * size, limits.batch_bytes))
+        if is_full:
+            self._tell_sticky(batch, size)
+            self._make_ready(batch)
+        if self.used_bytes >= limits.buffer_bytes:
+            self._seal(batch)
+
+    def _seal(self, batch: Batch) -> None:
+        """No further record joins this batch."""
+        assert batch.builder is not None
+        batch.is_open = False
+        batch.count, batch.size_bytes = batch.builder.count, batch.builder.size_bytes
+        self._charge(batch, batch.size_bytes)
+        batch.queue.open = None
+        self._tell_sticky(batch, batch.size_bytes)
+        self._make_ready(batch)
+
+    def _make_ready(self, batch: Batch) -> None:
+        queue = batch.queue
+        is_next = bool(queue.batches) and queue.batches[0] is batch and batch.retry_at_ms == 0
+        if is_next and not queue.is_muted and queue not in self.ready:
+            self.ready[queue] = None
+            self.needs_wake = True
+
+    def _charge(self, batch: Batch, charge_bytes: int) -> None:
+        self.used_bytes += charge_bytes - batch.charged_bytes
+        batch.charged_bytes = charge_bytes
+
+    def _tell_sticky(self, batch: Batch, size_bytes: int) -> None:
+        topic = batch.queue.topic
+        grown_bytes, batch.told_bytes = size_bytes - batch.told_bytes, size_bytes
+        if topic.sticky.produced(batch.queue.partition, grown_bytes):
+            self._switch(topic)
+
+    def _switch(self, topic: TopicQueues) -> None:
+        available = self._with_leader(topic)
+        lengths = None
+        if self._limits.is_adaptive:
+            lengths = [len(topic.queues[partition].batches) for partition in available]
+        topic.sticky.switch(len(topic.queues), available, lengths)
+
+    def _with_leader(self, topic: TopicQueues) -> list[int]:
+        numbers = range(len(topic.queues))
+        if self.view is None:
+            return list(numbers)
+        return [number for number in numbers if self.view.leader_of(topic.name, number) is not None]
+
+    def _add_timer(self, due_ms: int, queue: PartitionQueue) -> None:
+        if not self._timers or due_ms < self._timers[0][0]:
+            self.needs_wake = True
+        self._timer_number += 1
+        heapq.heappush(self._timers, (due_ms, self._timer_number, queue))

@@ -1,0 +1,304 @@
+"""What became of sent records: one `Delivery` per batch, from which light per-record futures answer.
+
+A future per record with a lock and a condition of its own costs more than the whole rest of `send`; here a
+record's future is four slots that point into its batch's delivery.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from bisect import bisect_right
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import ApiTimeoutError, HeadraceError
+from ..records import RecordMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+log = logging.getLogger("headrace.client.producer")
+
+# Guards the rare moments of every delivery (waiting, callbacks, resolving); never held while calling out.
+_lock = threading.Lock()
+
+
+class Delivery:
+    """The outcome of one batch. Resolved once, on the IO thread; read and waited for from any thread.
+
+    After a split the outcome is that of `parts`: (index of the first record, delivery).
+    """
+
+    __slots__ = (
+        "_callbacks", "_event", "base_offset", "error", "io_thread", "is_done", "log_append_time_ms",
+        "partition", "parts", "topic",
+    )  # fmt: skip
+
+    def __init__(self, topic: str, partition: int, io_thread: int | None) -> None:
+        self.topic, self.partition = topic, partition
+        self.io_thread = io_thread  # its ident; waiting there would wait for itself. None: an asyncio user
+        self.is_done = False
+        self.base_offset = self.log_append_time_ms = -1
+        self.error: BaseException | None = None
+        self.parts: list[tuple[int, Delivery]] | None = None
+        self._event: threading.Event | None = None
+        self._callbacks: list[Callable[[], None]] | None = None
+
+    def resolve(self, base_offset: int, log_append_time_ms: int, error: BaseException | None) -> None:
+        """Set the outcome and call back. Later outcomes are ignored: the first one was told to the user."""
+        if self.is_done:
+            return
+        self.base_offset, self.log_append_time_ms, self.error = base_offset, log_append_time_ms, error
+        self._finish()
+
+    def split(self, parts: list[tuple[int, Delivery]]) -> None:
+        """Hand the outcome over to smaller deliveries."""
+        self.parts = parts
+        left = len(parts)
+
+        def one_is_done() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                self._finish()
+
+        for _, part in parts:
+            part.add_callback(one_is_done)
+
+    def add_callback(self, callback: Callable[[], None]) -> None:
+        """Call on the IO thread when done, or at once when it is."""
+        with _lock:
+            if not self.is_done:
+                if self._callbacks is None:
+                    self._callbacks = []
+                self._callbacks.append(callback)
+                return
+        callback()
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait for the outcome; False when it did not come in time.
+
+        Errors: HeadraceError when called on the IO thread, which would have to bring the outcome.
+        """
+        if self.is_done:
+            return True
+        if self.io_thread is not None and threading.get_ident() == self.io_thread:
+            raise HeadraceError(
+                "this would block the client's IO thread, which has to deliver the record: do not wait for a"
+                " result inside a callback or interceptor; use add_done_callback"
+            )
+        event = self._event_unless_done()
+        return event is None or event.wait(timeout_s)
+
+    def has_succeeded(self) -> bool:
+        """Whether every record of the batch was acknowledged."""
+        if self.parts is not None:
+            return all(part.has_succeeded() for _, part in self.parts)
+        return self.is_done and self.error is None
+
+    def outcome(self, index: int) -> tuple[int, int, BaseException | None]:
+        """(offset, log append time or -1, error) of the record at `index`; only when done."""
+        if self.parts is not None:
+            first, part = next(pair for pair in reversed(self.parts) if pair[0] <= index)
+            return part.outcome(index - first)
+        offset = self.base_offset + index if self.base_offset >= 0 else -1
+        return offset, self.log_append_time_ms, self.error
+
+    def _event_unless_done(self) -> threading.Event | None:
+        with _lock:
+            if not self.is_done and self._event is None:
+                self._event = threading.Event()
+            return self._event
+
+    def _finish(self) -> None:
+        with _lock:
+            if self.is_done:
+                return
+            self.is_done = True
+            callbacks, self._callbacks = self._callbacks, None
+            event, self._event = self._event, None
+        if event is not None:
+            event.set()
+        for callback in callbacks or ():
+            callback()
+
+
+class RecordFuture:
+    """The outcome of one record. Has the reading half of concurrent.futures.Future."""
+
+    __slots__ = ("_index", "_key_size", "_timestamp", "_value_size", "delivery")
+
+    def __init__(
+        self, delivery: Delivery, index: int, timestamp: int, key_size: int, value_size: int
+    ) -> None:
+        self.delivery, self._index, self._timestamp = delivery, index, timestamp
+        self._key_size, self._value_size = key_size, value_size
+
+    def done(self) -> bool:
+        """True once the record is acknowledged or has failed for good."""
+        return self.delivery.is_done
+
+    def running(self) -> bool:
+        """True until it is done: a record cannot be called back."""
+        return not self.delivery.is_done
+
+    def cancelled(self) -> bool:
+        """Always False."""
+        return False
+
+    def cancel(self) -> bool:
+        """Always False: a record that was handed over cannot be called back."""
+        return False
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Where the record lies. `timeout` in seconds.
+
+        Errors: ApiTimeoutError (a TimeoutError) when it is not done in time; else why it was not delivered.
+        """
+        metadata, error = self._get(timeout)
+        if error is not None:
+            raise error
+        return metadata
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Why it was not delivered, None when it was. Errors: ApiTimeoutError."""
+        return self._get(timeout)[1]
+
+    def add_done_callback(self, callback: Callable[[RecordFuture], Any]) -> None:
+        """Call `callback(self)` on the IO thread when done, or here and now when it is already.
+
+        What it raises is logged. It must not block.
+        """
+        self.delivery.add_callback(lambda: call_user(callback, self))
+
+    def outcome(self, timeout: float | None = None) -> tuple[RecordMetadata, BaseException | None]:
+        """Both halves at once; with an error the offset is -1. Errors: ApiTimeoutError."""
+        return self._get(timeout)
+
+    def __repr__(self) -> str:
+        where = f"{self.delivery.topic}-{self.delivery.partition}"
+        if not self.done():
+            return f"<RecordFuture {where} pending>"
+        offset, _, error = self.delivery.outcome(self._index)
+        return f"<RecordFuture {where} " + (f"failed {error!r}>" if error else f"at {offset}>")
+
+    def _get(self, timeout: float | None) -> tuple[RecordMetadata, BaseException | None]:
+        delivery = self.delivery
+        if not delivery.is_done and not delivery.wait(timeout):
+            raise ApiTimeoutError(
+                f"the record was not acknowledged within {timeout} s; it is still on its way"
+            )
+        offset, append_ms, error = delivery.outcome(self._index)
+        timestamp = self._timestamp if append_ms < 0 else append_ms
+        metadata = RecordMetadata(
+            delivery.topic, delivery.partition, offset, timestamp, self._key_size, self._value_size
+        )
+        return metadata, error
+
+
+class FailedFuture(RecordFuture):
+    """A record that never entered the buffer."""
+
+    __slots__ = ()
+
+    def __init__(self, topic: str, partition: int, error: BaseException) -> None:
+        delivery = Delivery(topic, partition, None)
+        delivery.resolve(-1, -1, error)
+        super().__init__(delivery, 0, -1, -1, -1)
+
+
+class Run:
+    """Consecutive records of a `send_many` that lie next to each other in one batch."""
+
+    __slots__ = ("count", "delivery", "first_index", "timestamp", "value_sizes")
+
+    def __init__(self, delivery: Delivery, first_index: int, timestamp: int, value_sizes: list[int]) -> None:
+        self.delivery, self.first_index, self.timestamp = delivery, first_index, timestamp
+        self.value_sizes = value_sizes
+        self.count = len(value_sizes)
+
+    def future(self, index: int) -> RecordFuture:
+        """The future of one of them."""
+        size = self.value_sizes[index]
+        return RecordFuture(self.delivery, self.first_index + index, self.timestamp, -1, size)
+
+
+class BatchResult:
+    """The outcomes of `send_many`, one per record and in its order; never all or nothing."""
+
+    def __init__(self, parts: list[RecordFuture | Run]) -> None:
+        self._parts = parts
+        counts = (part.count if isinstance(part, Run) else 1 for part in parts)
+        self._starts = [0, *accumulate(counts)]
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def __iter__(self) -> Iterator[RecordFuture]:
+        for part in self._parts:
+            if isinstance(part, Run):
+                yield from map(part.future, range(part.count))
+            else:
+                yield part
+
+    def __getitem__(self, index: int) -> RecordFuture:
+        index = range(len(self))[index]  # negative ones too; IndexError beyond
+        number = bisect_right(self._starts, index) - 1
+        part = self._parts[number]
+        return part.future(index - self._starts[number]) if isinstance(part, Run) else part
+
+    def done(self) -> bool:
+        """True once every record has its outcome."""
+        return all(delivery.is_done for delivery in self.deliveries())
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for all outcomes, `timeout` seconds in all; False when some are still missing."""
+        ends_at = None if timeout is None else time.monotonic() + timeout
+        for delivery in self.deliveries():
+            left = None if ends_at is None else max(ends_at - time.monotonic(), 0)
+            if not delivery.wait(left):
+                return False
+        return True
+
+    def errors(self, timeout: float | None = None) -> dict[int, BaseException]:
+        """What failed, by index; waits. Errors: ApiTimeoutError."""
+        self._wait_or_raise(timeout)
+        if all(delivery.has_succeeded() for delivery in self.deliveries()):
+            return {}
+        outcomes = ((index, future.exception()) for index, future in enumerate(self))
+        return {index: error for index, error in outcomes if error is not None}
+
+    def results(self, timeout: float | None = None) -> list[RecordMetadata]:
+        """Where each record lies; waits. Errors: ApiTimeoutError; ExceptionGroup when any record failed."""
+        self.raise_for_errors(timeout)
+        return [future.result() for future in self]
+
+    def raise_for_errors(self, timeout: float | None = None) -> None:
+        """Wait, then raise an ExceptionGroup of the distinct errors if any record failed."""
+        failed = self.errors(timeout)
+        if failed:
+            distinct = list({id(error): error for error in failed.values()}.values())
+            raise BaseExceptionGroup(f"{len(failed)} of {len(self)} records were not delivered", distinct)
+
+    def deliveries(self) -> list[Delivery]:
+        """The distinct batches that the records went into."""
+        return list(dict.fromkeys(part.delivery for part in self._parts))
+
+    def _wait_or_raise(self, timeout: float | None) -> None:
+        if not self.wait(timeout):
+            raise ApiTimeoutError(f"not all records were acknowledged within {timeout} s")
+
+    def __repr__(self) -> str:
+        done = sum(future.done() for future in self)
+        return f"<BatchResult {done} of {len(self)} done>"
+
+
+def call_user(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call user code from the IO thread: what it raises is logged and must not stop the client."""
+    try:
+        return function(*arguments)
+    except Exception:  # the shell ends here: user code runs beyond it
+        log.exception("%r raised; the client goes on", function)
+        return None

@@ -1,0 +1,128 @@
+"""What both faces of the producer do with a record before it is buffered: intercept, serialise, check."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ...protocol.errors import MessageTooLargeError
+from ..records import Headers, ProducerRecord, RecordMetadata, normalize_headers, timestamp_to_ms
+from ..serdes import is_plain_bytes, serializer
+from .delivery_io import FailedFuture, RecordFuture, call_user
+from .partitioner import murmur2_sticky
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ..config import ProducerConfig
+    from ..records import HeadersLike, TimestampLike
+    from .partitioner import Partitioner
+
+# 61 of a batch header and at most 36 around a record's own bytes; see protocol/records.
+OVERHEAD_BYTES = 61 + 36
+HEADER_OVERHEAD_BYTES = 10
+# Bound: how many values are buffered under one hold of the lock, which the IO thread wants too.
+MAX_RUN = 256
+
+# key, value, headers, timestamp in ms
+Prepared = tuple["bytes | None", "bytes | None", Headers, int]
+
+
+class ProducerInterceptor(Protocol):
+    """Sees every record of a producer. What it raises is logged, and the record goes on. Source: KIP-42."""
+
+    def on_send(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any]:
+        """The record to send instead, before it is serialised; called in the sender's thread."""
+
+    def on_acknowledgement(self, metadata: RecordMetadata, error: BaseException | None) -> None:
+        """The outcome; with an error the offset is -1. Called on the IO thread; must not block."""
+
+
+class Outgoing:
+    """The user's settings of one producer, applied to record after record."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        key: Any,
+        value: Any,
+        partitioner: Partitioner,
+        interceptors: Iterable[ProducerInterceptor],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        if not callable(partitioner):
+            raise TypeError(f"partitioner= takes a callable such as murmur2_sticky, not {partitioner!r}")
+        self.partitioner: Partitioner = partitioner
+        self.interceptors = tuple(interceptors)
+        self._dumps_key, self._dumps_value = serializer(key, "key"), serializer(value, "value")
+        self._is_plain_key, self._is_plain_value = is_plain_bytes(key), is_plain_bytes(value)
+        self._max_bytes = config.max_request_size
+        self.wall_ms = wall_ms
+
+    def prepare(
+        self,
+        topic: str,
+        key: Any,
+        value: Any,
+        headers: HeadersLike,
+        timestamp: TimestampLike | None,
+    ) -> Prepared:
+        """A record in bytes. Errors: SerializationError, MessageTooLargeError, TypeError, ValueError."""
+        pairs = normalize_headers(headers) if headers else ()
+        if key is not None and not (self._is_plain_key and type(key) is bytes):
+            key = self._dumps_key(topic, key, pairs)
+        if value is not None and not (self._is_plain_value and type(value) is bytes):
+            value = self._dumps_value(topic, value, pairs)
+        size = (len(key) if key else 0) + (len(value) if value else 0)
+        if size + OVERHEAD_BYTES > self._max_bytes or pairs:
+            self._check_size(topic, size, pairs)
+        return key, value, pairs, self.wall_ms() if timestamp is None else timestamp_to_ms(timestamp)
+
+    def groups(self, records: Iterable[Any]) -> Iterator[tuple[bool, list[Any]]]:
+        """(True, plain values that need nothing done), up to MAX_RUN at a time, or (False, [one record])."""
+        is_plain = self._is_plain_value and not self.interceptors and self.partitioner is murmur2_sticky
+        largest = self._max_bytes - OVERHEAD_BYTES
+        run: list[Any] = []
+        for record in records:
+            if is_plain and type(record) is bytes and len(record) <= largest:
+                run.append(record)
+                if len(run) < MAX_RUN:
+                    continue
+                yield True, run
+            else:
+                if run:
+                    yield True, run
+                yield False, [record]
+            run = []
+        if run:
+            yield True, run
+
+    def failed(self, topic: str, item: Any, error: BaseException) -> RecordFuture:
+        """The outcome of a record that was never buffered."""
+        if not isinstance(item, ProducerRecord):
+            return FailedFuture(topic, -1, error)
+        return FailedFuture(item.topic or topic, -1 if item.partition is None else item.partition, error)
+
+    def intercept(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any]:
+        """The record after all interceptors, in their order."""
+        for interceptor in self.interceptors:
+            changed = call_user(interceptor.on_send, record)
+            if isinstance(changed, ProducerRecord):
+                record = changed
+        return record
+
+    def acknowledge(self, metadata: RecordMetadata, error: BaseException | None) -> None:
+        """Tell all interceptors the outcome."""
+        for interceptor in self.interceptors:
+            call_user(interceptor.on_acknowledgement, metadata, error)
+
+    def watch(self, future: RecordFuture) -> None:
+        """Tell all interceptors when the record is done."""
+        future.add_done_callback(lambda done: self.acknowledge(*done.outcome()))
+
+    def _check_size(self, topic: str, size: int, headers: Headers) -> None:
+        for name, value in headers:
+            size += len(name.encode()) + len(value or b"") + HEADER_OVERHEAD_BYTES
+        if size + OVERHEAD_BYTES > self._max_bytes:
+            raise MessageTooLargeError(
+                f"a record of {size} bytes for {topic!r} does not fit max.request.size ({self._max_bytes})"
+            )

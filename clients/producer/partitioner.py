@@ -1,0 +1,100 @@
+"""Which partition a record goes to.
+
+With a key: murmur2 of its bytes, modulo the number of partitions, the same as the Java client, so that a
+key lands on the same partition whichever client wrote it. Without: uniform sticky, which stays on one
+partition for batch.size bytes and then picks the next at random. Source: KIP-480, KIP-794.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..cluster.chance import Chance
+
+# (topic, key bytes, number of partitions) -> partition, or None for the sticky choice
+Partitioner = Callable[[str, bytes | None, int], int | None]
+
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+
+# Bound: about 10 MB at worst. Keys repeat, and hashing 16 bytes in Python costs 3 us against 0.1 us here.
+MAX_CACHED_HASHES = 65_536
+MAX_CACHED_KEY_BYTES = 64
+
+
+def murmur2(data: bytes) -> int:
+    """The 32-bit murmur2 hash, unsigned. Source: Kafka Utils.murmur2."""
+    length = len(data)
+    h = _SEED ^ length
+    whole = length & ~3
+    for position in range(0, whole, 4):
+        k = int.from_bytes(data[position : position + 4], "little") * _M & _MASK
+        k = (k ^ k >> 24) * _M & _MASK
+        h = h * _M & _MASK ^ k
+    if length & 3:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    h = (h ^ h >> 13) * _M & _MASK
+    return h ^ h >> 15
+
+
+_hashes: dict[bytes, int] = {}
+
+
+def positive_hash(key: bytes) -> int:
+    """murmur2 without its sign bit, as Kafka's toPositive; remembers short keys."""
+    found = _hashes.get(key)
+    if found is None:
+        found = murmur2(key) & 0x7FFFFFFF
+        if len(key) <= MAX_CACHED_KEY_BYTES:
+            if len(_hashes) >= MAX_CACHED_HASHES:
+                _hashes.clear()
+            _hashes[key] = found
+    return found
+
+
+def murmur2_sticky(_topic: str, key: bytes | None, partition_count: int) -> int | None:
+    """The default partitioner: by key where there is one, sticky otherwise."""
+    return None if key is None else positive_hash(key) % partition_count
+
+
+class StickyChoice:
+    """The sticky partition of one topic.
+
+    Every partition gets the same number of bytes over time, or, with `adaptive`, more where queues are
+    shorter. Partitions without a leader are left out while others have one.
+    """
+
+    __slots__ = ("_bytes_left", "_random", "_stick_bytes", "partition")
+
+    def __init__(self, stick_bytes: int, random: Chance) -> None:
+        self._stick_bytes, self._bytes_left, self._random = stick_bytes, 0, random
+        self.partition = -1
+
+    def produced(self, partition: int, size_bytes: int) -> bool:
+        """Count bytes batched for a partition; True when it is time to `switch`."""
+        if partition == self.partition:
+            self._bytes_left -= size_bytes
+        return self._bytes_left <= 0
+
+    def switch(
+        self, partition_count: int, available: Sequence[int], queue_lengths: Sequence[int] | None
+    ) -> int:
+        """Pick the next partition. `queue_lengths` matches `available`; None chooses uniformly."""
+        self._bytes_left = self._stick_bytes
+        if not available:
+            self.partition = self._random.randrange(partition_count)
+        elif queue_lengths is None or len(available) == 1:
+            self.partition = available[self._random.randrange(len(available))]
+        else:
+            # A queue one longer than the longest has weight 0: invert lengths into weights, then accumulate.
+            longest = max(queue_lengths) + 1
+            weights = list(accumulate(longest - length for length in queue_lengths))
+            self.partition = available[bisect_right(weights, self._random.randrange(weights[-1]))]
+        return self.partition

@@ -1,0 +1,436 @@
+"""The producer's engine: user threads append under one lock, the event loop sends.
+
+Both faces of the producer, sync and asyncio, stand on this one. `append` is called for every record, in the
+user's thread; the loop is woken once per batch.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import ClosedError, HeadraceError, InvalidPartitionsError, KafkaError, NetworkError
+from ...protocol.messages.data import ProducePartition, ProduceRequest
+from ...protocol.messages.registry import PRODUCE
+from ...protocol.records.codec import active_codec
+from ...protocol.records.header import Compression
+from ..cluster.backoff import Backoff
+from ..records import PartitionInfo
+from .accumulator import Accumulator, AccumulatorLimits, Batch, PartitionQueue
+from .delivery_io import Delivery
+from .partitioner import Partitioner, murmur2_sticky, positive_hash
+from .sender import Effect, RefreshMetadata, Resolve, RoomMade, Sender, SendProduce, TakeHint
+from .splitting import split_batch
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Sequence
+
+    from ...protocol.records.codec import BatchBuilder
+    from ..cluster.hub_io import Hub
+    from ..cluster.metadata import ClusterView
+    from ..config import ProducerConfig
+    from ..records import Headers
+
+log = logging.getLogger("headrace.client.producer")
+
+# While callers wait for room, wake them when this share of the buffer is free, not for every batch: a
+# thread switch per batch costs more than the batch.
+ROOM_SHARE = 4
+
+NO_TOPIC, NO_PARTITION, NO_ROOM = "topic", "partition", "room"
+
+
+class ProducerEngine:
+    """One producer on the loop of `hub`. `append`, `hurry` and the counters may be used from any thread."""
+
+    def __init__(
+        self, hub: Hub, config: ProducerConfig, partitioner: Partitioner, io_thread: int | None
+    ) -> None:
+        self._hub, self.config, self._io_thread = hub, config, io_thread
+        self._partitioner = None if partitioner is murmur2_sticky else partitioner
+        self._ignore_keys = config.partitioner_ignore_keys
+        self._codec, self._now_ms = active_codec(), hub.now_ms
+        self._compression = Compression[config.compression_type.upper()]
+        self._acks = config.acks_number
+        limits = AccumulatorLimits(
+            config.linger_ms,
+            config.batch_size,
+            max(config.max_request_size, config.batch_size),
+            config.buffer_memory,
+            config.delivery_timeout_ms,
+            config.partitioner_adaptive,
+        )
+        self._accumulator = Accumulator(limits, self._new_builder, self._new_delivery, hub.random)
+        self._sender = Sender(
+            self._accumulator,
+            Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, hub.random),
+            self._split,
+            acks=self._acks,
+            retries=config.retries,
+            max_in_flight=config.max_in_flight,
+            max_request_bytes=max(config.max_request_size, config.batch_size),
+        )
+        self._topics = self._accumulator.topics
+        self._lock = threading.Lock()
+        self._room = threading.Condition(self._lock)
+        self._room_listeners: list[Callable[[], None]] = []
+        self._wake_is_sent = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._failure: HeadraceError | None = None
+        self._wake_loop = hub.loop.call_soon if io_thread is None else hub.loop.call_soon_threadsafe
+        hub.join(self)
+        hub.metadata.add_listener(self._on_view)
+
+    # --- any thread -------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        partition: int | None,
+        timestamp_ms: int,
+    ) -> tuple[Delivery, int] | str:
+        """Put one record into a batch: its delivery and index, or what is missing (NO_TOPIC, ...).
+
+        Errors: what ended the producer; what a custom partitioner raised.
+        """
+        accumulator = self._accumulator
+        with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            queues = self._topics.get(topic)
+            if queues is None:
+                return NO_TOPIC
+            if partition is None and (self._partitioner is not None or key is not None):
+                partition = self._choose(topic, key, len(queues.queues))
+            if partition is None:
+                queue = accumulator.sticky_queue(queues)
+            elif 0 <= partition < len(queues.queues):
+                queue = queues.queues[partition]
+            else:
+                return NO_PARTITION
+            batch = queue.open
+            index = accumulator.try_append(queue, timestamp_ms, key, value, headers)
+            if index < 0:
+                if partition is None:  # closing a batch is what moves the sticky choice
+                    queue = accumulator.sticky_queue(queues)
+                return self._append_slowly(queue, timestamp_ms, key, value, headers)
+            if accumulator.needs_wake and not self._wake_is_sent:
+                self._wake()
+            assert batch is not None
+            return batch.delivery, index
+
+    def append_values(
+        self, topic: str, values: Sequence[bytes | None], start: int, timestamp_ms: int
+    ) -> tuple[list[tuple[Delivery, int, int]], str | None]:
+        """Put values without keys from `start` on into batches of the sticky partitions.
+
+        Shape: runs of (delivery, index in it, how many values), and what is missing for the rest (None when
+        nothing is). Not for custom partitioners.
+        """
+        accumulator, runs = self._accumulator, []
+        with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            queues = self._topics.get(topic)
+            if queues is None:
+                return [], NO_TOPIC
+            lacks = None
+            while start < len(values):
+                queue = accumulator.sticky_queue(queues)
+                if queue.open is None and not accumulator.open_batch(queue, self._now_ms()):
+                    lacks = NO_ROOM
+                    break
+                batch = queue.open
+                assert batch is not None
+                assert batch.builder is not None
+                first = batch.builder.count
+                end = accumulator.append_run(queue, timestamp_ms, values, start)
+                if end > start:
+                    runs.append((batch.delivery, first, end - start))
+                start = end
+            if accumulator.needs_wake and not self._wake_is_sent:
+                self._wake()
+        return runs, lacks
+
+    def wait_for_room(self, timeout_s: float) -> bool:
+        """Wait in the user's thread until the buffer may have room; False when the time is over at once."""
+        if timeout_s <= 0:
+            return False
+        with self._room:
+            self.hurry_locked()
+            # Bound: a short wait, because room below the wake-up share is room too.
+            self._room.wait(min(timeout_s, 0.05))
+            self._accumulator.waiting_for_room -= 1
+        return True
+
+    def hurry_locked(self) -> None:
+        """Somebody waits for room: send without lingering. Undone by lowering `waiting_for_room`."""
+        self._accumulator.waiting_for_room += 1
+        now_ms = self._now_ms()
+        for queue in {batch.queue: None for batch in self._accumulator.live}:
+            self._accumulator.touch(queue, now_ms)
+        if not self._wake_is_sent and self._failure is None:
+            self._wake()
+
+    def flush(self) -> list[tuple[Delivery, int]]:
+        """Send everything that waits without lingering; the batches without outcome, and their records."""
+        with self._lock:
+            batches = self._accumulator.flush(self._now_ms())
+            if batches and not self._wake_is_sent and self._failure is None:
+                self._wake()
+            return [(batch.delivery, _count(batch)) for batch in batches]
+
+    def partition_count(self, topic: str) -> int | None:
+        """How many partitions of a topic are known, None before the first record to it."""
+        queues = self._topics.get(topic)
+        return None if queues is None else len(queues.queues)
+
+    def partitions(self, topic: str) -> list[PartitionInfo]:
+        """The partitions of a topic that was loaded, as the metadata has them."""
+        found = self._hub.metadata.view.topics.get(topic)
+        return [
+            PartitionInfo(topic, number, view.leader, view.leader_epoch, view.replicas, view.isr)
+            for number, view in enumerate(found.partitions if found is not None else ())
+        ]
+
+    def metrics(self) -> dict[str, float]:
+        """Totals and gauges by Kafka's metric names."""
+        with self._lock:
+            counters, accumulator = self._sender.counters, self._accumulator
+            batches = max(counters.batches_sent, 1)
+            return {
+                "record-send-total": counters.records_sent,
+                "record-error-total": counters.records_failed,
+                "record-retry-total": counters.batches_retried,
+                "byte-total": counters.bytes_sent,
+                "request-total": counters.requests_sent,
+                "batch-split-total": counters.batches_split,
+                "batch-size-avg": counters.bytes_sent / batches,
+                "records-per-batch-avg": counters.records_sent / batches,
+                "requests-in-flight": len(self._sender.in_flight),
+                "batches-pending": len(accumulator.live),
+                "buffer-total-bytes": self.config.buffer_memory,
+                "buffer-available-bytes": max(self.config.buffer_memory - accumulator.used_bytes, 0),
+                "waiting-threads": accumulator.waiting_for_room,
+            }
+
+    def forked(self) -> None:
+        """In a forked child: the loop and its thread stayed behind, and the lock may be held for ever."""
+        self._lock = threading.Lock()
+        self._room = threading.Condition(self._lock)
+        self._failure = ClosedError("this producer belongs to the parent process; make a new one after fork")
+
+    # --- on the loop ------------------------------------------------------------------------------------
+
+    async def load_topic(self, name: str, deadline_ms: int, min_partitions: int = 0) -> None:
+        """Learn a topic's partitions. Errors: UnknownTopicOrPartitionError, ApiTimeoutError."""
+        metadata = self._hub.metadata
+        is_new = name not in self._topics
+        if is_new:
+            metadata.watch((name,))
+        try:
+            view = await metadata.topic(name, deadline_ms, min_partitions=min_partitions)
+        except BaseException:
+            if is_new:
+                metadata.unwatch((name,))
+            raise
+        with self._lock:
+            if is_new and name in self._topics:  # two callers loaded it at the same time
+                metadata.unwatch((name,))
+            self._accumulator.view = metadata.view
+            self._accumulator.set_topic(name, len(view.partitions))
+
+    def add_room_listener(self, listener: Callable[[], None]) -> None:
+        """Call on the loop whenever memory was given back, and when the producer ends."""
+        self._room_listeners.append(listener)
+
+    def has_room(self) -> bool:
+        """Whether a new batch may be started now."""
+        return self._accumulator.has_room()
+
+    def lower_waiting(self) -> None:
+        """Undo one `hurry_locked` of an asyncio caller."""
+        with self._lock:
+            self._accumulator.waiting_for_room -= 1
+
+    def raise_waiting(self) -> None:
+        """An asyncio caller waits for room."""
+        with self._lock:
+            self.hurry_locked()
+
+    def fail(self, reason: HeadraceError) -> None:
+        """End now: what has no outcome fails with `reason`."""
+        with self._lock:
+            if self._failure is not None:
+                return
+            self._failure = reason
+            effects = self._sender.abort(reason)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._hub.metadata.remove_listener(self._on_view)
+        if self._hub.failure is None:
+            self._hub.metadata.unwatch(self._topics)
+        self._hub.leave(self)
+        self._perform(effects)
+
+    def _on_view(self, view: ClusterView) -> None:
+        with self._lock:
+            for name in list(self._topics):
+                topic = view.topics.get(name)
+                if topic is not None:
+                    self._accumulator.set_topic(name, len(topic.partitions))
+            if not self._wake_is_sent and self._accumulator.live:
+                self._wake()
+
+    def _pump(self) -> None:
+        with self._lock:
+            self._wake_is_sent = False
+            if self._failure is not None:
+                return
+            effects = self._sender.poll(self._hub.metadata.view, self._now_ms())
+            due_ms = self._sender.next_due_ms()
+        self._arm(due_ms)
+        self._perform(effects)
+
+    def _arm(self, due_ms: int | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if due_ms is not None:
+            # One more ms: the loop may fire a moment early, and a timer that is not due would spin.
+            delay_s = (max(due_ms - self._now_ms(), 0) + 1) / 1000
+            self._timer = self._hub.loop.call_later(delay_s, self._pump)
+
+    def _perform(self, effects: tuple[Effect, ...]) -> None:
+        has_room = False
+        for effect in effects:
+            if isinstance(effect, SendProduce):
+                self._hub.tasks.spawn(self._exchange(effect))
+            elif isinstance(effect, Resolve):
+                delivery: Delivery = effect.batch.delivery
+                delivery.resolve(effect.base_offset, effect.log_append_time_ms, effect.error)
+            elif isinstance(effect, RoomMade):
+                has_room = True
+            elif isinstance(effect, RefreshMetadata):
+                self._hub.metadata.refresh_soon()
+            elif isinstance(effect, TakeHint):
+                self._hub.metadata.take_hint(*_hint(effect))
+        if has_room:
+            self._tell_room()
+
+    def _tell_room(self) -> None:
+        with self._room:
+            limit = self.config.buffer_memory
+            is_enough = self._accumulator.used_bytes <= limit - limit // ROOM_SHARE
+            if self._accumulator.waiting_for_room and (is_enough or self._failure is not None):
+                self._room.notify_all()
+        for listener in list(self._room_listeners):
+            listener()
+
+    async def _exchange(self, send: SendProduce) -> None:
+        node = self._hub.metadata.view.nodes.get(send.node_id)
+        partitions = tuple(
+            ProducePartition(target.topic_id, target.partition, target.leader_epoch)
+            for target in send.targets
+        )
+        request = ProduceRequest(self._acks, self.config.request_timeout_ms, partitions)
+        frames = [_data_of(batch) for batch in send.batches]
+        try:
+            if node is None:
+                raise NetworkError(f"node {send.node_id} left the cluster")
+            reply = await self._hub.network.request(
+                node.address,
+                PRODUCE,
+                request,
+                frames,
+                timeout_ms=self.config.request_timeout_ms,
+                expect_reply=self._acks != 0,
+            )
+        except KafkaError as error:
+            with self._lock:
+                effects = self._sender.on_failure(send.request_id, error, self._now_ms())
+        else:
+            body = None if self._acks == 0 else reply.body
+            with self._lock:
+                effects = self._sender.on_response(send.request_id, body, self._now_ms())
+        self._perform(effects)
+        self._pump()
+
+    # --- inside -----------------------------------------------------------------------------------------
+
+    def _choose(self, topic: str, key: bytes | None, count: int) -> int | None:
+        if self._partitioner is None:
+            return None if key is None or self._ignore_keys else positive_hash(key) % count
+        chosen = self._partitioner(topic, key, count)
+        if chosen is not None and not 0 <= chosen < count:
+            raise InvalidPartitionsError(f"the partitioner chose {chosen} of {count} partitions of {topic!r}")
+        return chosen
+
+    def _append_slowly(
+        self,
+        queue: PartitionQueue,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+    ) -> tuple[Delivery, int] | str:
+        """Append to a queue whose open batch is missing or full."""
+        accumulator, index = self._accumulator, -1
+        batch = queue.open
+        if batch is not None:
+            index = accumulator.try_append(queue, timestamp_ms, key, value, headers)
+        if index < 0:
+            if not accumulator.open_batch(queue, self._now_ms()):
+                return NO_ROOM
+            batch = queue.open
+            try:
+                index = accumulator.try_append(queue, timestamp_ms, key, value, headers)
+            finally:
+                if index < 0:  # the codec refused the record
+                    accumulator.drop_if_empty(queue)
+        if accumulator.needs_wake and not self._wake_is_sent:
+            self._wake()
+        assert batch is not None
+        return batch.delivery, index
+
+    def _wake(self) -> None:
+        self._wake_is_sent = True
+        self._wake_loop(self._pump)
+
+    def _new_builder(self, max_bytes: int) -> BatchBuilder:
+        return self._codec.builder(
+            max_bytes=max_bytes, compression=self._compression, level=self.config.compression_level
+        )
+
+    def _new_delivery(self, queue: PartitionQueue) -> Delivery:
+        return Delivery(queue.topic.name, queue.partition, self._io_thread)
+
+    def _split(self, batch: Batch, max_bytes: int) -> list[Batch]:
+        return split_batch(batch, max_bytes, self._codec, self._new_builder, self._hand_over)
+
+    def _hand_over(self, batch: Batch, first_indexes: list[int]) -> list[Any]:
+        parts = [self._new_delivery(batch.queue) for _ in first_indexes]
+        whole: Delivery = batch.delivery
+        whole.split(list(zip(first_indexes, parts, strict=True)))
+        return parts
+
+
+def _hint(effect: TakeHint) -> tuple[str, int, int, int]:
+    return effect.topic, effect.partition, effect.leader, effect.leader_epoch
+
+
+def _data_of(batch: Batch) -> bytes:
+    """The finished bytes of a batch; built (and compressed) before its first attempt."""
+    if batch.data is None:
+        assert batch.builder is not None
+        batch.data, batch.builder = batch.builder.build(), None
+    return batch.data
+
+
+def _count(batch: Batch) -> int:
+    return batch.builder.count if batch.is_open and batch.builder is not None else batch.count

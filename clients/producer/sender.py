@@ -1,0 +1,288 @@
+"""Decides which batches travel to which node, and what becomes of them. Step shape, pure.
+
+Invariants: a partition whose batches could be retried has at most one under way, so order is kept; a node
+has at most `max_in_flight` requests; a batch is resolved exactly once; no batch outlives its deadline
+unresolved. A batch is retried only while its deadline, its retries and its error allow it.
+Source: Kafka Sender.java, RecordAccumulator.java; KIP-91, KIP-126, KIP-951.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.errors import (
+    CorruptMessageError,
+    DeliveryTimeoutError,
+    HeadraceError,
+    MessageTooLargeError,
+    error_from_code,
+)
+
+if TYPE_CHECKING:
+    from ...protocol.messages.data import ProducePartitionResponse, ProduceResponse
+    from ..cluster.backoff import Backoff
+    from ..cluster.metadata import ClusterView
+    from .accumulator import Accumulator, Batch, PartitionQueue
+
+Split = Callable[["Batch", int], "list[Batch]"]  # (batch, max bytes) -> its records in smaller batches
+
+
+class Target(NamedTuple):
+    """Where one batch of a request goes, as known when it was sent."""
+
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendProduce:
+    """Effect: send these batches in one request; report `on_response` or `on_failure` with its id."""
+
+    request_id: int
+    node_id: int
+    batches: tuple[Batch, ...]
+    targets: tuple[Target, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolve:
+    """Effect: the batch has its outcome."""
+
+    batch: Batch
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TakeHint:
+    """Effect: a node named a newer leader."""
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshMetadata:
+    """Effect: the view is stale, or lacks a leader that a batch waits for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoomMade:
+    """Effect: memory was given back; callers that wait for room may try again."""
+
+
+Effect = SendProduce | Resolve | TakeHint | RefreshMetadata | RoomMade
+
+
+@dataclass(slots=True)
+class SenderCounters:
+    """Totals since the start."""
+
+    records_sent: int = 0
+    bytes_sent: int = 0
+    batches_sent: int = 0
+    requests_sent: int = 0
+    records_failed: int = 0
+    batches_retried: int = 0
+    batches_split: int = 0
+
+
+@dataclass(slots=True)
+class Sender:
+    """The sending half of a producer. `acks` is 0, 1 or -1."""
+
+    accumulator: Accumulator
+    backoff: Backoff
+    split: Split
+    acks: int
+    retries: int
+    max_in_flight: int
+    max_request_bytes: int
+    counters: SenderCounters = field(default_factory=SenderCounters)
+    in_flight: dict[int, SendProduce] = field(default_factory=dict)
+    _per_node: dict[int, int] = field(default_factory=dict)
+    _next_id: int = 0
+
+    def poll(self, view: ClusterView, now_ms: int) -> tuple[Effect, ...]:
+        """Everything that can be done now: expire what is too old, send what is ready."""
+        self.accumulator.view = view
+        self.accumulator.needs_wake = False
+        self.accumulator.update_ready(now_ms)
+        effects: list[Effect] = [*self._expire(now_ms)]
+        # A queue that is not muted may have several batches to send, one per request.
+        while sends := self._drain(view, now_ms, effects):
+            effects += sends
+        return tuple(effects)
+
+    def next_due_ms(self) -> int | None:
+        """When `poll` should be called although nothing was reported; None for never."""
+        return self.accumulator.next_due_ms()
+
+    def on_response(
+        self, request_id: int, response: ProduceResponse | None, now_ms: int
+    ) -> tuple[Effect, ...]:
+        """The answer to a request came; None for acks=0, where handing it over is all there is."""
+        send = self._ended(request_id)
+        effects: list[Effect] = []
+        if response is None:
+            for batch in send.batches:
+                self._succeed(batch, -1, -1, now_ms, effects)
+        elif len(response.partitions) != len(send.batches):
+            fault = CorruptMessageError(f"{len(response.partitions)} answers to {len(send.batches)} batches")
+            for batch in send.batches:
+                self._fail(batch, fault, now_ms, effects)
+        else:
+            for batch, answer in zip(send.batches, response.partitions, strict=True):
+                self._answered(batch, answer, now_ms, effects)
+        effects.append(RoomMade())
+        return tuple(effects)
+
+    def on_failure(self, request_id: int, error: HeadraceError, now_ms: int) -> tuple[Effect, ...]:
+        """The request had no answer, or one for all: what happened to its batches is not known."""
+        effects: list[Effect] = []
+        for batch in self._ended(request_id).batches:
+            self._retry_or_fail(batch, error, now_ms, effects)
+        effects.append(RoomMade())
+        return tuple(effects)
+
+    def abort(self, error: BaseException) -> tuple[Effect, ...]:
+        """End every batch with `error`; answers that still come are ignored."""
+        dropped = self.accumulator.close_all()
+        self.counters.records_failed += sum(batch.count for batch in dropped)
+        return (*(Resolve(batch, error=error) for batch in dropped), RoomMade())
+
+    # --- sending ----------------------------------------------------------------------------------------
+
+    def _drain(self, view: ClusterView, now_ms: int, effects: list[Effect]) -> list[Effect]:
+        by_node: dict[int, list[tuple[Batch, Target]]] = {}
+        room: dict[int, int] = {}
+        for queue in list(self.accumulator.ready):
+            found = view.leader_of(queue.topic.name, queue.partition)
+            if found is None:
+                if RefreshMetadata() not in effects:
+                    effects.append(RefreshMetadata())
+                continue
+            topic_id, leader, epoch = found
+            if self._per_node.get(leader, 0) >= self.max_in_flight:
+                continue
+            size_bytes = _first_size(queue)
+            if leader in by_node and room[leader] < size_bytes:
+                continue  # the next request
+            batch = self._take(queue, now_ms)
+            room[leader] = room.get(leader, self.max_request_bytes) - size_bytes
+            by_node.setdefault(leader, []).append((batch, Target(topic_id, queue.partition, epoch)))
+        return [self._send(node_id, pairs) for node_id, pairs in by_node.items()]
+
+    def _take(self, queue: PartitionQueue, now_ms: int) -> Batch:
+        batch = self.accumulator.take_first(queue)
+        batch.attempts += 1
+        if self.retries > 0:
+            queue.is_muted = True
+        self.accumulator.touch(queue, now_ms)
+        return batch
+
+    def _send(self, node_id: int, pairs: list[tuple[Batch, Target]]) -> SendProduce:
+        self._next_id += 1
+        batches, targets = zip(*pairs, strict=True)
+        send = SendProduce(self._next_id, node_id, batches, targets)
+        self.in_flight[send.request_id] = send
+        self._per_node[node_id] = self._per_node.get(node_id, 0) + 1
+        self.counters.requests_sent += 1
+        self.counters.batches_sent += len(batches)
+        return send
+
+    def _expire(self, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for batch in self.accumulator.expired(now_ms):
+            waited_ms = now_ms - batch.created_ms
+            cause = f"; last error: {batch.last_error}" if batch.last_error is not None else ""
+            error = DeliveryTimeoutError(
+                f"{batch.queue.topic.name}-{batch.queue.partition}: not acknowledged within {waited_ms} ms"
+                f" and {batch.attempts} attempts{cause}"
+            )
+            error.__cause__ = batch.last_error
+            self.counters.records_failed += batch.count
+            effects += (Resolve(batch, error=error), RoomMade())
+        return effects
+
+    # --- outcomes ---------------------------------------------------------------------------------------
+
+    def _ended(self, request_id: int) -> SendProduce:
+        send = self.in_flight.pop(request_id)
+        self._per_node[send.node_id] -= 1
+        return send
+
+    def _answered(
+        self, batch: Batch, answer: ProducePartitionResponse, now_ms: int, effects: list[Effect]
+    ) -> None:
+        if not answer.error_code:
+            self._succeed(batch, answer.base_offset, answer.log_append_time_ms, now_ms, effects)
+            return
+        queue = batch.queue
+        if answer.leader_id >= 0:
+            effects.append(TakeHint(queue.topic.name, queue.partition, answer.leader_id, answer.leader_epoch))
+        self._retry_or_fail(batch, error_from_code(answer.error_code, answer.error_detail), now_ms, effects)
+
+    def _succeed(
+        self, batch: Batch, base_offset: int, append_ms: int, now_ms: int, effects: list[Effect]
+    ) -> None:
+        self.counters.records_sent += batch.count
+        self.counters.bytes_sent += len(batch.data or b"")
+        self._release(batch, now_ms)
+        if not batch.is_expired:
+            effects.append(Resolve(batch, base_offset, append_ms))
+
+    def _fail(self, batch: Batch, error: HeadraceError, now_ms: int, effects: list[Effect]) -> None:
+        self._release(batch, now_ms)
+        if not batch.is_expired:
+            self.counters.records_failed += batch.count
+            effects.append(Resolve(batch, error=error))
+
+    def _retry_or_fail(self, batch: Batch, error: HeadraceError, now_ms: int, effects: list[Effect]) -> None:
+        if error.refresh_metadata:
+            effects.append(RefreshMetadata())
+        batch.last_error = error
+        if batch.is_expired:
+            self._release(batch, now_ms)
+        elif isinstance(error, MessageTooLargeError) and batch.count > 1:
+            self._split(batch, now_ms)
+        elif error.retriable and batch.attempts <= self.retries:
+            self.counters.batches_retried += 1
+            batch.retry_at_ms = now_ms + self.backoff.wait_ms(batch.attempts)
+            batch.queue.is_muted = False
+            self.accumulator.put_back(batch)
+            self.accumulator.touch(batch.queue, now_ms)
+        else:
+            self._fail(batch, error, now_ms, effects)
+
+    def _split(self, batch: Batch, now_ms: int) -> None:
+        """The topic allows less than we sent: halve this batch, and bound the next ones alike.
+
+        Halving, not batch.size, because the limit may be below batch.size too; a few rounds find it.
+        """
+        self.counters.batches_split += 1
+        queue = batch.queue
+        limit = max(batch.size_bytes // 2, 1)
+        for sibling in queue.topic.queues:
+            sibling.max_batch_bytes = min(sibling.max_batch_bytes, limit)
+        queue.is_muted = False
+        self.accumulator.replace(batch, self.split(batch, limit))
+        self.accumulator.touch(queue, now_ms)
+
+    def _release(self, batch: Batch, now_ms: int) -> None:
+        batch.queue.is_muted = False
+        self.accumulator.forget(batch)
+        self.accumulator.touch(batch.queue, now_ms)
+
+
+def _first_size(queue: PartitionQueue) -> int:
+    batch = queue.batches[0]
+    if batch.data is not None:
+        return len(batch.data)
+    return batch.builder.size_bytes if batch.builder is not None else batch.size_bytes

@@ -1,0 +1,1 @@
+"""The synchronous faces: facades over the engines on one IO thread."""

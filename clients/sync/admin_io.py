@@ -1,0 +1,134 @@
+"""The synchronous admin client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...protocol.errors import ClosedError
+from ..admin.admin_io import AdminEngine, resources_of
+from ..config import AdminConfig
+from .attach_io import attach
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable, Mapping
+    from types import TracebackType
+    from typing import Self, Unpack
+
+    from ...protocol.model import TopicPartition
+    from ..admin.admin_types import (
+        ClusterDescription,
+        ConfigValue,
+        CreatedTopicInfo,
+        NewTopic,
+        OffsetSpec,
+        Resource,
+        Results,
+        TopicDescription,
+        TopicListing,
+    )
+    from ..config import AdminOptions
+    from ..records import OffsetAndTimestamp, TimestampLike
+    from .cluster_io import Cluster
+
+T = TypeVar("T")
+
+
+class Admin:
+    """Creates, describes, alters and deletes what a cluster holds; thread-safe.
+
+    Plural calls return `Results`: per item a value or an error. `timeout` is in seconds, None takes
+    default.api.timeout.ms. `bootstrap` is as for `Producer`; other keyword arguments are keys of AdminConfig.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | Iterable[str] | Cluster | None = None,
+        *,
+        config: Mapping[str, Any] | None = None,
+        **options: Unpack[AdminOptions],
+    ) -> None:
+        self._io, self.config, self._owns_cluster = attach(bootstrap, AdminConfig, config, options)
+        self._engine = AdminEngine(self._io.hub, self.config)
+        self._is_closed = False
+        self._io.add(self)
+
+    def create_topics(
+        self, *topics: NewTopic, validate_only: bool = False, timeout: float | None = None
+    ) -> Results[str, CreatedTopicInfo]:
+        """Create topics; with `validate_only` only say whether it could be done."""
+        return self._run(self._engine.create_topics(topics, validate_only=validate_only, timeout=timeout))
+
+    def delete_topics(self, *names: str, timeout: float | None = None) -> Results[str, None]:
+        """Delete topics with all their records."""
+        return self._run(self._engine.delete_topics(names, timeout=timeout))
+
+    def list_topics(self, *, internal: bool = False, timeout: float | None = None) -> list[TopicListing]:
+        """All topics by name; the cluster's own too with `internal`."""
+        return self._run(self._engine.list_topics(internal=internal, timeout=timeout))
+
+    def describe_topics(self, *names: str, timeout: float | None = None) -> Results[str, TopicDescription]:
+        """Partitions, leaders and replicas of topics."""
+        return self._run(self._engine.describe_topics(names, timeout=timeout))
+
+    def create_partitions(
+        self, counts: Mapping[str, int], *, validate_only: bool = False, timeout: float | None = None
+    ) -> Results[str, None]:
+        """Grow topics to a total number of partitions each."""
+        return self._run(self._engine.create_partitions(counts, validate_only=validate_only, timeout=timeout))
+
+    def describe_configs(
+        self, *resources: Resource | str, timeout: float | None = None
+    ) -> Results[Resource, dict[str, ConfigValue]]:
+        """Effective configs by name; plain text names a topic."""
+        return self._run(self._engine.describe_configs(resources_of(resources), timeout=timeout))
+
+    def alter_configs(
+        self,
+        changes: Mapping[Resource | str, Mapping[str, Any]],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> Results[Resource, None]:
+        """Change single configs, leaving the others: a value sets, None goes back to the default, `append`
+        and `subtract` edit lists. Plain text names a topic. All changes of a resource are made, or none."""
+        wanted = dict(zip(resources_of(changes), changes.values(), strict=True))
+        return self._run(self._engine.alter_configs(wanted, validate_only=validate_only, timeout=timeout))
+
+    def describe_cluster(self, *, timeout: float | None = None) -> ClusterDescription:
+        """The cluster's id, controller and nodes."""
+        return self._run(self._engine.describe_cluster(timeout=timeout))
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, OffsetSpec | TimestampLike], *, timeout: float | None = None
+    ) -> Results[TopicPartition, OffsetAndTimestamp]:
+        """Per partition the EARLIEST or LATEST offset, that of MAX_TIMESTAMP, or the first at or after a time
+        (ms or aware datetime; -1 when there is none)."""
+        return self._run(self._engine.list_offsets(wanted, timeout=timeout))
+
+    def close(self, timeout: float | None = None) -> None:
+        """End."""
+        if self._is_closed:
+            return
+        self._io.check_may_block()
+        self._is_closed = True
+        self._io.remove(self)
+        if self._owns_cluster:
+            self._io.close()
+
+    def forked(self) -> None:
+        """This process is a forked child: every further call fails with ClosedError."""
+        self._is_closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._is_closed:
+            work.close()
+            raise ClosedError("the admin client was closed")
+        return self._io.call(work)

@@ -1,0 +1,305 @@
+"""The synchronous consumer."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any, Generic
+
+from ...protocol.errors import ApiTimeoutError, ClosedError, ConfigError
+from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ..config import ConsumerConfig
+from ..consumer.consumer_io import ConsumerEngine
+from ..consumer.incoming import bad_record_action, checked_offset, checked_topics, loads_of, timestamps_of
+from ..records import K, OffsetAndTimestamp, Record, V, timestamp_to_ms
+from ..serdes import bytes_
+from .attach_io import attach
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from types import TracebackType
+    from typing import Self, Unpack
+
+    from ...protocol.model import TopicPartition
+    from ..config import ConsumerOptions
+    from ..consumer.incoming import OnDeserializeError
+    from ..records import TimestampLike
+    from ..serdes import Deserializer
+    from .cluster_io import Cluster
+
+_BYTES: Any = bytes_
+
+
+class Consumer(Generic[K, V]):
+    """Reads records. Belongs to one thread at a time; only `wakeup` may be called from others.
+
+    With topics it reads all their partitions, later ones too; without, those given to `assign`. `bootstrap`
+    is as for `Producer`. `iter_timeout` ends an iteration after that many seconds without a record. Other
+    keyword arguments are keys of ConsumerConfig.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        bootstrap: str | Iterable[str] | Cluster | None = None,
+        key: Deserializer[K] = _BYTES,
+        value: Deserializer[V] = _BYTES,
+        iter_timeout: float | None = None,
+        on_deserialize_error: OnDeserializeError = "raise",
+        config: Mapping[str, Any] | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
+        self._topics = checked_topics(topics)
+        loads, on_bad = loads_of(key, value), bad_record_action(on_deserialize_error)
+        self._iter_timeout = iter_timeout
+        self._io, self.config, self._owns_cluster = attach(bootstrap, ConsumerConfig, config, options)
+
+        async def make_engine() -> ConsumerEngine:
+            return ConsumerEngine(self._io.hub, self.config, self._topics, loads, on_bad, is_threaded=True)
+
+        try:
+            self._engine = self._io.call(make_engine())
+        except BaseException:
+            if self._owns_cluster:
+                self._io.close()
+            raise
+        self._is_closed = False
+        self._io.add(self)
+
+    # --- records ----------------------------------------------------------------------------------------
+
+    def poll(self, timeout: float = 0, max_records: int | None = None) -> list[Record[K, V]]:
+        """Records, at most `max_records` (default max.poll.records), as soon as any are there.
+
+        Empty after `timeout` seconds, or after `wakeup`. Errors: SerializationError, NoOffsetError,
+        OffsetOutOfRangeError, CorruptMessageError, ClosedError; each says where.
+        """
+        most = self._most(max_records)
+        ends_at = time.monotonic() + timeout
+        while True:
+            records = self._engine.take(most)
+            left_s = ends_at - time.monotonic()
+            if records or left_s <= 0 or self._engine.wait(left_s):
+                return records
+
+    def __iter__(self) -> Iterator[Record[K, V]]:
+        """Record by record; blocks for more. Ends after `wakeup`, or `iter_timeout` without a record."""
+        engine, timeout = self._engine, self._iter_timeout
+        self._check_assigned()
+        ends_at = None if timeout is None else time.monotonic() + timeout
+        while True:
+            chunk = engine.head()
+            if chunk is None:
+                left_s = None if ends_at is None else ends_at - time.monotonic()
+                if (left_s is not None and left_s <= 0) or engine.wait(left_s):
+                    return
+                continue
+            first = chunk.index
+            try:
+                while chunk.is_active and chunk.index < chunk.ready:
+                    record = chunk.records[chunk.index]
+                    chunk.index += 1  # before the yield: whoever asks there for the position gets the next
+                    yield record
+            finally:
+                engine.settle(chunk, chunk.index - first)
+            if engine.take_wakeup():
+                return
+            ends_at = None if timeout is None else time.monotonic() + timeout
+
+    def batches(self, max_records: int = 500, timeout: float = 1.0) -> Iterator[list[Record[K, V]]]:
+        """Lists of records, each with at least one; at most `timeout` seconds pass while one fills up.
+
+        Ends like the iteration over records.
+        """
+        self._check_assigned()
+        while batch := self._first_of_batch(max_records):
+            ends_at = time.monotonic() + timeout
+            while len(batch) < max_records and (left_s := ends_at - time.monotonic()) > 0:
+                batch += self.poll(left_s, max_records - len(batch))
+            yield batch
+
+    # --- assignment and position ------------------------------------------------------------------------
+
+    def assign(self, tps: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions. Errors: ConfigError for a consumer made with topics."""
+        if self._topics:
+            raise ConfigError(
+                "this consumer reads all partitions of its topics; make one without topics to assign"
+            )
+        old, wanted = self._engine.assigned(), list(tps)
+
+        async def assign_on_loop() -> None:
+            self._engine.assign(wanted)
+            self._engine.watch_assigned(old)
+
+        self._io.call(assign_on_loop())
+
+    def assignment(self, timeout: float | None = None) -> tuple[TopicPartition, ...]:
+        """The partitions that are read; waits until those of its topics are known.
+
+        Errors: UnknownTopicOrPartitionError, ApiTimeoutError.
+        """
+        self._discover(timeout)
+        return self._engine.assignment()
+
+    def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
+        """The offset of the next record to be handed out; looks it up if need be.
+
+        Errors: NoOffsetError under auto.offset.reset=none, ApiTimeoutError, ConfigError when not assigned.
+        """
+        self._discover(timeout)
+        ends_at = time.monotonic() + self._timeout_s(timeout)
+        while True:
+            position, error = self._engine.state_of(tp, lambda state: (state.next_position(), state.error))
+            if position is not None:
+                return position
+            if error is not None:
+                raise error
+            left_s = ends_at - time.monotonic()
+            if left_s <= 0:
+                raise ApiTimeoutError(f"no position for {tp} in time")
+            self._engine.wait_for_change(left_s)
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Go on with this offset. Errors: ConfigError when not assigned, ValueError when negative."""
+        checked_offset(offset)
+        self._discover(None)
+        self._engine.change(lambda fetcher: fetcher.seek(tp, offset))
+
+    def seek_to_beginning(self, *tps: TopicPartition) -> None:
+        """Go to the first record of these partitions, or of all."""
+        self._seek_by(EARLIEST_TIMESTAMP, tps)
+
+    def seek_to_end(self, *tps: TopicPartition) -> None:
+        """Go behind the last record of these partitions, or of all."""
+        self._seek_by(LATEST_TIMESTAMP, tps)
+
+    def seek_to_time(self, timestamp: TimestampLike, *tps: TopicPartition) -> None:
+        """Go to the first record at or after a time (ms or aware datetime), or to the end without one."""
+        self._seek_by(timestamp_to_ms(timestamp), tps)
+
+    def pause(self, *tps: TopicPartition) -> None:
+        """Hand out nothing of these partitions (or of all); what was fetched ahead is kept."""
+        wanted = tps or self.assignment()
+        self._engine.change(lambda fetcher: fetcher.pause(wanted))
+
+    def resume(self, *tps: TopicPartition) -> None:
+        """Undo `pause` for these partitions, or for all."""
+        wanted = tps or self.assignment()
+        self._engine.change(lambda fetcher: fetcher.resume(wanted))
+
+    def paused(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are paused."""
+        return self._engine.change(
+            lambda fetcher: tuple(sorted(tp for tp, state in fetcher.states.items() if state.is_paused))
+        )
+
+    # --- facts ------------------------------------------------------------------------------------------
+
+    def beginning_offsets(
+        self, *tps: TopicPartition, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each partition (all that are read by default)."""
+        return self._edges(EARLIEST_TIMESTAMP, tps, timeout)
+
+    def end_offsets(self, *tps: TopicPartition, timeout: float | None = None) -> dict[TopicPartition, int]:
+        """The offset behind the last readable record of each partition (all that are read by default)."""
+        return self._edges(LATEST_TIMESTAMP, tps, timeout)
+
+    def offsets_for_times(
+        self, wanted: Mapping[TopicPartition, TimestampLike], timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after each time; None where there is none that new."""
+        found = self._offsets(timestamps_of(wanted), timeout)
+        return {tp: value if value.offset >= 0 else None for tp, value in found.items()}
+
+    def lag(self) -> dict[TopicPartition, int | None]:
+        """Records between each position and the end, as of the last fetch; None while not known."""
+        return self._engine.lag()
+
+    def metrics(self) -> dict[str, float]:
+        """Totals and gauges by Kafka's metric names."""
+        return self._engine.metrics()
+
+    # --- life -------------------------------------------------------------------------------------------
+
+    def wakeup(self) -> None:
+        """End the `poll` or iteration that is going on, or else the next one; from any thread."""
+        self._engine.wakeup()
+
+    def close(self, timeout: float | None = None) -> None:
+        """End; nothing has to be saved."""
+        if self._is_closed:
+            return
+        self._io.check_may_block()
+        self._is_closed = True
+        self._io.remove(self)
+        with contextlib.suppress(ClosedError):
+            self._io.call(self._end())
+        if self._owns_cluster:
+            self._io.close()
+
+    def forked(self) -> None:
+        """This process is a forked child: every further call fails with ClosedError."""
+        self._is_closed = True
+        self._engine.forked()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- inside -----------------------------------------------------------------------------------------
+
+    async def _end(self) -> None:
+        self._engine.fail(ClosedError("the consumer was closed"))
+
+    def _first_of_batch(self, max_records: int) -> list[Record[K, V]]:
+        """The first records of a batch; empty when the iteration is over."""
+        engine, timeout = self._engine, self._iter_timeout
+        ends_at = None if timeout is None else time.monotonic() + timeout
+        while True:
+            records = engine.take(max_records)
+            left_s = None if ends_at is None else ends_at - time.monotonic()
+            if records or (left_s is not None and left_s <= 0) or engine.wait(left_s):
+                return records
+
+    def _most(self, max_records: int | None) -> int:
+        self._check_assigned()
+        most = self.config.max_poll_records if max_records is None else max_records
+        if most < 1:
+            raise ValueError(f"max_records must be at least 1, not {most}")
+        return most
+
+    def _check_assigned(self) -> None:
+        if not self._topics and not self._engine.assigned():
+            raise ConfigError("nothing to read: pass topics to Consumer(...), or call assign()")
+
+    def _timeout_s(self, timeout: float | None) -> float:
+        return self.config.api_timeout_ms / 1000 if timeout is None else timeout
+
+    def _deadline_ms(self, timeout: float | None) -> int:
+        return self._io.hub.now_ms() + int(self._timeout_s(timeout) * 1000)
+
+    def _discover(self, timeout: float | None) -> None:
+        if not self._engine.is_discovered():
+            self._io.call(self._engine.discover(self._deadline_ms(timeout)))
+
+    def _seek_by(self, timestamp: int, tps: tuple[TopicPartition, ...]) -> None:
+        for tp in tps or self.assignment():
+            self._engine.change(lambda fetcher, tp=tp: fetcher.seek(tp, None, timestamp))  # type: ignore[misc]
+
+    def _offsets(
+        self, wanted: Mapping[TopicPartition, int], timeout: float | None
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        return self._io.call(self._engine.offsets(wanted, self._deadline_ms(timeout)))
+
+    def _edges(
+        self, timestamp: int, tps: tuple[TopicPartition, ...], timeout: float | None
+    ) -> dict[TopicPartition, int]:
+        wanted = tps or self.assignment(timeout)
+        found = self._offsets(dict.fromkeys(wanted, timestamp), timeout)
+        return {tp: value.offset for tp, value in found.items()}

@@ -1,0 +1,289 @@
+"""The synchronous producer."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any, Generic
+
+from ...protocol.errors import (
+    BufferExhaustedError,
+    ClosedError,
+    FlushTimeoutError,
+    HeadraceError,
+    UnknownTopicOrPartitionError,
+)
+from ...runtime.clock_io import wall_ms
+from ..config import ProducerConfig
+from ..producer.delivery_io import BatchResult, RecordFuture, Run
+from ..producer.outgoing_io import Outgoing
+from ..producer.partitioner import murmur2_sticky
+from ..producer.producer_io import NO_PARTITION, NO_ROOM, NO_TOPIC, ProducerEngine
+from ..records import K, PartitionInfo, ProducerRecord, RecordMetadata, V
+from ..serdes import bytes_
+from .attach_io import attach
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import TracebackType
+    from typing import Self, Unpack
+
+    from ..cluster.cluster_io import ClusterIo
+    from ..config import ProducerOptions
+    from ..producer.delivery_io import Delivery
+    from ..producer.outgoing_io import Prepared, ProducerInterceptor
+    from ..producer.partitioner import Partitioner
+    from ..records import HeadersLike, TimestampLike
+    from ..serdes import Serializer
+    from .cluster_io import Cluster
+
+_BYTES: Any = bytes_
+
+
+class Producer(Generic[K, V]):
+    """Sends records; thread-safe. One per process is enough; `close` it, or use it as a context manager.
+
+    `bootstrap` is "host:port,..." or a `Cluster` to share; None takes HEADRACE_BOOTSTRAP or finds the
+    cluster that runs on Ray. Other keyword arguments are keys of ProducerConfig. Records travel in the
+    background: nothing needs to be polled.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | Iterable[str] | Cluster | None = None,
+        *,
+        key: Serializer[K] = _BYTES,
+        value: Serializer[V] = _BYTES,
+        partitioner: Partitioner = murmur2_sticky,
+        interceptors: Iterable[ProducerInterceptor] = (),
+        config: Mapping[str, Any] | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        io, self.config, self._owns_cluster = attach(bootstrap, ProducerConfig, config, options)
+        self._io: ClusterIo = io
+        try:
+            self._outgoing = Outgoing(self.config, key, value, partitioner, interceptors, wall_ms)
+            self._engine: ProducerEngine = io.call(self._make_engine())
+        except BaseException:
+            if self._owns_cluster:
+                io.close()
+            raise
+        self._append = self._engine.append
+        self._max_block_s = self.config.max_block_ms / 1000
+        self._is_closed = False
+        io.add(self)
+
+    async def _make_engine(self) -> ProducerEngine:
+        return ProducerEngine(self._io.hub, self.config, self._outgoing.partitioner, self._io.thread_id)
+
+    def send(
+        self,
+        topic: str,
+        value: V | None = None,
+        *,
+        key: K | None = None,
+        partition: int | None = None,
+        timestamp: TimestampLike | None = None,
+        headers: HeadersLike = (),
+    ) -> RecordFuture:
+        """Hand one record over; the future tells where it lies once it is acknowledged.
+
+        Blocks only for the metadata of a new topic and while the buffer is full, up to max.block.ms.
+        A value of None is a tombstone. Errors: SerializationError, MessageTooLargeError,
+        UnknownTopicOrPartitionError, BufferExhaustedError, ClosedError.
+        """
+        outgoing = self._outgoing
+        if outgoing.interceptors:
+            return self._send_intercepted(topic, ProducerRecord(value, key, headers, partition, timestamp))
+        # `_send`, written out: this is the path of every record
+        prepared = outgoing.prepare(topic, key, value, headers, timestamp)
+        key_data, value_data, pairs, timestamp_ms = prepared
+        found = self._append(topic, key_data, value_data, pairs, partition, timestamp_ms)
+        if isinstance(found, str):
+            found = self._send_slowly(topic, prepared, partition, found)
+        return RecordFuture(
+            found[0],
+            found[1],
+            timestamp_ms,
+            -1 if key_data is None else len(key_data),
+            -1 if value_data is None else len(value_data),
+        )
+
+    def send_many(self, topic: str, records: Iterable[ProducerRecord[K, V] | V | None]) -> BatchResult:
+        """Hand many records over: bare values, or `ProducerRecord`s where a key or more is needed.
+
+        Each record has its own outcome in the result; one that cannot be sent does not hold up the others.
+        Errors: ClosedError.
+        """
+        outcomes: list[RecordFuture | Run] = []
+        full: BufferExhaustedError | None = None  # it stayed full once: no use to wait again for each record
+        for plain, items in self._outgoing.groups(records):
+            try:
+                if full is not None:
+                    raise full
+                outcomes += self._send_values(topic, items) if plain else [self._send_item(topic, items[0])]
+            except BufferExhaustedError as error:
+                full = error
+                outcomes += [self._outgoing.failed(topic, item, error) for item in items]
+            except ClosedError:
+                raise
+            except (HeadraceError, TypeError, ValueError) as error:
+                outcomes += [self._outgoing.failed(topic, item, error) for item in items]
+        return BatchResult(outcomes)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Send everything now and wait until it is acknowledged or has failed; `timeout` in seconds.
+
+        Errors: FlushTimeoutError with the number of records still on their way. What failed is told by the
+        futures.
+        """
+        ends_at = None if timeout is None else time.monotonic() + timeout
+        batches = self._engine.flush()
+        for delivery, _ in batches:
+            left = None if ends_at is None else max(ends_at - time.monotonic(), 0)
+            if not delivery.wait(left):
+                raise _flush_timeout(batches, timeout)
+
+    def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """The partitions of a topic. Errors: UnknownTopicOrPartitionError, ApiTimeoutError."""
+        self._check_open()
+        self._io.call(self._engine.load_topic(topic, self._deadline_ms()))
+        return self._engine.partitions(topic)
+
+    def metrics(self) -> dict[str, float]:
+        """Totals and gauges by Kafka's metric names."""
+        return self._engine.metrics()
+
+    def close(self, timeout: float | None = None) -> None:
+        """Flush, then end. What is not acknowledged within `timeout` seconds fails with ClosedError."""
+        if self._is_closed:
+            return
+        self._io.check_may_block()
+        self._is_closed = True
+        try:
+            with contextlib.suppress(FlushTimeoutError):  # the futures tell
+                self.flush(timeout)
+        finally:
+            self._io.remove(self)
+            with contextlib.suppress(ClosedError):
+                self._io.call(self._end())
+            if self._owns_cluster:
+                self._io.close()
+
+    def forked(self) -> None:
+        """This process is a forked child: every further call fails with ClosedError."""
+        self._is_closed = True
+        self._engine.forked()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def _end(self) -> None:
+        self._engine.fail(ClosedError("the producer was closed"))
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClosedError("the producer was closed")
+
+    def _deadline_ms(self) -> int:
+        return self._io.hub.now_ms() + self.config.max_block_ms
+
+    def _send_values(self, topic: str, values: list[bytes]) -> list[RecordFuture | Run]:
+        """Plain bytes without keys: what joined a batch before an error keeps its own outcome."""
+        outcomes: list[RecordFuture | Run] = []
+        start, timestamp_ms = 0, self._outgoing.wall_ms()
+        while start < len(values):
+            runs, lacks = self._engine.append_values(topic, values, start, timestamp_ms)
+            for delivery, first, count in runs:
+                sizes = [len(value) for value in values[start : start + count]]
+                outcomes.append(Run(delivery, first, timestamp_ms, sizes))
+                start += count
+            if lacks is not None:
+                try:
+                    outcomes.append(self._send(topic, (None, values[start], (), timestamp_ms), None))
+                except (HeadraceError, ValueError) as error:
+                    if not outcomes:
+                        raise
+                    outcomes += [self._outgoing.failed(topic, value, error) for value in values[start:]]
+                    break
+                start += 1
+        return outcomes
+
+    def _send_item(self, topic: str, item: Any) -> RecordFuture:
+        record: ProducerRecord[Any, Any]
+        record = item if isinstance(item, ProducerRecord) else ProducerRecord(value=item)
+        topic = record.topic or topic
+        if self._outgoing.interceptors:
+            return self._send_intercepted(topic, record)
+        prepared = self._outgoing.prepare(topic, record.key, record.value, record.headers, record.timestamp)
+        return self._send(topic, prepared, record.partition)
+
+    def _send_intercepted(self, topic: str, record: ProducerRecord[Any, Any]) -> RecordFuture:
+        outgoing = self._outgoing
+        record = outgoing.intercept(record)
+        topic = record.topic or topic
+        try:
+            prepared = outgoing.prepare(topic, record.key, record.value, record.headers, record.timestamp)
+            future = self._send(topic, prepared, record.partition)
+        except (HeadraceError, TypeError, ValueError) as error:
+            partition = -1 if record.partition is None else record.partition
+            outgoing.acknowledge(RecordMetadata(topic, partition, -1, -1, -1, -1), error)
+            raise
+        outgoing.watch(future)
+        return future
+
+    def _send(self, topic: str, prepared: Prepared, partition: int | None) -> RecordFuture:
+        key, value, headers, timestamp_ms = prepared
+        found = self._engine.append(topic, key, value, headers, partition, timestamp_ms)
+        if isinstance(found, str):
+            found = self._send_slowly(topic, prepared, partition, found)
+        delivery, index = found
+        key_size = -1 if key is None else len(key)
+        value_size = -1 if value is None else len(value)
+        return RecordFuture(delivery, index, timestamp_ms, key_size, value_size)
+
+    def _send_slowly(
+        self, topic: str, prepared: Prepared, partition: int | None, lacks: str
+    ) -> tuple[Delivery, int]:
+        """Wait for what the record lacks, up to max.block.ms in all."""
+        self._check_open()
+        key, value, headers, timestamp_ms = prepared
+        ends_at = time.monotonic() + self._max_block_s
+        while True:
+            left_s = ends_at - time.monotonic()
+            if lacks == NO_ROOM:
+                self._wait_for_room(left_s)
+            else:
+                assert lacks in (NO_TOPIC, NO_PARTITION), lacks
+                self._load(topic, partition if lacks == NO_PARTITION else None, left_s)
+            found = self._engine.append(topic, key, value, headers, partition, timestamp_ms)
+            if not isinstance(found, str):
+                return found
+            lacks = found
+
+    def _wait_for_room(self, left_s: float) -> None:
+        if self._io.is_io_thread():
+            raise BufferExhaustedError(
+                "the buffer is full, and waiting on the client's IO thread would never end"
+            )
+        if not self._engine.wait_for_room(left_s):
+            raise BufferExhaustedError(
+                f"the buffer ({self.config.buffer_memory} bytes) was full for {self.config.max_block_ms} ms"
+            )
+
+    def _load(self, topic: str, partition: int | None, left_s: float) -> None:
+        if partition is not None and partition < 0:
+            raise UnknownTopicOrPartitionError(f"partition {partition} of {topic!r}")
+        deadline_ms = self._io.hub.now_ms() + max(int(left_s * 1000), 0)
+        least = 0 if partition is None else partition + 1
+        self._io.call(self._engine.load_topic(topic, deadline_ms, least))
+
+
+def _flush_timeout(batches: list[tuple[Delivery, int]], timeout: float | None) -> FlushTimeoutError:
+    remaining = sum(count for delivery, count in batches if not delivery.is_done)
+    return FlushTimeoutError(f"{remaining} records are still on their way after {timeout} s", remaining)

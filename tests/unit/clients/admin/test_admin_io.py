@@ -1,0 +1,173 @@
+"""The admin client over a fake cluster, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fake_cluster import Fault
+from headrace.clients.admin.admin_types import EARLIEST, LATEST, MAX_TIMESTAMP, NewTopic, Resource, append
+from headrace.protocol import errors
+from headrace.protocol.errors import ApiTimeoutError, ClosedError, ConfigError, TopicAlreadyExistsError
+from headrace.protocol.messages.control import CreatedTopic, CreateTopicsResponse
+from headrace.protocol.model import TopicPartition
+
+Play = Callable[..., Any]
+
+
+def test_topics_are_created_listed_described_grown_and_deleted(play: Play) -> None:
+    """The life of two topics."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        admin = cluster.admin()
+        made = await admin.create_topics(NewTopic("a", partitions=2, configs={"x": True}), NewTopic("b"))
+        assert (made["a"].partitions, made["b"].partitions) == (2, 1)
+        assert fake.requests("CreateTopics")[0].topics[0].configs == {"x": "true"}
+        again = await admin.create_topics(NewTopic("a"), NewTopic("c"))
+        assert isinstance(again.errors["a"], TopicAlreadyExistsError)
+        assert again["c"].name == "c"
+        assert [topic.name for topic in await admin.list_topics()] == ["a", "b", "c"]
+        assert (await admin.create_partitions({"a": 4}))["a"] is None
+        described = await admin.describe_topics("a", "typo")
+        assert [part.partition for part in described["a"].partitions] == [0, 1, 2, 3]
+        assert isinstance(described.errors["typo"], errors.UnknownTopicOrPartitionError)
+        gone = await admin.delete_topics("b", "typo")
+        assert list(gone.errors) == ["typo"]
+        assert [topic.name for topic in await admin.list_topics()] == ["a", "c"]
+
+    play(scenario)
+
+
+def test_validate_only_creates_nothing(play: Play) -> None:
+    """It only says whether it could be done."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        admin = cluster.admin()
+        await admin.create_topics(NewTopic("a"), validate_only=True)
+        assert fake.topics == {}
+
+    play(scenario)
+
+
+def test_configs_are_described_and_changed(play: Play) -> None:
+    """Set, delete and append; plain text names a topic."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", configs={"old": "1"})
+        admin = cluster.admin()
+        changed = await admin.alter_configs({"t": {"new": 5, "old": None}, Resource.topic("typo"): {"x": 1}})
+        assert list(changed.errors) == [Resource.topic("typo")]
+        values = (await admin.describe_configs("t"))[Resource.topic("t")]
+        assert {name: value.value for name, value in values.items()} == {"new": "5"}
+        await admin.alter_configs({"t": {"list": append(["a", "b"])}})
+        change = fake.requests("IncrementalAlterConfigs")[-1].resources[0].changes[0]
+        assert (change.operation, change.value) == (2, "a,b")
+        with pytest.raises(ConfigError, match="topic or a broker"):
+            await admin.describe_configs(Resource("group", "g"))
+
+    play(scenario)
+
+
+def test_offsets_by_spec_and_time(play: Play) -> None:
+    """Earliest, latest, largest timestamp, a time."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", 2)
+        fake.put("t", 0, b"1", timestamp=500)
+        fake.put("t", 0, b"2", timestamp=100)
+        admin, tp = cluster.admin(), TopicPartition("t", 0)
+        found = [
+            (await admin.list_offsets({tp: spec}))[tp].offset
+            for spec in (EARLIEST, LATEST, MAX_TIMESTAMP, 400, 501)
+        ]
+        assert found == [0, 2, 0, 0, -1]
+
+    play(scenario)
+
+
+def test_the_cluster_is_described(play: Play) -> None:
+    """Id, controller, nodes that are up."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.stop_node(1)
+        described = await cluster.admin().describe_cluster()
+        assert (described.cluster_id, described.controller_id) == ("fake", 100)
+        assert [node.node_id for node in described.nodes] == [0, 2]
+
+    play(scenario, nodes=3)
+
+
+def test_a_missing_controller_is_waited_for(play: Play) -> None:
+    """NOT_CONTROLLER per item twice, then it works; only what failed is asked again."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        answers = iter([41, 41, 0])
+        fake._do_CreateTopics = lambda body: CreateTopicsResponse(
+            tuple(CreatedTopic(spec.name, next(answers) if spec.name == "a" else 0) for spec in body.topics)
+        )
+        made = await cluster.admin().create_topics(NewTopic("a"), NewTopic("b"))
+        assert made.errors == {}
+        assert [len(body.topics) for body in fake.requests("CreateTopics")] == [2, 1, 1]
+
+    play(scenario)
+
+
+def test_what_stays_impossible_times_out(play: Play) -> None:
+    """Per item, with the cause, within the timeout of the call; and when no node answers at all."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake._do_CreateTopics = lambda body: CreateTopicsResponse(
+            tuple(CreatedTopic(spec.name, 41, "no controller") for spec in body.topics)
+        )
+        admin = cluster.admin()
+        before = asyncio.get_running_loop().time()
+        made = await admin.create_topics(NewTopic("a"), timeout=3)
+        assert isinstance(made.errors["a"], ApiTimeoutError)
+        assert isinstance(made.errors["a"].__cause__, errors.NotControllerError)
+        assert asyncio.get_running_loop().time() - before < 3.1
+        fake.stop_node(0)
+        with pytest.raises(ApiTimeoutError):
+            await admin.list_topics(timeout=2)
+
+    play(scenario)
+
+
+def test_a_lost_answer_is_asked_again(play: Play) -> None:
+    """The creation happened: the retry says that the topic exists, which is the truth."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.fail_next("CreateTopics", Fault(lost_reply=True))
+        made = await cluster.admin().create_topics(NewTopic("a"))
+        assert isinstance(made.errors["a"], TopicAlreadyExistsError)
+
+    play(scenario)
+
+
+def test_wrong_arguments_are_refused(play: Play) -> None:
+    """A bare name instead of NewTopic, the same topic twice, a closed client."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        admin = cluster.admin()
+        with pytest.raises(TypeError, match="NewTopic"):
+            await admin.create_topics("a")
+        with pytest.raises(ValueError, match="twice"):
+            await admin.delete_topics("a", "a")
+        await admin.close()
+        with pytest.raises(ClosedError):
+            await admin.list_topics()
+
+    play(scenario)
+
+
+def test_explicit_assignments_replace_counts(play: Play) -> None:
+    """Replica lists per partition, as Kafka's request wants them: counts are -1 then."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        await cluster.admin().create_topics(NewTopic("a", partitions=9, assignments={1: (2,), 0: (1,)}))
+        spec = fake.requests("CreateTopics")[0].topics[0]
+        assert (spec.num_partitions, spec.replication_factor) == (-1, -1)
+        assert [(item.partition, item.replicas) for item in spec.assignments] == [(0, (1,)), (1, (2,))]
+
+    play(scenario)

@@ -1,0 +1,169 @@
+"""The IO thread of the sync clients: calls, callbacks, forks, the end of the process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_cluster import FakeCluster
+from headrace.clients.bootstrap import register_resolver, unregister_resolver
+from headrace.clients.cluster.cluster_io import ClusterIo
+from headrace.clients.sync.cluster_io import Cluster
+from headrace.protocol.errors import ApiTimeoutError, ClosedError, ConfigError, HeadraceError
+
+
+@pytest.fixture
+def fake() -> FakeCluster:
+    """One node, one topic, no latency."""
+    fake = FakeCluster(latency_ms=0)
+    fake.create("t")
+    return fake
+
+
+def test_calls_run_on_the_io_thread(fake: FakeCluster) -> None:
+    """Their results and errors come back; a timeout is an ApiTimeoutError."""
+    io = ClusterIo("node0:1", {}, fake.make_hub)
+
+    async def where() -> int:
+        return threading.get_ident()
+
+    async def fail() -> None:
+        raise KeyError("own error")
+
+    async def hang() -> None:
+        import asyncio
+
+        await asyncio.sleep(60)
+
+    assert io.call(where()) == io.thread_id != threading.get_ident()
+    with pytest.raises(KeyError):
+        io.call(fail())
+    with pytest.raises(ApiTimeoutError):
+        io.call(hang(), 0.01)
+    io.close()
+    with pytest.raises(ClosedError):
+        io.call(where())
+    io.close()
+
+
+def test_blocking_in_a_callback_raises_instead_of_hanging(fake: FakeCluster) -> None:
+    """flush, result, close and admin calls inside a done callback; sending on is fine."""
+    with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
+        producer, admin = cluster.producer(linger_ms=0), cluster.admin()
+        outcomes: list[Any] = []
+        done = threading.Event()
+
+        def attempt(action: Any) -> None:
+            try:
+                outcomes.append(action())
+            except HeadraceError as error:
+                outcomes.append(str(error))
+
+        def callback(_: Any) -> None:
+            later = producer.send("t", b"2")
+            attempt(lambda: later.result(1))
+            attempt(producer.close)
+            attempt(admin.list_topics)
+            attempt(lambda: producer.partitions_for("other"))
+            done.set()
+
+        producer.send("t", b"1").add_done_callback(callback)
+        assert done.wait(10)
+        assert len(outcomes) == 4
+        assert all("IO thread" in outcome for outcome in outcomes), outcomes
+        producer.flush(5)
+        assert fake.values("t") == [b"1", b"2"]
+
+
+def test_no_cluster_is_an_error_at_once() -> None:
+    """Nothing given and nobody to ask; a bad address too."""
+    import headrace.clients.bootstrap as bootstrap
+
+    kept = dict(bootstrap._resolvers)
+    bootstrap._resolvers.clear()
+    try:
+        with pytest.raises(ConfigError, match="no cluster to connect to"):
+            Cluster()
+        register_resolver("test", lambda: "host:0")
+        with pytest.raises(ConfigError, match="bad port"):
+            Cluster()
+        unregister_resolver("test")
+        with pytest.raises(ConfigError, match="bad port"):
+            Cluster("host:x")
+    finally:
+        bootstrap._resolvers.update(kept)
+
+
+def test_closing_a_cluster_closes_its_clients(fake: FakeCluster) -> None:
+    """Producers are flushed, everything answers ClosedError afterwards."""
+    cluster = Cluster("node0:9000", make_hub=fake.make_hub)
+    producer = cluster.producer(linger_ms=60_000)
+    consumer = cluster.consumer("t")
+    future = producer.send("t", b"x")
+    cluster.close()
+    assert future.result(0).offset == 0
+    with pytest.raises(ClosedError):
+        producer.send("t", b"x")
+    with pytest.raises(ClosedError):
+        consumer.poll()
+    with pytest.raises(ClosedError):
+        cluster.admin().list_topics()
+
+
+def test_keys_of_the_cluster_are_defaults_of_its_clients(fake: FakeCluster) -> None:
+    """A client's own arguments win; keys of connections belong to the cluster."""
+    config = {"linger.ms": 77, "fetch.max.wait.ms": 5}
+    with Cluster("node0:9000", config=config, make_hub=fake.make_hub, client_id="me") as cluster:
+        assert cluster.producer().config.linger_ms == 77
+        assert cluster.producer(linger_ms=3).config.linger_ms == 3
+        assert cluster.consumer("t").config.fetch_max_wait_ms == 5
+        with pytest.raises(ConfigError, match="unknown config key 'client_id'"):
+            cluster.producer(client_id="other")
+
+
+def test_a_forked_child_is_told_to_make_its_own_client(fake: FakeCluster) -> None:
+    """In the child every call fails at once instead of hanging; the parent goes on."""
+    with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
+        producer, consumer = cluster.producer(), cluster.consumer("t")
+        producer.send("t", b"1").result(5)
+        read_end, write_end = os.pipe()
+        child = os.fork()
+        if child == 0:
+            told = []
+            for action in (lambda: producer.send("t", b"2"), consumer.poll, cluster.admin):
+                try:
+                    action()
+                except ClosedError as error:
+                    told.append("after fork" in str(error))
+            os.write(write_end, b"yes" if told == [True] * 3 else b"no")
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert os.read(read_end, 10) == b"yes"
+        os.close(read_end)
+        os.close(write_end)
+        assert producer.send("t", b"3").result(5).offset == 1
+
+
+def test_a_program_that_forgets_to_flush_loses_nothing() -> None:
+    """It sends and ends; with linger of an hour only the flush at exit can deliver."""
+    program = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import atexit
+from fake_cluster import FakeCluster
+fake = FakeCluster(latency_ms=0)
+fake.create("t")
+atexit.register(lambda: print(fake.values("t")))
+from headrace.clients.sync.cluster_io import Cluster
+producer = Cluster("node0:9000", make_hub=fake.make_hub).producer(
+    linger_ms=3_600_000, delivery_timeout_ms=7_200_000)
+producer.send("t", b"tail")
+"""
+    fakes = str(Path(__file__).parents[3] / "fakes")
+    ended = subprocess.run([sys.executable, "-c", program, fakes], capture_output=True, text=True, timeout=60)
+    assert ended.stdout.strip() == "[b'tail']", ended.stderr

@@ -1,0 +1,187 @@
+"""Keeping the view fresh."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import virtual_loop
+from fake_cluster import FakeCluster, Fault
+from headrace.clients.aio.cluster_io import AsyncCluster
+from headrace.protocol import errors
+from headrace.protocol.errors import ApiTimeoutError, ClosedError, ConfigError, UnsupportedVersionError
+from headrace.protocol.messages.data import MetadataResponse, TopicMetadata
+
+Play = Callable[..., Any]
+
+
+def now_ms() -> int:
+    return round(asyncio.get_running_loop().time() * 1000)
+
+
+def test_many_stale_partitions_cause_one_request(play: Play) -> None:
+    """A hundred calls in a row, then again shortly after."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        metadata = cluster.hub.metadata
+        metadata.watch(["t"])
+        await metadata.topic("t", now_ms() + 1000)
+        before = len(fake.requests("Metadata"))
+        for _ in range(2):
+            for _ in range(100):
+                metadata.refresh_soon()
+            await asyncio.sleep(0.3)
+        assert len(fake.requests("Metadata")) == before + 2
+
+    play(scenario)
+
+
+def test_metadata_is_refreshed_by_age(play: Play) -> None:
+    """Every 2 s without anybody asking."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        cluster.hub.metadata.refresh_soon()
+        await asyncio.sleep(11)
+        assert 5 <= len(fake.requests("Metadata")) <= 7
+
+    play(scenario, metadata_max_age_ms=2000)
+
+
+def test_a_dead_node_is_passed_over(play: Play) -> None:
+    """Two of three nodes are away; one hangs."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        metadata = cluster.hub.metadata
+        await metadata.refresh(now_ms() + 1000)
+        fake.stop_node(0)
+        fake.fail_next("Metadata", Fault(silent=True))
+        await metadata.refresh(now_ms() + 20_000)
+        assert sorted(metadata.view.nodes) == [1, 2]
+
+    play(scenario, nodes=3)
+
+
+def test_moved_nodes_are_found_through_the_bootstrap() -> None:
+    """All known nodes are gone, the bootstrap address leads to others."""
+    fake = FakeCluster(2)
+
+    async def scenario() -> None:
+        async with AsyncCluster("node0:9000,node9:9009", make_hub=fake.make_hub) as cluster:
+            metadata = cluster.hub.metadata
+            await metadata.refresh(now_ms() + 1000)
+            fake.addresses = {7: type(fake.addresses[0])("node9", 9009)}
+            await metadata.refresh(now_ms() + 5000)
+            assert sorted(metadata.view.nodes) == [7]
+
+    virtual_loop.run(scenario())
+
+
+def test_waiting_ends_with_the_cause(play: Play) -> None:
+    """Nobody answers for 3 s."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.stop_node(0)
+        with pytest.raises(ApiTimeoutError, match="nobody listens at node0:9000"):
+            await cluster.hub.metadata.refresh(now_ms() + 3000)
+        assert 2.9 < asyncio.get_running_loop().time() - virtual_loop.START_S < 3.2
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("fault", [ConfigError("no cluster"), UnsupportedVersionError("too old")])
+def test_what_waiting_cannot_mend_is_told_at_once(play: Play, fault: errors.HeadraceError) -> None:
+    """An answer that will not change is not waited for."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.rules.append(lambda ask: Fault(error=fault) if isinstance(fault, errors.KafkaError) else None)
+        metadata = cluster.hub.metadata
+        if isinstance(fault, ConfigError):
+            metadata._bootstrap = ":bad"
+        with pytest.raises(type(fault)):
+            await metadata.refresh(now_ms() + 60_000)
+        assert asyncio.get_running_loop().time() < virtual_loop.START_S + 1
+
+    play(scenario)
+
+
+def test_closing_releases_who_waits() -> None:
+    """The cluster closes while a refresh is awaited."""
+    fake = FakeCluster(1)
+    fake.stop_node(0)
+
+    async def scenario() -> None:
+        cluster = AsyncCluster("node0:9000", make_hub=fake.make_hub)
+        waiting = asyncio.create_task(cluster.hub.metadata.refresh(now_ms() + 60_000))
+        await asyncio.sleep(0.5)
+        await cluster.close()
+        with pytest.raises(ClosedError):
+            await waiting
+
+    virtual_loop.run(scenario())
+
+
+def test_topics_are_watched_as_long_as_anybody_wants_them(play: Play) -> None:
+    """Two clients want it, one leaves, then the other."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        metadata = cluster.hub.metadata
+        metadata.watch(["t"])
+        metadata.watch(["t"])
+        await metadata.topic("t", now_ms() + 1000)
+        metadata.unwatch(["t"])
+        assert "t" in metadata.view.topics
+        metadata.unwatch(["t"])
+        assert "t" not in metadata.view.topics
+        await metadata.refresh(now_ms() + 1000)
+        assert fake.requests("Metadata")[-1].topics == ()
+
+    play(scenario)
+
+
+def test_a_node_that_knows_nothing_yet_is_passed_over(play: Play) -> None:
+    """A starting node answers with nothing: what is known stays, another one is asked."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", 2)
+        metadata = cluster.hub.metadata
+        metadata.watch(["t"])
+        await metadata.topic("t", now_ms() + 1000)
+        answer = fake._metadata
+        blank = MetadataResponse("", -1, -1, (), (TopicMetadata(3, "t", b"", False, ()),))
+        answers = iter([blank, blank, blank])
+        fake._metadata = lambda body: next(answers, None) or answer(body)
+        await metadata.refresh(now_ms() + 5000)
+        assert metadata.view.cluster_id == "fake"
+        assert metadata.view.leader_of("t", 1) is not None
+
+    play(scenario, nodes=2)
+
+
+def test_ask_any_tries_node_after_node(play: Play) -> None:
+    """The first attempt is lost, the second refused for now, the third fine; a fatal error is raised."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        from headrace.protocol.messages.data import MetadataRequest
+        from headrace.protocol.messages.registry import METADATA
+
+        fake.create("t")
+        metadata = cluster.hub.metadata
+        await metadata.refresh(now_ms() + 1000)
+        fake.fail_next("Metadata", Fault(lost_reply=True))
+        fake.fail_next("Metadata", Fault(error=errors.ThrottlingQuotaExceededError("busy")))
+        request = MetadataRequest(None)
+        reply = await metadata.ask_any(METADATA, request, deadline_ms=now_ms() + 5000, attempt_ms=1000)
+        assert [topic.name for topic in reply.body.topics] == ["t"]
+        fake.rules.append(lambda ask: Fault(error=errors.InvalidRequestError("no")))
+        with pytest.raises(errors.InvalidRequestError):
+            await metadata.ask_any(METADATA, request, deadline_ms=now_ms() + 5000, attempt_ms=1000)
+        fake.rules[-1] = lambda ask: Fault(lost_request=True)
+        with pytest.raises(ApiTimeoutError, match="Metadata: no node answered"):
+            await metadata.ask_any(METADATA, request, deadline_ms=now_ms() + 5000, attempt_ms=1000)
+
+    play(scenario, nodes=2)

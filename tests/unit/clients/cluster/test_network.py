@@ -1,0 +1,11 @@
+"""The seam between logic and sockets."""
+
+from __future__ import annotations
+
+from headrace.clients.cluster.network import Address, Reply
+
+
+def test_addresses_are_equal_by_value() -> None:
+    """They are keys of connection tables."""
+    assert {Address("a", 1): 1}[Address("a", 1)] == 1
+    assert Reply(None, ()).frames == ()

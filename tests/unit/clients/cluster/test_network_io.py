@@ -1,0 +1,158 @@
+"""The real network against a real router on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+from headrace.clients.cluster.network import Address
+from headrace.clients.cluster.network_io import ZmqNetwork
+from headrace.clients.config import ConnectionConfig
+from headrace.protocol.errors import NetworkError, RequestTimedOutError
+from headrace.protocol.messages.data import ProduceRequest
+from headrace.runtime.clock_io import monotonic_ms
+from transport_kit import ASK, METADATA, PRODUCE, PRODUCE_ONE, Served, run, until
+
+
+def network(now_ms: Any = monotonic_ms, **config: Any) -> ZmqNetwork:
+    return ZmqNetwork(ConnectionConfig.of({"client.id": "me", **config}), now_ms, Random(1))
+
+
+async def serve(served: Served) -> Address:
+    return Address("127.0.0.1", served.router.start())
+
+
+def test_one_connection_serves_many_requests() -> None:
+    """Ten at the same time, before any connection is open: one peer."""
+
+    async def scenario() -> None:
+        served, net = Served(), network()
+        address = await serve(served)
+        replies = await asyncio.gather(
+            *(net.request(address, METADATA, ASK, timeout_ms=5000) for _ in range(10))
+        )
+        assert {reply.body.cluster_id for reply in replies} == {"cluster"}
+        assert {request.peer.session for request in served.requests} == {served.requests[0].peer.session}
+        assert served.requests[0].peer.client_id == "me"
+        await net.close()
+        served.router.close()
+
+    run(scenario())
+
+
+def test_a_timeout_closes_the_connection() -> None:
+    """The silent node's connection is gone before anyone can retry; the next request opens a new one."""
+
+    async def scenario() -> None:
+        served, net = Served(), network()
+        address = await serve(served)
+        served.is_holding = True
+        with pytest.raises(RequestTimedOutError, match="did not answer Metadata within 50 ms"):
+            await net.request(address, METADATA, ASK, timeout_ms=50)
+        await until(lambda: served.gone == ["me"])
+        served.is_holding = False
+        await net.request(address, METADATA, ASK, timeout_ms=5000)
+        assert len({request.peer.session for request in served.requests}) == 2
+        await net.close()
+        served.router.close()
+
+    run(scenario())
+
+
+def test_a_lost_connection_fails_what_is_under_way_and_is_replaced() -> None:
+    """The server goes away in the middle of a request and comes back on the same port."""
+
+    async def scenario() -> None:
+        served, net = Served(), network(**{"reconnect.backoff.ms": 0})
+        address = await serve(served)
+        served.is_holding = True
+        waiting = asyncio.create_task(net.request(address, METADATA, ASK, timeout_ms=5000))
+        await until(lambda: served.held)
+        served.router.close()
+        with pytest.raises(NetworkError, match=str(address)):
+            await waiting
+        again = Served()
+        again.router.port = address.port
+        again.router.start()
+        reply = await net.request(address, METADATA, ASK, timeout_ms=5000)
+        assert reply.body.cluster_id == "cluster"
+        await net.close()
+        again.router.close()
+
+    run(scenario())
+
+
+def test_an_unreachable_node_is_left_alone_for_a_while() -> None:
+    """Nobody listens: the second request fails at once with the first one's cause, until the wait is over."""
+
+    async def scenario() -> None:
+        now = [1000]
+        net = network(lambda: now[0], **{"reconnect.backoff.ms": 100, "reconnect.backoff.max.ms": 100})
+        served = Served()
+        address = await serve(served)
+        served.router.close()
+        with pytest.raises(NetworkError, match="cannot connect"):
+            await net.request(address, METADATA, ASK, timeout_ms=5000)
+        with pytest.raises(NetworkError, match=r"not tried again yet.*cannot connect"):
+            await net.request(address, METADATA, ASK, timeout_ms=5000)
+        now[0] += 200
+        with pytest.raises(NetworkError, match="cannot connect") as caught:
+            await net.request(address, METADATA, ASK, timeout_ms=5000)
+        assert "not tried" not in str(caught.value)
+        await net.close()
+
+    run(scenario())
+
+
+def test_acks_0_returns_when_handed_over() -> None:
+    """No answer comes; the request does arrive."""
+
+    async def scenario() -> None:
+        served, net = Served(), network()
+        address = await serve(served)
+        request = ProduceRequest(0, 1000, ())
+        reply = await net.request(address, PRODUCE, request, timeout_ms=5000, expect_reply=False)
+        assert reply.body is None
+        await until(lambda: served.requests)
+        await net.close()
+        served.router.close()
+
+    run(scenario())
+
+
+def test_closing_ends_everything() -> None:
+    """A request under way, one that still connects, and later ones."""
+
+    async def scenario() -> None:
+        served, net = Served(), network()
+        address = await serve(served)
+        served.is_holding = True
+        under_way = asyncio.create_task(net.request(address, PRODUCE, PRODUCE_ONE, timeout_ms=60_000))
+        await until(lambda: served.held)
+        await net.close()
+        with pytest.raises(NetworkError):
+            await under_way
+        with pytest.raises(NetworkError):
+            await net.request(address, METADATA, ASK, timeout_ms=1000)
+        served.router.close()
+
+    run(scenario())
+
+
+def test_addresses_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes come and go for months: the table does not grow for ever."""
+
+    async def scenario() -> None:
+        now = [1000]
+        net = network(lambda: now[0], **{"reconnect.backoff.ms": 0})
+        monkeypatch.setattr("headrace.clients.cluster.network_io.MAX_IDLE_SLOTS", 3)
+        for port in range(1, 8):
+            with pytest.raises(NetworkError):
+                await net.request(Address("127.0.0.1", port), METADATA, ASK, timeout_ms=2000)
+            now[0] += 5000
+        assert len(net._slots) <= 3
+        await net.close()
+
+    run(scenario())

@@ -1,0 +1,39 @@
+"""Background tasks with an owner."""
+
+from __future__ import annotations
+
+import asyncio
+
+import virtual_loop
+from headrace.clients.cluster.tasks_io import Tasks
+
+
+def test_a_failure_is_told_and_closing_is_not_one() -> None:
+    """One task fails, one is cancelled by close, one ends well; after close nothing starts."""
+
+    async def scenario() -> None:
+        failures: list[BaseException] = []
+        tasks = Tasks(failures.append)
+
+        async def fail() -> None:
+            raise ValueError("bug")
+
+        ended: list[str] = []
+
+        async def sleep() -> None:
+            try:
+                await asyncio.sleep(100)
+            finally:
+                ended.append("sleep")
+
+        tasks.spawn(fail())
+        tasks.spawn(asyncio.sleep(0))
+        tasks.spawn(sleep())
+        await asyncio.sleep(1)
+        assert [str(failure) for failure in failures] == ["bug"]
+        await tasks.close()
+        assert ended == ["sleep"]
+        assert len(failures) == 1
+        assert tasks.spawn(asyncio.sleep(0)) is None
+
+    virtual_loop.run(scenario())

@@ -1,0 +1,390 @@
+"""What a consumer fetches, and how it takes answers in."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from headrace.clients.cluster.backoff import Backoff
+from headrace.clients.cluster.metadata import ClusterView
+from headrace.clients.consumer.fetcher import (
+    MAX_REQUESTS_PER_NODE,
+    Fetcher,
+    FetchLimits,
+    RefreshMetadata,
+    SendFetch,
+    SendLookup,
+    TakeHint,
+)
+from headrace.protocol import errors
+from headrace.protocol.messages.data import (
+    FetchPartitionResponse,
+    FetchResponse,
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+)
+from headrace.protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from headrace.protocol.records.codec import active_codec
+from headrace.protocol.records.header import CRC_POSITION, assigned_prefix, read_batch_header
+from producer_rig import TOPIC_ID, view_of
+
+T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
+
+
+def batch(base: int, count: int = 1, size: int = 1, **facts: Any) -> bytes:
+    """`count` records of `size` bytes at `base`."""
+    builder = active_codec().builder(max_bytes=1 << 24, **facts)
+    for number in range(count):
+        builder.append(0, None, b"%d" % (base + number) + b"x" * size, ())
+    made = builder.build()
+    return assigned_prefix(base, read_batch_header(made).batch_length, 0) + made[CRC_POSITION:]
+
+
+class Rig:
+    """A fetcher with the view and the time of the test."""
+
+    def __init__(self, *leaders: int, reset: int | None = LATEST_TIMESTAMP, **limits: int) -> None:
+        wanted = {
+            "max_wait_ms": 500,
+            "min_bytes": 1,
+            "max_bytes": 50_000,
+            "max_partition_bytes": 1000,
+            **limits,
+        }
+        self.fetcher = Fetcher(FetchLimits(**wanted), Backoff(100, 1000, Random(1)), reset)
+        self.view: ClusterView = view_of(*leaders)
+        self.now_ms = 0
+        self.other: list[Any] = []
+
+    def start(self, *tps: TopicPartition, offset: int = 0) -> Rig:
+        """Read these from an offset."""
+        for tp in tps:
+            self.fetcher.add(tp, LATEST_TIMESTAMP)
+            self.fetcher.seek(tp, offset)
+        return self
+
+    def step(self, advance_ms: int = 0) -> list[Any]:
+        """The requests that are made now."""
+        self.now_ms += advance_ms
+        return self._sends(self.fetcher.poll(self.view, self.now_ms))
+
+    def fetched(self, sent: SendFetch, *answers: Any) -> None:
+        """Per partition: bytes of batches, an error code, or a response."""
+        built, frames = [], []
+        for answer in answers:
+            if isinstance(answer, bytes):
+                frames += [memoryview(answer)] if answer else []
+                built.append(FetchPartitionResponse(0, 100, 100, 0, int(bool(answer))))
+            else:
+                built.append(FetchPartitionResponse(answer) if isinstance(answer, int) else answer)
+        self._sends(self.fetcher.on_fetched(sent, FetchResponse(tuple(built)), frames, self.now_ms))
+
+    def looked_up(self, sent: SendLookup, *answers: int | ListOffsetsPartitionResponse) -> None:
+        """Per partition: an offset or a response."""
+        built = tuple(
+            ListOffsetsPartitionResponse(0, -1, answer, 0) if isinstance(answer, int) else answer
+            for answer in answers
+        )
+        self._sends(self.fetcher.on_looked_up(sent, ListOffsetsResponse(built), self.now_ms))
+
+    def _sends(self, effects: tuple[Any, ...]) -> list[Any]:
+        self.fetcher.check()
+        self.other += effects
+        return [effect for effect in effects if isinstance(effect, (SendFetch, SendLookup))]
+
+    def consume(self, tp: TopicPartition, count: int = 1) -> None:
+        for _ in range(count):
+            self.fetcher.chunk_done(self.fetcher.states[tp].chunks[0])
+
+    def offsets(self, sent: SendFetch) -> dict[int, int]:
+        return {entry.partition: entry.fetch_offset for entry in sent.request.partitions}
+
+
+def test_positions_are_looked_up_before_the_first_fetch() -> None:
+    """Two partitions on one node: one lookup, then one fetch from there."""
+    rig = Rig(0, 0, reset=EARLIEST_TIMESTAMP)
+    rig.fetcher.add(T0, EARLIEST_TIMESTAMP)
+    rig.fetcher.add(T1, EARLIEST_TIMESTAMP)
+    (lookup,) = rig.step()
+    assert [entry.timestamp for entry in lookup.request.partitions] == [-2, -2]
+    assert rig.step() == [], "each partition is in one request at a time"
+    rig.looked_up(lookup, 5, 7)
+    (fetch,) = rig.step()
+    assert rig.offsets(fetch) == {0: 5, 1: 7}
+    assert fetch.request.partitions[0].topic_id == TOPIC_ID
+
+
+def test_one_request_per_leader() -> None:
+    """Three partitions on two nodes."""
+    rig = Rig(0, 1, 0).start(T0, T1, T2)
+    assert sorted((sent.node_id, sorted(rig.offsets(sent))) for sent in rig.step()) == [(0, [0, 2]), (1, [1])]
+
+
+def test_the_next_fetch_starts_behind_what_came() -> None:
+    """Two batches of 3 and 2 records: offset 5 is next, while they are not consumed yet."""
+    rig = Rig(0).start(T0)
+    (first,) = rig.step()
+    rig.fetched(first, batch(0, 3) + batch(3, 2))
+    (second,) = rig.step()
+    assert rig.offsets(second) == {0: 5}
+    assert [chunk.next_offset for chunk in rig.fetcher.states[T0].chunks] == [3, 5]
+    assert rig.fetcher.states[T0].high_watermark == 100
+
+
+def test_fetching_ahead_is_bounded_per_partition() -> None:
+    """More than half of max.partition.fetch.bytes waits: nothing is fetched until some is consumed."""
+    rig = Rig(0).start(T0)
+    (first,) = rig.step()
+    rig.fetched(first, batch(0, 1, 300) + batch(1, 1, 300))
+    assert rig.step() == []
+    rig.consume(T0)
+    assert rig.fetcher.needs_wake
+    (second,) = rig.step()
+    assert rig.offsets(second) == {0: 2}
+
+
+def test_fetching_ahead_is_bounded_in_all() -> None:
+    """fetch.max.bytes of 1500: when 1200 bytes wait, the next request asks for no more than the rest."""
+    rig = Rig(0, 1, 2, max_bytes=1500).start(T0, T1, T2)
+    sends = rig.step()
+    assert sum(sent.request.max_bytes for sent in sends) <= 1500
+    for sent in sends:
+        rig.fetched(sent, *[batch(0, 1, 500)] * len(sent.asked))
+    before = rig.fetcher.buffered_bytes
+    assert sum(sent.request.max_bytes for sent in rig.step()) <= max(1500 - before, 0)
+
+
+def test_idle_partitions_do_not_hold_up_busy_ones() -> None:
+    """T1 is in a long poll; when T0 has been consumed it is fetched by a request of its own at once."""
+    rig = Rig(0, 0).start(T0)
+    (busy,) = rig.step()
+    rig.start(T1)
+    (idle,) = rig.step()
+    assert sorted(rig.offsets(idle)) == [1]
+    rig.fetched(busy, batch(0))
+    (again,) = rig.step()
+    assert rig.offsets(again) == {0: 1}
+
+
+def test_requests_per_node_are_bounded() -> None:
+    """Partitions become fetchable one by one, and none of the long polls is answered."""
+    rig = Rig(*[0] * 20)
+    sends = []
+    for number in range(20):
+        rig.start(TopicPartition("t", number))
+        sends += rig.step()
+    assert len(sends) == MAX_REQUESTS_PER_NODE
+    rig.fetched(sends[0], b"")
+    (more,) = rig.step()
+    assert len(more.asked) == 20 - MAX_REQUESTS_PER_NODE + 1
+
+
+def test_a_seek_makes_answers_under_way_void() -> None:
+    """The answer to the old position comes after the seek: its records must not be shown."""
+    rig = Rig(0).start(T0)
+    (old,) = rig.step()
+    rig.fetcher.seek(T0, 50)
+    (new,) = rig.step()
+    assert rig.offsets(new) == {0: 50}
+    rig.fetched(old, batch(0, 3))
+    assert not rig.fetcher.states[T0].chunks
+    assert rig.step() == [], "the new request is still under way"
+    rig.fetched(new, batch(50, 1))
+    assert rig.fetcher.states[T0].fetch_offset == 51
+
+
+def test_a_paused_partition_keeps_what_was_fetched_and_fetches_no_more() -> None:
+    """Resumed, it goes on behind that."""
+    rig = Rig(0).start(T0)
+    (first,) = rig.step()
+    rig.fetcher.pause([T0])
+    rig.fetched(first, batch(0, 2))
+    chunk = rig.fetcher.states[T0].chunks[0]
+    assert not chunk.is_active
+    assert rig.step() == []
+    rig.fetcher.resume([T0])
+    assert chunk.is_active
+    (second,) = rig.step()
+    assert rig.offsets(second) == {0: 2}
+
+
+@pytest.mark.parametrize("code", [3, 5, 6, 56, 74, 75, 100, 7, 78, 89])
+def test_retriable_errors_back_off_and_repeat(code: int) -> None:
+    """The user sees nothing; stale metadata is refreshed."""
+    rig = Rig(0).start(T0)
+    (sent,) = rig.step()
+    rig.fetched(sent, code)
+    assert rig.step() == []
+    assert rig.fetcher.states[T0].error is None
+    assert (RefreshMetadata() in rig.other) == errors.ERRORS_BY_CODE[code].refresh_metadata
+    due_ms = rig.fetcher.next_due_ms()
+    assert due_ms is not None
+    (again,) = rig.step(due_ms)
+    assert rig.offsets(again) == {0: 0}
+
+
+def test_a_leader_hint_is_taken() -> None:
+    """KIP-951."""
+    rig = Rig(0).start(T0)
+    (sent,) = rig.step()
+    rig.fetched(sent, FetchPartitionResponse(6, leader_id=2, leader_epoch=9))
+    assert TakeHint("t", 0, 2, 9) in rig.other
+
+
+def test_a_broken_connection_repeats_every_partition() -> None:
+    """No answer for the whole request."""
+    rig = Rig(0, 0).start(T0, T1)
+    (sent,) = rig.step()
+    rig._sends(rig.fetcher.on_failure(sent, errors.NetworkError("broken"), 0))
+    (again,) = rig.step(200)
+    assert rig.offsets(again) == {0: 0, 1: 0}
+
+
+def test_a_partition_without_a_leader_waits_for_metadata() -> None:
+    """Asked for again and again, not in a hot loop."""
+    rig = Rig(-1).start(T0)
+    assert rig.step() == []
+    assert RefreshMetadata() in rig.other
+    rig.other.clear()
+    assert rig.step() == []
+    assert rig.other == [], "backing off"
+    rig.view = view_of(1, epoch=1)
+    (sent,) = rig.step(200)
+    assert sent.node_id == 1
+
+
+def test_out_of_range_starts_over_by_policy() -> None:
+    """Retention passed the position: `earliest` looks the start up."""
+    rig = Rig(0, reset=EARLIEST_TIMESTAMP).start(T0, offset=5)
+    (sent,) = rig.step()
+    rig.fetched(sent, 1)
+    (lookup,) = rig.step()
+    assert lookup.request.partitions[0].timestamp == EARLIEST_TIMESTAMP
+    rig.looked_up(lookup, 30)
+    assert rig.offsets(rig.step()[0]) == {0: 30}
+
+
+def test_out_of_range_without_a_policy_is_the_users() -> None:
+    """Where and why, and nothing is fetched until it was told."""
+    rig = Rig(0, reset=None).start(T0, offset=5)
+    (sent,) = rig.step()
+    rig.fetched(sent, 1)
+    error = rig.fetcher.states[T0].error
+    assert isinstance(error, errors.OffsetOutOfRangeError)
+    assert "t-0 at offset 5" in str(error)
+    assert rig.step(1000) == []
+
+
+def test_out_of_range_ahead_of_unread_records_waits_for_them() -> None:
+    """What was fetched before is handed out first; the fetch is repeated meanwhile, slowly."""
+    rig = Rig(0, reset=EARLIEST_TIMESTAMP).start(T0)
+    (first,) = rig.step()
+    rig.fetched(first, batch(0, 2))
+    (second,) = rig.step()
+    rig.fetched(second, 1)
+    assert rig.step() == []
+    assert len(rig.fetcher.states[T0].chunks) == 1
+    rig.consume(T0)
+    (third,) = rig.step(200)
+    rig.fetched(third, 1)
+    assert isinstance(rig.step()[0], SendLookup)
+
+
+def test_other_errors_are_the_users() -> None:
+    """Corrupt data on the server's disk is not retried silently for ever."""
+    rig = Rig(0).start(T0)
+    (sent,) = rig.step()
+    rig.fetched(sent, errors.CorruptMessageError.code)
+    assert isinstance(rig.fetcher.states[T0].error, errors.CorruptMessageError)
+    assert rig.step(5000) == []
+
+
+@pytest.mark.parametrize("data", [b"garbage", batch(0, 3)[:-1], batch(0)[:60], b"\0" * 61])
+def test_malformed_frames_are_an_error_of_that_partition(data: bytes) -> None:
+    """The other partition of the same answer is fine."""
+    rig = Rig(0, 0).start(T0, T1)
+    (sent,) = rig.step()
+    order = [entry.partition for entry in sent.request.partitions]
+    rig.fetched(sent, *[data if partition == 0 else batch(0) for partition in order])
+    assert isinstance(rig.fetcher.states[T0].error, errors.CorruptMessageError)
+    assert rig.fetcher.states[T1].chunks
+
+
+def test_an_answer_with_the_wrong_number_of_frames_is_not_used() -> None:
+    """Frames could go to the wrong partition: nothing of it may be shown."""
+    rig = Rig(0, 0).start(T0, T1)
+    (sent,) = rig.step()
+    answers = tuple(FetchPartitionResponse(0, 1, 1, 0, 1) for _ in range(2))
+    rig._sends(rig.fetcher.on_fetched(sent, FetchResponse(answers), [memoryview(batch(0))], 0))
+    assert not rig.fetcher.states[T0].chunks
+    assert not rig.fetcher.states[T1].chunks
+    assert rig.fetcher.states[T0].error is not None
+
+
+def test_a_batch_that_was_seen_is_not_shown_again() -> None:
+    """A node answers with the batch that contains the offset: only later ones count when it is all old."""
+    rig = Rig(0).start(T0, offset=3)
+    (sent,) = rig.step()
+    rig.fetched(sent, batch(0, 3) + batch(3, 2))
+    assert [chunk.next_offset for chunk in rig.fetcher.states[T0].chunks] == [5]
+
+
+def test_a_time_beyond_the_end_means_the_end() -> None:
+    """No record is that new: what comes next is."""
+    rig = Rig(0).start(T0)
+    rig.fetcher.seek(T0, None, 123_456)
+    (lookup,) = rig.step()
+    assert lookup.request.partitions[0].timestamp == 123_456
+    rig.looked_up(lookup, -1)
+    (again,) = rig.step()
+    assert again.request.partitions[0].timestamp == LATEST_TIMESTAMP
+
+
+def test_a_topic_created_again_is_read_from_its_start() -> None:
+    """New id: offsets of the old one mean nothing (KAFKA-12257)."""
+    rig = Rig(0).start(T0, offset=500)
+    (sent,) = rig.step()
+    rig.fetched(sent, 100)
+    topic = rig.view.topics["t"]
+    again = type(topic)("t", b"n" * 16, False, topic.partitions)
+    rig.view = ClusterView("c", 0, 9, rig.view.nodes, {"t": again}, {})
+    (lookup,) = rig.step(500)
+    assert lookup.request.partitions[0].timestamp == EARLIEST_TIMESTAMP
+    assert lookup.request.partitions[0].topic_id == b"n" * 16
+
+
+def test_no_policy_and_no_position_is_the_users() -> None:
+    """NoOffsetError until a seek."""
+    rig = Rig(0, reset=None)
+    rig.fetcher.add(T0, None)
+    assert isinstance(rig.fetcher.states[T0].error, errors.NoOffsetError)
+    assert rig.step() == []
+    rig.fetcher.seek(T0, 3)
+    assert rig.offsets(rig.step()[0]) == {0: 3}
+
+
+def test_partitions_take_turns_in_requests() -> None:
+    """With room for a part of them, those that were not served come first next time."""
+    rig = Rig(0, 0, 0).start(T0, T1, T2)
+    (first,) = rig.step()
+    assert [entry.partition for entry in first.request.partitions] == [0, 1, 2]
+    rig.fetched(first, batch(0), b"", b"")
+    rig.fetcher.pause([T0])
+    (second,) = rig.step()
+    rig.fetched(second, b"", b"")
+    rig.fetcher.resume([T0])
+    (third,) = rig.step()
+    assert third.request.partitions[0].partition == 0
+
+
+def test_a_removed_partition_is_forgotten() -> None:
+    """Its bytes are free and its answer is ignored."""
+    rig = Rig(0, 0).start(T0, T1)
+    (sent,) = rig.step()
+    rig.fetched(sent, batch(0), batch(0))
+    (again,) = rig.step()
+    rig.fetcher.remove(T0)
+    rig.fetched(again, batch(1), batch(1))
+    assert list(rig.fetcher.states) == [T1]
+    rig.fetcher.check()

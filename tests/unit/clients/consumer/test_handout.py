@@ -1,0 +1,189 @@
+"""From fetched bytes to the user's records."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from headrace.clients.cluster.backoff import Backoff
+from headrace.clients.consumer.fetcher import Fetcher, FetchLimits, SendFetch
+from headrace.clients.consumer.handout import Handout
+from headrace.clients.serdes import deserializer, int64
+from headrace.protocol import errors
+from headrace.protocol.errors import SerializationError
+from headrace.protocol.messages.data import FetchPartitionResponse, FetchResponse
+from headrace.protocol.model import TopicPartition
+from headrace.protocol.records.codec import active_codec
+from headrace.protocol.records.header import CRC_POSITION, assigned_prefix, read_batch_header
+from producer_rig import view_of
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def batch(base: int, *values: bytes | None, **facts: Any) -> bytes:
+    builder = active_codec().builder(max_bytes=1 << 24, **facts)
+    for value in values:
+        builder.append(0, b"k", value, ())
+    made = builder.build()
+    return assigned_prefix(base, read_batch_header(made).batch_length, 0) + made[CRC_POSITION:]
+
+
+class Rig:
+    """A handout over a fetcher that is fed by hand."""
+
+    def __init__(self, *, value: Any = None, on_bad: Any = None, offset: int = 0) -> None:
+        limits = FetchLimits(500, 1, 1 << 24, 1 << 20)
+        self.fetcher = Fetcher(limits, Backoff(100, 1000, Random(1)), None)
+        loads = None if value is None else deserializer(value, "value")
+        self.handout = Handout(self.fetcher, active_codec(), None, loads, on_bad, check_crcs=True)
+        for tp in (T0, T1):
+            self.fetcher.add(tp, -1)
+            self.fetcher.seek(tp, offset)
+
+    def feed(self, tp: TopicPartition, *batches: bytes, code: int = 0) -> None:
+        """One fetch, answered with this for `tp` and nothing for the other."""
+        view = view_of(0, 0)
+        (sent,) = (effect for effect in self.fetcher.poll(view, 10**6) if isinstance(effect, SendFetch))
+        frames = [memoryview(b"".join(batches))] if batches else []
+        answers = tuple(
+            FetchPartitionResponse(
+                code if asked.state.tp == tp else 0, 100, 100, 0, len(frames) if asked.state.tp == tp else 0
+            )
+            for asked in sent.asked
+        )
+        self.fetcher.on_fetched(sent, FetchResponse(answers), frames, 10**6)
+        self.fetcher.check()
+
+    def values(self, most: int = 100) -> list[Any]:
+        return [record.value for record in self.handout.take(most)]
+
+    def position(self, tp: TopicPartition = T0) -> int | None:
+        return self.fetcher.states[tp].next_position()
+
+
+def test_records_come_in_order_and_positions_follow() -> None:
+    """Two batches, taken in three bites."""
+    rig = Rig()
+    rig.feed(T0, batch(0, b"a", b"b"), batch(2, b"c"))
+    assert rig.values(1) == [b"a"]
+    assert rig.position() == 1
+    assert rig.values(1) == [b"b"]
+    assert rig.values() == [b"c"]
+    assert rig.position() == 3
+    assert rig.values() == []
+    assert rig.handout.records_total == 3
+
+
+def test_a_position_inside_a_batch_skips_its_head() -> None:
+    """Fetched from offset 2 of a batch that begins at 0."""
+    rig = Rig(offset=2)
+    rig.feed(T0, batch(0, b"a", b"b", b"c"))
+    assert rig.values() == [b"c"]
+
+
+def test_control_batches_are_passed_over() -> None:
+    """Markers are never shown; the position moves behind them even when nothing follows."""
+    rig = Rig()
+    builder = active_codec().builder(
+        max_bytes=1000, is_control=True, producer_id=1, producer_epoch=0, is_transactional=True
+    )
+    builder.append(0, b"\0\0\0\1", b"\0\0\0\0\0\0", ())
+    made = builder.build()
+    marker = assigned_prefix(1, read_batch_header(made).batch_length, 0) + made[CRC_POSITION:]
+    rig.feed(T0, batch(0, b"a"), marker)
+    assert rig.values() == [b"a"]
+    assert rig.position() == 2
+
+
+def test_partitions_take_turns_by_batch() -> None:
+    """Neither starves, and a batch that was begun is finished first."""
+    rig = Rig()
+    rig.feed(T0, batch(0, b"a1", b"a2"), batch(2, b"a3"))
+    rig.feed(T1, batch(0, b"b1"), batch(1, b"b2"))
+    assert [rig.values(1)[0] for _ in range(5)] == [b"a1", b"a2", b"b1", b"a3", b"b2"]
+
+
+def test_a_paused_partition_hands_out_nothing_and_loses_nothing() -> None:
+    """Paused in the middle of a batch, then resumed."""
+    rig = Rig()
+    rig.feed(T0, batch(0, b"a", b"b"))
+    assert rig.values(1) == [b"a"]
+    rig.fetcher.pause([T0])
+    assert rig.values() == []
+    rig.fetcher.resume([T0])
+    assert rig.values() == [b"b"]
+
+
+def test_values_are_deserialised_and_null_stays_null() -> None:
+    """int64 values, one of them a tombstone."""
+    rig = Rig(value=int64)
+    rig.feed(T0, batch(0, b"\0" * 7 + b"\5", None))
+    assert rig.values() == [5, None]
+
+
+def test_a_bad_record_is_raised_after_the_good_ones_and_stays() -> None:
+    """The position is at the bad record; every poll raises again until the user seeks past it."""
+    rig = Rig(value=int64)
+    good = b"\0" * 7 + b"\1"
+    rig.feed(T0, batch(0, good, b"bad", good))
+    assert rig.values() == [1]
+    for _ in range(2):
+        with pytest.raises(SerializationError, match=r"t-0 at offset 1.*seek past it"):
+            rig.values()
+        assert rig.position() == 1
+    rig.fetcher.seek(T0, 2)
+    rig.feed(T0, batch(0, good, b"bad", good))
+    assert rig.values() == [1]
+
+
+def test_bad_records_may_be_skipped_or_replaced() -> None:
+    """A callable gets the raw record and the error."""
+    good, seen = b"\0" * 7 + b"\1", []
+
+    def keep_or_skip(record: Any, error: SerializationError) -> Any:
+        seen.append((record.offset, record.value, str(error)[:18]))
+        return record if record.value == b"keep" else None
+
+    rig = Rig(value=int64, on_bad=keep_or_skip)
+    rig.feed(T0, batch(0, b"skip", good, b"keep", b"skip"), batch(4, b"skip"))
+    assert rig.values() == [1, b"keep"]
+    assert rig.position() == 5
+    assert seen[0] == (0, b"skip", "t-0 at offset 0: c")
+
+
+def test_a_corrupt_batch_is_raised_where_it_lies() -> None:
+    """A flipped bit in the second batch: the first is handed out, then the error, at each poll."""
+    rig = Rig()
+    damaged = bytearray(batch(1, b"hello"))
+    damaged[-3] ^= 1
+    rig.feed(T0, batch(0, b"a"), bytes(damaged))
+    assert rig.values() == [b"a"]
+    for _ in range(2):
+        with pytest.raises(errors.CorruptMessageError, match="t-0 at offset 1"):
+            rig.values()
+    rig.fetcher.seek(T0, 2)
+    assert rig.values() == []
+
+
+def test_a_partitions_error_is_raised_once_after_its_records() -> None:
+    """OffsetOutOfRange without a policy: told, then fetched again."""
+    rig = Rig(offset=7)
+    rig.feed(T0, code=1)
+    with pytest.raises(errors.OffsetOutOfRangeError):
+        rig.values()
+    assert rig.values() == []
+    assert rig.fetcher.needs_wake
+
+
+def test_iteration_and_polls_share_one_position() -> None:
+    """A loop over a chunk is left in the middle; take goes on where it stopped."""
+    rig = Rig()
+    rig.feed(T0, batch(0, b"a", b"b", b"c"))
+    chunk = rig.handout.head()
+    assert chunk is not None
+    chunk.index += 1
+    rig.handout.settle(chunk)
+    assert rig.position() == 1
+    assert rig.values() == [b"b", b"c"]
+    assert rig.position() == 3

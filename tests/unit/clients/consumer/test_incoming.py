@@ -1,0 +1,48 @@
+"""The consumer's settings, checked at construction."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from headrace.clients.consumer.incoming import bad_record_action, checked_offset, checked_topics, loads_of
+from headrace.clients.serdes import bytes_, utf8
+from headrace.protocol.errors import ConfigError, SerializationError
+
+
+def test_plain_bytes_need_no_call() -> None:
+    """None for bytes_, a function for everything else."""
+    key, value = loads_of(bytes_, utf8)
+    assert key is None
+    assert value is not None
+    assert value("t", b"x", ()) == "x"
+
+
+def test_what_to_do_with_bad_records(caplog: pytest.LogCaptureFixture) -> None:
+    """raise, skip with a log line, a callable; anything else is refused."""
+    assert bad_record_action("raise") is None
+    skip: Any = bad_record_action("skip")
+    with caplog.at_level(logging.WARNING):
+        assert skip(object(), SerializationError("t-0 at offset 5")) is None
+    assert "t-0 at offset 5" in caplog.text
+    assert bad_record_action(print) is print
+    with pytest.raises(ConfigError):
+        bad_record_action("ignore")
+
+
+def test_topics_are_names_each_once() -> None:
+    """A list as one argument is a likely mistake."""
+    assert checked_topics(["a", "b", "a"]) == ("a", "b")
+    with pytest.raises(ConfigError, match="by name"):
+        checked_topics([["a"]])
+
+
+@pytest.mark.parametrize(
+    ("offset", "error"), [(-1, ValueError), (1.0, TypeError), (True, TypeError), ("1", TypeError)]
+)
+def test_offsets_are_whole_numbers_from_0(offset: Any, error: type[Exception]) -> None:
+    """-1 and -2 mean something elsewhere; here they would be a mistake."""
+    with pytest.raises(error):
+        checked_offset(offset)
+    assert checked_offset(5) == 5

@@ -1,0 +1,226 @@
+"""Batches under construction: when they are full, ready, expired, and what memory they hold."""
+
+from __future__ import annotations
+
+import itertools
+
+from headrace.clients.producer.accumulator import FIRST_CHARGE_BYTES
+from producer_rig import ProducerRig
+
+
+def test_a_batch_waits_for_linger_and_then_goes() -> None:
+    """Two records within 5 ms make one batch; a ms earlier nothing is ready."""
+    rig = ProducerRig(linger_ms=5)
+    rig.put(b"a")
+    assert rig.accumulator.needs_wake, "the sender must learn of the timer"
+    assert rig.sender.next_due_ms() == 5
+    assert rig.step(4) == []
+    rig.put(b"b")
+    (send,) = rig.step(1)
+    assert send.batches[0].count == 2
+
+
+def test_a_full_batch_goes_at_once() -> None:
+    """batch.size reached: nobody waits for linger, and the sender is woken."""
+    rig = ProducerRig(linger_ms=1000)
+    rig.step()
+    rig.put(b"x" * 400)
+    rig.step()
+    assert not rig.accumulator.needs_wake
+    rig.put(b"x" * 700)
+    assert rig.accumulator.needs_wake
+    (send,) = rig.step()
+    assert send.batches[0].count == 2
+
+
+def test_an_open_batch_grows_while_its_partition_is_muted() -> None:
+    """batch.size is 1000, but while one batch is under way the next takes 5000 bytes into one batch."""
+    rig = ProducerRig()
+    rig.put(b"first")
+    (first,) = rig.step()
+    for _ in range(10):
+        rig.put(b"x" * 500)
+    assert rig.step() == [], "the partition is muted"
+    rig.ok(first)
+    (second,) = rig.step()
+    assert second.batches[0].count == 10
+    assert second.batches[0].size_bytes > 5000
+
+
+def test_a_batch_never_grows_past_its_maximum() -> None:
+    """10,000 bytes at most: the 21st record of 500 starts another batch."""
+    rig = ProducerRig()
+    rig.put(b"first")
+    (first,) = rig.step()
+    for _ in range(21):
+        rig.put(b"x" * 500)
+    rig.ok(first)
+    (second,) = rig.step()
+    assert second.batches[0].size_bytes <= 10_000
+    rig.ok(second)
+    (third,) = rig.step()
+    assert second.batches[0].count + third.batches[0].count == 21
+
+
+def test_a_record_larger_than_a_batch_has_its_own() -> None:
+    """The first record of a batch is always taken."""
+    rig = ProducerRig()
+    rig.put(b"small")
+    rig.put(b"x" * 20_000)
+    (first,) = rig.step()
+    rig.ok(first)
+    (second,) = rig.step()
+    assert (first.batches[0].count, second.batches[0].count) == (1, 1)
+
+
+def test_memory_is_charged_by_doubling_and_given_back() -> None:
+    """A new batch costs 4 KiB or batch.size if that is less, a grown one up to
+    twice its size while it is open, a closed one its size, a done one nothing."""
+    rig = ProducerRig(batch_bytes=64 * 1024, max_batch_bytes=1 << 20, linger_ms=1000)
+    rig.put(b"x")
+    assert rig.accumulator.used_bytes == FIRST_CHARGE_BYTES
+    rig.put(b"x" * 5000)
+    assert 10_000 < rig.accumulator.used_bytes < 10_400, "twice what it holds"
+    rig.put(b"x" * 20_000)
+    assert 50_000 < rig.accumulator.used_bytes < 51_000
+    rig.accumulator.check()
+    (send,) = rig.step(1000)
+    assert rig.accumulator.used_bytes == send.batches[0].size_bytes, "what is under way is in memory"
+    rig.ok(send)
+    assert rig.accumulator.used_bytes == 0
+
+
+def test_a_full_buffer_takes_no_new_batch() -> None:
+    """5000 bytes of buffer: the batch that fills it is closed and sent, then there is room again."""
+    rig = ProducerRig(buffer_bytes=5000, batch_bytes=4000, linger_ms=10_000)
+    while rig.put(b"x" * 1000):
+        assert rig.accumulator.used_bytes < 7000, "the bound does not hold"
+    (send,) = rig.step()
+    assert not rig.put(b"y")
+    rig.ok(send)
+    assert rig.put(b"y")
+
+
+def test_somebody_who_waits_for_room_ends_lingering() -> None:
+    """Partition 1 lingers for 10 s; a caller that waits gets its memory now."""
+    rig = ProducerRig(0, 0, linger_ms=10_000)
+    rig.put(b"x", 1)
+    assert rig.step() == []
+    rig.accumulator.waiting_for_room += 1
+    rig.accumulator.touch(rig.topic.queues[1], rig.now_ms)
+    assert len(rig.step()) == 1
+
+
+def test_flush_ends_lingering_for_what_is_there() -> None:
+    """Both partitions go at once; what comes later lingers again."""
+    rig = ProducerRig(0, 0, linger_ms=1000)
+    rig.put(b"a", 0)
+    rig.put(b"b", 1)
+    assert len(rig.accumulator.flush(rig.now_ms)) == 2
+    (send,) = rig.step()
+    assert len(send.batches) == 2
+    rig.ok(send)
+    rig.put(b"c", 0)
+    assert rig.step() == []
+
+
+def test_flush_reaches_batches_behind_a_muted_one() -> None:
+    """The second batch of a partition is flushed when the first is answered, not after linger."""
+    rig = ProducerRig(linger_ms=1000)
+    rig.put(b"a")
+    rig.accumulator.flush(0)
+    (first,) = rig.step()
+    rig.put(b"b")
+    rig.accumulator.flush(0)
+    assert rig.step() == []
+    rig.ok(first)
+    assert len(rig.step()) == 1
+
+
+def test_sticky_moves_when_a_batch_is_full() -> None:
+    """Null keys fill partition after partition, each with about batch.size bytes."""
+    rig = ProducerRig(0, 0, 0, 0, linger_ms=1000)
+    seen = []
+    for _ in range(40):
+        queue = rig.accumulator.sticky_queue(rig.topic)
+        seen.append(queue.partition)
+        rig.put(b"x" * 300, queue.partition)
+    changes = sum(before != after for before, after in itertools.pairwise(seen))
+    assert 6 <= changes <= 13, seen
+    assert len(set(seen)) == 4
+
+
+def test_sticky_counts_small_batches_too() -> None:
+    """Linger closes each batch after 100 bytes: the choice moves after about ten of them, not after one."""
+    rig = ProducerRig(0, 0, 0, 0)
+    stays: list[int] = []
+    for number in range(60):
+        queue = rig.accumulator.sticky_queue(rig.topic)
+        rig.put(b"%040d" % number, queue.partition)
+        stays.append(queue.partition)
+        for send in rig.step():
+            rig.ok(send)
+    changes = sum(before != after for before, after in itertools.pairwise(stays))
+    assert 2 <= changes <= 8, stays
+
+
+def test_sticky_avoids_partitions_without_a_leader() -> None:
+    """Partition 1 has none: no null-key record waits there."""
+    rig = ProducerRig(0, -1, 0)
+    rig.step()
+    for _ in range(100):
+        queue = rig.accumulator.sticky_queue(rig.topic)
+        assert queue.partition != 1
+        rig.put(b"x" * 600, queue.partition)
+
+
+def test_new_partitions_join_a_topic() -> None:
+    """Growth keeps the old queues and what is in them."""
+    rig = ProducerRig()
+    rig.put(b"x")
+    topic = rig.accumulator.set_topic("t", 3)
+    assert topic is rig.topic
+    assert len(topic.queues) == 3
+    assert topic.queues[0].batches
+
+
+def test_a_refused_first_record_leaves_no_empty_batch() -> None:
+    """A batch without records could never be built."""
+    rig = ProducerRig(linger_ms=100)
+    rig.accumulator.open_batch(rig.topic.queues[0], 0)
+    rig.accumulator.drop_if_empty(rig.topic.queues[0])
+    rig.accumulator.check()
+    assert rig.accumulator.used_bytes == 0
+    assert rig.step(1000) == []
+
+
+def test_a_run_of_values_stops_at_thresholds() -> None:
+    """`append_run` fills the open batch and says where to go on, losing and doubling nothing."""
+    rig = ProducerRig(linger_ms=1000, batch_bytes=5000, max_batch_bytes=8000)
+    queue, values, start = rig.topic.queues[0], [b"%03d" % number * 30 for number in range(200)], 0
+    while start < len(values):
+        if queue.open is None:
+            rig.accumulator.open_batch(queue, 0)
+        end = rig.accumulator.append_run(queue, 0, values, start)
+        assert end >= start
+        start = end
+    rig.accumulator.check()
+    sent: list[bytes | None] = []
+    rig.accumulator.flush(0)
+    while sends := rig.step():
+        from producer_rig import values_of
+
+        sent += values_of(sends[0])[0]
+        rig.ok(sends[0])
+    assert sent == values
+
+
+def test_closing_drops_everything() -> None:
+    """Queued, open and under way; all memory is free."""
+    rig = ProducerRig(0, 0)
+    rig.put(b"a", 0)
+    rig.step()
+    rig.put(b"b", 1)
+    assert len(rig.accumulator.close_all()) == 2
+    assert rig.accumulator.used_bytes == 0
+    assert rig.sender.next_due_ms() is None

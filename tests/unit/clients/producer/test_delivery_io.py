@@ -1,0 +1,147 @@
+"""Outcomes of batches, and the light futures that read them."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from headrace.clients.producer.delivery_io import BatchResult, Delivery, FailedFuture, RecordFuture, Run
+from headrace.clients.records import RecordMetadata
+from headrace.protocol.errors import ApiTimeoutError, HeadraceError, InvalidRecordError
+
+
+def test_a_future_reads_its_record_from_the_batch() -> None:
+    """Third record of a batch that begins at 100."""
+    delivery = Delivery("t", 1, None)
+    future = RecordFuture(delivery, 2, 77, 3, 4)
+    assert not future.done()
+    assert future.running()
+    assert repr(future) == "<RecordFuture t-1 pending>"
+    delivery.resolve(100, -1, None)
+    assert future.result() == RecordMetadata("t", 1, 102, 77, 3, 4)
+    assert future.exception() is None
+    assert repr(future) == "<RecordFuture t-1 at 102>"
+
+
+def test_log_append_time_replaces_the_timestamp() -> None:
+    """The log's clock is what consumers will see."""
+    delivery = Delivery("t", 0, None)
+    delivery.resolve(5, 999, None)
+    assert RecordFuture(delivery, 0, 77, -1, 1).result().timestamp == 999
+
+
+def test_a_failure_is_raised_and_returned() -> None:
+    """Like concurrent.futures."""
+    delivery = Delivery("t", 0, None)
+    error = InvalidRecordError("bad")
+    delivery.resolve(-1, -1, error)
+    future = RecordFuture(delivery, 0, 77, -1, 1)
+    assert future.exception() is error
+    assert not future.cancel()
+    assert not future.cancelled()
+    with pytest.raises(InvalidRecordError):
+        future.result()
+    assert future.outcome()[0].offset == -1
+
+
+def test_waiting_ends_with_the_outcome_or_the_timeout() -> None:
+    """Another thread resolves; before that a short wait times out as a TimeoutError."""
+    delivery = Delivery("t", 0, None)
+    future = RecordFuture(delivery, 0, 0, -1, 1)
+    with pytest.raises(TimeoutError):
+        future.result(0)
+    with pytest.raises(ApiTimeoutError):
+        future.exception(0)
+    thread = threading.Thread(target=delivery.resolve, args=(1, -1, None))
+    thread.start()
+    assert future.result(5).offset == 1
+    thread.join()
+
+
+def test_waiting_on_the_io_thread_is_refused() -> None:
+    """It would wait for itself for ever; done futures may be read there."""
+    delivery = Delivery("t", 0, threading.get_ident())
+    future = RecordFuture(delivery, 0, 0, -1, 1)
+    with pytest.raises(HeadraceError, match="add_done_callback"):
+        future.result(1)
+    delivery.resolve(1, -1, None)
+    assert future.result().offset == 1
+
+
+def test_callbacks_come_once_early_or_late() -> None:
+    """Added before and after; one that raises is logged and does not stop the others."""
+    delivery = Delivery("t", 0, None)
+    future = RecordFuture(delivery, 0, 0, -1, 1)
+    seen: list[RecordFuture] = []
+
+    def broken(_: RecordFuture) -> None:
+        raise RuntimeError("user code")
+
+    future.add_done_callback(broken)
+    future.add_done_callback(seen.append)
+    delivery.resolve(1, -1, None)
+    future.add_done_callback(seen.append)
+    assert seen == [future, future]
+
+
+def test_only_the_first_outcome_counts() -> None:
+    """What the user was told stays true: callbacks come once, the offset does not change the done state."""
+    delivery = Delivery("t", 0, None)
+    told: list[int] = []
+    delivery.add_callback(lambda: told.append(1))
+    delivery.resolve(-1, -1, InvalidRecordError("first"))
+    delivery.resolve(7, -1, None)
+    assert told == [1]
+    assert isinstance(delivery.error, InvalidRecordError)
+
+
+def test_a_split_batch_answers_from_its_parts() -> None:
+    """Records 0-2 go to one part, 3-4 to another, which itself is split again."""
+    whole, left, right = Delivery("t", 0, None), Delivery("t", 0, None), Delivery("t", 0, None)
+    futures = [RecordFuture(whole, index, 0, -1, 1) for index in range(5)]
+    whole.split([(0, left), (3, right)])
+    inner = [Delivery("t", 0, None), Delivery("t", 0, None)]
+    right.split([(0, inner[0]), (1, inner[1])])
+    left.resolve(10, -1, None)
+    inner[1].resolve(30, -1, None)
+    assert not whole.is_done
+    inner[0].resolve(-1, -1, InvalidRecordError("one"))
+    assert whole.is_done
+    assert [future.outcome()[0].offset for future in futures] == [10, 11, 12, -1, 30]
+    assert isinstance(futures[3].exception(), InvalidRecordError)
+    assert not whole.has_succeeded()
+
+
+def test_a_batch_result_is_a_sequence_of_outcomes() -> None:
+    """A run of three, a failed record, a single one."""
+    first, second = Delivery("t", 0, None), Delivery("t", 1, None)
+    error = InvalidRecordError("bad")
+    result = BatchResult(
+        [Run(first, 5, 9, [1, 2, 3]), FailedFuture("t", -1, error), RecordFuture(second, 0, 8, 1, 1)]
+    )
+    assert len(result) == 5
+    assert not result.done()
+    assert not result.wait(0)
+    with pytest.raises(ApiTimeoutError):
+        result.errors(0)
+    first.resolve(100, -1, None)
+    second.resolve(7, -1, None)
+    assert result.wait(0)
+    assert result.errors() == {3: error}
+    assert [result[index].outcome()[0].offset for index in (0, 1, 2, 4, -1)] == [105, 106, 107, 7, 7]
+    assert [future.outcome()[0].serialized_value_size for future in result] == [1, 2, 3, -1, 1]
+    with pytest.raises(ExceptionGroup, match="1 of 5 records"):
+        result.results()
+    with pytest.raises(IndexError):
+        result[5]
+    assert repr(result) == "<BatchResult 5 of 5 done>"
+
+
+def test_results_of_a_good_batch() -> None:
+    """Metadata of every record; an empty result is fine too."""
+    delivery = Delivery("t", 0, None)
+    result = BatchResult([Run(delivery, 0, 9, [1, 2])])
+    delivery.resolve(3, -1, None)
+    assert [metadata.offset for metadata in result.results()] == [3, 4]
+    assert BatchResult([]).results() == []
+    assert BatchResult([]).done()

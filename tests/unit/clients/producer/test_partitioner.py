@@ -1,0 +1,93 @@
+"""murmur2 by key, uniform sticky without."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+from headrace.clients.producer import partitioner
+from headrace.clients.producer.partitioner import StickyChoice, murmur2, murmur2_sticky, positive_hash
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_murmur2_equals_javas(key: bytes, expected: int) -> None:
+    """Vectors of Kafka's UtilsTest; the same key must land on the same partition from any client."""
+    assert murmur2(key) == expected & 0xFFFFFFFF
+
+
+def test_murmur2_equals_kafka_pythons() -> None:
+    """Every length of tail, and bytes with the high bit set."""
+    reference = pytest.importorskip("kafka.partitioner.default").murmur2
+    random = Random(1)
+    for length in range(40):
+        key = random.randbytes(length)
+        assert murmur2(key) == reference(key) & 0xFFFFFFFF, key
+
+
+def test_remembered_hashes_are_the_same_and_bounded() -> None:
+    """A million different keys must not fill the memory."""
+    partitioner._hashes.clear()
+    keys = [b"%d" % number for number in range(100)]
+    first = [positive_hash(key) for key in keys]
+    assert [positive_hash(key) for key in keys] == first == [murmur2(key) & 0x7FFFFFFF for key in keys]
+    positive_hash(b"x" * (partitioner.MAX_CACHED_KEY_BYTES + 1))
+    assert len(partitioner._hashes) == 100, "long keys are not kept"
+    partitioner._hashes.update(
+        {number.to_bytes(4, "big"): 0 for number in range(partitioner.MAX_CACHED_HASHES)}
+    )
+    positive_hash(b"one more")
+    assert len(partitioner._hashes) == 1
+    partitioner._hashes.clear()
+
+
+def test_the_default_partitioner() -> None:
+    """By key where there is one; the empty key is a key."""
+    assert murmur2_sticky("t", None, 3) is None
+    assert murmur2_sticky("t", b"foobar", 3) == (-790332482 & 0x7FFFFFFF) % 3
+    assert murmur2_sticky("t", b"", 3) is not None
+
+
+def test_sticky_stays_for_its_bytes_and_then_moves() -> None:
+    """100 bytes per stay: 99 do not suffice, one more does; bytes for other partitions do not count."""
+    sticky = StickyChoice(100, Random(3))
+    sticky.switch(4, [0, 1, 2, 3], None)
+    other = (sticky.partition + 1) % 4
+    assert not sticky.produced(sticky.partition, 99)
+    assert not sticky.produced(other, 1000)
+    assert sticky.produced(sticky.partition, 1)
+
+
+def test_sticky_is_uniform_over_time() -> None:
+    """10,000 stays on 4 partitions: each gets its quarter within 10 %."""
+    sticky, random = StickyChoice(1, Random(4)), Counter[int]()
+    for _ in range(10_000):
+        random[sticky.switch(4, [0, 1, 2, 3], None)] += 1
+    assert all(2250 < count < 2750 for count in random.values())
+
+
+def test_adaptive_prefers_short_queues() -> None:
+    """Queues of 0, 3 and 7: weights 8, 5 and 1 of 14 (KIP-794)."""
+    sticky, chosen = StickyChoice(1, Random(5)), Counter[int]()
+    for _ in range(14_000):
+        chosen[sticky.switch(3, [0, 1, 2], [0, 3, 7])] += 1
+    assert 7500 < chosen[0] < 8500
+    assert 4600 < chosen[1] < 5400
+    assert 800 < chosen[2] < 1200
+
+
+def test_partitions_without_a_leader_are_left_out_while_others_have_one() -> None:
+    """1 and 3 have leaders; later none has, and then any will do."""
+    sticky = StickyChoice(1, Random(6))
+    assert {sticky.switch(4, [1, 3], [0, 0]) for _ in range(100)} == {1, 3}
+    assert {sticky.switch(4, [], []) for _ in range(200)} == {0, 1, 2, 3}

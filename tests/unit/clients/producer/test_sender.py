@@ -1,0 +1,304 @@
+"""What travels when, and what becomes of it."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.clients.producer.sender import RefreshMetadata, RoomMade, TakeHint
+from headrace.protocol import errors
+from headrace.protocol.messages.data import ProduceResponse
+from producer_rig import ProducerRig, values_of, view_of
+
+
+def test_batches_for_one_node_travel_together() -> None:
+    """Partitions 0 and 2 are led by node 0, 1 by node 1: two requests."""
+    rig = ProducerRig(0, 1, 0)
+    for partition in range(3):
+        rig.put(b"%d" % partition, partition)
+    sends = {send.node_id: values_of(send) for send in rig.step()}
+    assert sends == {0: [[b"0"], [b"2"]], 1: [[b"1"]]}
+
+
+def test_success_resolves_with_the_offset() -> None:
+    """And gives memory back."""
+    rig = ProducerRig()
+    rig.put(b"a")
+    (send,) = rig.step()
+    rig.ok(send, 42)
+    (resolved,) = rig.resolved
+    assert (resolved.base_offset, resolved.error) == (42, None)
+    assert RoomMade() in rig.effects
+    assert rig.sender.counters.records_sent == 1
+
+
+def test_a_retry_goes_first_and_nothing_overtakes_it() -> None:
+    """Batch 1 fails; 2 and 3 wait behind it through the backoff, and arrive in order."""
+    rig = ProducerRig()
+    rig.put(b"1")
+    (first,) = rig.step()
+    rig.put(b"2")
+    rig.refuse(first, errors.NotEnoughReplicasError.code)
+    rig.put(b"3")
+    assert rig.step() == [], "backing off"
+    assert rig.step(70) == []
+    (again,) = rig.step(60)
+    assert values_of(again) == [[b"1"]]
+    assert rig.step(1000) == [], "muted while it is under way"
+    rig.ok(again)
+    (rest,) = rig.step()
+    assert values_of(rest) == [[b"2", b"3"]]
+
+
+def test_without_retries_a_partition_is_not_muted() -> None:
+    """retries=0 cannot reorder, so several batches of a partition may be under way."""
+    rig = ProducerRig(retries=0)
+    rig.put(b"1")
+    (first,) = rig.step()
+    rig.put(b"2")
+    (second,) = rig.step()
+    rig.refuse(first, errors.RequestTimedOutError.code)
+    assert isinstance(rig.resolved[0].error, errors.RequestTimedOutError)
+    rig.ok(second)
+
+
+def test_a_node_has_at_most_max_in_flight_requests() -> None:
+    """Two at a time; the third partition waits for an answer."""
+    rig = ProducerRig(0, 0, 0, max_in_flight=2)
+    sends = []
+    for partition in range(3):
+        rig.put(b"x", partition)
+        sends += rig.step()
+    assert len(sends) == 2
+    rig.ok(sends[0])
+    assert len(rig.step()) == 1
+
+
+def test_a_request_is_bounded() -> None:
+    """Three batches of 900 bytes and max.request.size of 2000: two requests."""
+    rig = ProducerRig(0, 0, 0, max_request_bytes=2000, linger_ms=0)
+    for partition in range(3):
+        rig.put(b"x" * 800, partition)
+    assert sorted(len(send.batches) for send in rig.step()) == [1, 2]
+
+
+def test_a_missing_leader_asks_for_metadata_and_waits() -> None:
+    """The partition has none; with a new view it goes."""
+    rig = ProducerRig(-1)
+    rig.put(b"x")
+    assert rig.step() == []
+    assert RefreshMetadata() in rig.effects
+    rig.view = view_of(1, epoch=1)
+    (send,) = rig.step()
+    assert send.node_id == 1
+    assert send.targets[0].leader_epoch == 1
+
+
+def test_a_moved_leader_is_followed() -> None:
+    """NOT_LEADER with a hint: the hint is taken, metadata asked for, the batch retried at the new one."""
+    rig = ProducerRig(0)
+    rig.put(b"x")
+    (send,) = rig.step()
+    rig.refuse(send, errors.NotLeaderOrFollowerError.code, leader_id=2, leader_epoch=7)
+    assert TakeHint("t", 0, 2, 7) in rig.effects
+    assert RefreshMetadata() in rig.effects
+    rig.view = rig.view.with_leader("t", 0, 2, 7)
+    (again,) = rig.step(200)
+    assert (again.node_id, again.targets[0].leader_epoch) == (2, 7)
+
+
+@pytest.mark.parametrize("code", [2, 3, 5, 6, 7, 13, 19, 56, 74, 75, 89, 100])
+def test_retriable_errors_are_retried(code: int) -> None:
+    """None of these ends a record before its deadline."""
+    rig = ProducerRig()
+    rig.put(b"x")
+    (send,) = rig.step()
+    rig.refuse(send, code)
+    assert rig.resolved == []
+    (again,) = rig.step(200)
+    rig.ok(again)
+    assert rig.resolved[0].error is None
+
+
+@pytest.mark.parametrize("code", [10, 17, 21, 32, 35, 42, 76, 87, -1])
+def test_other_errors_end_the_batch_only(code: int) -> None:
+    """The record fails with the server's error; the partition goes on."""
+    rig = ProducerRig()
+    rig.put(b"bad")
+    (send,) = rig.step()
+    rig.refuse(send, code, error_detail="because")
+    assert rig.resolved[0].error is not None
+    assert getattr(rig.resolved[0].error, "code", None) == code
+    assert "because" in str(rig.resolved[0].error)
+    rig.put(b"good")
+    (after,) = rig.step()
+    rig.ok(after)
+    assert rig.resolved[1].error is None
+
+
+def test_one_answer_per_batch() -> None:
+    """Of two batches in a request the first is refused for good, the second is fine."""
+    rig = ProducerRig(0, 0)
+    rig.put(b"a", 0)
+    rig.put(b"b", 1)
+    (send,) = rig.step()
+    rig.refuse(send, 0, errors.InvalidRecordError.code)
+    assert [type(resolved.error) for resolved in rig.resolved] == [type(None), errors.InvalidRecordError]
+
+
+def test_retries_end() -> None:
+    """retries=2: three attempts, then the last error."""
+    rig = ProducerRig(retries=2)
+    rig.put(b"x")
+    for _ in range(3):
+        (send,) = rig.step(2000)
+        rig.lose(send, errors.NetworkError("broken"))
+    assert isinstance(rig.resolved[0].error, errors.NetworkError)
+    assert send.batches[0].attempts == 3
+
+
+def test_backoff_grows_with_each_attempt() -> None:
+    """About 100, 200, 400 ms, by the timer that the sender asks for."""
+    rig = ProducerRig()
+    rig.put(b"x")
+    waits = []
+    for _ in range(4):
+        (send,) = rig.step()
+        rig.lose(send, errors.NetworkError("broken"))
+        due_ms = rig.sender.next_due_ms()
+        assert due_ms is not None
+        waits.append(due_ms - rig.now_ms)
+        rig.now_ms = due_ms
+    assert [
+        80 <= waits[0] <= 120,
+        160 <= waits[1] <= 240,
+        320 <= waits[2] <= 480,
+        640 <= waits[3] <= 960,
+    ] == [True] * 4
+
+
+def test_a_record_that_waits_too_long_fails() -> None:
+    """No leader for 10 s: DeliveryTimeoutError, and the buffer is free."""
+    rig = ProducerRig(-1)
+    rig.put(b"x")
+    rig.step()
+    assert rig.sender.next_due_ms() is not None
+    rig.step(9_999)
+    assert rig.resolved == []
+    rig.step(1)
+    assert isinstance(rig.resolved[0].error, errors.DeliveryTimeoutError)
+    assert rig.accumulator.used_bytes == 0
+
+
+def test_the_timeout_tells_the_last_error() -> None:
+    """Text and cause; the user wants to know why."""
+    rig = ProducerRig()
+    rig.put(b"x")
+    (send,) = rig.step()
+    rig.lose(send, errors.NetworkError("cable cut"))
+    rig.view = view_of(-1, epoch=1)
+    rig.step(10_000)
+    error = rig.resolved[0].error
+    assert isinstance(error, errors.DeliveryTimeoutError)
+    assert "cable cut" in str(error)
+    assert isinstance(error.__cause__, errors.NetworkError)
+
+
+@pytest.mark.parametrize("how", ["success", "failure", "refusal"])
+def test_a_batch_that_expires_under_way_keeps_its_partition_muted(how: str) -> None:
+    """The next batch must not be sent before the old request is over, whatever its answer then is."""
+    rig = ProducerRig()
+    rig.put(b"old")
+    (send,) = rig.step()
+    rig.step(10_000)
+    assert isinstance(rig.resolved[0].error, errors.DeliveryTimeoutError)
+    rig.put(b"new")
+    assert rig.step() == []
+    assert rig.sender.next_due_ms() == rig.now_ms + 10_000, "an expired batch must not keep waking the sender"
+    if how == "success":
+        rig.ok(send)
+    elif how == "failure":
+        rig.lose(send, errors.NetworkError("late"))
+    else:
+        rig.refuse(send, 7)
+    assert len(rig.resolved) == 1, "an outcome is told once"
+    (after,) = rig.step()
+    assert values_of(after) == [[b"new"]]
+
+
+def test_a_batch_that_is_too_large_is_split() -> None:
+    """8 records of 500 bytes in one batch, refused: smaller batches, in order, now and later."""
+    rig = ProducerRig()
+    rig.put(b"first")
+    (first,) = rig.step()
+    values = [b"%d" % number * 500 for number in range(8)]
+    for value in values:
+        rig.put(value)
+    rig.ok(first)
+    (large,) = rig.step()
+    assert large.batches[0].count == 8
+    rig.refuse(large, errors.MessageTooLargeError.code)
+    sent: list[bytes | None] = []
+    while sends := rig.step():
+        assert len(sends[0].batches[0].data or b"") <= large.batches[0].size_bytes // 2
+        sent += values_of(sends[0])[0]
+        rig.ok(sends[0])
+    assert sent == values
+    for value in values:
+        rig.put(value)
+    (later,) = rig.step()
+    assert later.batches[0].size_bytes <= large.batches[0].size_bytes // 2
+    assert rig.sender.counters.batches_split == 1
+
+
+def test_a_single_record_that_is_too_large_fails() -> None:
+    """There is nothing to split."""
+    rig = ProducerRig()
+    rig.put(b"x" * 900)
+    (send,) = rig.step()
+    rig.refuse(send, errors.MessageTooLargeError.code)
+    assert isinstance(rig.resolved[0].error, errors.MessageTooLargeError)
+
+
+def test_parts_keep_the_deadline_of_the_whole() -> None:
+    """Created at 0, split at 5 s: the parts expire at 10 s."""
+    rig = ProducerRig()
+    rig.put(b"x" * 300)
+    rig.put(b"y" * 300)
+    (send,) = rig.step()
+    rig.now_ms = 5000
+    rig.refuse(send, errors.MessageTooLargeError.code)
+    rig.view = view_of(-1, epoch=1)
+    rig.step()
+    rig.step(5000)
+    assert [type(resolved.error) for resolved in rig.resolved] == [errors.DeliveryTimeoutError] * 2
+
+
+def test_acks_0_is_done_when_handed_over() -> None:
+    """No answer, no offset."""
+    rig = ProducerRig(acks=0)
+    rig.put(b"x")
+    (send,) = rig.step()
+    rig._sends(rig.sender.on_response(send.request_id, None, 0))
+    assert (rig.resolved[0].base_offset, rig.resolved[0].error) == (-1, None)
+
+
+def test_an_answer_that_does_not_match_fails_its_batches() -> None:
+    """Two batches, one answer: nothing may be taken as acknowledged."""
+    rig = ProducerRig(0, 0)
+    rig.put(b"a", 0)
+    rig.put(b"b", 1)
+    (send,) = rig.step()
+    rig._sends(rig.sender.on_response(send.request_id, ProduceResponse(()), 0))
+    assert all(isinstance(resolved.error, errors.CorruptMessageError) for resolved in rig.resolved)
+    assert len(rig.resolved) == 2
+
+
+def test_abort_ends_everything_once() -> None:
+    """Queued and under way; a late answer changes nothing."""
+    rig = ProducerRig()
+    rig.put(b"a")
+    (send,) = rig.step()
+    rig.put(b"b")
+    rig._sends(rig.sender.abort(errors.ClosedError("closed")))
+    assert [type(resolved.error) for resolved in rig.resolved] == [errors.ClosedError] * 2
+    rig.ok(send)
+    assert len(rig.resolved) == 2

@@ -1,0 +1,143 @@
+"""What only the synchronous producer does: wait in the user's thread, take many threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fake_cluster import FakeCluster
+from headrace.clients.records import ProducerRecord
+from headrace.clients.sync.cluster_io import Cluster
+from headrace.protocol.errors import (
+    BufferExhaustedError,
+    FlushTimeoutError,
+    MessageTooLargeError,
+    SerializationError,
+    UnknownTopicOrPartitionError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def fake() -> FakeCluster:
+    """One node, one topic of three partitions, no latency."""
+    fake = FakeCluster(latency_ms=0)
+    fake.create("t", 3)
+    return fake
+
+
+@pytest.fixture
+def cluster(fake: FakeCluster) -> Iterator[Cluster]:
+    """Sync clients on it."""
+    with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
+        yield cluster
+
+
+def test_many_threads_share_one_producer(fake: FakeCluster, cluster: Cluster) -> None:
+    """Four threads, each to its own partition or a shared one: each thread's order holds."""
+    producer = cluster.producer(batch_size=500)
+
+    def work(number: int) -> None:
+        for index in range(500):
+            producer.send("t", b"%d %04d" % (number, index), partition=number % 3)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    producer.flush(10)
+    for number in range(4):
+        mine = [value for value in fake.values("t", number % 3) if value.startswith(b"%d " % number)]
+        assert mine == [b"%d %04d" % (number, index) for index in range(500)]
+
+
+def test_a_full_buffer_blocks_until_there_is_room(fake: FakeCluster, cluster: Cluster) -> None:
+    """1 MB through 32 KiB: it takes back-pressure, and everything arrives."""
+    producer = cluster.producer(buffer_memory=32_768, batch_size=4096, linger_ms=1000)
+    for number in range(1000):
+        producer.send("t", b"%04d" % number * 250, partition=0)
+        assert producer.metrics()["buffer-available-bytes"] >= 0
+    producer.flush(10)
+    assert fake.values("t", 0) == [b"%04d" % number * 250 for number in range(1000)]
+
+
+def test_a_full_buffer_gives_up_after_max_block_ms(fake: FakeCluster, cluster: Cluster) -> None:
+    """The node is gone: send raises; send_many reports the rest without waiting for each."""
+    producer = cluster.producer(
+        buffer_memory=4096, batch_size=1024, max_block_ms=100, delivery_timeout_ms=600_000
+    )
+    producer.send("t", b"x").result(5)
+    fake.stop_node(0)
+    with pytest.raises(BufferExhaustedError):
+        fill(producer)
+    before = time.monotonic()
+    result = producer.send_many("t", [ProducerRecord(b"x" * 900, key=b"k") for _ in range(50)])
+    assert time.monotonic() - before < 3
+    assert all(isinstance(future.exception(0), BufferExhaustedError) for future in result)
+    values = producer.send_many("t", [b"x" * 900] * 50)
+    assert time.monotonic() - before < 5
+    assert all(isinstance(future.exception(0), BufferExhaustedError) for future in values)
+    fake.start_node(0)
+
+
+def fill(producer: Any) -> None:
+    """Send until the buffer is full, and once more."""
+    for _ in range(100):
+        producer.send("t", b"x" * 900)
+
+
+def test_errors_before_the_buffer_are_raised_by_send(cluster: Cluster) -> None:
+    """Not hidden in a future nobody looks at."""
+    producer = cluster.producer(max_request_size=1000, batch_size=500)
+    with pytest.raises(SerializationError):
+        producer.send("t", "text")
+    with pytest.raises(MessageTooLargeError):
+        producer.send("t", b"x" * 1000)
+    with pytest.raises(UnknownTopicOrPartitionError):
+        producer.send("t", b"x", partition=5)
+    with pytest.raises(UnknownTopicOrPartitionError):
+        producer.send("t", b"x", partition=-1)
+
+
+def test_send_many_takes_values_records_and_nulls(fake: FakeCluster, cluster: Cluster) -> None:
+    """In order per partition, each with its own outcome; a generator is fine."""
+    producer = cluster.producer()
+
+    def items() -> Iterator[object]:
+        for number in range(600):
+            yield b"%03d" % number
+        yield ProducerRecord(b"keyed", key=b"k", partition=2, headers={"h": "x"}, timestamp=5)
+        yield 12
+        yield None
+
+    result = producer.send_many("t", items())
+    producer.flush(5)
+    assert len(result) == 603
+    assert list(result.errors()) == [601]
+    keyed = result[600].result()
+    assert (keyed.partition, keyed.timestamp, keyed.serialized_key_size) == (2, 5, 1)
+    for index in (0, 1, 299, 599):
+        metadata = result[index].result()
+        records = fake.topics["t"].partitions[metadata.partition].records()
+        assert records[metadata.offset].value == b"%03d" % index
+        assert metadata.serialized_value_size == 3
+
+
+def test_flush_times_out_with_the_number_left(fake: FakeCluster, cluster: Cluster) -> None:
+    """The node is away; when it is back the same records are delivered."""
+    producer = cluster.producer(linger_ms=0)
+    producer.send("t", b"x").result(5)
+    fake.stop_node(0)
+    for _ in range(3):
+        producer.send("t", b"y", partition=0)
+    with pytest.raises(FlushTimeoutError) as caught:
+        producer.flush(0.05)
+    assert caught.value.remaining == 3
+    fake.start_node(0)
+    producer.flush(10)
+    assert fake.values("t").count(b"y") == 3
