@@ -52,7 +52,7 @@ imports: $(CODEC) ## the import contracts
 
 check: lint types imports test ## what CI runs
 
-docs: $(CODEC) ## write the reference pages docs/CONFIG.md and docs/ERRORS.md
+docs: $(CODEC) ## write the reference pages docs/CONFIG.md, ERRORS.md, STATES.md
 	$(BIN)/python -m headrace.services.reference
 
 clean: ## remove what the targets made

@@ -1,4 +1,4 @@
-"""The reference pages docs/CONFIG.md and docs/ERRORS.md, made from the declarations they describe.
+"""The reference pages docs/CONFIG.md, ERRORS.md and STATES.md, made from the declarations they describe.
 
 `python -m headrace.services.reference` (or `make docs`) writes them; a tidy test fails when they are stale.
 """
@@ -10,8 +10,10 @@ from pathlib import Path
 
 from ..clients.config import AdminConfig, ConsumerConfig, ProducerConfig
 from ..controller.config import ControllerConfig
+from ..controller.state import brokers
 from ..protocol import errors
 from ..runtime.config import Config, KeyFacts, text_of
+from ..storage_node import membership
 from ..storage_node.config import NodeConfig
 from ..storage_node.log.config import LogConfig
 
@@ -49,6 +51,32 @@ def errors_page() -> str:
     return "\n".join(parts)
 
 
+def states_page() -> str:
+    """docs/STATES.md: every state machine, drawn from its transition table."""
+    parts = ["# States\n", "Made by `make docs` from the transition tables in the code.\n"]
+    parts.append("## A node id, as the controller holds it (`controller/state/brokers.py`)\n")
+    arrows = [
+        f"{state.value} --> {target.value}: {event.value.split(':')[0]}"
+        for state, events in brokers.TRANSITIONS.items()
+        for event, target in events.items()
+    ]
+    parts.append(_drawing(brokers.BrokerState.UNREGISTERED.value, arrows))
+    parts.append("## A storage node, as it sees its membership (`storage_node/membership.py`)\n")
+    order = list(membership.MembershipState)
+    arrows = [
+        f"{state.value} --> {target.value}"
+        for state in order
+        for target in sorted(membership.TRANSITIONS[state], key=order.index)
+    ]
+    parts.append(_drawing(membership.MembershipState.SEARCHING.value, arrows))
+    return "\n".join(parts)
+
+
+def _drawing(first: str, arrows: list[str]) -> str:
+    lines = [f"[*] --> {first}", *arrows]
+    return "```mermaid\nstateDiagram-v2\n" + "".join(f"    {line}\n" for line in lines) + "```\n"
+
+
 def _row(facts: KeyFacts, default: str) -> str:
     bounds = ", ".join(facts.choices) if facts.choices else _range(facts)
     unit = f" {facts.unit}" if facts.unit and default else ""
@@ -75,9 +103,10 @@ def _first_line(cls: type) -> str:
 
 
 def write_pages(folder: Path) -> None:
-    """Write both pages into `folder`."""
+    """Write all pages into `folder`."""
     (folder / "CONFIG.md").write_text(config_page())
     (folder / "ERRORS.md").write_text(errors_page())
+    (folder / "STATES.md").write_text(states_page())
 
 
 if __name__ == "__main__":

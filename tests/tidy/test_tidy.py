@@ -155,11 +155,12 @@ def test_every_wire_error_is_used_somewhere() -> None:
 
 
 def test_the_reference_pages_are_current() -> None:
-    """docs/CONFIG.md and docs/ERRORS.md are what `make docs` writes now."""
+    """docs/CONFIG.md, ERRORS.md and STATES.md are what `make docs` writes now."""
     from headrace.services import reference
 
     assert (ROOT / "docs" / "CONFIG.md").read_text() == reference.config_page(), "run `make docs`"
     assert (ROOT / "docs" / "ERRORS.md").read_text() == reference.errors_page(), "run `make docs`"
+    assert (ROOT / "docs" / "STATES.md").read_text() == reference.states_page(), "run `make docs`"
 
 
 def test_the_public_face_is_documented_and_typed() -> None:
