@@ -1,0 +1,30 @@
+"""The programs in examples/ run as they stand and print what they promise."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PROMISED = {
+    "orders.py": ["alice   19.75", "bob      3.00", "carol    1.00"],
+    "pipeline_asyncio.py": ["the    6", "wheel  2", "stone  2"],
+}
+
+
+def test_every_example_is_listed() -> None:
+    """A new example needs its promise here."""
+    assert sorted(path.name for path in EXAMPLES.glob("*.py")) == sorted(PROMISED)
+
+
+@pytest.mark.parametrize("name", sorted(PROMISED))
+def test_an_example_runs(name: str) -> None:
+    """In a process of its own, warnings as errors."""
+    command = [sys.executable, "-W", "error", str(EXAMPLES / name)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-len(PROMISED[name]) :] == PROMISED[name]
+    assert done.stderr == ""
