@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..protocol.errors import ConfigError
+from ..protocol.errors import ConfigError, NoClusterError
 from .cluster.network import Address
 
 if TYPE_CHECKING:
@@ -36,16 +36,22 @@ def unregister_resolver(name: str) -> None:
 
 
 def explicit_bootstrap(bootstrap: str | Iterable[str] | None, environment: Mapping[str, str]) -> str | None:
-    """What was given by argument or environment, as one comma-separated text; None when nothing was."""
+    """What was given by argument or environment, as one comma-separated text; None when nothing was.
+
+    Errors: TypeError for what is neither text nor a sequence of texts.
+    """
     if bootstrap is not None and not isinstance(bootstrap, str):
-        bootstrap = ",".join(bootstrap)
+        try:
+            bootstrap = ",".join(bootstrap)
+        except TypeError:
+            raise TypeError(f"bootstrap is 'host:port,…' or several 'host:port', not {bootstrap!r}") from None
     return bootstrap or environment.get(VARIABLE) or None
 
 
 def resolve_bootstrap(explicit: str | None) -> tuple[Address, ...]:
     """The addresses to try, in order. May block in a resolver.
 
-    Errors: ConfigError when nothing was given and no resolver finds a cluster, or for a malformed address.
+    Errors: NoClusterError when nothing was given and no resolver finds one; ConfigError for a bad address.
     """
     if explicit is not None:
         return parse_addresses(explicit)
@@ -54,7 +60,7 @@ def resolve_bootstrap(explicit: str | None) -> tuple[Address, ...]:
         if found:
             return parse_addresses(found)
     tried = f" (asked: {', '.join(_resolvers)})" if _resolvers else ""
-    raise ConfigError(
+    raise NoClusterError(
         f"no cluster to connect to: pass bootstrap='host:port', set {VARIABLE}, or start one with"
         f" `headrace up` or headrace.local(){tried}"
     )

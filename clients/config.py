@@ -7,12 +7,11 @@ were given for a whole cluster.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from ..protocol.errors import ConfigError
-from ..runtime.config import GIB, KIB, MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, Config, key
+from ..runtime.config import GIB, KIB, MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, Config, key, nearest_key
 from .durations import duration_ms
 
 if TYPE_CHECKING:
@@ -348,10 +347,10 @@ ClientConfigs = (ConnectionConfig, ProducerConfig, ConsumerConfig, AdminConfig)
 C = TypeVar("C", bound=Config)
 
 
-def dotted(name: str, schemas: Iterable[type[Config]]) -> str:
+def dotted(name: str, schemas: Iterable[type[Config]], *, is_keyword: bool = False) -> str:
     """The dotted name behind any spelling of a key: dotted, underscored, or the field's own short name.
 
-    Errors: ConfigError with the nearest known name.
+    Errors: ConfigError with the nearest known name, spelled for a keyword argument or for a mapping.
     """
     known: dict[str, str] = {}
     for schema in schemas:
@@ -359,8 +358,8 @@ def dotted(name: str, schemas: Iterable[type[Config]]) -> str:
             known[real] = known[real.replace(".", "_")] = known[schema.field_of(real)] = real
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name, known, n=1)
-    raise ConfigError(f"unknown config key {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    hint = nearest_key(name, dict.fromkeys(known.values()), is_keyword=is_keyword)
+    raise ConfigError(f"unknown config key {name!r}{hint}")
 
 
 def given(
@@ -371,7 +370,7 @@ def given(
     Errors: ConfigError for an unknown key.
     """
     values = {dotted(name, schemas): value for name, value in (config or {}).items()}
-    values.update({dotted(name, schemas): value for name, value in options.items()})
+    values.update({dotted(name, schemas, is_keyword=True): value for name, value in options.items()})
     if values.get("compression.type", "") is None:
         values["compression.type"] = "none"
     if "acks" in values:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..protocol.errors import ConfigError
 from ..runtime.config import KIB, MAX_INT, MIB, MINUTE, SECOND, Config, key
+from ..storage_node.log.listener_memory import reachable_host
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +19,12 @@ class ControllerConfig(Config):
     metadata_log_dir: str = key(
         "metadata.log.dir", "", doc="The folder that holds the metadata log and its snapshots. Required."
     )
-    listener_host: str = key("listener.host", "127.0.0.1", doc="The address to listen on and to announce.")
+    listener_host: str = key("listener.host", "127.0.0.1", doc="The address to bind; 0.0.0.0 for all.")
+    advertised_host: str = key(
+        "advertised.host",
+        "",
+        doc="Name or address by which nodes reach the controller; empty takes listener.host.",
+    )
     listener_port: int = key(
         "listener.port",
         0,
@@ -97,6 +103,14 @@ class ControllerConfig(Config):
     socket_request_max_bytes: int = key(
         "socket.request.max.bytes", 4 * MIB, low=KIB, high=MAX_INT, unit="bytes", doc="The largest request."
     )
+    # Bound: ten readers of the largest snapshot at once; they share its bytes, but each counts.
+    queued_max_response_bytes: int = key(
+        "queued.max.response.bytes",
+        512 * MIB,
+        low=MIB,
+        unit="bytes",
+        doc="Responses not yet taken by their readers, all connections together.",
+    )
     checkpoint_interval_ms: int = key(
         "metadata.log.checkpoint.interval.ms",
         1 * SECOND,
@@ -119,8 +133,14 @@ class ControllerConfig(Config):
         doc="How long a stop waits for writes.",
     )
 
+    @property
+    def host(self) -> str:
+        """Where nodes reach the controller."""
+        return reachable_host(self.listener_host, self.advertised_host)
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        reachable_host(self.listener_host, self.advertised_host)
         if not self.metadata_log_dir:
             raise ConfigError("metadata.log.dir must name a folder")
         if self.broker_session_timeout_ms <= self.broker_heartbeat_interval_ms:

@@ -57,7 +57,7 @@ class ControllerServer:
 
     def __init__(self, config: ControllerConfig, files: Files | None = None) -> None:
         self.config = config
-        self.host = config.listener_host
+        self.host = config.host
         self.port = config.listener_port
         self.cluster_id = ""
         self._files = files or OsFiles()
@@ -208,8 +208,9 @@ class ControllerServer:
             max_body_bytes=request_bytes,
             max_frames=4,
             max_queued_bytes=8 * request_bytes,
+            max_response_bytes_pending=self.config.queued_max_response_bytes,
         )
-        return Router(self.host, port, self._handle, SERVED, self._identity, limits)
+        return Router(self.config.listener_host, port, self._handle, SERVED, self._identity, limits)
 
     def _handle(self, request: Request) -> None:
         if request.api is registry.FETCH_METADATA:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ..protocol.errors import NO_ERROR, OffsetOutOfRangeError
 from ..protocol.messages.control import FetchMetadataResponse
 from ..protocol.metadata.replay import image_records
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 
     from ..protocol.metadata.image import MetadataImage
     from ..protocol.metadata.records import MetadataRecord
+
+
+# Bound: encoded answers kept: the snapshot, and news for readers who are little behind.
+MAX_ENCODED = 8
 
 
 class MetadataFeed:
@@ -32,7 +38,7 @@ class MetadataFeed:
         self._tail: list[MetadataRecord] = []
         self._tail_start = image.offset + 1  # offset of the first record in the tail
         self._ends: list[int] = []  # exclusive end offset of each decision in the tail
-        self._snapshot: FetchMetadataResponse | None = None
+        self._encoded: dict[int, bytes] = {}  # answers to this image by where the reader stands
 
     def publish(self, image: MetadataImage, decisions: Sequence[Sequence[MetadataRecord]]) -> None:
         """The decisions, in log order, are durable and made `image`."""
@@ -43,7 +49,26 @@ class MetadataFeed:
             self._tail.extend(records)
         assert end_offset == image.offset + 1, "the image must be the one that the decisions made"
         self.image = image
+        self._encoded.clear()
         self._trim()
+
+    def encoded(self, offset: int) -> bytes | None:
+        """As `answer`, as MessagePack; the same bytes for all readers that stand at the same place.
+
+        A snapshot may be tens of MB, and news goes to every node of a cluster at once; a reader that asks a
+        hundred times and reads nothing must not make a hundred of them.
+        """
+        key = max(offset, self._tail_start - 2)  # everybody before the tail gets the same snapshot
+        found = self._encoded.get(key)
+        if found is None:
+            answer = self.answer(offset)
+            if answer is None:
+                return None
+            found = msgspec.msgpack.encode(answer)
+            if len(self._encoded) >= MAX_ENCODED:
+                self._encoded.clear()
+            self._encoded[key] = found
+        return found
 
     def answer(self, offset: int) -> FetchMetadataResponse | None:
         """What comes after `offset`, the last one that the reader has applied; None if there is nothing.
@@ -71,16 +96,13 @@ class MetadataFeed:
         return FetchMetadataResponse(NO_ERROR, base_offset=start, end_offset=end, records=tuple(records))
 
     def _snapshot_answer(self) -> FetchMetadataResponse:
-        end_offset = self.image.offset + 1
-        if self._snapshot is None or self._snapshot.end_offset != end_offset:
-            self._snapshot = FetchMetadataResponse(
-                NO_ERROR,
-                is_snapshot=True,
-                base_offset=0,
-                end_offset=end_offset,
-                records=tuple(image_records(self.image)),
-            )
-        return self._snapshot
+        return FetchMetadataResponse(
+            NO_ERROR,
+            is_snapshot=True,
+            base_offset=0,
+            end_offset=self.image.offset + 1,
+            records=tuple(image_records(self.image)),
+        )
 
     def _trim(self) -> None:
         """Drop whole old decisions; only once the tail is twice too long, so that the cost is spread."""

@@ -28,7 +28,7 @@ class _Poll:
         self.request, self._offset, self._feed, self._router = request, body.offset, feed, router
 
     def try_complete(self) -> bool:
-        answer = self._feed.answer(self._offset)
+        answer = self._feed.encoded(self._offset)
         if answer is None:
             return False
         self._router.reply(self.request, answer)

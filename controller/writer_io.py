@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from .metadata_feed import MetadataFeed
     from .quorum.metadata_log import MetadataLog
 
-# Bound: decisions before the loop may turn to its sockets again; at some 50 us each, 10 ms.
+# Bound: decisions of one group, which wait for one flush together.
 MAX_GROUP = 200
+# Bound: how long deciding may keep the loop from its sockets. One decision may take a tenth of a second
+# (10,000 partitions), so a count alone would let a client silence every heartbeat for longer than a session.
+MAX_GROUP_MS = 10
 
 
 class _Waiting(NamedTuple):
@@ -92,13 +95,15 @@ class DecisionWriter:
                 await self._on_disk(self._log.write_snapshot, self._core.image, wall_ms())
             if self._waiting:
                 self._has_work.set()
+                await asyncio.sleep(0)  # a group without records has awaited nothing: let the sockets be read
             elif not self._has_work.is_set():
                 self._is_idle.set()
 
     def _decide_group(self) -> list[tuple[Request, Any]]:
         """Decide and append what waits, then what time brings. The answers, in order."""
         answers: list[tuple[Request, Any]] = []
-        while self._waiting and len(answers) < MAX_GROUP:
+        end_ms = monotonic_ms() + MAX_GROUP_MS
+        while self._waiting and len(answers) < MAX_GROUP and (not answers or monotonic_ms() < end_ms):
             request, arrival_ms = self._waiting.popleft()
             try:
                 decision = self._core.decide(request.body, arrival_ms)
@@ -108,7 +113,9 @@ class DecisionWriter:
                 self._append(decision.records)
                 answers.append((request, decision.reply))
         if not self._waiting:
-            # Order: sessions run out only once everything that was heard has been counted.
+            # Order: sessions run out only once everything that was heard has been counted, and once the core
+            # knows of the time in which this loop stood still and could hear nobody.
+            self._core.tick(monotonic_ms())
             while records := self._core.decide_expiry(monotonic_ms()):
                 self._append(records)
         return answers

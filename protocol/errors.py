@@ -51,6 +51,11 @@ class ConfigError(HeadraceError, ValueError):
 
 
 @dataclass(eq=False)
+class NoClusterError(ConfigError):
+    """No cluster was named, and none was found."""
+
+
+@dataclass(eq=False)
 class ClosedError(HeadraceError):
     """The client, connection or cluster was closed."""
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, get_type_hints
 from ..protocol.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -76,13 +76,12 @@ class Config:
         return {f.metadata["key"].name: f.default for f in fields(cls) if "key" in f.metadata}
 
     @classmethod
-    def field_of(cls, name: str) -> str:
+    def field_of(cls, name: str, *, is_keyword: bool = False) -> str:
         """The field behind a dotted or underscored name. Errors: ConfigError with the nearest name."""
         known = {facts.name: attribute for facts, attribute, _ in _keys(cls)}
         found = known.get(name) or (name if name in known.values() else None)
         if found is None:
-            near = difflib.get_close_matches(name, [*known, *known.values()], n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = nearest_key(name, known, is_keyword=is_keyword)
             raise ConfigError(f"unknown config key {name!r}{hint}")
         return found
 
@@ -90,7 +89,7 @@ class Config:
     def of(cls, mapping: Mapping[str, Any] | None = None, /, **kwargs: Any) -> Self:
         """Build from a mapping of dotted or underscored names; keyword arguments win over it."""
         values = {cls.field_of(name): value for name, value in (mapping or {}).items()}
-        values.update({cls.field_of(name): value for name, value in kwargs.items()})
+        values.update({cls.field_of(name, is_keyword=True): value for name, value in kwargs.items()})
         return cls(**values)
 
     def merged(self, overrides: Mapping[str, Any]) -> Self:
@@ -102,6 +101,16 @@ class Config:
     def to_mapping(self) -> dict[str, Any]:
         """All values by their dotted names."""
         return {facts.name: getattr(self, name) for facts, name, _ in _keys(type(self))}
+
+
+def nearest_key(name: str, known: Iterable[str], *, is_keyword: bool = False) -> str:
+    """The end of a message: "; did you mean …?" with the nearest of the dotted names `known`, or nothing.
+
+    It is written as `name` is: with underscores where `name` has some, or where it is a keyword argument.
+    """
+    separator = "_" if is_keyword or ("_" in name and "." not in name) else "."
+    near = difflib.get_close_matches(name.replace("_", ".").lower(), list(known), n=1)
+    return f"; did you mean {near[0].replace('.', separator)!r}?" if near else ""
 
 
 def text_of(value: Any) -> str:

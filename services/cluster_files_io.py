@@ -12,7 +12,7 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
@@ -38,7 +38,10 @@ class OwnRayFacts(msgspec.Struct, frozen=True):
 
 
 class ClusterFile(msgspec.Struct, frozen=True):
-    """How to reach one cluster. `own_ray` is None when it joined a Ray that was there."""
+    """How to reach one cluster. `own_ray` is None when it joined a Ray that was there.
+
+    `config` has the keys it was started with, which nodes that are added later get as well.
+    """
 
     cluster: str
     ray_address: str
@@ -47,6 +50,7 @@ class ClusterFile(msgspec.Struct, frozen=True):
     data_dir: str
     own_ray: OwnRayFacts | None = None
     auth_mode: str = "disabled"
+    config: dict[str, str] = {}
 
 
 def home_dir() -> Path:
@@ -57,6 +61,12 @@ def home_dir() -> Path:
 def default_data_dir(cluster: str) -> str:
     """Where a cluster keeps its logs unless it is told otherwise."""
     return str(home_dir() / "data" / cluster)
+
+
+def remove_empty_data_home() -> None:
+    """Remove the folder of all default data dirs once the last one is gone."""
+    with contextlib.suppress(OSError):
+        (home_dir() / "data").rmdir()
 
 
 def checked_name(cluster: str) -> str:
@@ -107,8 +117,7 @@ def known_clusters() -> list[str]:
 def cluster_lock(cluster: str) -> Iterator[None]:
     """One `up` or `down` of a cluster at a time on this machine. Errors: HeadraceError when it is taken."""
     path = _path(cluster).with_suffix(".lock")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as stream:
+    with _opened_in_folder(path) as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -120,6 +129,17 @@ def cluster_lock(cluster: str) -> Iterator[None]:
             yield
         finally:
             path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # nothing stays of the last cluster but its data
+                path.parent.rmdir()
+                path.parent.parent.rmdir()
+
+
+def _opened_in_folder(path: Path) -> BinaryIO:
+    """Open a lock file; another command may remove the empty folder between its making and this."""
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            return path.open("ab")
 
 
 def _busy(cluster: str) -> HeadraceError:

@@ -44,7 +44,7 @@ def input_files(path: str) -> list[TextFile]:
 
     Errors: FileNotFoundError; InputError for what is neither, or a folder without text files.
     """
-    source = Path(path)
+    source = Path(path).expanduser()
     facts = source.stat()
     if stat.S_ISDIR(facts.st_mode):
         files = text_files(source)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -33,6 +34,8 @@ POLL_S = 0.05
 # Bound: Ray's sockets live at <temp dir>/session_<date>_<pid>/sockets/plasma_store, 66 characters more, and
 # a Unix socket path has at most 107.
 MAX_TEMP_DIR_LENGTH = 40
+# Ray puts paths into shell command lines without quoting them.
+_SHELL_SAFE = re.compile(r"[\w@%+=:,./-]+\Z", re.ASCII)
 OBJECT_STORE_BYTES = 80_000_000  # Ray's minimum is 75 MiB; headrace puts nothing into the object store
 
 
@@ -158,7 +161,7 @@ def _wait_for_address(child: subprocess.Popen[bytes], output: Path, timeout_s: f
 
 def _command(temp_dir: str) -> list[str]:
     return [
-        sys.executable,
+        _interpreter(temp_dir, sys.executable, sys.prefix),
         "-m",
         "ray.scripts.scripts",
         "start",
@@ -176,6 +179,15 @@ def _command(temp_dir: str) -> list[str]:
     ]
 
 
+def _interpreter(temp_dir: str, executable: str, prefix: str) -> str:
+    """This Python, through a link when a shell would not take its path unquoted ("my clone/.venv")."""
+    if _SHELL_SAFE.match(executable) or not Path(executable).is_relative_to(prefix):
+        return executable
+    link = Path(temp_dir) / "python"
+    link.symlink_to(prefix, target_is_directory=True)
+    return str(link / Path(executable).relative_to(prefix))
+
+
 def _environment() -> dict[str, str]:
     environment = dict(os.environ)
     environment.pop("RAY_ADDRESS", None)
@@ -188,8 +200,8 @@ def _environment() -> dict[str, str]:
 
 def _make_temp_dir() -> str:
     base = tempfile.gettempdir()
-    if len(base) > MAX_TEMP_DIR_LENGTH - len("/hr-ray-12345678"):
-        base = "/tmp"  # noqa: S108 - the path must be short; mkdtemp makes a private folder
+    if len(base) > MAX_TEMP_DIR_LENGTH - len("/hr-ray-12345678") or not _SHELL_SAFE.match(base):
+        base = "/tmp"  # noqa: S108 - a short and plain path; mkdtemp makes a private folder
     return tempfile.mkdtemp(prefix="hr-ray-", dir=base)
 
 

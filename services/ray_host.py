@@ -22,11 +22,13 @@ from .cluster_files_io import (
     default_data_dir,
     read_cluster_file,
     remove_cluster_file,
+    remove_empty_data_home,
     write_cluster_file,
 )
 from .discovery import NAMESPACE_PREFIX, NODE_PREFIX
 from .own_ray_io import OwnRay, RayStartError, start_own_ray, stop_own_ray
 from .ray_session import (
+    FIND,
     actor_names,
     cause_of,
     gather,
@@ -78,10 +80,13 @@ def up(options: UpOptions, report: Report) -> ClusterFile:
     this call started is gone again.
     """
     checked_name(options.cluster)
-    node_config, controller_config = split_config(options.config)
+    split_config(options.config)  # refuses a bad key before anything is started
     with cluster_lock(options.cluster):
         before = _running_file(options.cluster, report)
         facts = _merged(options, before)
+        left_out = _nodes_with_data(facts.data_dir) - facts.nodes
+        if left_out > 0:
+            report(f"{facts.data_dir} has data of {left_out} more nodes, whose partitions stay offline")
         own = None
         if not facts.ray_address:
             report("starting Ray on this machine")
@@ -91,7 +96,7 @@ def up(options: UpOptions, report: Report) -> ClusterFile:
         try:
             # Order: the file first, so that `down` can end what a killed `up` left behind.
             write_cluster_file(facts)
-            facts = _start_actors(options, facts, node_config, controller_config, report)
+            facts = _start_actors(options, facts, report)
             write_cluster_file(facts)
         except BaseException:
             if own is not None:
@@ -130,7 +135,7 @@ def status(cluster: str) -> dict[str, Any]:
     result["nodes"] = nodes
     servers = [*nodes, result["controller"] or {}]
     is_whole = len(nodes) == facts.nodes and all(server.get("state") in UP_STATES for server in servers)
-    result["state"] = "running" if is_whole else "degraded"
+    result["state"] = "running" if is_whole else "degraded" if found else "down"
     return result
 
 
@@ -153,6 +158,7 @@ def down(cluster: str, report: Report, *, delete_data: bool = False) -> list[str
             stop_own_ray(_own_ray(facts, facts.own_ray))
         if delete_data:
             shutil.rmtree(facts.data_dir, ignore_errors=True)
+            remove_empty_data_home()
         remove_cluster_file(cluster)
     return troubles
 
@@ -182,31 +188,37 @@ def _merged(options: UpOptions, before: ClusterFile | None) -> ClusterFile:
     if before is None:
         data_dir = str(Path(options.data_dir or default_data_dir(options.cluster)).expanduser().absolute())
         address = wanted_address(options.ray_address) or ""
-        return ClusterFile(options.cluster, address, (), options.nodes or DEFAULT_NODES, data_dir)
+        nodes, config = options.nodes or _nodes_with_data(data_dir) or DEFAULT_NODES, dict(options.config)
+        return ClusterFile(options.cluster, address, (), nodes, data_dir, config=config)
     nodes = options.nodes or before.nodes
     if nodes < before.nodes:
-        raise ConfigError(
-            f"cluster {before.cluster!r} has {before.nodes} storage nodes; `up` does not remove any"
-        )
+        raise _too_few(before.cluster, before.nodes)
     if options.data_dir and str(Path(options.data_dir).expanduser().absolute()) != before.data_dir:
         raise ConfigError(
             f"cluster {before.cluster!r} keeps its data in {before.data_dir}; take it down first"
         )
-    return _with(before, nodes=nodes)
+    is_running = bool(before.ray_address)
+    changed = sorted(name for name, value in options.config.items() if before.config.get(name) != value)
+    if is_running and changed:
+        raise ConfigError(f"cluster {before.cluster!r} runs already: take it down to change {changed[0]}")
+    if is_running and options.ray_address not in (None, FIND, before.ray_address):
+        raise ConfigError(f"cluster {before.cluster!r} runs on the Ray at {before.ray_address}")
+    return _with(before, nodes=nodes, config={**before.config, **options.config})
 
 
-def _start_actors(
-    options: UpOptions,
-    facts: ClusterFile,
-    node_config: dict[str, Any],
-    controller_config: dict[str, Any],
-    report: Report,
-) -> ClusterFile:
+def _nodes_with_data(data_dir: str) -> int:
+    """The highest index of a storage node that has a folder there: `up` after `down` starts as many."""
+    names = [path.name for path in Path(data_dir).glob(f"{NODE_PREFIX}*")]
+    return max((_index_of(name)[0] for name in names), default=0)
+
+
+def _start_actors(options: UpOptions, facts: ClusterFile, report: Report) -> ClusterFile:
     namespace = namespace_of(facts.cluster)
     with joined(facts.ray_address, namespace, facts.auth_mode) as ray:
         before = actor_names(ray, namespace)
+        facts = _with_those_there(options, facts, before)
         try:
-            actors = _create(ray, options, facts, node_config, controller_config)
+            actors = _create(ray, options, facts)
             adopted = sorted(set(actors) & set(before))
             report(f"adopted {', '.join(adopted)}" if adopted else f"starting {len(actors)} actors")
             endpoints = _wait_ready(ray, actors, options.timeout_s, report)
@@ -218,17 +230,28 @@ def _start_actors(
     return _with(facts, bootstrap=tuple(endpoints[name] for name in nodes))
 
 
-def _create(
-    ray: Any,
-    options: UpOptions,
-    facts: ClusterFile,
-    node_config: dict[str, Any],
-    controller_config: dict[str, Any],
-) -> dict[str, Any]:
+def _with_those_there(options: UpOptions, facts: ClusterFile, names: list[str]) -> ClusterFile:
+    """The facts, with nodes that run already, perhaps started from another machine. Errors: ConfigError."""
+    there = sum(1 for name in names if name.startswith(NODE_PREFIX))
+    if facts.bootstrap or not names:
+        return facts  # the file knew of them, or there are none
+    if options.config:
+        raise ConfigError(f"cluster {facts.cluster!r} runs already: its config cannot be changed by `up`")
+    if (options.nodes or there) < there:
+        raise _too_few(facts.cluster, there)
+    return _with(facts, nodes=options.nodes or there)
+
+
+def _too_few(cluster: str, nodes: int) -> ConfigError:
+    return ConfigError(f"cluster {cluster!r} has {nodes} storage nodes; `up` does not remove any")
+
+
+def _create(ray: Any, options: UpOptions, facts: ClusterFile) -> dict[str, Any]:
     from ..controller.controller_actor import CONTROLLER_NAME, controller_actor
     from ..storage_node.node_actor import node_actor, node_name
 
     namespace = namespace_of(facts.cluster)
+    node_config, controller_config = split_config(facts.config)
     loopback = {"listener.host": "127.0.0.1"} if facts.own_ray is not None else {}
     machines = machine_addresses(ray)
     data_dir = Path(facts.data_dir)
@@ -247,12 +270,10 @@ def _pin(index: int, machines: list[str], disk_resource: str | None) -> dict[str
     """What ties server `index` (0: the controller) to the machine that has its disk.
 
     Without a custom resource it is the machine's own `node:<ip>`, which outlives a restart of its raylet;
-    a node id would not.
+    a node id would not. One machine is named too: another may join, and must not get a restarted server.
     """
     if disk_resource:
         return {f"{disk_resource}-{index}": PIN_SHARE}
-    if len(machines) < 2:
-        return {}
     return {f"node:{machines[max(0, index - 1) % len(machines)]}": PIN_SHARE}
 
 

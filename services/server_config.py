@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any
 
 from ..controller.config import ControllerConfig
 from ..protocol.errors import ConfigError
+from ..runtime.config import nearest_key
 from ..storage_node.config import NodeConfig
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ def split_config(pairs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, An
         homes = ((node, _dotted(NodeConfig, name)), (controller, _dotted(ControllerConfig, name)))
         taken = [(target, dotted) for target, dotted in homes if dotted is not None]
         if not taken:
-            raise ConfigError(f"unknown config key {name!r}{_hint(name)}")
+            known = {*NodeConfig.keys(), *ControllerConfig.keys()} - _HOST_SETS
+            raise ConfigError(f"unknown config key {name!r}{nearest_key(name, sorted(known))}")
         for target, dotted in taken:
             if dotted in _HOST_SETS:
                 raise ConfigError(f"{dotted} is set by the host, not by hand")
@@ -46,9 +47,3 @@ def _dotted(cls: type[Config], name: str) -> str | None:
         if name in (dotted, dotted.replace(".", "_"), cls.field_of(dotted)):
             return dotted
     return None
-
-
-def _hint(name: str) -> str:
-    known = sorted({*NodeConfig.keys(), *ControllerConfig.keys()} - _HOST_SETS)
-    near = difflib.get_close_matches(name.replace("_", "."), known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..protocol.errors import ConfigError
 from ..runtime.config import DAY, GIB, HOUR, MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, Config, key
 from .log.config import LogConfig
+from .log.listener_memory import reachable_host
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +48,12 @@ class NodeConfig(Config):
     log_dirs: tuple[str, ...] = key(
         "log.dirs", (), doc="Directories that hold the partitions, one per disk; at least one."
     )
-    listener_host: str = key("listener.host", "127.0.0.1", doc="Address to bind and to tell clients.")
+    listener_host: str = key("listener.host", "127.0.0.1", doc="Address to bind; 0.0.0.0 for all.")
+    advertised_host: str = key(
+        "advertised.host",
+        "",
+        doc="Name or address by which others reach this node; empty takes listener.host.",
+    )
     listener_port: int = key(
         "listener.port",
         0,
@@ -233,6 +239,12 @@ class NodeConfig(Config):
             raise ConfigError(f"log.dirs names a directory twice: {', '.join(self.log_dirs)}")
         if self.controller_backoff_max_ms < self.controller_backoff_ms:
             raise ConfigError("controller.backoff.max.ms must not be below controller.backoff.ms")
+        reachable_host(self.listener_host, self.advertised_host)
+
+    @property
+    def host(self) -> str:
+        """Where others reach this node."""
+        return reachable_host(self.listener_host, self.advertised_host)
 
     def log_defaults(self) -> LogConfig:
         """The topic keys as this node sets them, before any topic's own."""

@@ -76,7 +76,7 @@ class LinkEvents:
     """
 
     adopted: Callable[[int, str, int], None]
-    metadata: Callable[[FetchMetadataResponse], int]
+    metadata: Callable[[FetchMetadataResponse], Awaitable[int]]
     metadata_offset: Callable[[], int]
 
 
@@ -309,7 +309,7 @@ class ControllerLink:
                 log.warning("metadata: error %d %s", response.body.error_code, response.body.error_detail)
                 self._lost(connection)
                 return
-            offset = self._events.metadata(response.body)
+            offset = await self._events.metadata(response.body)
             self._submit(m.MetadataApplied(offset))
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..protocol.errors import KafkaError
     from .log.log import Log
+    from .replica.list_offsets import OffsetLookup
     from .replica.partition import Partition
 
 
@@ -30,6 +31,13 @@ class DeleteLog:
     """Free the space of a log that was taken out of its name, on a thread; nobody else uses it."""
 
     log: Log
+
+
+@dataclass(frozen=True, slots=True)
+class LookUpOffsets:
+    """Run the lookup on a thread; then `looked_up`."""
+
+    lookup: OffsetLookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,4 +62,4 @@ class EndNode:
     error: KafkaError
 
 
-Effect = FlushLog | DeleteLog | WakeAt | Note | EndNode
+Effect = FlushLog | DeleteLog | LookUpOffsets | WakeAt | Note | EndNode

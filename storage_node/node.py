@@ -12,9 +12,15 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..protocol.errors import InvalidRequestError, KafkaError, KafkaStorageError, UnsupportedVersionError
+from ..protocol.errors import (
+    InvalidRequestError,
+    KafkaError,
+    KafkaStorageError,
+    LeaderNotAvailableError,
+    UnsupportedVersionError,
+)
 from ..protocol.messages import registry
 from ..protocol.metadata.replay import image_of, replay
 from ..runtime.purgatory import Purgatory
@@ -29,13 +35,15 @@ from .replica.produce import ProduceHandler
 from .replica.replica_manager import ReplicaManager
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ..protocol.messages.control import FetchMetadataResponse
     from ..protocol.messages.data import MetadataRequest
     from ..protocol.metadata.image import MetadataDelta, MetadataImage
     from .config import NodeConfig
     from .log.log_manager import LogManager
+    from .log.log_tasks import CreateTask
+    from .replica.list_offsets import OffsetLookup
     from .replica.partition import Partition
     from .replies import Incoming, Replies
 
@@ -62,6 +70,14 @@ class _AwaitingMetadata:
         self.answer()
 
 
+class MetadataStep(NamedTuple):
+    """From one image to the next; without a delta they may lie far apart."""
+
+    old: MetadataImage
+    image: MetadataImage
+    delta: MetadataDelta | None
+
+
 class StorageNode:
     """Routes requests to their handlers and keeps purgatory, partitions and image in step."""
 
@@ -75,6 +91,7 @@ class StorageNode:
         room: Callable[[], int],
     ) -> None:
         self.counters = NodeCounters()
+        self._manager = manager
         self.replicas = ReplicaManager(manager, config.log_defaults())
         self._replies = replies
         self._controller_id = -1
@@ -126,6 +143,7 @@ class StorageNode:
             elif key == registry.LIST_OFFSETS.key:
                 self._list_offsets.handle(request)
             elif key == registry.METADATA.key:
+                self._check_caught_up()
                 self._replies.reply(request, self._view.answer(self._bounded(request.body)))
             else:
                 raise UnsupportedVersionError(f"a storage node does not serve {request.api.name}")
@@ -133,21 +151,37 @@ class StorageNode:
             self._refuse(request, error)
         self._settle()
 
-    def follow_metadata(self, response: FetchMetadataResponse, broker_epoch: int) -> int:
-        """Apply what the controller sent; the offset of the image then.
+    def read_metadata(self, response: FetchMetadataResponse) -> MetadataStep | None:
+        """What the controller sent, worked out; None if it is an answer to a question from further back, or
+        says nothing.
 
-        Until the image contains this node's own registration (the record at `broker_epoch`) it is only
-        learned: a half image would make strays of logs whose topics come with the next records.
         Errors: ValueError if the records do not continue the image.
         """
         old = self.image
-        delta: MetadataDelta | None
+        is_late = not response.is_snapshot and response.base_offset <= old.offset
+        if is_late or response.end_offset <= old.offset + 1:
+            return None
         if response.is_snapshot:
-            image, delta = image_of(response.records, response.end_offset - 1), None
-        elif response.records:
-            image, delta = replay(old, response.base_offset, response.records)
-        else:
-            return old.offset
+            return MetadataStep(old, image_of(response.records, response.end_offset - 1), None)
+        return MetadataStep(old, *replay(old, response.base_offset, response.records))
+
+    def logs_ahead(self, step: MetadataStep, broker_epoch: int) -> list[CreateTask]:
+        """Work that makes the logs which `follow` will need; `follow` with them comes next, or never."""
+        if step.image.offset < broker_epoch and not self._has_caught_up:
+            return []
+        is_first = not self._has_caught_up
+        delta = None if is_first else step.delta
+        return self._manager.creation_tasks(self.replicas.new_logs(step.image, delta, is_first=is_first))
+
+    def follow(self, step: MetadataStep, broker_epoch: int, tasks: Sequence[CreateTask] = ()) -> int:
+        """Act on a step, with the logs made ahead of it; the offset of the image then.
+
+        Until the image contains this node's own registration (the record at `broker_epoch`) it is only
+        learned: a half image would make strays of logs whose topics come with the next records.
+        """
+        assert step.old is self.image, "steps are followed one after the other"
+        image, delta = step.image, step.delta
+        self._manager.finish_creating(tasks)
         if image.offset < broker_epoch and not self._has_caught_up:
             self.replicas.learn(image)
         elif delta is None or not self._has_caught_up:
@@ -159,6 +193,11 @@ class StorageNode:
         self._settle()
         self._fetches.check(_METADATA_KEY)
         return image.offset
+
+    def follow_metadata(self, response: FetchMetadataResponse, broker_epoch: int) -> int:
+        """All of it at once: read a response and act on it; the offset of the image then."""
+        step = self.read_metadata(response)
+        return self.image.offset if step is None else self.follow(step, broker_epoch)
 
     def when_metadata_reaches(self, offset: int, answer: Callable[[], None], deadline_ms: int) -> None:
         """Call `answer` once the image contains `offset`, at the latest at the deadline."""
@@ -181,6 +220,11 @@ class StorageNode:
     def flush_failed(self, partition: Partition, error: KafkaStorageError) -> None:
         """A FlushLog effect failed. Never tried again: the system may have dropped the dirty pages."""
         self.replicas.disk_failed(partition, error)
+        self._settle()
+
+    def looked_up(self, lookup: OffsetLookup) -> None:
+        """A LookUpOffsets effect is done."""
+        self._list_offsets.finish(lookup)
         self._settle()
 
     def disk_failed(self, error: KafkaStorageError) -> None:
@@ -228,6 +272,11 @@ class StorageNode:
         }
 
     # --- inside ----------------------------------------------------------------------------------------
+
+    def _check_caught_up(self) -> None:
+        """Errors: LeaderNotAvailableError while this node knows too little to say what does not exist."""
+        if not self._has_caught_up:
+            raise LeaderNotAvailableError("this node is starting and has no metadata yet")
 
     def _bounded(self, asked: MetadataRequest) -> MetadataRequest:
         """Errors: InvalidRequestError if it names more topics than this node answers for at once."""

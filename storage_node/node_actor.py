@@ -48,7 +48,9 @@ class ControllerFinder:
             self._question.add_done_callback(_mark_retrieved)
         question = self._question
         try:
-            self._last_known = await asyncio.wait_for(asyncio.shield(question), self._timeout_s)
+            # not wait_for, which swallows a cancellation that comes together with the answer (Python 3.11)
+            async with asyncio.timeout(self._timeout_s):
+                self._last_known = await asyncio.shield(question)
         except (RayError, HeadraceError, ValueError, TimeoutError) as error:
             if self._last_known is None:
                 raise NetworkError(f"the controller is not known yet: {error!r}") from error

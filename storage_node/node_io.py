@@ -18,19 +18,22 @@ from ..protocol.transport.router_io import Router, RouterLimits, ServerIdentity
 from ..runtime.clock_io import monotonic_ms, wall_ms
 from ..runtime.shell_io import TaskOwner
 from .controller_link_io import ControllerLink, ControllerLocator, LinkEvents, NodeIdentity
-from .effects import DeleteLog, Effect, EndNode, FlushLog, Note, WakeAt
+from .effects import DeleteLog, Effect, EndNode, FlushLog, LookUpOffsets, Note, WakeAt
 from .forwarder_io import Forwarder
-from .log.files_io import OsFiles
+from .log.files_io import OsFiles, raise_descriptor_limit
 from .log.listener_memory import remember_port, remembered_port
 from .log.log_manager import LogManager
 from .node import StorageNode
 from .workers_io import Workers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..protocol.messages.control import FetchMetadataResponse
     from ..protocol.transport.peers import Peer, Request
     from .config import NodeConfig
     from .log.files import Files
+    from .replica.list_offsets import OffsetLookup
     from .replica.partition import Partition
 
 log = logging.getLogger("headrace.storage_node")
@@ -44,6 +47,7 @@ SERVED_APIS = (
 )
 _FORWARDED_KEYS = frozenset(api.key for api in registry.FORWARDED)
 FLUSH_CHECK_S = 1.0  # how exact flush.ms is
+READER_ROOM_BYTES = 64 * 1024  # of one answer, when those who do not read hold all there is
 
 
 class NodeServer:
@@ -52,7 +56,7 @@ class NodeServer:
     def __init__(
         self, config: NodeConfig, locate_controller: ControllerLocator, files: Files | None = None
     ) -> None:
-        self.host = config.listener_host
+        self.host = config.host
         self.port = config.listener_port
         self.node_id = config.node_id
         self.cluster_id = ""
@@ -78,7 +82,7 @@ class NodeServer:
         self._link: ControllerLink | None = None
         self._forwarder: Forwarder | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._checkpoints_under_way = 0
+        self._one_at_a_time = asyncio.Lock()  # following metadata, and writing checkpoints
         self._is_stopping = False
         self._is_closed = False
         self._released = asyncio.Event()
@@ -142,7 +146,7 @@ class NodeServer:
         tasks.every(config.checkpoint_interval_ms / 1000, self._checkpoint, "checkpoint")
         tasks.every(FLUSH_CHECK_S, self._flush_overdue, "flush.ms")
         for purge in self._manager.purge_tasks():  # what a crash left half deleted
-            self._workers.start(purge)
+            self._start_purge(purge)
         return link
 
     async def _until_active(self, link: ControllerLink) -> None:
@@ -241,19 +245,29 @@ class NodeServer:
         limits = RouterLimits(
             max_request_bytes=config.socket_request_max_bytes,
             max_in_flight=config.max_in_flight_requests,
-            max_peers=config.max_connections,
+            max_peers=self._connection_limit(),
             max_queued_bytes=config.queued_max_request_bytes,
             max_response_bytes_pending=config.queued_max_response_bytes,
             idle_timeout_ms=config.connections_max_idle_ms,
         )
-        router = Router(self.host, port, self._on_request, SERVED_APIS, self._identity, limits)
+        router = Router(config.listener_host, port, self._on_request, SERVED_APIS, self._identity, limits)
         router.on_peer_gone = self._on_peer_gone
         return router
 
+    def _connection_limit(self) -> int:
+        """As configured, but never so many that segments and checkpoints find no descriptor left: a log
+        that cannot open its next file takes its log dir offline."""
+        wanted, allowed = self._config.max_connections, max(raise_descriptor_limit() // 2, 1)
+        if wanted > allowed:
+            log.warning("max.connections is %d instead of %d: raise the open files limit", allowed, wanted)
+        return min(wanted, allowed)
+
     def _response_room(self) -> int:
-        """Response bytes that may still be queued for slow readers."""
+        """Response bytes that one more answer may have. Never nothing: the router refuses those who leave
+        theirs unread, and a few of them must not keep everybody else from reading."""
         assert self._router is not None, "bound"
-        return self._config.queued_max_response_bytes - self._router.pending_response_bytes
+        left = self._config.queued_max_response_bytes - self._router.pending_response_bytes
+        return max(left, READER_ROOM_BYTES)
 
     def _on_request(self, request: Request) -> None:
         if request.api.key in _FORWARDED_KEYS:
@@ -285,7 +299,9 @@ class NodeServer:
             case FlushLog(partition, is_awaited):
                 self._start_flush(partition, is_awaited=is_awaited)
             case DeleteLog(of_partition):
-                self._workers.start(of_partition.delete)
+                self._start_purge(of_partition.delete)
+            case LookUpOffsets(lookup):
+                self._workers.look_up(lookup.run, lambda: self._looked_up(lookup))
             case WakeAt(deadline_ms):
                 self._set_timer(deadline_ms)
             case Note(level, text):
@@ -324,25 +340,35 @@ class NodeServer:
 
         self._workers.start(flush.sync, done, is_awaited=is_awaited)
 
+    def _start_purge(self, remove: Callable[[], None]) -> None:
+        """Free space on a thread. What has not begun when the node stops is left to the next start, so that a
+        stop right after the deletion of thousands of partitions does not wait for all of them."""
+
+        def unless_stopping() -> None:
+            if not (self._is_stopping or self._is_closed):
+                remove()
+
+        self._workers.start(unless_stopping)
+
+    def _looked_up(self, lookup: OffsetLookup) -> None:
+        self._running_core().looked_up(lookup)
+        self._perform()
+
     def _flush_overdue(self) -> None:
         if self._is_stopping:
             return
         self._running_core().flush_overdue(monotonic_ms())
         self._perform()
 
-    def _checkpoint(self) -> None:
+    async def _checkpoint(self) -> None:
         """Write the checkpoints, and begin the flushes that let the next ones say more."""
         if self._is_stopping:
             return  # the shutdown does both
-        if not self._checkpoints_under_way:
-            for task in self._manager.checkpoint_tasks():
-                self._checkpoints_under_way += 1
-                self._workers.start(task.run, self._checkpointed)
+        # Order: not while metadata is followed, which takes partitions out of the checkpoints.
+        async with self._one_at_a_time:
+            await asyncio.gather(*(self._workers.run(t.run) for t in self._manager.checkpoint_tasks()))
         self._running_core().flush_all()
         self._perform()
-
-    def _checkpointed(self, _error: KafkaStorageError | None) -> None:
-        self._checkpoints_under_way -= 1
 
     def _on_offline(self, path: str, reason: str) -> None:
         """A log dir failed; called on whatever thread met the error."""
@@ -374,9 +400,19 @@ class NodeServer:
             else:
                 return
 
-    def _apply_metadata(self, response: FetchMetadataResponse) -> int:
-        assert self._link is not None, "it is the link that calls"
-        offset = self._running_core().follow_metadata(response, self._link.broker_epoch)
+    async def _apply_metadata(self, response: FetchMetadataResponse) -> int:
+        """One step at a time: a new connection may bring the next while logs are made for the last."""
+        core = self._running_core()
+        async with self._one_at_a_time:
+            step = core.read_metadata(response)
+            if step is None or self._link is None:
+                return core.image.offset
+            broker_epoch = self._link.broker_epoch
+            tasks = core.logs_ahead(step, broker_epoch)
+            await asyncio.gather(*(self._workers.run(task.run) for task in tasks))
+            if self._is_stopping or self._is_closed:
+                return core.image.offset
+            offset = core.follow(step, broker_epoch, tasks)
         self._perform()
         return offset
 

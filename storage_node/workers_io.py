@@ -15,17 +15,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Searches decompress and decode, which mostly takes turns with the loop: more threads would slow it down.
+SEARCH_THREADS = 1
+
 
 class Workers:
     """Runs jobs on threads and their ends on the loop.
 
-    fsyncs that producers wait for have threads of their own: no recovery, deletion or checkpoint delays an
-    answer. A disk's error is a result; any other is a bug and ends the node through `tasks`.
+    fsyncs that producers wait for have threads of their own, and so have searches: no recovery, deletion or
+    checkpoint delays an answer, nor do clients delay those. A disk's error is a result; any other is a bug
+    and ends the node through `tasks`.
     """
 
     def __init__(self, tasks: TaskOwner, *, sync_threads: int, spare_threads: int) -> None:
         self._tasks = tasks
         self._sync = ThreadPoolExecutor(sync_threads, thread_name_prefix="headrace-sync")
+        self._search = ThreadPoolExecutor(SEARCH_THREADS, thread_name_prefix="headrace-search")
         self._spare = ThreadPoolExecutor(spare_threads, thread_name_prefix="headrace-spare")
         self._jobs: set[asyncio.Future[Any]] = set()
         self._is_closed = False
@@ -38,7 +43,18 @@ class Workers:
         is_awaited: bool = False,
     ) -> None:
         """Run `work` on a thread, then `done` on the loop, unless everything was closed meanwhile."""
-        threads = self._sync if is_awaited else self._spare
+        self._start(self._sync if is_awaited else self._spare, work, done)
+
+    def look_up(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        """As `start`, for a search that a client waits for; it raises nothing."""
+        self._start(self._search, work, lambda _error: done())
+
+    def _start(
+        self,
+        threads: ThreadPoolExecutor,
+        work: Callable[[], None],
+        done: Callable[[KafkaStorageError | None], None] | None,
+    ) -> None:
         job = asyncio.get_running_loop().run_in_executor(threads, work)
         self._jobs.add(job)
 
@@ -72,5 +88,5 @@ class Workers:
     def close(self) -> None:
         """Let the threads go; results that are still to come are dropped."""
         self._is_closed = True
-        self._sync.shutdown(wait=False, cancel_futures=True)
-        self._spare.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._sync, self._search, self._spare):
+            threads.shutdown(wait=False, cancel_futures=True)

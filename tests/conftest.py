@@ -5,8 +5,33 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from _pytest.nodes import Collector
+
+ROOT = Path(__file__).parent.parent
 
 # Before anything imports Ray: no token is written into the developer's home folder.
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 
 sys.path.insert(0, str(Path(__file__).parent / "fakes"))
+
+
+class _RootIsNoTestPackage:
+    """The root folder is the package, installed as `headrace`.
+
+    pytest sees its `__init__.py` and would import it once more under the name of the checkout: a second copy
+    of everything, and no name at all when the folder is called `headrace-main`.
+    """
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collect_directory(self, path: Path, parent: Collector) -> Collector | None:
+        return pytest.Dir.from_parent(parent, path=path) if path == ROOT else None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """As a plugin, because hooks of a conftest are not asked about the folders above it."""
+    config.pluginmanager.register(_RootIsNoTestPackage())

@@ -1,18 +1,29 @@
 """The admin client's engine: builds requests, asks any node, turns answers into values or errors.
 
-Mutating calls are retried only after errors that say that they did not run, or may not have: one whose answer
-was lost may have succeeded, and its retry then tells so (TopicAlreadyExistsError, for instance).
+Mutating calls are retried after errors that say that they did not run, or may not have. One whose answer was
+lost may have succeeded, and its retry then meets its own success, such as a topic that exists already: when
+what is there is what was asked for, the call has succeeded.
 """
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...protocol.errors import ApiTimeoutError, ConfigError, KafkaError, error_from_code
+from ...protocol.errors import (
+    ApiTimeoutError,
+    ConfigError,
+    InvalidPartitionsError,
+    KafkaError,
+    RequestTimedOutError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+    error_from_code,
+)
 from ...protocol.messages import control
 from ...protocol.messages import registry as apis
-from ...protocol.messages.data import MetadataRequest, MetadataResponse
+from ...protocol.messages.data import MetadataRequest, MetadataResponse, TopicMetadata
 from ...runtime.config import text_of
 from ..cluster.backoff import Backoff
 from ..cluster.network import Address
@@ -49,6 +60,18 @@ _RESOURCE_TYPES = {"topic": 2, "broker": 4}
 _OPERATIONS = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
 
 
+@dataclass(slots=True)
+class _Call:
+    """One call of the user. `may_have_run` once an attempt had no answer."""
+
+    deadline_ms: int
+    may_have_run: bool = False
+
+    def lost(self) -> None:
+        """An attempt had no answer."""
+        self.may_have_run = True
+
+
 class AdminEngine:
     """Runs on the loop of `hub`. Timeouts are in seconds; None takes default.api.timeout.ms."""
 
@@ -60,51 +83,63 @@ class AdminEngine:
         self, topics: Sequence[NewTopic], *, validate_only: bool, timeout: float | None
     ) -> Results[str, CreatedTopicInfo]:
         """Per topic what was created, or why not."""
-        deadline_ms = self._deadline_ms(timeout)
-        specs = tuple(_spec(topic) for topic in topics)
+        call = self._call(timeout)
+        wanted_specs = [_spec(topic) for topic in topics]
+        specs = {spec.name: spec for spec in wanted_specs}
 
         async def ask(names: list[str]) -> dict[str, CreatedTopicInfo | KafkaError]:
-            wanted = tuple(spec for spec in specs if spec.name in names)
-            request = control.CreateTopicsRequest(wanted, self._left_ms(deadline_ms), validate_only)
-            response = await self._ask(apis.CREATE_TOPICS, request, deadline_ms)
-            return {
-                answer.name: _error(answer)
-                or CreatedTopicInfo(
+            wanted = tuple(specs[name] for name in names)
+            request = control.CreateTopicsRequest(wanted, self._left_ms(call), validate_only)
+            response = await self._ask(apis.CREATE_TOPICS, request, call)
+            found: dict[str, CreatedTopicInfo | KafkaError] = {}
+            for answer in response.topics:
+                error = _error(answer)
+                made = CreatedTopicInfo(
                     answer.name, answer.topic_id, answer.num_partitions, answer.replication_factor
                 )
-                for answer in response.topics
-            }
+                if isinstance(error, TopicAlreadyExistsError) and call.may_have_run and not validate_only:
+                    found[answer.name] = await self._made_before(specs[answer.name], call) or error
+                else:
+                    found[answer.name] = error or made
+            return found
 
-        return await self._retried([spec.name for spec in specs], ask, deadline_ms)
+        return await self._retried([spec.name for spec in wanted_specs], ask, call)
 
     async def delete_topics(self, names: Sequence[str], *, timeout: float | None) -> Results[str, None]:
         """Per topic None, or why not."""
-        deadline_ms = self._deadline_ms(timeout)
+        call = self._call(timeout)
 
         async def ask(wanted: list[str]) -> dict[str, KafkaError | None]:
-            request = control.DeleteTopicsRequest(tuple(wanted), self._left_ms(deadline_ms))
-            response = await self._ask(apis.DELETE_TOPICS, request, deadline_ms)
-            return {item.name: _error(item) for item in response.results}
+            request = control.DeleteTopicsRequest(tuple(wanted), self._left_ms(call))
+            response = await self._ask(apis.DELETE_TOPICS, request, call)
+            found = {item.name: _error(item) for item in response.results}
+            gone = [name for name, error in found.items() if isinstance(error, UnknownTopicOrPartitionError)]
+            return {**found, **dict.fromkeys(gone)} if call.may_have_run else found
 
-        return await self._retried(list(names), ask, deadline_ms)
+        return await self._retried(list(names), ask, call)
 
     async def create_partitions(
         self, counts: Mapping[str, int], *, validate_only: bool, timeout: float | None
     ) -> Results[str, None]:
         """Per topic None, or why not."""
-        deadline_ms = self._deadline_ms(timeout)
+        call = self._call(timeout)
 
         async def ask(names: list[str]) -> dict[str, KafkaError | None]:
             growths = tuple(control.PartitionGrowth(name, counts[name]) for name in names)
-            request = control.CreatePartitionsRequest(growths, self._left_ms(deadline_ms), validate_only)
-            response = await self._ask(apis.CREATE_PARTITIONS, request, deadline_ms)
-            return {item.name: _error(item) for item in response.results}
+            request = control.CreatePartitionsRequest(growths, self._left_ms(call), validate_only)
+            response = await self._ask(apis.CREATE_PARTITIONS, request, call)
+            found = {item.name: _error(item) for item in response.results}
+            for name, error in found.items():
+                if isinstance(error, InvalidPartitionsError) and call.may_have_run and not validate_only:
+                    topic = await self._described(name, call)
+                    found[name] = error if topic is None or len(topic.partitions) != counts[name] else None
+            return found
 
-        return await self._retried(list(counts), ask, deadline_ms)
+        return await self._retried(list(counts), ask, call)
 
     async def list_topics(self, *, internal: bool, timeout: float | None) -> list[TopicListing]:
         """All topics by name."""
-        response = await self._metadata(None, self._deadline_ms(timeout))
+        response = await self._metadata(None, self._call(timeout))
         found = [
             TopicListing(topic.name, topic.topic_id, len(topic.partitions), topic.is_internal)
             for topic in response.topics
@@ -116,7 +151,7 @@ class AdminEngine:
         self, names: Sequence[str], *, timeout: float | None
     ) -> Results[str, TopicDescription]:
         """Per topic its partitions, or why not."""
-        response = await self._metadata(tuple(names), self._deadline_ms(timeout))
+        response = await self._metadata(tuple(names), self._call(timeout))
         found = {topic.name: topic for topic in response.topics}
         outcomes: dict[str, TopicDescription | BaseException] = {}
         for name in names:
@@ -134,7 +169,7 @@ class AdminEngine:
 
     async def describe_cluster(self, *, timeout: float | None) -> ClusterDescription:
         """The cluster as the node that answers sees it."""
-        response = await self._metadata((), self._deadline_ms(timeout))
+        response = await self._metadata((), self._call(timeout))
         nodes = sorted(response.nodes, key=lambda node: node.node_id)
         return ClusterDescription(
             response.cluster_id,
@@ -146,17 +181,17 @@ class AdminEngine:
         self, resources: Sequence[Resource], *, timeout: float | None
     ) -> Results[Resource, dict[str, ConfigValue]]:
         """Per resource its effective configs by name, or why not."""
-        deadline_ms = self._deadline_ms(timeout)
+        call = self._call(timeout)
 
         async def ask(wanted: list[Resource]) -> dict[Resource, dict[str, ConfigValue] | KafkaError]:
             request = control.DescribeConfigsRequest(tuple(_resource(item) for item in wanted))
-            response = await self._ask(apis.DESCRIBE_CONFIGS, request, deadline_ms)
+            response = await self._ask(apis.DESCRIBE_CONFIGS, request, call)
             return {
                 item: _error(answer) or _config_values(answer)
                 for item, answer in zip(wanted, response.results, strict=False)
             }
 
-        return await self._retried(list(resources), ask, deadline_ms)
+        return await self._retried(list(resources), ask, call)
 
     async def alter_configs(
         self,
@@ -166,17 +201,17 @@ class AdminEngine:
         timeout: float | None,
     ) -> Results[Resource, None]:
         """Per resource None, or why nothing of it was changed."""
-        deadline_ms = self._deadline_ms(timeout)
+        call = self._call(timeout)
 
         async def ask(wanted: list[Resource]) -> dict[Resource, KafkaError | None]:
             alters = tuple(
                 control.AlterConfigs(_resource(item), _config_changes(changes[item])) for item in wanted
             )
             request = control.IncrementalAlterConfigsRequest(alters, validate_only)
-            response = await self._ask(apis.INCREMENTAL_ALTER_CONFIGS, request, deadline_ms)
+            response = await self._ask(apis.INCREMENTAL_ALTER_CONFIGS, request, call)
             return {item: _error(answer) for item, answer in zip(wanted, response.results, strict=False)}
 
-        return await self._retried(list(changes), ask, deadline_ms)
+        return await self._retried(list(changes), ask, call)
 
     async def list_offsets(
         self,
@@ -192,7 +227,7 @@ class AdminEngine:
         found = await list_offsets(
             self._hub,
             timestamps,
-            deadline_ms=self._deadline_ms(timeout),
+            deadline_ms=self._call(timeout).deadline_ms,
             request_timeout_ms=self._config.request_timeout_ms,
             backoff=self._backoff,
         )
@@ -200,16 +235,48 @@ class AdminEngine:
 
     # --- inside -----------------------------------------------------------------------------------------
 
-    async def _metadata(self, topics: tuple[str, ...] | None, deadline_ms: int) -> MetadataResponse:
-        response: MetadataResponse = await self._ask(apis.METADATA, MetadataRequest(topics), deadline_ms)
+    async def _made_before(self, spec: control.NewTopicSpec, call: _Call) -> CreatedTopicInfo | None:
+        """The topic as it is, if that is what `spec` asks for; what it leaves open matches anything."""
+        topic = await self._described(spec.name, call)
+        if topic is None:
+            return None
+        count, factor = len(topic.partitions), len(topic.partitions[0].replicas)
+        if spec.num_partitions not in (-1, count) or spec.replication_factor not in (-1, factor):
+            return None
+        assigned = {part.partition: part.replicas for part in topic.partitions}
+        wanted = {entry.partition: entry.replicas for entry in spec.assignments}
+        if wanted and wanted != assigned:
+            return None
+        request = control.DescribeConfigsRequest((_resource(Resource.topic(spec.name)),))
+        (described,) = (await self._ask(apis.DESCRIBE_CONFIGS, request, call)).results
+        values = {entry.name: entry.value for entry in described.entries}
+        if any(values.get(name) != value for name, value in spec.configs.items()):
+            return None
+        return CreatedTopicInfo(spec.name, topic.topic_id, count, factor)
+
+    async def _described(self, name: str, call: _Call) -> TopicMetadata | None:
+        """A topic that the controller knows, from the first node that knows it too; None if none does."""
+        failures = 0
+        while True:
+            (topic,) = (await self._metadata((name,), call)).topics
+            failures += 1
+            wait_ms = self._backoff.wait_ms(failures)
+            if not topic.error_code or self._hub.now_ms() + wait_ms >= call.deadline_ms:
+                return None if topic.error_code else topic
+            await asyncio.sleep(wait_ms / 1000)
+
+    async def _metadata(self, topics: tuple[str, ...] | None, call: _Call) -> MetadataResponse:
+        response: MetadataResponse = await self._ask(apis.METADATA, MetadataRequest(topics), call)
         return response
 
-    async def _ask(self, api: Api, request: Any, deadline_ms: int) -> Any:
+    async def _ask(self, api: Api, request: Any, call: _Call) -> Any:
         attempt_ms = self._config.request_timeout_ms
-        reply = await self._hub.metadata.ask_any(api, request, deadline_ms=deadline_ms, attempt_ms=attempt_ms)
+        reply = await self._hub.metadata.ask_any(
+            api, request, deadline_ms=call.deadline_ms, attempt_ms=attempt_ms, on_lost=call.lost
+        )
         return reply.body
 
-    async def _retried(self, keys: list[K], ask: Any, deadline_ms: int) -> Results[K, V]:
+    async def _retried(self, keys: list[K], ask: Any, call: _Call) -> Results[K, V]:
         """Ask for all keys, then again for those with a retriable error (no controller, for instance)."""
         if len(set(keys)) != len(keys):
             raise ValueError(f"the same item twice: {keys!r}")
@@ -220,9 +287,11 @@ class AdminEngine:
             missing = error_from_code(-1, "the answer does not speak of it")
             outcomes.update((key, answers.get(key, missing)) for key in left)
             left = [key for key in left if _may_retry(outcomes[key])]
+            if any(isinstance(outcomes[key], RequestTimedOutError) for key in left):
+                call.lost()
             failures += 1
             wait_ms = self._backoff.wait_ms(failures)
-            if left and self._hub.now_ms() + wait_ms >= deadline_ms:
+            if left and self._hub.now_ms() + wait_ms >= call.deadline_ms:
                 for key in left:
                     cause = outcomes[key]
                     outcomes[key] = ApiTimeoutError(f"{key}: not done in time: {cause}")
@@ -232,12 +301,12 @@ class AdminEngine:
                 await asyncio.sleep(wait_ms / 1000)
         return Results({key: outcomes[key] for key in keys})
 
-    def _deadline_ms(self, timeout: float | None) -> int:
+    def _call(self, timeout: float | None) -> _Call:
         timeout_ms = self._config.api_timeout_ms if timeout is None else int(timeout * 1000)
-        return self._hub.now_ms() + timeout_ms
+        return _Call(self._hub.now_ms() + timeout_ms)
 
-    def _left_ms(self, deadline_ms: int) -> int:
-        return max(min(deadline_ms - self._hub.now_ms(), self._config.request_timeout_ms), 1)
+    def _left_ms(self, call: _Call) -> int:
+        return max(min(call.deadline_ms - self._hub.now_ms(), self._config.request_timeout_ms), 1)
 
 
 def _may_retry(outcome: Any) -> bool:

@@ -65,7 +65,7 @@ class AsyncConsumer(Generic[K, V]):
         while True:
             self._news.clear()
             records = engine.take(most)
-            left_s = ends_at - self._now()
+            left_s = self._left(ends_at)
             if records or left_s <= 0 or engine.take_wakeup():
                 if not records:
                     await asyncio.sleep(0)  # a loop of empty polls must not starve the others
@@ -81,7 +81,7 @@ class AsyncConsumer(Generic[K, V]):
             self._news.clear()
             chunk = engine.head()
             if chunk is None:
-                left_s = None if ends_at is None else ends_at - self._now()
+                left_s = None if ends_at is None else self._left(ends_at)
                 if (left_s is not None and left_s <= 0) or engine.take_wakeup():
                     return
                 await self._wait(left_s)
@@ -109,7 +109,7 @@ class AsyncConsumer(Generic[K, V]):
         self._check_assigned()
         while batch := await self._first_of_batch(max_records):
             ends_at = self._now() + timeout
-            while len(batch) < max_records and (left_s := ends_at - self._now()) > 0:
+            while len(batch) < max_records and (left_s := self._left(ends_at)) > 0:
                 batch += await self.poll(left_s, max_records - len(batch))
             yield batch
 
@@ -141,7 +141,7 @@ class AsyncConsumer(Generic[K, V]):
                 return position
             if error is not None:
                 raise error
-            left_s = ends_at - self._now()
+            left_s = self._left(ends_at)
             if left_s <= 0:
                 raise ApiTimeoutError(f"no position for {tp} in time")
             await self._wait(left_s)
@@ -259,6 +259,10 @@ class AsyncConsumer(Generic[K, V]):
     def _now(self) -> float:
         return self._cluster.hub.now_ms() / 1000
 
+    def _left(self, ends_at: float) -> float:
+        # whole ms, as the clock has: a wait for less would end before the clock moves, again and again
+        return round(ends_at - self._now(), 3)
+
     async def _wait(self, timeout_s: float | None) -> None:
         try:
             async with asyncio.timeout(timeout_s):
@@ -273,7 +277,7 @@ class AsyncConsumer(Generic[K, V]):
         while True:
             self._news.clear()
             records = engine.take(max_records)
-            left_s = None if ends_at is None else ends_at - self._now()
+            left_s = None if ends_at is None else self._left(ends_at)
             if records or engine.take_wakeup() or (left_s is not None and left_s <= 0):
                 return records
             await self._wait(left_s)

@@ -14,6 +14,7 @@ from ...protocol.errors import (
     KafkaError,
     LeaderNotAvailableError,
     NetworkError,
+    RequestTimedOutError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
     error_from_code,
@@ -92,8 +93,15 @@ class MetadataService:
         self._listeners.pop(listener, None)
 
     def watch(self, topics: Iterable[str]) -> None:
-        """Keep these topics in the view, once per call, and look for new ones at once."""
-        for topic in topics:
+        """Keep these topics in the view, once per call, and look for new ones at once.
+
+        Errors: TypeError for a name that is not text, before it spoils the requests of all other topics.
+        """
+        names = tuple(topics)
+        for topic in names:
+            if not isinstance(topic, str):
+                raise TypeError(f"a topic is given by its name, not {topic!r}")
+        for topic in names:
             is_new = topic not in self._topics
             self._topics[topic] = self._topics.get(topic, 0) + 1
             if is_new:
@@ -130,7 +138,8 @@ class MetadataService:
         self._waiters.append(waiter)
         self.refresh_soon()
         try:
-            await asyncio.wait_for(waiter, max(deadline_ms - self._now_ms(), 0) / 1000)
+            async with asyncio.timeout(max(deadline_ms - self._now_ms(), 0) / 1000):
+                await waiter
         except TimeoutError:
             cause = f": {self._last_error}" if self._last_error is not None else ""
             raise ApiTimeoutError(f"no fresh metadata in time{cause}") from self._last_error
@@ -150,7 +159,12 @@ class MetadataService:
         if found is None:
             self.refresh_soon(is_urgent=True)
         while found is None or len(found.partitions) < min_partitions:
-            view = await self.refresh(deadline_ms)
+            try:
+                view = await self.refresh(deadline_ms)
+            except ApiTimeoutError:
+                if found is None and name not in self.view.missing:
+                    raise  # nobody has said whether it exists
+                break
             found = view.topics.get(name)
             if self._now_ms() >= grace_ends_ms:
                 break
@@ -162,8 +176,18 @@ class MetadataService:
             raise UnknownTopicOrPartitionError(f"topic {name!r} has partitions 0..{count - 1}")
         return found
 
-    async def ask_any(self, api: Api, body: Any, *, deadline_ms: int, attempt_ms: int) -> Reply:
+    async def ask_any(
+        self,
+        api: Api,
+        body: Any,
+        *,
+        deadline_ms: int,
+        attempt_ms: int,
+        on_lost: Callable[[], None] | None = None,
+    ) -> Reply:
         """One request to whichever node answers, one after the other, each within `attempt_ms`.
+
+        `on_lost` hears of each attempt without an answer: it may have been executed.
 
         Errors: ApiTimeoutError with the last cause; the error of the response's header when it is not
         retriable.
@@ -181,6 +205,8 @@ class MetadataService:
                 except KafkaError as error:
                     if not error.retriable:
                         raise
+                    if on_lost is not None and isinstance(error, (NetworkError, RequestTimedOutError)):
+                        on_lost()
                     failure = error
             failures += 1
             self.refresh_soon()  # the nodes may have moved
@@ -222,8 +248,11 @@ class MetadataService:
             await self._pause(self._backoff.wait_ms(max(self._failures, 1)))
 
     async def _until_wanted(self) -> None:
+        # Not wait_for, here and below: until Python 3.12 it swallows a cancellation that comes together with
+        # the event, and then this task would never end, nor the close that waits for it.
         try:
-            await asyncio.wait_for(self._wanted.wait(), self._max_age_ms / 1000)
+            async with asyncio.timeout(self._max_age_ms / 1000):
+                await self._wanted.wait()
         except TimeoutError:
             return
 
@@ -233,7 +262,8 @@ class MetadataService:
             await asyncio.sleep(wait_ms / 1000)
             return
         try:
-            await asyncio.wait_for(self._urgent.wait(), wait_ms / 1000)
+            async with asyncio.timeout(wait_ms / 1000):
+                await self._urgent.wait()
         except TimeoutError:
             return
 

@@ -105,6 +105,7 @@ class ZmqNetwork:
             if self._now_ms() < slot.retry_at_ms:
                 raise NetworkError(f"{address} is not tried again yet: {slot.last_error}")
             slot.opening = asyncio.get_running_loop().create_task(self._open(address, slot))
+            slot.opening.add_done_callback(_mark_retrieved)
         try:
             # shielded: several requests may wait for one connection, and one may give up earlier
             async with asyncio.timeout(timeout_ms / 1000):
@@ -151,3 +152,9 @@ class ZmqNetwork:
             is_idle = slot.connection is None and slot.opening is None
             if is_idle and now_ms >= slot.retry_at_ms:
                 del self._slots[address]
+
+
+def _mark_retrieved(opening: asyncio.Task[Connection]) -> None:
+    """A failure that came after all who waited gave up is not one that nobody looked at."""
+    if not opening.cancelled():
+        opening.exception()

@@ -18,6 +18,7 @@ from ..config import RESET_BY_DURATION
 from ..durations import duration_ms
 from .fetcher import Effect, Fetcher, FetchLimits, Notify, RefreshMetadata, SendFetch, SendLookup, TakeHint
 from .handout import Handout, Loads, OnBadRecord
+from .incoming import checked_partitions
 from .offsets_io import list_offsets
 
 if TYPE_CHECKING:
@@ -134,8 +135,11 @@ class ConsumerEngine:
             return woken
 
     def assign(self, tps: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions; those that were read before go on where they are."""
-        wanted = tuple(dict.fromkeys(tps))
+        """Read exactly these partitions; those that were read before go on where they are.
+
+        Errors: TypeError for what is no partition.
+        """
+        wanted = checked_partitions(tps)
         with self._lock:
             self._check()
             for tp in [tp for tp in self._fetcher.states if tp not in wanted]:

@@ -61,6 +61,7 @@ class PartitionState:
     is_in_flight: bool = False  # a fetch or lookup of this version is under way
     failures: int = 0  # in a row
     retry_at_ms: int = 0
+    lacks_leader: bool = False  # and so waits; it goes on as soon as the metadata names one
     topic_id: bytes | None = None  # of the topic that the position belongs to
     high_watermark: int | None = None
     log_start_offset: int | None = None

@@ -3,7 +3,8 @@
 Every partition is in at most one request at a time; a node has at most `MAX_REQUESTS_PER_NODE`, so that data
 of busy partitions does not wait behind the long poll of idle ones. A partition is fetched again when less
 than half of max.partition.fetch.bytes of it is left, and all that is fetched and not handed out stays within
-fetch.max.bytes. Source: Kafka Fetcher.java, OffsetFetcher.java.
+fetch.max.bytes; what paused partitions hold does not count, or they would starve the others.
+Source: Kafka Fetcher.java, OffsetFetcher.java.
 """
 
 from __future__ import annotations
@@ -110,6 +111,7 @@ class Fetcher:
         self.states: dict[TopicPartition, PartitionState] = {}
         self.buffered_bytes = 0  # over all partitions
         self.needs_wake = False  # a partition may be fetched again
+        self._paused_bytes = 0  # of these, at the last poll, of paused partitions
         self._reserved_bytes = 0  # the answers under way may bring this much
         self._per_node: dict[int, int] = {}
         self._due_ms: int | None = None
@@ -145,6 +147,7 @@ class Fetcher:
             state.is_paused = True
             for chunk in state.chunks:
                 chunk.is_active = False
+        self.needs_wake = True  # others may have their room
 
     def resume(self, tps: Iterable[TopicPartition]) -> None:
         """Undo `pause`. Errors: KeyError."""
@@ -160,6 +163,7 @@ class Fetcher:
         """All requests that can be made now."""
         self.needs_wake = False
         self._due_ms = None
+        self._paused_bytes = sum(state.buffered_bytes for state in self.states.values() if state.is_paused)
         fetches: dict[int, list[tuple[PartitionState, FetchPartition]]] = {}
         lookups: dict[int, list[tuple[PartitionState, ListOffsetsPartition]]] = {}
         effects: list[Effect] = []
@@ -170,7 +174,8 @@ class Fetcher:
             self._check_topic_id(state, view, effects)
             if not self._wants_anything(state):
                 continue
-            if state.retry_at_ms > now_ms:
+            found_one = state.lacks_leader and view.leader_of(tp.topic, tp.partition) is not None
+            if state.retry_at_ms > now_ms and not found_one:
                 self._due(state.retry_at_ms)
                 continue
             self._ask(state, view, now_ms, fetches, lookups, effects)
@@ -265,6 +270,7 @@ class Fetcher:
     ) -> None:
         tp = state.tp
         leader = view.leader_of(tp.topic, tp.partition)
+        state.lacks_leader = leader is None
         if leader is None:
             _once(effects, RefreshMetadata())
             self._back_off(state, now_ms)
@@ -295,7 +301,7 @@ class Fetcher:
             request = ListOffsetsRequest(READ_UNCOMMITTED, tuple(wanted for _, wanted in looking))
             effects.append(SendLookup(node_id, request, self._started(node_id, [s for s, _ in looking])))
         for node_id, pairs in fetches.items():
-            room = limits.max_bytes - self.buffered_bytes - self._reserved_bytes
+            room = self._free_bytes()
             if room <= 0:
                 break  # asked for again when the user has taken something
             # Half of the room, so that a long poll of many idle partitions never holds all of it.
@@ -327,7 +333,11 @@ class Fetcher:
     def _has_room(self, state: PartitionState) -> bool:
         limits = self._limits
         is_low = state.buffered_bytes * 2 < limits.max_partition_bytes
-        return is_low and self.buffered_bytes + self._reserved_bytes < limits.max_bytes
+        return is_low and self._free_bytes() > 0
+
+    def _free_bytes(self) -> int:
+        held = self.buffered_bytes - self._paused_bytes + self._reserved_bytes
+        return self._limits.max_bytes - held
 
     # --- answers ----------------------------------------------------------------------------------------
 

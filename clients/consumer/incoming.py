@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...protocol.errors import ConfigError, SerializationError
+from ...protocol.model import TopicPartition
 from ..records import timestamp_to_ms
 from ..serdes import deserializer, is_plain_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ...protocol.model import TopicPartition
     from ..records import TimestampLike
     from .handout import Loads, OnBadRecord
 
@@ -56,6 +56,18 @@ def checked_topics(topics: Iterable[Any]) -> tuple[str, ...]:
             raise ConfigError(f"topics are given by name, each as an argument of its own, not {topic!r}")
         names[topic] = None
     return tuple(names)
+
+
+def checked_partitions(tps: Iterable[Any]) -> tuple[TopicPartition, ...]:
+    """Partitions, each once; a plain (topic, partition) will do. Errors: TypeError for anything else."""
+    wanted: dict[TopicPartition, None] = {}
+    for tp in tps:
+        match tp:
+            case (str(topic), int(partition)):
+                wanted[TopicPartition(topic, partition)] = None
+            case _:
+                raise TypeError(f"partitions are given as TopicPartition(topic, partition), not {tp!r}")
+    return tuple(wanted)
 
 
 def timestamps_of(wanted: Mapping[TopicPartition, TimestampLike]) -> dict[TopicPartition, int]:

@@ -2,8 +2,8 @@
 
 The producer's threads append while the sender takes batches away; their owner holds one lock for every
 call. A batch is *open* while records may still join it. Only the first batch of a queue is ever sent, and
-while `is_muted` (an earlier batch of the partition is under way and might be retried) none is, so retries
-never reorder a partition. What that costs in pipelining is won back by letting the open batch of a muted
+while `is_muted` (an earlier batch of the partition is under way) none is, so nothing ever
+reorders a partition. What that costs in pipelining is won back by letting the open batch of a muted
 partition grow past batch.size, up to max.request.size: one round trip then carries more, not fewer, bytes.
 
 Invariant: `used_bytes` is the sum of `charged_bytes` over all live batches.
@@ -28,6 +28,9 @@ from .partitioner import StickyChoice
 # partitions with little traffic do not use up the buffer; a full batch that still grows does so in steps.
 FIRST_CHARGE_BYTES = 4096
 GROWTH_BYTES = 16_384
+# How long a size limit that was learned from a refusal holds: it may have been raised since, and finding out
+# costs no more than a few batches sent once in vain.
+LEARNED_LIMIT_MS = 300_000
 
 
 class AccumulatorLimits(NamedTuple):
@@ -65,25 +68,30 @@ class Batch:
 class PartitionQueue:
     """The batches of one partition in sending order; the last one may be open."""
 
-    __slots__ = ("batches", "is_muted", "max_batch_bytes", "open", "partition", "topic")
+    __slots__ = ("batches", "is_muted", "open", "partition", "topic")
 
-    def __init__(self, topic: TopicQueues, partition: int, max_batch_bytes: int) -> None:
+    def __init__(self, topic: TopicQueues, partition: int) -> None:
         self.topic, self.partition = topic, partition
         self.batches: deque[Batch] = deque()
         self.open: Batch | None = None
         self.is_muted = False
-        # Shrinks when the topic's max.message.bytes turns out to be smaller than max.request.size.
-        self.max_batch_bytes = max_batch_bytes
 
 
 class TopicQueues:
-    """The partitions of one topic and its sticky choice."""
+    """The partitions of one topic and its sticky choice.
 
-    __slots__ = ("name", "queues", "sticky")
+    `queues` may be longer than `partition_count`: the topic was created again with fewer partitions, and what
+    was meant for the others waits there for its deadline.
+    """
 
-    def __init__(self, name: str, sticky: StickyChoice) -> None:
+    __slots__ = ("max_batch_bytes", "name", "partition_count", "queues", "relearn_at_ms", "sticky")
+
+    def __init__(self, name: str, sticky: StickyChoice, max_batch_bytes: int) -> None:
         self.name, self.sticky = name, sticky
         self.queues: list[PartitionQueue] = []
+        self.partition_count = 0
+        # Shrinks for a while when the topic's max.message.bytes turns out to be less than max.request.size.
+        self.max_batch_bytes, self.relearn_at_ms = max_batch_bytes, 0
 
 
 class Accumulator:
@@ -159,9 +167,11 @@ class Accumulator:
         assert queue.open is None, "the open batch takes records until it is sealed"
         if not self.has_room():
             return False
-        limits = self._limits
+        limits, topic = self._limits, queue.topic
+        if now_ms >= topic.relearn_at_ms:
+            topic.max_batch_bytes = limits.max_batch_bytes
         batch = Batch(queue, self._new_delivery(queue), now_ms, now_ms + limits.delivery_timeout_ms)
-        batch.builder = self._new_builder(queue.max_batch_bytes)
+        batch.builder = self._new_builder(topic.max_batch_bytes)
         self._charge(batch, self._first_charge_bytes)
         queue.batches.append(batch)
         queue.open = batch
@@ -187,7 +197,7 @@ class Accumulator:
     def sticky_queue(self, topic: TopicQueues) -> PartitionQueue:
         """The partition that records without a key go to now."""
         partition = topic.sticky.partition
-        if not 0 <= partition < len(topic.queues):
+        if not 0 <= partition < topic.partition_count:
             self._switch(topic)
             partition = topic.sticky.partition
         return topic.queues[partition]
@@ -198,11 +208,17 @@ class Accumulator:
         """Make the queues of a topic, or those of its new partitions."""
         topic = self.topics.get(name)
         if topic is None:
-            topic = TopicQueues(name, StickyChoice(self._limits.batch_bytes, self._random))
-            self.topics[name] = topic
+            sticky = StickyChoice(self._limits.batch_bytes, self._random)
+            topic = self.topics[name] = TopicQueues(name, sticky, self._limits.max_batch_bytes)
         for partition in range(len(topic.queues), partition_count):
-            topic.queues.append(PartitionQueue(topic, partition, self._limits.max_batch_bytes))
+            topic.queues.append(PartitionQueue(topic, partition))
+        topic.partition_count = partition_count
         return topic
+
+    def learn_limit(self, topic: TopicQueues, limit_bytes: int, now_ms: int) -> None:
+        """Batches of this topic must stay below this size, for some minutes."""
+        topic.max_batch_bytes = min(topic.max_batch_bytes, limit_bytes)
+        topic.relearn_at_ms = now_ms + LEARNED_LIMIT_MS
 
     # --- what the sender does ---------------------------------------------------------------------------
 
@@ -252,7 +268,9 @@ class Accumulator:
             part.queue.batches.appendleft(part)
             self._charge(part, part.size_bytes)
             self.live[part] = None
-            self.live.move_to_end(part, last=False)
+        # Order: by deadline, which `expired` relies on; the parts have that of the whole.
+        for each in sorted(self.live, key=lambda live: live.deadline_ms):
+            self.live.move_to_end(each)
 
     def forget(self, batch: Batch) -> None:
         """The batch has its outcome: give its memory back."""
@@ -372,10 +390,10 @@ class Accumulator:
         lengths = None
         if self._limits.is_adaptive:
             lengths = [len(topic.queues[partition].batches) for partition in available]
-        topic.sticky.switch(len(topic.queues), available, lengths)
+        topic.sticky.switch(topic.partition_count, available, lengths)
 
     def _with_leader(self, topic: TopicQueues) -> list[int]:
-        numbers = range(len(topic.queues))
+        numbers = range(topic.partition_count)
         if self.view is None:
             return list(numbers)
         return [number for number in numbers if self.view.leader_of(topic.name, number) is not None]

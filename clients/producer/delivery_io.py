@@ -7,6 +7,7 @@ record's future is four slots that point into its batch's delivery.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from bisect import bisect_right
@@ -23,6 +24,15 @@ log = logging.getLogger("headrace.client.producer")
 
 # Guards the rare moments of every delivery (waiting, callbacks, resolving); never held while calling out.
 _lock = threading.Lock()
+
+
+def _new_lock() -> None:
+    """In a forked child: the thread that held the lock at the fork is not there to release it."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_new_lock)
 
 
 class Delivery:

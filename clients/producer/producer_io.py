@@ -106,10 +106,10 @@ class ProducerEngine:
             if queues is None:
                 return NO_TOPIC
             if partition is None and (self._partitioner is not None or key is not None):
-                partition = self._choose(topic, key, len(queues.queues))
+                partition = self._choose(topic, key, queues.partition_count)
             if partition is None:
                 queue = accumulator.sticky_queue(queues)
-            elif 0 <= partition < len(queues.queues):
+            elif 0 <= partition < queues.partition_count:
                 queue = queues.queues[partition]
             else:
                 return NO_PARTITION
@@ -188,7 +188,7 @@ class ProducerEngine:
     def partition_count(self, topic: str) -> int | None:
         """How many partitions of a topic are known, None before the first record to it."""
         queues = self._topics.get(topic)
-        return None if queues is None else len(queues.queues)
+        return None if queues is None else queues.partition_count
 
     def partitions(self, topic: str) -> list[PartitionInfo]:
         """The partitions of a topic that was loaded, as the metadata has them."""

@@ -1,6 +1,6 @@
 """Decides which batches travel to which node, and what becomes of them. Step shape, pure.
 
-Invariants: a partition whose batches could be retried has at most one under way, so order is kept; a node
+Invariants: a partition has at most one batch under way, so order is kept; a node
 has at most `max_in_flight` requests; a batch is resolved exactly once; no batch outlives its deadline
 unresolved. A batch is retried only while its deadline, its retries and its error allow it.
 Source: Kafka Sender.java, RecordAccumulator.java; KIP-91, KIP-126, KIP-951.
@@ -115,7 +115,7 @@ class Sender:
         self.accumulator.needs_wake = False
         self.accumulator.update_ready(now_ms)
         effects: list[Effect] = [*self._expire(now_ms)]
-        # A queue that is not muted may have several batches to send, one per request.
+        # What does not fit one request travels in the next.
         while sends := self._drain(view, now_ms, effects):
             effects += sends
         return tuple(effects)
@@ -182,8 +182,9 @@ class Sender:
     def _take(self, queue: PartitionQueue, now_ms: int) -> Batch:
         batch = self.accumulator.take_first(queue)
         batch.attempts += 1
-        if self.retries > 0:
-            queue.is_muted = True
+        # With retries=0 too: a request may overtake another while a connection opens, and parts of a batch
+        # that was too large come after the next one.
+        queue.is_muted = True
         self.accumulator.touch(queue, now_ms)
         return batch
 
@@ -269,8 +270,7 @@ class Sender:
         self.counters.batches_split += 1
         queue = batch.queue
         limit = max(batch.size_bytes // 2, 1)
-        for sibling in queue.topic.queues:
-            sibling.max_batch_bytes = min(sibling.max_batch_bytes, limit)
+        self.accumulator.learn_limit(queue.topic, limit, now_ms)
         queue.is_muted = False
         self.accumulator.replace(batch, self.split(batch, limit))
         self.accumulator.touch(queue, now_ms)

@@ -127,7 +127,11 @@ class Admission:
         # one request alone is always let in, or a limit below max_request_bytes would refuse it for ever
         if self.queued_bytes and self.queued_bytes + size > limits.max_queued_bytes:
             raise ThrottlingQuotaExceededError("the requests under way take all of queued.max.request.bytes")
-        if self._pending.total() > limits.max_response_bytes_pending:
-            raise ThrottlingQuotaExceededError("too many bytes of answers are waiting to be read")
-        if self._pending.of(peer.key) > limits.max_peer_response_bytes_pending:
+        own_pending = self._pending.of(peer.key)
+        if own_pending > limits.max_peer_response_bytes_pending:
             raise ThrottlingQuotaExceededError("read the answers of this connection first")
+        # Who reads what it gets is served whatever others leave unread: else a few clients that read nothing
+        # would silence everybody, a controller's heartbeats included.
+        is_behind = own_pending > limits.free_response_bytes_pending
+        if is_behind and self._pending.total() > limits.max_response_bytes_pending:
+            raise ThrottlingQuotaExceededError("too many bytes of answers are waiting to be read")

@@ -12,8 +12,10 @@ here in order, up to the backlog limits, and `send` refuses what comes after tha
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import importlib.metadata
+import ipaddress
 import itertools
 import socket as sockets
 from typing import TYPE_CHECKING, Any
@@ -70,7 +72,7 @@ class Connection:
         self._numbers = itertools.count(1)
         self._waiting: dict[int, Outgoing] = {}  # sent; also those whose callers gave up
         self._backlog = Backlog(loop, options)
-        self._is_scheduled = False
+        self._is_scheduled = self._is_choked = False  # choked: ZeroMQ took no more
         self._failure: KafkaError | None = None
 
     # --- life ---------------------------------------------------------------------------------------------
@@ -126,13 +128,22 @@ class Connection:
         return connection
 
     def _start(self, endpoint: str, timeout_s: float) -> None:
-        self._socket = shared_context().socket(zmq.DEALER)
+        try:
+            self._socket = shared_context().socket(zmq.DEALER)
+        except zmq.ZMQError as error:
+            raise NetworkError(f"no socket to connect with: {error.strerror}") from None
         try:
             self._set_options(timeout_s)
             self._monitor = SocketMonitor(self._socket, _BROKEN, self._on_broken)
-            self._socket.connect(endpoint)
-        except BaseException:
+            try:
+                self._socket.connect(endpoint)
+            except BaseException:
+                self._monitor.close()
+                raise
+        except BaseException as error:
             self._socket.close(0)
+            if isinstance(error, zmq.ZMQError):  # no such address or port, or no descriptor left
+                raise NetworkError(f"{endpoint}: {error.strerror}") from None
             raise
         self._recv: Any = self._socket.recv
         self._fd = int(self._socket.getsockopt(zmq.FD))
@@ -195,6 +206,7 @@ class Connection:
         future: asyncio.Future[Response] = self._loop.create_future()
         if self._failure is not None:
             future.set_exception(NetworkError(self._failure.detail))
+            future.exception()  # seen, as in `_end`
             return future
         version = self._versions.get(api.key, -1)
         if version < api.min_version or self._oldest.get(api.key, 0) > api.max_version:
@@ -207,6 +219,8 @@ class Connection:
         outgoing = Outgoing(future, api, number, parts, sum(map(len, parts)), expect_reply)
         if len(self._backlog) == 0 and self._transmit(outgoing):
             return future
+        if self._is_choked:
+            self._schedule()
         if not self._backlog.append(outgoing):
             detail = f"{len(self._backlog)} requests wait on this connection already"
             future.set_exception(ThrottlingQuotaExceededError(detail))
@@ -237,6 +251,7 @@ class Connection:
         try:
             send_message(self._socket, outgoing.parts)
         except zmq.Again:
+            self._is_choked = True
             return False
         outgoing.parts = []
         if outgoing.expect_reply:
@@ -255,7 +270,7 @@ class Connection:
             self._loop.call_soon(self._drain)
 
     def _drain(self) -> None:
-        self._is_scheduled = False
+        self._is_scheduled = self._is_choked = False
         for _ in range(DRAIN_LIMIT):
             if self._failure is not None:
                 return
@@ -268,6 +283,10 @@ class Connection:
         else:
             self._schedule()
         self._backlog.flush(self._transmit)
+        # A send that failed may have used up the edge that told of an answer. Order: EVENTS last, because
+        # what it does not report yet will make an edge of its own.
+        if self._is_choked and self._socket.getsockopt(zmq.EVENTS):
+            self._schedule()
 
     def _receive(self) -> bool:
         """Take one answer off the socket; False when there is none. Errors: WireError."""
@@ -363,12 +382,15 @@ class Connection:
 
 async def _resolve(loop: asyncio.AbstractEventLoop, host: str, port: int, timeout_s: float) -> list[str]:
     """Numeric addresses of a host: ZeroMQ would look names up on the one thread that moves all bytes."""
+    with contextlib.suppress(ValueError):
+        # a number needs no worker thread, of which there are none while the interpreter shuts down
+        return [str(ipaddress.ip_address(host))]
     try:
         async with asyncio.timeout(timeout_s):
             facts = await loop.getaddrinfo(host, port, type=sockets.SOCK_STREAM)
     except TimeoutError:
         raise NetworkError(f"{host} was not resolved within {timeout_s:g} s") from None
-    except (OSError, UnicodeError) as error:
+    except (OSError, UnicodeError, RuntimeError) as error:  # RuntimeError: at the interpreter's end
         raise NetworkError(f"{host} cannot be resolved: {error}") from None
     return list(dict.fromkeys(str(fact[4][0]) for fact in facts))
 

@@ -41,6 +41,7 @@ class RouterLimits:
     max_queued_bytes: int = 512 * MIB  # of all requests without an answer
     max_response_bytes_pending: int = 512 * MIB  # answered, but not read by the peers
     max_peer_response_bytes_pending: int = 256 * MIB  # of one peer, so that one cannot starve all
+    free_response_bytes_pending: int = 64 * 1024  # of one peer, whatever the others leave unread
     idle_timeout_ms: int = 600_000  # as Kafka's connections.max.idle.ms
     handshake_timeout_ms: int = 10_000
     heartbeat_interval_ms: int = 5_000

@@ -164,8 +164,9 @@ class Router:
             self.stats.answers_dropped += 1
             return
         payload = body if isinstance(body, bytes) else wire.encode(body)
-        outgoing = [self._outgoing(peer.key, frame) for frame in frames]
-        self._transmit(peer.key, wire.encode_response_header(request.correlation_id), payload, outgoing)
+        # the body as well: what a small question brings may be large, and is then accounted for like frames
+        outgoing = [self._outgoing(peer.key, part) for part in (payload, *frames)]
+        self._transmit(peer.key, wire.encode_response_header(request.correlation_id), outgoing)
 
     def reply_error(self, request: Request, error: KafkaError) -> None:
         """Answer that the request did not run. The error travels in the header, the body is empty."""
@@ -188,16 +189,17 @@ class Router:
 
     def _refuse(self, key: bytes, correlation_id: int, error: KafkaError) -> None:
         self.stats.requests_refused += 1
-        self._transmit(key, wire.encode_response_header(correlation_id, error.code, str(error)), b"", ())
+        self._transmit(key, wire.encode_response_header(correlation_id, error.code, str(error)), (b"",))
 
-    def _transmit(self, key: bytes, header: bytes, body: bytes, frames: Sequence[bytes | zmq.Frame]) -> None:
+    def _transmit(self, key: bytes, header: bytes, rest: Sequence[bytes | zmq.Frame]) -> None:
         if self._is_closed:
             return
         try:
-            send_message(self._socket, (key, header, body, *frames))
+            send_message(self._socket, (key, header, *rest))
         except zmq.ZMQError as error:
             if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
                 raise
+            self._schedule()  # a send that failed may have used up the edge, too
             self.stats.answers_dropped += 1
             if error.errno == zmq.EAGAIN:
                 self._drop(key, -1, "it does not read its answers")
@@ -314,7 +316,7 @@ class Router:
         welcome = self._admission.welcome(peer, hello)
         self._strangers.shook_hands(descriptor)
         self.stats.handshakes += 1
-        self._transmit(key, wire.encode_response_header(header.correlation_id), wire.encode(welcome), ())
+        self._transmit(key, wire.encode_response_header(header.correlation_id), (wire.encode(welcome),))
 
     # --- connections --------------------------------------------------------------------------------------
 

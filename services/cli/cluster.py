@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..cluster_files_io import DEFAULT_CLUSTER, known_clusters
+from ..cluster_files_io import DEFAULT_CLUSTER, UnknownClusterError, known_clusters
 from .common import (
     NotFoundError,
     PartialFailureError,
     Settings,
+    bootstrap_option,
     cluster_option,
     config_option,
     form_option,
@@ -21,6 +22,7 @@ from .output import note, print_object, print_rows, size_text, write_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_NODE_COLUMNS = ("node_id", "endpoint", "rack", "leaders", "partitions")
 _SERVER_COLUMNS = ("name", "state", "endpoint", "pid", "leaders", "partitions", "size", "detail")
 
 
@@ -48,7 +50,7 @@ def up(settings: Settings, **options: Any) -> None:
     """Start a cluster on Ray, or adopt the one that runs. It stays up until `headrace down`."""
     from .. import ray_host
 
-    name = settings.cluster or DEFAULT_CLUSTER
+    name = settings.cluster_name
     facts = ray_host.up(ray_host.UpOptions(cluster=name, config=settings.config, **options), note)
     print_object(
         {
@@ -70,10 +72,13 @@ def down(settings: Settings, *, delete_data: bool, is_sure: bool) -> None:
     """Stop a cluster, and the Ray that was started for it. The logs stay."""
     from .. import ray_host
 
-    name = settings.cluster or DEFAULT_CLUSTER
+    name = settings.cluster_name
     if delete_data and not is_sure:
         click.confirm(f"Delete every record of cluster {name!r}?", abort=True, err=True)
-    troubles = ray_host.down(name, note, delete_data=delete_data)
+    try:
+        troubles = ray_host.down(name, note, delete_data=delete_data)
+    except UnknownClusterError as error:
+        raise NotFoundError(str(error)) from error  # without the hint to start one
     for trouble in troubles:
         note(f"warning: {trouble}")
     if troubles:
@@ -82,22 +87,53 @@ def down(settings: Settings, *, delete_data: bool, is_sure: bool) -> None:
 
 
 @click.command()
-@with_settings(form_option, cluster_option)
+@with_settings(bootstrap_option, config_option, form_option, cluster_option)
 def status(settings: Settings) -> None:
-    """Show what runs. Exit code 1 when something should run and does not."""
-    from .. import ray_host
+    """Show what runs. Exit code 1 when something should run and does not.
 
-    name = settings.cluster or DEFAULT_CLUSTER
-    if settings.cluster is None and name not in known_clusters():
-        others = ", ".join(known_clusters())
-        raise NotFoundError(f"no cluster is up{f'; name one with --cluster: {others}' if others else ''}")
-    facts = ray_host.status(name)
+    With -b the storage nodes themselves are asked, without Ray.
+    """
+    if settings.bootstrap:
+        facts, show = _seen_by_clients(settings), _print_nodes
+    else:
+        facts, show = _seen_by_ray(settings), _print_text
     if settings.form != "text":
         print_object(facts, settings.form)
     else:
-        _print_text(facts)
+        show(facts)
     if facts["state"] != "running":
         click.get_current_context().exit(1)
+
+
+def _seen_by_ray(settings: Settings) -> dict[str, Any]:
+    from .. import ray_host
+
+    if settings.config:
+        raise click.UsageError("-X has no effect on `status` without -b")
+    name = settings.cluster_name
+    if name == DEFAULT_CLUSTER and settings.cluster is None and name not in known_clusters():
+        others = ", ".join(known_clusters())
+        raise UnknownClusterError(
+            f"no cluster is up{f'; name one with --cluster: {others}' if others else ''}"
+        )
+    facts = ray_host.status(name)
+    if facts["state"] == "down" and facts["bootstrap"]:
+        note(f"no Ray answers at {facts['ray_address']}; -b asks the storage nodes themselves")
+    return facts
+
+
+def _seen_by_clients(settings: Settings) -> dict[str, Any]:
+    from ...clients.sync.admin_io import Admin
+    from ..network_status import network_status
+
+    with Admin(settings.addresses(), config=settings.client_config()) as admin:
+        return network_status(admin)
+
+
+def _print_nodes(facts: Mapping[str, Any]) -> None:
+    print_object({name: value for name, value in facts.items() if name != "nodes"}, "text")
+    write_line("")
+    print_rows(facts["nodes"], _NODE_COLUMNS, "text")
 
 
 def _print_text(facts: Mapping[str, Any]) -> None:

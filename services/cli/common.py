@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ...protocol.errors import HeadraceError
-from ..cluster_files_io import read_cluster_file
+from ..cluster_files_io import DEFAULT_CLUSTER, read_cluster_file
+from ..discovery import CLUSTER_VARIABLE
 from .output import OUTPUT_FORMATS, OutputFormat
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_NOT_FOUND, EXIT_PARTIAL = 0, 1, 2, 3, 4
+# Whoever types a command waits for it: less than the minute that a program is given by default.
+API_TIMEOUT_MS = 15_000
 EXIT_INTERRUPTED = 130  # 128 + SIGINT
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, what the shell reports for any tool whose reader went away
 
@@ -40,17 +44,34 @@ class Settings:
     cluster: str | None = None
     is_debug: bool = False
 
+    @property
+    def cluster_name(self) -> str:
+        """The cluster of this machine that is meant."""
+        return self.cluster or os.environ.get(CLUSTER_VARIABLE) or DEFAULT_CLUSTER
+
+    def client_config(self) -> dict[str, str]:
+        """The -X pairs as keys of clients, which give up sooner here than in a program."""
+        return {**client_defaults(), **self.config}
+
     def addresses(self) -> str | None:
         """Where clients connect: -b, or what --cluster names; None leaves it to the clients.
 
-        Errors: UnknownClusterError; NotFoundError while the cluster has no address yet.
+        Errors: click.UsageError for both; UnknownClusterError; NotFoundError while it has no address yet.
         """
+        if self.bootstrap and self.cluster:
+            raise click.UsageError("-b and --cluster both name a cluster: give one of them")
         if self.bootstrap or not self.cluster:
             return self.bootstrap
         known = read_cluster_file(self.cluster).bootstrap
         if not known:
             raise NotFoundError(f"cluster {self.cluster!r} is still starting")
         return ",".join(known)
+
+
+def client_defaults() -> dict[str, str]:
+    """Config keys of clients that differ on the command line, unless the environment says otherwise."""
+    is_set = "HEADRACE_DEFAULT_API_TIMEOUT_MS" in os.environ
+    return {} if is_set else {"default.api.timeout.ms": str(API_TIMEOUT_MS)}
 
 
 def key_value_pairs(
@@ -108,7 +129,8 @@ def debug_option(command: F) -> F:
 def with_settings(*options: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Any]:
     """Add global options to a command; it gets one `Settings` as its first argument.
 
-    What stands after the command's name wins; -X pairs add up.
+    What stands after the command's name wins; -X pairs add up. An option before the name that would have no
+    effect on the command is wrong usage.
     """
 
     def decorate(command: Callable[..., Any]) -> Any:
@@ -117,6 +139,13 @@ def with_settings(*options: Callable[[Any], Any]) -> Callable[[Callable[..., Any
         def wrapped(context: click.Context, /, **given: Any) -> Any:
             settings: Settings = context.find_object(Settings) or Settings()
             absorb(settings, given)
+            for flag, option, value in (
+                ("-b", bootstrap_option, settings.bootstrap),
+                ("-X", config_option, settings.config),
+                ("--cluster", cluster_option, settings.cluster),
+            ):
+                if value and option not in options:
+                    raise click.UsageError(f"{flag} has no effect on `{context.command_path}`", context)
             return context.invoke(command, settings, **given)
 
         result: Any = wrapped

@@ -66,16 +66,24 @@ def consume(settings: Settings, *, topics: tuple[str, ...], **options: Any) -> N
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
+    from ...clients.config import AdminConfig, ConnectionConfig, ConsumerConfig, given
     from ...clients.sync.cluster_io import connect
 
-    with connect(settings.addresses(), config=settings.config) as cluster, cluster.consumer() as consumer:
+    given(settings.config, {}, (ConsumerConfig, AdminConfig, ConnectionConfig))  # no producer's keys
+    with (
+        connect(settings.addresses(), config=settings.client_config()) as cluster,
+        cluster.consumer() as consumer,
+    ):
         places = _places(cluster.admin(), topics, options["partitions"])
         stops = _assign(consumer, places, span, exits=options["exit_at_end"])
         _print(_records(consumer, places, stops, options["count"]), render, form, options["unbuffered"])
 
 
 def envelope(record: AnyRecord) -> bytes:
-    """One record as a JSON object. Bytes that are not UTF-8 are in base64, and a field says so."""
+    """One record as a JSON object. Bytes that are not UTF-8 are in base64, and a field says so.
+
+    Headers are [name, value], or [name, value, "base64"].
+    """
     facts: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
@@ -86,8 +94,13 @@ def envelope(record: AnyRecord) -> bytes:
         facts[name], encoding = _text(data)
         if encoding:
             facts[f"{name}_encoding"] = encoding
-    facts["headers"] = [[name, _text(value)[0]] for name, value in record.headers]
+    facts["headers"] = [[name, *_header_text(value)] for name, value in record.headers]
     return json.dumps(facts, ensure_ascii=False).encode() + b"\n"
+
+
+def _header_text(data: bytes | None) -> list[str | None]:
+    text, encoding = _text(data)
+    return [text, encoding] if encoding else [text]
 
 
 def _text(data: bytes | None) -> tuple[str | None, str | None]:

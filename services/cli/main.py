@@ -18,6 +18,7 @@ from ...protocol.errors import (
     ConfigError,
     HeadraceError,
     KafkaError,
+    NoClusterError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 _NOT_FOUND = (
     NotFoundError,
+    NoClusterError,
     UnknownClusterError,
     UnknownTopicOrPartitionError,
     UnknownTopicIdError,
@@ -62,6 +64,7 @@ _NOT_FOUND = (
 @form_option
 @cluster_option
 @debug_option
+@click.version_option(None, "--version", package_name="headrace", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(context: click.Context, /, **given: Any) -> None:
     """A partitioned commit log inside a Ray cluster."""
@@ -83,7 +86,8 @@ def version(settings: Settings) -> None:
 
 
 @cli.command()
-def config() -> None:
+@with_settings()
+def config(_settings: Settings) -> None:
     """Print the reference of all config keys."""
     from ..reference import config_page
 

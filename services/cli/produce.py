@@ -79,14 +79,14 @@ def produce(settings: Settings, *, topic: str, files: tuple[str, ...], **options
         options["null_when_empty"],
         options["count"],
     )
-    config = dict(settings.config)
+    config = settings.client_config()
     if options["compression"]:
         config["compression.type"] = options["compression"]
     tally = _send(settings.addresses(), config, topic, files, shape, options["partition"], options["headers"])
     if settings.form != "text":
         print_object({"topic": topic, "sent": tally.sent, "failed": tally.failed}, settings.form)
     else:
-        note(f"{tally.sent} records sent to {topic}")
+        note(f"{tally.sent} {'record' if tally.sent == 1 else 'records'} sent to {topic}")
     if tally.first_error is not None:
         if not tally.sent:
             raise tally.first_error
@@ -122,8 +122,10 @@ def _send(
     partition: int | None,
     headers: list[tuple[str, str]],
 ) -> _Tally:
+    from ...clients.config import AdminConfig, ConnectionConfig, ProducerConfig, given
     from ...clients.sync.cluster_io import connect
 
+    given(config, {}, (ProducerConfig, AdminConfig, ConnectionConfig))  # no consumer's keys
     tally = _Tally()
     size_bytes = None if not files or "-" in files else sum(Path(file).stat().st_size for file in files)
     with connect(bootstrap, config=config) as cluster, progress_bar("sending", size_bytes) as advance:

@@ -11,6 +11,7 @@ from .common import (
     PartialFailureError,
     Settings,
     bootstrap_option,
+    client_defaults,
     cluster_option,
     config_option,
     form_option,
@@ -50,7 +51,7 @@ def create(
     from ...clients.admin.admin_types import NewTopic
 
     topics = [NewTopic(name, partitions, replication_factor, settings.config) for name in names]
-    with _admin(settings) as admin:
+    with _admin(settings, client_defaults()) as admin:
         results = admin.create_topics(*topics, validate_only=dry_run)
         made = {name: results[name] for name in results if name not in results.errors}
         rows = [
@@ -62,16 +63,17 @@ def create(
             }
             for name, info in made.items()
         ]
-        print_rows(rows, ("topic", "partitions", "replication_factor", "id"), settings.form)
+        if rows or settings.form == "json":
+            print_rows(rows, ("topic", "partitions", "replication_factor", "id"), settings.form)
         _raise_first(results.errors, len(names))
 
 
 @topic.command("list")
 @click.option("--internal", is_flag=True, help="Internal topics as well.")
-@with_settings(bootstrap_option, cluster_option, form_option)
+@with_settings(bootstrap_option, cluster_option, config_option, form_option)
 def list_topics(settings: Settings, *, internal: bool) -> None:
     """List all topics."""
-    with _admin(settings) as admin:
+    with _admin(settings, settings.client_config()) as admin:
         rows = [
             {"topic": item.name, "partitions": item.partitions, "id": item.topic_id.hex()}
             for item in admin.list_topics(internal=internal)
@@ -82,12 +84,12 @@ def list_topics(settings: Settings, *, internal: bool) -> None:
 @topic.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME…")
 @click.option("--all-configs", is_flag=True, help="Defaults as well.")
-@with_settings(bootstrap_option, cluster_option, form_option)
+@with_settings(bootstrap_option, cluster_option, config_option, form_option)
 def describe(settings: Settings, *, names: tuple[str, ...], all_configs: bool) -> None:
     """Show partitions, leaders, offsets and configs of topics."""
     from ...clients.admin.admin_types import Resource
 
-    with _admin(settings) as admin:
+    with _admin(settings, settings.client_config()) as admin:
         found = admin.describe_topics(*dict.fromkeys(names))
         known = [name for name in found if name not in found.errors]
         configs = admin.describe_configs(*(Resource.topic(name) for name in known))
@@ -114,9 +116,12 @@ def alter(settings: Settings, *, names: tuple[str, ...], deleted: tuple[str, ...
     changes: dict[str, Any] = {**settings.config, **dict.fromkeys(deleted)}
     if not changes:
         raise click.UsageError("nothing to change: give -X KEY=VALUE or -d KEY")
-    with _admin(settings) as admin:
+    with _admin(settings, client_defaults()) as admin:
         wanted: dict[Resource | str, dict[str, Any]] = {Resource.topic(name): changes for name in names}
         results = admin.alter_configs(wanted, validate_only=dry_run)
+        done = [resource.name for resource in results if resource not in results.errors]
+        if done:
+            note(f"{'could change' if dry_run else 'changed'} {', '.join(done)}")
         _raise_first({resource.name: error for resource, error in results.errors.items()}, len(results))
 
 
@@ -124,32 +129,36 @@ def alter(settings: Settings, *, names: tuple[str, ...], deleted: tuple[str, ...
 @click.argument("name")
 @click.argument("total", type=click.IntRange(min=1))
 @click.option("--dry-run", is_flag=True, help="Only check.")
-@with_settings(bootstrap_option, cluster_option)
+@with_settings(bootstrap_option, cluster_option, config_option)
 def add_partitions(settings: Settings, *, name: str, total: int, dry_run: bool) -> None:
     """Grow topic NAME to TOTAL partitions. Records stay where they are; keys may move from then on."""
-    with _admin(settings) as admin:
+    with _admin(settings, settings.client_config()) as admin:
         results = admin.create_partitions({name: total}, validate_only=dry_run)
         _raise_first(results.errors, 1)
+    note(f"topic {name!r} {'could have' if dry_run else 'has'} {total} partitions")
 
 
 @topic.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME…")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
-@with_settings(bootstrap_option, cluster_option)
+@with_settings(bootstrap_option, cluster_option, config_option)
 def delete(settings: Settings, *, names: tuple[str, ...], is_sure: bool) -> None:
     """Delete topics and all their records."""
     if not is_sure:
         click.confirm(f"Delete {', '.join(names)} and every record?", abort=True, err=True)
-    with _admin(settings) as admin:
+    with _admin(settings, settings.client_config()) as admin:
         results = admin.delete_topics(*dict.fromkeys(names))
+        gone = [name for name in results if name not in results.errors]
+        if gone:
+            note(f"deleted {', '.join(gone)}")
         _raise_first(results.errors, len(results))
 
 
 @contextmanager
-def _admin(settings: Settings) -> Iterator[Admin]:
+def _admin(settings: Settings, config: Mapping[str, str]) -> Iterator[Admin]:
     from ...clients.sync.admin_io import Admin
 
-    with Admin(settings.addresses()) as admin:
+    with Admin(settings.addresses(), config=config) as admin:
         yield admin
 
 

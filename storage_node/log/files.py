@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from ...protocol.records.header import Buffer
 
 
+# Bound: of a file that is read at once. The largest honest ones are a metadata snapshot (about 50 MB) and the
+# checkpoint of 100,000 partitions with the longest names (about 30 MB).
+MAX_SMALL_FILE_BYTES = 512 * 1024 * 1024
+
+
+class NameTooLongError(KafkaStorageError):
+    """The file system has no names that long (some have half of what others have); the disk is fine."""
+
+
 class FileGoneError(KafkaStorageError):
     """The file is missing or was closed, as happens to a reader of a deleted log; the disk is fine."""
 
@@ -98,10 +107,13 @@ class Files(Protocol):
 
 
 def read_file(files: Files, path: str) -> bytes:
-    """The whole content of a small file."""
+    """The whole content of a small file. Errors: KafkaStorageError, also if it is far too large to be one."""
     file = files.open(path)
     try:
-        return file.pread(0, file.size())
+        size = file.size()
+        if size > MAX_SMALL_FILE_BYTES:
+            raise KafkaStorageError(f"{path} has {size} bytes, at most {MAX_SMALL_FILE_BYTES} make sense")
+        return file.pread(0, size)
     finally:
         file.close()
 
@@ -130,7 +142,7 @@ def make_directory_durably(files: Files, directory: str) -> None:
     The last name is brought to the disk even if it was there: whoever made it may have died before that.
     """
     above = directory.rpartition("/")[0] or ("/" if directory.startswith("/") else ".")
-    if not files.exists(above):
+    if above != directory and not files.exists(above):
         make_directory_durably(files, above)
     files.mkdir(directory)
     files.fsync_directory(above)

@@ -10,10 +10,11 @@ import contextlib
 import errno
 import fcntl
 import os
+import resource
 from typing import TYPE_CHECKING, NoReturn
 
 from ...protocol.errors import KafkaStorageError
-from .files import FileGoneError
+from .files import FileGoneError, NameTooLongError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 # Bound: the kernel takes at most IOV_MAX (1024) buffers in one call.
 _MAX_BUFFERS = 1024
 _FILE_MODE = 0o644
+UNLIMITED = 1 << 30
+# What says nothing about the disk; everything else takes it offline.
+_CLASSES: dict[int, type[KafkaStorageError]] = {
+    errno.ENOENT: FileGoneError,
+    errno.ENAMETOOLONG: NameTooLongError,
+}
 
 
 class _Descriptor:
@@ -190,6 +197,19 @@ class OsFiles:
         return OsFileLock(number)
 
 
+def raise_descriptor_limit() -> int:
+    """Allow this process as many open files as the system lets it have; how many those are.
+
+    Each segment and each connection needs one, and the usual soft limit of 1024 is soon used up.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):  # it stays what it is
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+    return soft if soft != resource.RLIM_INFINITY else UNLIMITED
+
+
 def _finish_write(number: int, position: int, buffers: Sequence[Buffer], done: int) -> None:
     """Go on after a short write, as after a signal or more than IOV_MAX buffers; zero progress is ENOSPC."""
     rest = [memoryview(buffer).cast("B") for buffer in buffers]
@@ -227,5 +247,5 @@ def _naming(operation: str, path: str) -> Iterator[None]:
 
 def _fail(operation: str, path: str, error: OSError) -> NoReturn:
     name = errno.errorcode.get(error.errno or 0, "?")
-    cls = FileGoneError if isinstance(error, FileNotFoundError) else KafkaStorageError
+    cls = _CLASSES.get(error.errno or 0, KafkaStorageError)
     raise cls(f"{operation} {path}: {error.strerror or error} ({name})") from error

@@ -21,7 +21,7 @@ class Flush:
     directory: str
     end_offset: int
     segments: list[tuple[Segment, int]]  # with their sizes when the flush began
-    sealed_paths: list[str]  # index files of segments sealed since the last flush
+    sealed: list[Segment]  # those of them whose index files go along
     has_new_names: bool
     epochs: bytes | None  # what the epoch file is to say, if it changed
 
@@ -29,7 +29,7 @@ class Flush:
         """Bring it all to the disk. Errors: KafkaStorageError, and the log dir is offline."""
         for segment, _ in self.segments:
             segment.file.fdatasync()
-        for path in self.sealed_paths:
+        for path in [path for segment in self.sealed for path in segment.unsynced_paths()]:
             file = self.files.open(path)
             try:
                 file.fdatasync()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from ...protocol.errors import KafkaStorageError
-from .files import FileGoneError
+from .files import FileGoneError, NameTooLongError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,8 +38,8 @@ class Fuse:
                 self.on_blow(reason)
 
     def blow_by(self, error: KafkaStorageError) -> None:
-        """Take the log dir offline, unless it is only that a file is gone."""
-        if not isinstance(error, FileGoneError):
+        """Take the log dir offline, unless it is only that a file is gone or its name too long."""
+        if not isinstance(error, (FileGoneError, NameTooLongError)):
             self.blow(str(error))
 
     def check(self) -> None:

@@ -1,4 +1,5 @@
-"""The port that a server was given at its first start, kept with its data, so that clients find it again.
+"""Where a server is reached: the address that it tells others, and the port of its first start, which is
+kept with its data so that clients find it again.
 
 Pure: a small text file in the first (or the metadata) log dir, written through the file layer.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...protocol.errors import KafkaStorageError
+from ...protocol.errors import ConfigError, KafkaStorageError
 from .files import read_file, write_file_atomically
 
 if TYPE_CHECKING:
@@ -15,6 +16,20 @@ if TYPE_CHECKING:
 
 FILE_NAME = "listener.port"
 MAX_PORT = 65_535
+# Addresses to listen on that nobody can connect to from elsewhere.
+_WILDCARDS = frozenset(("", "*", "0.0.0.0", "::", "[::]"))  # noqa: S104 -- to refuse them
+
+
+def reachable_host(listener_host: str, advertised_host: str) -> str:
+    """The host to tell others. Errors: ConfigError when that would be no address at all."""
+    host = advertised_host or listener_host
+    if host in _WILDCARDS:
+        raise ConfigError(
+            f"listener.host {listener_host!r} is no address that others can connect to: set advertised.host"
+            if not advertised_host
+            else f"advertised.host must not be {advertised_host!r}"
+        )
+    return host
 
 
 def remembered_port(files: Files, directory: str) -> int:

@@ -101,11 +101,13 @@ class Log:
     ) -> Log:
         """The log in `directory`, made if missing, recovered if the last end of it `was_clean` not.
 
+        That the name of a folder that exists survives the loss of power is the caller's business.
         `recovery_point` and `log_start_offset` come from the checkpoints; offsets below the recovery point
         are taken to be on the disk. Errors: KafkaStorageError.
         """
         log = cls(guarded(files), directory, config, topic_partition)
-        make_directory_durably(log._files, directory)
+        if not log._files.exists(directory):
+            make_directory_durably(log._files, directory)
         found = recover_log(
             log._files,
             directory,
@@ -266,9 +268,7 @@ class Log:
             directory=self.directory,
             end_offset=self.log_end_offset,
             segments=[(segment, segment.size_bytes) for segment in dirty],
-            sealed_paths=[
-                path for segment in dirty if segment.is_sealed for path in segment.unsynced_paths()
-            ],
+            sealed=[segment for segment in dirty if segment.is_sealed],
             has_new_names=self._has_new_names,
             epochs=format_epochs(self._epochs.entries) if self._has_new_epochs else None,
         )
@@ -280,7 +280,9 @@ class Log:
         assert flush is self._flush, "one flush at a time, each finished once"
         self._flush = None
         for segment, size in flush.segments:
-            segment.synced_bytes = min(size, segment.size_bytes)
+            # Sealed while the flush ran: its index files were not part of it.
+            if segment.is_sealed == (segment in flush.sealed):
+                segment.synced_bytes = min(size, segment.size_bytes)
         self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.log_end_offset))
 
     def flush(self) -> None:
@@ -324,11 +326,17 @@ class Log:
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record at or after the time, or None."""
-        return first_at_or_after(list(self._segments), timestamp_ms, self.log_start_offset)
+        try:
+            return first_at_or_after(list(self._segments), timestamp_ms, self.log_start_offset)
+        finally:
+            self._segments.release_unused()
 
     def max_timestamp_offset(self) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record with the largest timestamp, or None."""
-        return first_with_largest(list(self._segments), self.log_start_offset)
+        try:
+            return first_with_largest(list(self._segments), self.log_start_offset)
+        finally:
+            self._segments.release_unused()
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, exclusive end offset) of the largest epoch at or below `epoch`; (-1, -1) if unknown."""
@@ -465,9 +473,7 @@ class Log:
             self.on_truncate(self)
 
     def _seal_for_close(self) -> None:
-        active = self._segments.active
-        active.seal()
-        # Its index files are new: have their bytes and names brought to the disk too.
-        active.synced_bytes = -1
-        self._has_new_names = True
+        if self._segments.active.size_bytes:
+            self._segments.active.seal()
+            self._has_new_names = True
         self.flush()

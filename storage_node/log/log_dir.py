@@ -80,6 +80,8 @@ class LogDir:
             make_directory_durably(self.files, self.path)
             self._lock = self.files.lock(self._file(names.LOCK))
             if self._lock is not None:
+                # The process before may have made a folder and died before it was on the disk.
+                self.files.fsync_directory(self.path)
                 self._read()
         except CorruptFileError as error:
             self.files.fuse.blow(f"{self._file(names.META_PROPERTIES)}: {error}")

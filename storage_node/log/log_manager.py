@@ -1,90 +1,37 @@
 """All logs of a storage node, over its log dirs: load, create, delete, checkpoint, shut down.
 
-One owner calls it; `LoadTask.run`, `CheckpointTask.run`, purge tasks and `Log.delete` of a detached log may
-run on other threads. A dir whose disk fails goes offline with all its logs, and the others go on.
+One owner calls it; `run` of the tasks it hands out, purge tasks and `Log.delete` of a detached log may go
+on other threads. A dir whose disk fails goes offline with all its logs, and the others go on.
+
+Invariant: a log that goes leaves the checkpoints before it leaves its name, so that what they say is never
+taken for the log of a later topic of that name, and a name in them without a folder is a loss.
 Source: Kafka LogManager.scala.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import contextlib
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import KafkaStorageError
 from . import names
-from .checkpoints import (
-    NO_TOPIC_ID,
-    CorruptFileError,
-    format_partition_metadata,
-    parse_partition_metadata,
-    uuid_text,
-)
-from .files import make_directory_durably, read_file, remove_tree, write_file_atomically
-from .log import Log
+from .checkpoints import NO_TOPIC_ID, uuid_text
 from .log_dir import Identity, LogDir
+from .log_tasks import CheckpointTask, CreateTask, LoadTask, NewLog, purge, write_topic_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ...protocol.model import TopicPartition
     from .config import LogConfig
     from .files import Files
+    from .log import Log
 
-
-@dataclass(slots=True)
-class LoadTask:
-    """Open one log; `run` may go on any thread, and different tasks at the same time."""
-
-    log_dir: LogDir
-    topic_partition: TopicPartition
-    config: LogConfig
-    wall_ms: int
-    log: Log | None = None
-    error: KafkaStorageError | None = None
-
-    def run(self) -> None:
-        """Recover the log. A failure is kept in `error`."""
-        log_dir, topic_partition = self.log_dir, self.topic_partition
-        directory = f"{log_dir.path}/{topic_partition}"
-        try:
-            log = Log.open(
-                log_dir.files,
-                directory,
-                self.config,
-                topic_partition=topic_partition,
-                recovery_point=log_dir.recovery_points.get(topic_partition, 0),
-                was_clean=log_dir.was_clean,
-                log_start_offset=log_dir.log_start_offsets.get(topic_partition, 0),
-                wall_ms=self.wall_ms,
-            )
-            log.topic_id = _read_topic_id(log_dir.files, directory, log)
-        except KafkaStorageError as error:
-            self.error = error
-            return
-        stored = log_dir.high_watermarks.get(topic_partition, log.log_start_offset)
-        log.high_watermark = max(log.log_start_offset, min(stored, log.log_end_offset))
-        self.log = log
-
-
-@dataclass(slots=True)
-class CheckpointTask:
-    """Offsets of one dir to be written; `run` may go on any thread, one task per dir at a time."""
-
-    log_dir: LogDir
-    recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
-    log_start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
-    high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
-
-    def run(self) -> None:
-        """Write the three checkpoints; a failing disk takes the dir offline."""
-        log_dir = self.log_dir
-        try:
-            log_dir.write_offsets(names.LOG_START_OFFSETS, self.log_start_offsets)
-            log_dir.write_offsets(names.HIGH_WATERMARKS, self.high_watermarks)
-            log_dir.write_offsets(names.RECOVERY_POINTS, self.recovery_points)
-        except KafkaStorageError as error:
-            log_dir.files.fuse.blow_by(error)
+# Bound: partitions made by one task: small enough to share the work among threads, large enough to share
+# the sync of the log dir.
+_LOGS_PER_TASK = 50
 
 
 class LogManager:
@@ -110,6 +57,8 @@ class LogManager:
         self._new_uuid = new_uuid
         self._homes: dict[TopicPartition, LogDir] = {}
         self._to_purge: list[tuple[LogDir, str]] = []
+        self._going: set[TopicPartition] = set()  # still here, but out of the checkpoints
+        self._missing: set[TopicPartition] = set()  # of `failed`: those that have no folder
 
     # --- start --------------------------------------------------------------------------------------
 
@@ -172,7 +121,16 @@ class LogManager:
                 self._take(task.log, task.log_dir)
             else:
                 self.failed[topic_partition] = str(task.error)
+        for log_dir in self.online_dirs:
+            self._find_missing(log_dir)
         self._check_any_online()
+
+    def forget_missing(self, is_expected: Callable[[TopicPartition], bool]) -> None:
+        """Let go of partitions without a folder that `is_expected` denies: their topic is gone anyway."""
+        for name in sorted(self._missing):
+            if not is_expected(name):
+                self._missing.discard(name)
+                del self.failed[name], self._homes[name]
 
     def load(
         self,
@@ -219,7 +177,8 @@ class LogManager:
                 "path": log_dir.path,
                 "directory_id": uuid_text(log_dir.directory_id or NO_TOPIC_ID),
                 "failure": log_dir.failure,
-                "partitions": self._partition_count(log_dir),
+                "set_aside": sum(path.startswith(f"{log_dir.path}/") for path in self.set_aside),
+                "partitions": sum(1 for home in self._homes.values() if home is log_dir),
                 "size_bytes": sum(
                     log.size_bytes for key, log in self.logs.items() if self._homes[key] is log_dir
                 ),
@@ -259,24 +218,42 @@ class LogManager:
         offline = [log_dir.path for log_dir in self.dirs if not log_dir.is_online]
         if offline and not is_new:
             raise KafkaStorageError(f"{topic_partition} may lie in {', '.join(offline)}, which is offline")
-        log_dir = min(self.online_dirs, key=self._partition_count)
-        directory = f"{log_dir.path}/{topic_partition}"
-        make_directory_durably(log_dir.files, directory)
-        _write_topic_id(log_dir.files, directory, topic_id)
-        log = Log.open(
-            log_dir.files,
-            directory,
-            config,
-            topic_partition=topic_partition,
-            recovery_point=0,
-            was_clean=True,
-            wall_ms=wall_ms,
-        )
-        log.flush()
-        log.topic_id = topic_id
-        self._homes[topic_partition] = log_dir
-        self._take(log, log_dir)
-        return log
+        tasks = self.creation_tasks([NewLog(topic_partition, topic_id, config, is_new)], wall_ms)
+        for task in tasks:
+            task.run()
+            if task.error is not None:
+                raise task.error
+        self.finish_creating(tasks)
+        return self.logs[topic_partition]
+
+    def creation_tasks(self, wanted: Iterable[NewLog], wall_ms: int = 0) -> list[CreateTask]:
+        """Work that makes the logs that are not here yet; give it all to `finish_creating` once it ran.
+
+        Each goes to the online dir with the fewest partitions. Those that must not be made, as in `create`,
+        are left out. No other creation may begin before these are finished.
+        """
+        dirs = self.online_dirs
+        is_whole = len(dirs) == len(self.dirs)
+        counts = Counter(log_dir.path for log_dir in self._homes.values())
+        tasks: list[CreateTask] = []
+        filling: dict[str, CreateTask] = {}
+        for new in wanted:
+            if new.topic_partition in self._homes or not dirs or not (is_whole or new.is_new):
+                continue
+            log_dir = min(dirs, key=lambda each: counts[each.path])
+            counts[log_dir.path] += 1
+            task = filling.get(log_dir.path)
+            if task is None or len(task.wanted) >= _LOGS_PER_TASK:
+                task = filling[log_dir.path] = CreateTask(log_dir, [], wall_ms)
+                tasks.append(task)
+            task.wanted.append(new)
+        return tasks
+
+    def finish_creating(self, tasks: Sequence[CreateTask]) -> None:
+        """Take over the logs that the tasks made."""
+        for task in tasks:
+            for log in task.made:
+                self._take(log, task.log_dir)
 
     def detach(self, topic_partition: TopicPartition) -> Log:
         """Take the log away at once by renaming its folder; the name is free, and `Log.delete` of what is
@@ -284,15 +261,39 @@ class LogManager:
 
         Errors: KafkaStorageError; KeyError if there is no such log.
         """
-        return self._set_aside(topic_partition, names.DELETE_FOLDER)
+        (log,) = self._set_aside([topic_partition], names.DELETE_FOLDER)
+        return log
+
+    def detach_all(self, topic_partitions: Sequence[TopicPartition]) -> list[Log]:
+        """As `detach`, for many at the cost of one; those whose dir fails meanwhile are left out."""
+        detached: list[Log] = []
+        for log_dir in self.online_dirs:
+            mine = [name for name in topic_partitions if self._homes.get(name) is log_dir]
+            with contextlib.suppress(KafkaStorageError):  # the dir's fuse has blown, which is what counts
+                detached += self._set_aside(mine, names.DELETE_FOLDER)
+        return detached
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """`detach` the log and free its space on this thread."""
         self.detach(topic_partition).delete()
 
+    def drop_from_checkpoints(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Write the checkpoints without these logs, which are about to go; a failing disk goes offline.
+
+        Order: never while a task of `checkpoint_tasks` runs; it would write them back.
+        """
+        going = {name for name in topic_partitions if name in self.logs and name not in self._going}
+        self._going |= going
+        for log_dir in {self._homes[name].path: self._homes[name] for name in sorted(going)}.values():
+            if log_dir.is_online:
+                self._checkpoint_of(log_dir).run()
+
     def mark_stray(self, topic_partition: TopicPartition) -> str:
-        """Take away a log that nobody assigned to this node, keeping its folder; the new path of that."""
-        log = self._set_aside(topic_partition, names.STRAY_FOLDER)
+        """Take away a log that nobody assigned to this node, keeping its folder; the new path of that.
+
+        Errors: KafkaStorageError.
+        """
+        (log,) = self._set_aside([topic_partition], names.STRAY_FOLDER)
         log.close_abruptly()
         self.set_aside.append(log.directory)
         return log.directory
@@ -304,7 +305,7 @@ class LogManager:
     def purge_tasks(self) -> list[Callable[[], None]]:
         """Work that removes what deletions before the last start left, for any thread; handed out once."""
         todo, self._to_purge = self._to_purge, []
-        return [partial(_purge, log_dir, path) for log_dir, path in todo]
+        return [partial(purge, log_dir, path) for log_dir, path in todo]
 
     # --- checkpoints and end ------------------------------------------------------------------------
 
@@ -344,6 +345,24 @@ class LogManager:
         self.logs[log.topic_partition] = log
         self._homes[log.topic_partition] = log_dir
 
+    def _find_missing(self, log_dir: LogDir) -> None:
+        """Partitions that had records by the checkpoints and have no folder: to begin them anew would pass
+        for an empty log, so they stay offline until the folder or the decision of an operator comes."""
+        listed = {*_folders(log_dir)}
+        set_aside = {name.rpartition(".")[0] for name in listed if not names.parse_folder_name(name)}
+        for name in sorted(log_dir.recovery_points.keys() | log_dir.high_watermarks.keys()):
+            offset = max(log_dir.recovery_points.get(name, 0), log_dir.high_watermarks.get(name, 0))
+            if offset <= 0 or name in self._homes or name.topic == names.METADATA_TOPIC:
+                continue
+            if str(name) in listed or str(name) in set_aside:
+                continue
+            self.failed[name] = (
+                f"its folder is missing in {log_dir.path}, where it had records up to offset {offset}; "
+                f"restore it, or delete the topic"
+            )
+            self._missing.add(name)
+            self._homes[name] = log_dir
+
     def _after_truncation(self, log: Log) -> None:
         """A recovery point that fell must be on the disk before anything new is appended above it, else the
         next recovery would trust bytes that were never flushed."""
@@ -353,9 +372,9 @@ class LogManager:
         task = CheckpointTask(log_dir)
         for topic_partition in self.failed:
             if self._homes[topic_partition] is log_dir:
-                _keep(task, log_dir, topic_partition)
+                task.keep(topic_partition)
         for topic_partition, log in self.logs.items():
-            if self._homes[topic_partition] is log_dir:
+            if self._homes[topic_partition] is log_dir and topic_partition not in self._going:
                 task.recovery_points[topic_partition] = log.recovery_point
                 task.high_watermarks[topic_partition] = log.high_watermark
                 if log.log_start_offset > log.first_base_offset:
@@ -368,20 +387,26 @@ class LogManager:
         except KafkaStorageError as error:
             log_dir.files.fuse.blow_by(error)
 
-    def _set_aside(self, topic_partition: TopicPartition, suffix: str) -> Log:
-        log, log_dir = self.logs[topic_partition], self._homes[topic_partition]
-        # Bound: a folder name has at most 255 bytes; Kafka cuts the topic's name the same way.
-        tail = f".{self._new_uuid().hex()}{suffix}"
-        path = f"{log_dir.path}/{str(topic_partition)[: 255 - len(tail)]}{tail}"
-        log_dir.files.rename(log.directory, path)
+    def _set_aside(self, topic_partitions: Sequence[TopicPartition], suffix: str) -> list[Log]:
+        """Give the folders of logs in one dir other names. Errors: KafkaStorageError, and it is offline."""
+        if not topic_partitions:
+            return []
+        log_dir = self._homes[topic_partitions[0]]
+        self.drop_from_checkpoints(topic_partitions)
+        taken = []
+        for name in topic_partitions:
+            log = self.logs[name]
+            # Bound: a folder name has at most 255 bytes; Kafka cuts the topic's name the same way.
+            tail = f".{self._new_uuid().hex()}{suffix}"
+            path = f"{log_dir.path}/{str(name)[: 255 - len(tail)]}{tail}"
+            log_dir.files.rename(log.directory, path)
+            log.moved_to(path)
+            log.on_truncate = None
+            del self.logs[name], self._homes[name]
+            self._going.discard(name)
+            taken.append(log)
         log_dir.files.fsync_directory(log_dir.path)
-        log.moved_to(path)
-        log.on_truncate = None
-        del self.logs[topic_partition], self._homes[topic_partition]
-        return log
-
-    def _partition_count(self, log_dir: LogDir) -> int:
-        return sum(1 for home in self._homes.values() if home is log_dir)
+        return taken
 
     def _check_any_online(self) -> None:
         if not self.online_dirs:
@@ -391,7 +416,7 @@ class LogManager:
     def _check_topic_id(self, log: Log, topic_id: bytes) -> None:
         """An empty log without an id is a creation that a crash cut short, and is adopted."""
         if log.topic_id == NO_TOPIC_ID and log.log_end_offset == 0:
-            _write_topic_id(self._homes[log.topic_partition].files, log.directory, topic_id)
+            write_topic_id(self._homes[log.topic_partition].files, log.directory, topic_id)
             log.topic_id = topic_id
         if log.topic_id != topic_id:
             raise KafkaStorageError(
@@ -406,36 +431,3 @@ def _folders(log_dir: LogDir) -> list[str]:
     except KafkaStorageError as error:
         log_dir.files.fuse.blow_by(error)
         return []
-
-
-def _read_topic_id(files: Files, directory: str, log: Log) -> bytes:
-    path = f"{directory}/{names.PARTITION_METADATA}"
-    if not files.exists(path):
-        return NO_TOPIC_ID
-    try:
-        return parse_partition_metadata(read_file(files, path))
-    except CorruptFileError as error:
-        log.recovery.faults.append(f"{path}: {error}")
-        return NO_TOPIC_ID
-
-
-def _write_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
-    write_file_atomically(files, directory, names.PARTITION_METADATA, format_partition_metadata(topic_id))
-
-
-def _keep(task: CheckpointTask, log_dir: LogDir, topic_partition: TopicPartition) -> None:
-    """Carry over what is known of a log that is here but could not be loaded."""
-    for target, source in (
-        (task.recovery_points, log_dir.recovery_points),
-        (task.log_start_offsets, log_dir.log_start_offsets),
-        (task.high_watermarks, log_dir.high_watermarks),
-    ):
-        if topic_partition in source:
-            target[topic_partition] = source[topic_partition]
-
-
-def _purge(log_dir: LogDir, path: str) -> None:
-    try:
-        remove_tree(log_dir.files, path)
-    except KafkaStorageError as error:
-        log_dir.files.fuse.blow_by(error)

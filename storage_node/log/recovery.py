@@ -1,7 +1,7 @@
 """Bring a partition's folder from whatever a crash left behind to a log that can be trusted.
 
 After a clean shutdown every file is taken at its word; only what is missing or cannot be right is rebuilt.
-After any other end, every segment that reaches past the recovery point is read whole: the log is cut at the
+After any other end, every segment that reaches up to the recovery point is read whole: the log is cut at the
 first byte that is no right batch or does not follow the one before, later segments go, indexes are
 rebuilt, and the result is brought to the disk before the recovery point may move over it.
 
@@ -63,7 +63,9 @@ def recover_log(
     recovery.load_epochs()
     for number, base_offset in enumerate(bases):
         following = bases[number + 1] if number + 1 < len(bases) else None
-        if not was_clean and (following is None or following > recovery_point):
+        # A segment that ends right at the recovery point counts as not flushed: its batches were, but it may
+        # have been sealed after that, and its index files not be on the disk or be those of an earlier life.
+        if not was_clean and (following is None or following >= recovery_point):
             goes_on = recovery.scan(base_offset, following)
         else:
             goes_on = recovery.trust(base_offset, following)

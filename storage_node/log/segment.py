@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import CorruptMessageError
 from ...protocol.model import NO_TIMESTAMP
+from ...protocol.records.header import HEADER_BYTES
 from . import names
 from .batches import scan_batches, walk_headers
 from .files import read_file
@@ -70,7 +71,8 @@ class Segment:
         self.file = file
         self.created_ms = created_ms
         self.size_bytes = 0
-        self.synced_bytes = 0  # Invariant: only bytes below it are known to be on the disk
+        # Invariant: only bytes below it are known to be on the disk; -1: nor are the index files
+        self.synced_bytes = 0
         self.next_offset = base_offset
         self.first_timestamp_ms = NO_TIMESTAMP  # of the first batch: where the age of the segment counts from
         self.largest_timestamp_ms = NO_TIMESTAMP
@@ -159,6 +161,9 @@ class Segment:
             self.file.truncate(self.size_bytes)
         self._write(names.OFFSET_INDEX, self.offset_index.to_bytes())
         self._write(names.TIME_INDEX, self.time_index.to_bytes())
+        # A segment whose batches are all synced must be flushed once more, for its new index files: else the
+        # recovery point would pass it, and after a power loss they would be trusted as they are.
+        self.synced_bytes = -1
         self.is_sealed = True
 
     def unsynced_paths(self) -> list[str]:
@@ -173,7 +178,8 @@ class Segment:
         that are newer than those in `epochs` are added.
         """
         self.size_bytes = self.synced_bytes = self.file.size()
-        fault = self._index_fault(interval)
+        # An empty log needs no index files: it was just made, or closed before the first batch.
+        fault = self._index_fault(interval) if self.size_bytes else None
         if fault:
             return fault
         last = self.offset_index.last
@@ -319,12 +325,9 @@ class Segment:
     def _index_fault(self, interval: int) -> str | None:
         """Why the index files cannot be those of the log file, or None. Loads both."""
         for suffix, entry_bytes in ((names.OFFSET_INDEX, 8), (names.TIME_INDEX, 12)):
-            path = self.path_of(suffix)
-            if not self._files.exists(path):
-                return f"{path} is missing"
-            size = self._files.size(path)
-            if size % entry_bytes:
-                return f"{path} has {size} bytes, no multiple of {entry_bytes}"
+            fault = self._index_size_fault(self.path_of(suffix), entry_bytes)
+            if fault:
+                return fault
         self._offset_index = self._time_index = None
         fault = self.offset_index.fault(self.size_bytes)
         if not fault and not len(self.offset_index) and self._needs_entries(interval):
@@ -336,6 +339,17 @@ class Segment:
             return f"{self.path_of(names.TIME_INDEX)}: {fault}"
         if self.size_bytes and not len(self.time_index):
             return f"{self.path_of(names.TIME_INDEX)} is empty, the log has {self.size_bytes} bytes"
+        return None
+
+    def _index_size_fault(self, path: str, entry_bytes: int) -> str | None:
+        if not self._files.exists(path):
+            return f"{path} is missing"
+        size = self._files.size(path)
+        if size % entry_bytes:
+            return f"{path} has {size} bytes, no multiple of {entry_bytes}"
+        # Bound: an entry per batch, and one for the end; whoever wrote more must not fill our memory.
+        if size // entry_bytes > self.size_bytes // HEADER_BYTES + 1:
+            return f"{path} has {size} bytes for a log of {self.size_bytes}"
         return None
 
     def _needs_entries(self, interval: int) -> bool:

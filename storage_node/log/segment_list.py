@@ -88,6 +88,13 @@ class SegmentList:
         assert segments, "a log has at least one segment"
         self._replace(segments)
 
+    def release_unused(self) -> None:
+        """Give back the indexes that searches by time have loaded, of any segment, on any thread."""
+        used = self._loaded
+        for segment in list(self._segments):
+            if segment.is_sealed and segment not in used:
+                segment.release_indexes()
+
     def _replace(self, segments: list[Segment]) -> None:
         # Order: the segments first; a reader with the old bases and the new list looks into a wrong segment
         # and fails its order check, it never gets wrong bytes.

@@ -19,9 +19,9 @@ from ...protocol.errors import (
 from ...protocol.messages.data import FetchPartitionResponse, FetchResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from ...protocol.messages.data import FetchPartition, FetchRequest
+    from ...protocol.messages.data import FetchPartition, FetchRequest, ListOffsetsPartition
     from ...protocol.records.header import Buffer
     from ...runtime.purgatory import Purgatory
     from ..counters import NodeCounters
@@ -75,12 +75,7 @@ class FetchHandler:
         Errors: InvalidRequestError; ThrottlingQuotaExceededError when nothing more can be parked or queued.
         """
         body: FetchRequest = request.body
-        if body.isolation not in ISOLATION_LEVELS:
-            raise InvalidRequestError(f"isolation {body.isolation}, only 0 and 1 exist")
-        if len(body.partitions) > self._limits.max_partitions:
-            raise InvalidRequestError(
-                f"{len(body.partitions)} partitions, at most {self._limits.max_partitions} are allowed"
-            )
+        check_asked(body.isolation, body.partitions, self._limits.max_partitions)
         if self._limits.room() <= 0:
             raise ThrottlingQuotaExceededError("too many response bytes wait for their readers")
         wanted = [self._look_up(entry) for entry in body.partitions]
@@ -177,6 +172,21 @@ class FetchHandler:
             leader_id=leader,
             leader_epoch=epoch,
         )
+
+
+def check_asked(
+    isolation: int, entries: Sequence[FetchPartition | ListOffsetsPartition], max_partitions: int
+) -> None:
+    """What reading requests have in common. Errors: InvalidRequestError.
+
+    Each partition once: so a small request cannot make this node do the same reading a thousand times.
+    """
+    if isolation not in ISOLATION_LEVELS:
+        raise InvalidRequestError(f"isolation {isolation}, only 0 and 1 exist")
+    if len(entries) > max_partitions:
+        raise InvalidRequestError(f"{len(entries)} partitions, at most {max_partitions} are allowed")
+    if len({(entry.topic_id, entry.partition) for entry in entries}) != len(entries):
+        raise InvalidRequestError("a partition is named twice")
 
 
 def _has_readable(partition: Partition, log: Log, entry: FetchPartition) -> bool:

@@ -1,10 +1,13 @@
 """ListOffsets: earliest, latest, newest by time, and the first record at or after a timestamp.
 
-Source: Kafka ReplicaManager.fetchOffset; KIP-734 for the record with the largest timestamp.
+The first two are known; a search by time may read and decompress a batch of many MB, so it runs on a thread
+and its answer comes back as an event. Source: Kafka ReplicaManager.fetchOffset; KIP-734 for the record with
+the largest timestamp.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import (
@@ -13,10 +16,12 @@ from ...protocol.errors import (
     KafkaError,
     KafkaStorageError,
     OffsetNotAvailableError,
+    ThrottlingQuotaExceededError,
 )
 from ...protocol.messages.data import ListOffsetsPartitionResponse, ListOffsetsResponse
 from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, NO_OFFSET, NO_TIMESTAMP
-from .fetch import ISOLATION_LEVELS
+from ..effects import LookUpOffsets
+from .fetch import check_asked
 
 if TYPE_CHECKING:
     from ...protocol.messages.data import ListOffsetsPartition, ListOffsetsRequest
@@ -25,65 +30,131 @@ if TYPE_CHECKING:
     from .partition import Partition
     from .replica_manager import ReplicaManager
 
+# Bound: searches by time under way or waiting for a thread; each holds its request.
+MAX_LOOKUPS = 1000
+
+Found = tuple[int, int, int]  # offset, timestamp, leader epoch
+
+
+@dataclass(slots=True)
+class _Search:
+    """One entry to be searched for: number `index` of the answer."""
+
+    index: int
+    entry: ListOffsetsPartition
+    partition: Partition
+    log: Log
+    found: Found | None = None
+    error: KafkaError | None = None
+
+
+@dataclass(slots=True, eq=False)
+class OffsetLookup:
+    """A request that searches by time. `run` goes on a thread; then the handler's `finish`."""
+
+    request: Incoming
+    answers: list[ListOffsetsPartitionResponse]
+    searches: list[_Search] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Search the logs; what goes wrong stays with its entry."""
+        for search in self.searches:
+            timestamp_ms = search.entry.timestamp
+            try:
+                if timestamp_ms == MAX_TIMESTAMP:
+                    search.found = search.log.max_timestamp_offset()
+                else:
+                    search.found = search.log.offset_for_timestamp(timestamp_ms)
+            except KafkaError as error:
+                search.error = error
+
 
 class ListOffsetsHandler:
-    """Answers at once; nothing here waits."""
+    """Answers at once, or when a search comes back."""
 
     def __init__(self, replicas: ReplicaManager, replies: Replies, *, max_partitions: int) -> None:
         self._replicas = replicas
         self._replies = replies
         self._max_partitions = max_partitions
+        self._lookups = 0
 
     def handle(self, request: Incoming) -> None:
-        """Answer every entry on its own. Errors: InvalidRequestError for the whole request."""
-        body: ListOffsetsRequest = request.body
-        if body.isolation not in ISOLATION_LEVELS:
-            raise InvalidRequestError(f"isolation {body.isolation}, only 0 and 1 exist")
-        if len(body.partitions) > self._max_partitions:
-            raise InvalidRequestError(
-                f"{len(body.partitions)} partitions, at most {self._max_partitions} are allowed"
-            )
-        answers = tuple(self._answer(entry) for entry in body.partitions)
-        self._replies.reply(request, ListOffsetsResponse(answers))
+        """Answer every entry on its own.
 
-    def _answer(self, entry: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        Errors: InvalidRequestError for the whole request; ThrottlingQuotaExceededError.
+        """
+        body: ListOffsetsRequest = request.body
+        check_asked(body.isolation, body.partitions, self._max_partitions)
+        lookup = OffsetLookup(request, [])
+        for index, entry in enumerate(body.partitions):
+            lookup.answers.append(self._answer(index, entry, lookup))
+        if not lookup.searches:
+            self._replies.reply(request, ListOffsetsResponse(tuple(lookup.answers)))
+            return
+        if self._lookups >= MAX_LOOKUPS:
+            raise ThrottlingQuotaExceededError(f"{self._lookups} searches by time are under way already")
+        self._lookups += 1
+        self._replicas.effects.append(LookUpOffsets(lookup))
+
+    def finish(self, lookup: OffsetLookup) -> None:
+        """The searches are done: answer, by what holds now."""
+        self._lookups -= 1
+        for search in lookup.searches:
+            try:
+                lookup.answers[search.index] = self._found(search)
+            except KafkaError as error:
+                lookup.answers[search.index] = _failed(error)
+        self._replies.reply(lookup.request, ListOffsetsResponse(tuple(lookup.answers)))
+
+    def _answer(
+        self, index: int, entry: ListOffsetsPartition, lookup: OffsetLookup
+    ) -> ListOffsetsPartitionResponse:
+        """The answer, or the place for it if it must be searched for."""
         try:
             partition = self._replicas.find(entry.topic_id, entry.partition)
             log = partition.leader_log(entry.current_leader_epoch)
-            try:
-                timestamp, offset, epoch = _look_up(partition, log, entry.timestamp)
-            except KafkaStorageError as error:
-                self._replicas.disk_failed(partition, error)
-                raise
-            except CorruptMessageError as error:
-                self._replicas.found_damage(partition, error)
-                raise
+            if entry.timestamp == EARLIEST_TIMESTAMP:
+                return _answered(partition, log.log_start_offset)
+            _check_watermark(partition)
+            if entry.timestamp == LATEST_TIMESTAMP:
+                return _answered(partition, partition.high_watermark)
+            if entry.timestamp < 0 and entry.timestamp != MAX_TIMESTAMP:
+                raise InvalidRequestError(
+                    f"timestamp {entry.timestamp}, only -1, -2, -3 and times from 0 on have a meaning"
+                )
         except KafkaError as error:
-            return ListOffsetsPartitionResponse(error.code, error_detail=error.detail)
-        return ListOffsetsPartitionResponse(0, timestamp, offset, epoch)
+            return _failed(error)
+        lookup.searches.append(_Search(index, entry, partition, log))
+        return _answered(partition, NO_OFFSET)
+
+    def _found(self, search: _Search) -> ListOffsetsPartitionResponse:
+        partition = search.partition
+        partition.leader_log(search.entry.current_leader_epoch)  # it may have been lost meanwhile
+        if search.error is not None:
+            if isinstance(search.error, KafkaStorageError):
+                self._replicas.disk_failed(partition, search.error)
+            elif isinstance(search.error, CorruptMessageError):
+                self._replicas.found_damage(partition, search.error)
+            raise search.error
+        if search.found is None or search.found[0] >= partition.high_watermark:
+            return _answered(partition, NO_OFFSET)
+        offset, timestamp_ms, epoch = search.found
+        return ListOffsetsPartitionResponse(0, timestamp_ms, offset, epoch)
 
 
-def _look_up(partition: Partition, log: Log, timestamp_ms: int) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch); never at or above the high watermark but for `latest` itself."""
-    if timestamp_ms == EARLIEST_TIMESTAMP:
-        return NO_TIMESTAMP, log.log_start_offset, partition.leader_epoch
+def _answered(partition: Partition, offset: int) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(0, NO_TIMESTAMP, offset, partition.leader_epoch)
+
+
+def _failed(error: KafkaError) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(error.code, error_detail=error.detail)
+
+
+def _check_watermark(partition: Partition) -> None:
+    """Errors: OffsetNotAvailableError while what the last leader had shown may lie above the high watermark:
+    an answer now could go back (KIP-207)."""
     if partition.high_watermark < partition.epoch_start_offset:
-        # what the last leader had shown may lie above it: an answer now could go back (KIP-207)
         raise OffsetNotAvailableError(
             f"{partition.topic_partition} is committed up to {partition.high_watermark},"
             f" its leader epoch began at {partition.epoch_start_offset}"
         )
-    if timestamp_ms == LATEST_TIMESTAMP:
-        return NO_TIMESTAMP, partition.high_watermark, partition.leader_epoch
-    if timestamp_ms == MAX_TIMESTAMP:
-        found = log.max_timestamp_offset()
-    elif timestamp_ms >= 0:
-        found = log.offset_for_timestamp(timestamp_ms)
-    else:
-        raise InvalidRequestError(
-            f"timestamp {timestamp_ms}, only -1, -2, -3 and times from 0 on have a meaning"
-        )
-    if found is None or found[0] >= partition.high_watermark:
-        return NO_TIMESTAMP, NO_OFFSET, partition.leader_epoch
-    offset, record_timestamp, epoch = found
-    return record_timestamp, offset, epoch

@@ -25,10 +25,11 @@ from ...protocol.model import NO_EPOCH, NO_NODE, TopicPartition
 from ..config import TOPIC_KEY_SYNONYMS, effective_log_config
 from ..effects import DeleteLog, Effect, EndNode, FlushLog, Note
 from ..log.checkpoints import NO_TOPIC_ID
+from ..log.log_tasks import NewLog
 from .partition import Partition, PartitionKey, PartitionState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ...protocol.metadata.image import MetadataDelta, PartitionRegistration
     from ..log.config import LogConfig
@@ -78,6 +79,27 @@ class ReplicaManager:
 
     # --- following the image ---------------------------------------------------------------------------
 
+    def new_logs(self, image: MetadataImage, delta: MetadataDelta | None, *, is_first: bool) -> list[NewLog]:
+        """What following the next image will need that is not here yet, to be made ahead of it, on threads:
+        the logs of thousands of new partitions would hold everything else up for seconds.
+
+        Without a `delta` everything counts. What is left out, or fails, `apply` makes itself.
+        """
+        found: list[NewLog] = []
+        configs: dict[str, LogConfig] = {}
+        for topic_id, index in _all_partitions(image) if delta is None else delta.partitions:
+            registration = _registration(image, topic_id, index)
+            if registration is None or self.node_id not in registration.replicas:
+                continue
+            name = TopicPartition(image.topic_names[topic_id], index)
+            if self._manager.get(name) is None and (topic_id, index) not in self.partitions:
+                config = configs.get(name.topic) or configs.setdefault(
+                    name.topic, self._config_of(name.topic, image)
+                )
+                is_new = not is_first and not _has_partition(self.image, topic_id, index)
+                found.append(NewLog(name, topic_id, config, is_new))
+        return found
+
     def learn(self, image: MetadataImage) -> None:
         """Know the image without acting on it: it is older than this node's own registration."""
         self.image = image
@@ -85,8 +107,9 @@ class ReplicaManager:
     def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Follow the image one step."""
         old, self.image = self.image, image
-        for topic in delta.topics_removed:
-            self._remove_topic(topic.topic_id)
+        removed = {topic.topic_id for topic in delta.topics_removed}
+        if removed:
+            self._remove_all([key for key in self.partitions if key[0] in removed])
         for topic_id, index in delta.partitions:
             self._follow(topic_id, index, is_new=not _has_partition(old, topic_id, index))
         self._reconfigure(delta.configs)
@@ -97,8 +120,8 @@ class ReplicaManager:
         At the first image nothing counts as new: this node may have held it before it was restarted.
         """
         old, self.image = self.image, image
-        for key in [key for key in self.partitions if key[0] not in self.image.topic_names]:
-            self._remove(key)
+        self._remove_all([key for key in self.partitions if key[0] not in self.image.topic_names])
+        self._manager.forget_missing(lambda name: name.topic in image.topics)
         for topic in self.image.topics.values():
             for index in range(len(topic.partitions)):
                 is_new = not is_first and not _has_partition(old, topic.topic_id, index)
@@ -118,7 +141,7 @@ class ReplicaManager:
         registration = _registration(self.image, topic_id, index)
         if registration is None or self.node_id not in registration.replicas:
             if key in self.partitions:
-                self._remove(key)
+                self._remove_all([key])
             return
         partition = self.partitions.get(key)
         if partition is None:
@@ -161,55 +184,52 @@ class ReplicaManager:
             return False
         return True
 
-    def _remove_topic(self, topic_id: bytes) -> None:
-        for key in sorted(key for key in self.partitions if key[0] == topic_id):
-            self._remove(key)
+    def _remove_all(self, keys: Iterable[PartitionKey]) -> None:
+        """Take partitions away, and their logs out of their names; the files go later.
 
-    def _remove(self, key: PartitionKey) -> None:
-        partition = self.partitions.pop(key)
-        was_online = partition.state is PartitionState.ONLINE
-        partition.remove()
-        self.changed.append(key)
-        if not was_online:
-            return
-        if partition.is_flushing:
-            # a flush names the folder that deletion renames, so it comes back first
-            self._retiring[partition.topic_partition] = partition
-        else:
-            self._delete(partition)
+        Order: out of the checkpoints first, here, where no checkpoint is being written; see LogManager.
+        """
+        removed = [self.partitions.pop(key) for key in sorted(keys)]
+        online = [partition for partition in removed if partition.is_online]
+        self._manager.drop_from_checkpoints(partition.topic_partition for partition in online)
+        for partition in removed:
+            partition.remove()
+            self.changed.append(partition.key)
+        # a flush names the folder that deletion renames, so it comes back first
+        self._retiring |= {p.topic_partition: p for p in online if p.is_flushing}
+        self._delete([p.topic_partition for p in online if not p.is_flushing])
 
-    def _delete(self, partition: Partition) -> None:
-        """Take the log away under its name at once; its files go later."""
-        try:
-            log = self._manager.detach(partition.topic_partition)
-        except KafkaStorageError as error:
-            self.lost_dirs(error)
-            return
-        self.effects.append(DeleteLog(log))
+    def _delete(self, names: Sequence[TopicPartition]) -> None:
+        """Take logs away under their names at once; their files go later."""
+        self.effects += [DeleteLog(log) for log in self._manager.detach_all(names)]
+        lost = [name for name in names if self._manager.get(name) is not None]
+        if lost:
+            self.lost_dirs(KafkaStorageError(f"the log of {lost[0]} could not be taken away"))
 
     def _end_retirement(self, partition: Partition) -> None:
         """The last flush of a removed partition came back; its name may have a new owner by now."""
         name = partition.topic_partition
         del self._retiring[name]
         if partition.log is not None and not partition.log.is_offline:
-            self._delete(partition)
+            self._delete([name])
         topic = self.image.topics.get(name.topic)
         if topic is not None:
             self._follow(topic.topic_id, name.partition, is_new=True)
 
     # --- configs ---------------------------------------------------------------------------------------
 
-    def _config_of(self, topic: str) -> LogConfig:
-        overrides: Mapping[str, str] = self.image.configs.get((TOPIC_RESOURCE, topic), {})
-        config, faults = effective_log_config(self._broker_defaults(), overrides)
+    def _config_of(self, topic: str, image: MetadataImage | None = None) -> LogConfig:
+        image = image or self.image
+        overrides: Mapping[str, str] = image.configs.get((TOPIC_RESOURCE, topic), {})
+        config, faults = effective_log_config(self._broker_defaults(image), overrides)
         self.effects += [Note(logging.WARNING, f"topic {topic}: {fault}") for fault in faults]
         return config
 
-    def _broker_defaults(self) -> LogConfig:
+    def _broker_defaults(self, image: MetadataImage) -> LogConfig:
         """This node's file, then the cluster-wide dynamic configs, then those of this node."""
         config = self._defaults
         for name in ("", str(self.node_id)):
-            dynamic = self.image.configs.get((BROKER_RESOURCE, name), {})
+            dynamic = image.configs.get((BROKER_RESOURCE, name), {})
             topic_keys = {TOPIC_KEY_SYNONYMS[k]: v for k, v in dynamic.items() if k in TOPIC_KEY_SYNONYMS}
             config, faults = effective_log_config(config, topic_keys)
             self.effects += [Note(logging.WARNING, f"broker config: {fault}") for fault in faults]
@@ -300,6 +320,12 @@ def _registration(image: MetadataImage, topic_id: bytes, index: int) -> Partitio
     if name is None or not 0 <= index < len(image.topics[name].partitions):
         return None
     return image.topics[name].partitions[index]
+
+
+def _all_partitions(image: MetadataImage) -> Iterator[PartitionKey]:
+    for topic in image.topics.values():
+        for index in range(len(topic.partitions)):
+            yield topic.topic_id, index
 
 
 def _has_partition(image: MetadataImage, topic_id: bytes, index: int) -> bool:

@@ -29,7 +29,7 @@ from headrace.protocol.metadata.records import (
 )
 from headrace.protocol.metadata.replay import image_records, replay
 from headrace.storage_node.config import NodeConfig
-from headrace.storage_node.effects import DeleteLog, EndNode, FlushLog, Note, WakeAt
+from headrace.storage_node.effects import DeleteLog, EndNode, FlushLog, LookUpOffsets, Note, WakeAt
 from headrace.storage_node.log.log_manager import LogManager
 from headrace.storage_node.node import StorageNode
 from node_rig import WALL_MS, batch, values_of
@@ -229,7 +229,9 @@ class CoreRig:
         self, topic_id: bytes, timestamp: int, *, partition: int = 0, epoch: int = -1
     ) -> FakeRequest:
         entry = ListOffsetsPartition(topic_id, partition, timestamp, epoch)
-        return self.ask(registry.LIST_OFFSETS, ListOffsetsRequest(0, (entry,)))
+        request = self.ask(registry.LIST_OFFSETS, ListOffsetsRequest(0, (entry,)))
+        self.look_up()
+        return request
 
     def values(self, topic_id: bytes, partition: int = 0) -> list[bytes | None]:
         """Everything a reader sees."""
@@ -271,6 +273,13 @@ class CoreRig:
                 self.core.flushed(effect.partition, log.recovery_point)
         self.check()
         return len(asked)
+
+    def look_up(self) -> None:
+        """Perform the searches asked for so far."""
+        for effect in self.pop(LookUpOffsets):
+            effect.lookup.run()
+            self.core.looked_up(effect.lookup)
+        self.check()
 
     def purge(self) -> None:
         """Perform the deletions asked for so far."""

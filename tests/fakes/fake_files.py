@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.protocol.errors import KafkaStorageError
-from headrace.storage_node.log.files import FileGoneError
+from headrace.storage_node.log.files import FileGoneError, NameTooLongError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -405,5 +405,6 @@ def _used(node: _Inode | _Folder) -> int:
 
 
 def _fail(operation: str, path: str, error: int) -> None:
-    cls = FileGoneError if error == errno.ENOENT else KafkaStorageError
+    classes = {errno.ENOENT: FileGoneError, errno.ENAMETOOLONG: NameTooLongError}
+    cls = classes.get(error, KafkaStorageError)
     raise cls(f"{operation} {path}: {os.strerror(error)} ({errno.errorcode[error]})")

@@ -27,6 +27,7 @@ class Headrace:
         self.temp = folder / "temp"
         self.temp.mkdir()
         self.mark = uuid.uuid4().hex
+        self.python = sys.executable
         self.environment = {
             **os.environ,
             "HEADRACE_HOME": str(self.home),
@@ -41,7 +42,7 @@ class Headrace:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a command; its output is captured."""
         return subprocess.Popen(
-            [sys.executable, "-m", "headrace", *arguments],
+            [self.python, "-m", "headrace", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -54,7 +55,7 @@ class Headrace:
     ) -> tuple[bytes, str]:
         """Run a command to its end; (standard output, standard error). Fails on another exit code."""
         done = subprocess.run(
-            [sys.executable, "-m", "headrace", *arguments],
+            [self.python, "-m", "headrace", *arguments],
             input=data,
             capture_output=True,
             env=self.environment,

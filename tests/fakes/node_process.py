@@ -1,4 +1,4 @@
-"""A storage node in a process of its own, to be killed: `node_process.py DIRECTORY CONTROLLER_PORT`.
+"""A storage node in its own process, to be killed: `node_process.py DIRECTORY CONTROLLER_PORT KEY=VALUE...`.
 
 Prints "ready PORT" once it serves; SIGTERM stops it cleanly.
 """
@@ -15,13 +15,15 @@ from headrace.storage_node.controller_link_io import fixed_locator
 from headrace.storage_node.node_io import NodeServer
 
 
-async def main(directory: str, controller_port: int) -> None:
-    config = NodeConfig.of({"node.id": 1, "log.dirs": directory})
+async def main(directory: str, controller_port: int, more: list[str]) -> None:
+    values = dict(pair.split("=", 1) for pair in more)
+    config = NodeConfig.of({"node.id": 1, "log.dirs": directory, **values})
     node = NodeServer(config, fixed_locator("127.0.0.1", controller_port))
     await node.start()
     running = asyncio.create_task(node.run())
     terminated = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
+    running.add_done_callback(lambda _: terminated.set())
     sys.stdout.write(f"ready {node.port}\n")
     sys.stdout.flush()
     await terminated.wait()
@@ -31,4 +33,4 @@ async def main(directory: str, controller_port: int) -> None:
 
 if __name__ == "__main__":
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(main(sys.argv[1], int(sys.argv[2])))
+        runner.run(main(sys.argv[1], int(sys.argv[2]), sys.argv[3:]))

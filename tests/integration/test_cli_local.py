@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,7 +34,8 @@ def headrace(
 
     def headrace(*arguments: str, data: bytes = b"") -> tuple[int, bytes, str]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-        code = run(["-b", cluster.bootstrap, *arguments])
+        where = [] if arguments[0] == "log" else ["-b", cluster.bootstrap]
+        code = run([*where, *arguments])
         out, err = capfdbinary.readouterr()
         return code, out, err.decode()
 
@@ -79,8 +81,8 @@ def test_the_life_of_a_topic(headrace: Any) -> None:
 
 def test_what_goes_wrong_with_topics(headrace: Any, topic: str) -> None:
     """It exists, it does not, it is no name, the config is unknown: one line, and the right exit code."""
-    code, _, err = headrace("topic", "create", topic)
-    assert (code, err.count("\n")) == (1, 1)
+    code, out, err = headrace("topic", "create", topic)
+    assert (code, out, err.count("\n")) == (1, b"", 1)
     assert "TopicAlreadyExistsError" in err
     assert headrace("topic", "create", "new-one", topic)[0] == 4
     assert headrace("topic", "delete", "nowhere", "--yes")[0] == 3
@@ -184,7 +186,30 @@ def test_what_goes_wrong_with_records(headrace: Any, topic: str, tmp_path: Path)
     assert json.loads(out)["failed"] == 1
     code, _, err = headrace("produce", topic, "-X", "linger=5", data=b"x")
     assert code == 2
-    assert "did you mean" in err
+    assert "did you mean 'linger.ms'" in err
+    assert headrace("produce", topic, "-X", "fetch.min.bytes=5", data=b"x")[0] == 2  # would have no effect
+    assert headrace("consume", topic, "-e", "-X", "linger.ms=5")[0] == 2
+
+
+def test_status_asks_the_storage_nodes(headrace: Any, cluster: LocalCluster, topic: str) -> None:
+    """-b needs no Ray: nodes, and what each leads."""
+    code, out, _ = headrace("status", "-o", "json")
+    facts = json.loads(out)
+    assert (code, facts["state"], facts["offline_partitions"]) == (0, "running", 0)
+    assert [node["node_id"] for node in facts["nodes"]] == [1, 2]
+    assert ",".join(node["endpoint"] for node in facts["nodes"]) == cluster.bootstrap
+    assert sum(node["leaders"] for node in facts["nodes"]) == facts["partitions"] >= 2
+    code, out, _ = headrace("status", "-X", "client.id=me")
+    assert code == 0
+    assert b"LEADERS" in out
+
+
+def test_nobody_there_is_told_soon() -> None:
+    """Whoever types a command does not wait for a minute; -X sets how long."""
+    started_s = time.monotonic()
+    assert run(["-b", "127.0.0.1:1", "status", "-X", "default.api.timeout.ms=200"]) == 1
+    assert run(["-b", "127.0.0.1:1", "topic", "list", "-X", "default.api.timeout.ms=200"]) == 1
+    assert time.monotonic() - started_s < 5
 
 
 def test_produce_from_files(headrace: Any, topic: str, tmp_path: Path) -> None:

@@ -46,10 +46,7 @@ def test_a_steady_producer_and_consumer_outlive_killed_nodes() -> None:
         wait_for(lambda: len(acked) > before + 200)
         stop.set()
         threads[0].join(60)
-        afterwards = {
-            (record.partition, record.offset): record.value
-            for record in clients.consumer("t", auto_offset_reset="earliest", iter_timeout=1.0)
-        }
+        afterwards = read_to_the_end(clients.consumer("t", auto_offset_reset="earliest"))
         assert {where: afterwards.get(where) for where in acked} == acked
         wait_for(lambda: len(read) >= len(afterwards))
         has_read.set()
@@ -98,6 +95,16 @@ def test_a_producer_whose_cluster_is_gone_says_so() -> None:
         assert isinstance(future.exception(20), errors.DeliveryTimeoutError)
         producer.close(1)
         cluster.restart_node(0)
+
+
+def read_to_the_end(consumer: Any) -> dict[tuple[int, int], bytes]:
+    """By partition and offset everything up to the ends as they are now, however long a leader takes."""
+    ends, found = consumer.end_offsets(), {}
+    for _ in range(600):
+        if all(consumer.position(tp) >= end for tp, end in ends.items()):
+            return found
+        found.update({(record.partition, record.offset): record.value for record in consumer.poll(0.1)})
+    raise AssertionError(f"only {len(found)} records up to {ends} came")
 
 
 def take(consumer: Any, count: int) -> list[bytes]:

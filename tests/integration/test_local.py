@@ -58,7 +58,7 @@ def test_config_reaches_the_servers() -> None:
     """Keys of nodes and controller are taken; a typo is refused before anything starts."""
     with local(num_partitions=4, log_segment_bytes=1024 * 1024) as cluster:
         assert cluster.status()["nodes"]
-    with pytest.raises(ConfigError, match=r"num\.partitions"):
+    with pytest.raises(ConfigError, match=r"num_partitions"):
         local(num_partition=4)
     with pytest.raises(ValueError, match="at least one"):
         local(nodes=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,18 @@ def test_odd_bytes_and_the_text_report(headrace: Headrace, tmp_path: Path) -> No
     assert "Most frequent keys" in text
     assert "node-1" in text
     assert "starting Ray" in errors
+    assert_nothing_left(headrace)
+
+
+def test_a_checkout_whose_path_has_spaces(headrace: Headrace, tmp_path: Path) -> None:
+    """Ray's own helpers could not start there, and took the cluster along in the middle of the work."""
+    (tmp_path / "my clone").mkdir()
+    (tmp_path / "my clone" / ".venv").symlink_to(sys.prefix, target_is_directory=True)
+    headrace.python = str(tmp_path / "my clone" / ".venv" / "bin" / "python")
+    path = tmp_path / "two lines"
+    path.write_bytes(b"a\nb\n")
+    out, _ = headrace.run("quickstart", "-i", str(path), timeout_s=60)
+    assert b"ok: every line came back" in out
     assert_nothing_left(headrace)
 
 

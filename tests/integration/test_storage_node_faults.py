@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
+import shutil
+import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
+import node_process
 import pytest
 import zmq
+from fake_controller import FakeController
 from fake_files import FakeFiles
 from headrace.protocol.errors import (
     InvalidRequestError,
     KafkaStorageError,
     NetworkError,
     ThrottlingQuotaExceededError,
+    UnknownTopicOrPartitionError,
 )
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.data import FetchPartition, FetchRequest
 from headrace.protocol.messages.envelope import RequestHeader
 from headrace.protocol.transport.context_io import shared_context
+from headrace.protocol.transport.dealer_io import Connection
 from headrace.protocol.transport.wire import encode
-from node_rig import Rig, batch, node_rig, run, until
+from headrace.storage_node.log.files_io import OsFiles
+from node_rig import TIMEOUT_S, Client, Rig, batch, node_rig, run, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,7 +133,8 @@ def test_a_flood_of_waiting_fetches_is_bounded(tmp_path: Path) -> None:
 
 
 def test_absurd_fetches_get_bounded_answers(tmp_path: Path) -> None:
-    """Row 32: 100,000 partitions are refused, and 20,000 times the same one give one batch."""
+    """Row 32: 100,000 partitions are refused, and so is one partition named often; 20,000 unknown ones get an
+    error each."""
 
     async def scenario() -> None:
         async with node_rig(tmp_path) as rig:
@@ -134,9 +144,13 @@ def test_absurd_fetches_get_bounded_answers(tmp_path: Path) -> None:
             entry = FetchPartition(topic_id, 0, 0, 2**31 - 1)
             with pytest.raises(InvalidRequestError):
                 await client.ask(registry.FETCH, FetchRequest(0, 1, 1_100, 0, (entry,) * 100_000))
-            response = await client.ask(registry.FETCH, FetchRequest(0, 1, 1_100, 0, (entry,) * 20_000))
-            assert len(response.body.partitions) == 20_000
+            with pytest.raises(InvalidRequestError, match="twice"):
+                await client.ask(registry.FETCH, FetchRequest(0, 1, 1_100, 0, (entry,) * 2))
+            entries = tuple(FetchPartition(topic_id, index, 0, 2**31 - 1) for index in range(20_000))
+            response = await client.ask(registry.FETCH, FetchRequest(0, 1, 1_100, 0, entries))
             assert len(response.frames) == 1
+            errors = [partition.error_code for partition in response.body.partitions]
+            assert errors == [0] + [UnknownTopicOrPartitionError.code] * 19_999
 
     run(scenario)
 
@@ -232,5 +246,134 @@ def test_a_bad_disk_found_by_the_checkpoint_ends_the_node(tmp_path: Path) -> Non
             files.fail("rename", "checkpoint")
             with pytest.raises(KafkaStorageError, match="EIO"):
                 await rig.ended()
+
+    run(scenario)
+
+
+class HeldFiles(OsFiles):
+    """Real files, but syncs of those with `held` in their path wait until the test lets them go."""
+
+    def __init__(self, held: str) -> None:
+        self.may_go = threading.Event()
+        self.has_come = threading.Event()
+        self._held = held
+
+    def open(self, path: str, *, create: bool = False) -> Any:
+        file = super().open(path, create=create)
+        if self._held not in path:
+            return file
+        return HeldFile(file, self)
+
+
+class HeldFile:
+    """A file that waits; see HeldFiles."""
+
+    def __init__(self, file: Any, files: HeldFiles) -> None:
+        self._file, self._files = file, files
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def fdatasync(self) -> None:
+        self._files.has_come.set()
+        assert self._files.may_go.wait(20)
+        self._file.fdatasync()
+
+
+def test_a_slow_disk_under_new_partitions_does_not_stop_the_node(tmp_path: Path) -> None:
+    """Thousands of partitions, or a disk that takes its time: meanwhile the node serves the topics that it
+    has, and sends its heartbeats."""
+
+    async def scenario() -> None:
+        files = HeldFiles("slow-")
+        async with node_rig(tmp_path, files) as rig:
+            topic_id = await rig.topic("quick")
+            client = await rig.client()
+            slow_id = rig.controller.create_topic("slow", 3)
+            await until(files.has_come.is_set)
+            beats = len(rig.controller.heartbeats)
+            await until(lambda: len(rig.controller.heartbeats) > beats + 2)
+            assert (await client.produce(topic_id, batch(b"v"))).error_code == 0
+            assert rig.node.status()["partitions"] == 1
+            files.may_go.set()
+            await rig.sees(len(rig.controller.records) - 1)
+            assert (await client.produce(slow_id, batch(b"v"), partition=2)).error_code == 0
+
+    run(scenario)
+
+
+def test_a_node_that_stops_while_partitions_are_made(tmp_path: Path) -> None:
+    """It waits for the disk, forgets what it made, and finds it again at the next start."""
+
+    async def scenario() -> None:
+        files = HeldFiles("slow-")
+        async with node_rig(tmp_path, files) as rig:
+            slow_id = rig.controller.create_topic("slow", 3)
+            await until(files.has_come.is_set)
+            stopping = asyncio.create_task(rig.stop())
+            await asyncio.sleep(0)
+            files.may_go.set()
+            await stopping
+            rig.node = rig.new_node()
+            await rig.start()
+            client = await rig.client()
+            assert (await client.produce(slow_id, batch(b"v"), partition=1)).base_offset == 0
+
+    run(scenario)
+
+
+@pytest.mark.skipif(
+    shutil.which("prlimit") is None, reason="prlimit (util-linux) is needed to bound a file's size"
+)
+def test_a_process_whose_disk_is_full_ends_and_has_what_it_acknowledged(tmp_path: Path) -> None:
+    """No file may grow beyond 200 kB: the producer is refused, the process ends with the reason, and once
+    there is room everything acknowledged is there."""
+
+    async def scenario() -> None:
+        controller = FakeController()
+        controller.start()
+        arguments = [sys.executable, node_process.__file__, str(tmp_path / "d"), str(controller.router.port)]
+        process = await asyncio.create_subprocess_exec(
+            "prlimit",
+            "--fsize=200000",
+            *arguments,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            assert process.stdout is not None
+            port = int((await process.stdout.readline()).split()[1])
+            topic_id = controller.create_topic("t")
+            client = Client(await Connection.open("127.0.0.1", port, client_id="t", timeout_s=TIMEOUT_S))
+            acked = 0
+            with contextlib.suppress(NetworkError):  # the end of the process may come before its answer
+                while True:
+                    answer = await client.produce(topic_id, batch(b"%d" % acked, b"v" * 10_000))
+                    if answer.error_code == KafkaStorageError.code:
+                        break
+                    acked += answer.error_code == 0
+            _, complaint = await process.communicate()
+            assert process.returncode not in (0, None)
+            assert b"EFBIG" in complaint
+            client.close()
+            assert acked >= 10
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        again = await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
+        try:
+            assert again.stdout is not None
+            port = int((await again.stdout.readline()).split()[1])
+            client = Client(await Connection.open("127.0.0.1", port, client_id="t", timeout_s=TIMEOUT_S))
+            found = (await client.fetch(topic_id))[1]
+            assert [value for _, value in found][: 2 * acked : 2] == [
+                b"%d" % number for number in range(acked)
+            ]
+            client.close()
+        finally:
+            again.kill()
+            await again.wait()
+            controller.close()
 
     run(scenario)

@@ -76,6 +76,84 @@ async def produce(
         await producer.flush()
         troubles.cancel()
         await asyncio.gather(troubles, return_exceptions=True)
+        assert_nothing_is_held(producer)
+
+
+def assert_nothing_is_held(producer: Any) -> None:
+    """Its account is empty once everything has its outcome."""
+    accumulator = producer._engine._accumulator
+    accumulator.check()
+    assert accumulator.used_bytes == 0
+    assert not accumulator.live
+    assert not accumulator.ready
+    assert accumulator.waiting_for_room == 0
+
+
+async def produce_in_need(fake: FakeCluster, random: Random, outcomes: list[Any]) -> None:
+    """Short deadlines, few retries, a small buffer, and a topic that takes less, then more."""
+    config = {
+        "acks": random.choice(["all", "1", "0"]),
+        "retries": random.choice([0, 1, 5, 1000]),
+        "delivery_timeout_ms": random.choice([700, 2000]),
+        "request_timeout_ms": 600,
+        "linger_ms": random.choice([0, 30]),
+        "batch_size": random.choice([100, 2000]),
+        "buffer_memory": random.choice([5000, 1 << 20]),
+        "max_block_ms": 3000,
+    }
+    loop = asyncio.get_running_loop()
+    async with AsyncCluster("node0:9000,node1:9001", make_hub=fake.make_hub) as cluster:
+        producer = cluster.producer(**config)
+        troubles = asyncio.create_task(upheaval(fake, random, may_repeat=True))
+        for number in range(300):
+            fake.topics["t"].max_message_bytes = random.choice([90, 150, 400, 1 << 20])
+            partition, value = random.randrange(4), b"%05d" % number + b"x" * random.choice([0, 20, 200])
+            entered = loop.time()
+            try:
+                future = producer.send("t", value, partition=partition)
+            except errors.BufferExhaustedError:
+                continue
+            outcome = {"partition": partition, "value": value, "future": future, "took_s": None}
+            future.add_done_callback(
+                lambda _, outcome=outcome, entered=entered: outcome.update(took_s=loop.time() - entered)
+            )
+            outcomes.append(outcome)
+            if random.random() < 0.3:
+                await asyncio.sleep(random.uniform(0, 0.1))
+        if random.random() < 0.5:
+            await producer.flush()
+        troubles.cancel()
+        await asyncio.gather(troubles, return_exceptions=True)
+        engine = producer._engine
+        await producer.close(random.choice([None, 0, 0.2]))
+        assert engine._accumulator.used_bytes == 0
+        await asyncio.gather(*(outcome["future"] for outcome in outcomes), return_exceptions=True)
+        limit_s = (config["delivery_timeout_ms"] + config["max_block_ms"]) / 1000 + 0.05
+        for outcome in outcomes:
+            assert outcome["took_s"] is not None
+            assert outcome["took_s"] < limit_s, "it outlived its deadline"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_every_record_has_its_outcome_in_time_and_nothing_leaks(seed: int) -> None:
+    """Deadlines pass, batches are split, buffers are full, the producer closes in the middle of it: what is
+    acknowledged is there, and first copies are in order."""
+    random = Random(f"need {seed}")
+    fake = FakeCluster(3, seed=seed)
+    fake.create("t", 4)
+    fake.rules.append(chaos(random, may_repeat=True))
+    outcomes: list[Any] = []
+    virtual_loop.run(produce_in_need(fake, random, outcomes))
+    order: dict[int, list[bytes]] = {partition: [] for partition in range(4)}
+    for outcome in outcomes:
+        future, found = outcome["future"], fake.topics["t"].partitions[outcome["partition"]].records()
+        order[outcome["partition"]].append(outcome["value"])
+        if future.exception() is None:
+            offset = future.result().offset
+            assert offset < 0 or found[offset].value == outcome["value"]
+    for partition, values in order.items():
+        found_values = list(dict.fromkeys(fake.values("t", partition)))
+        assert found_values == [value for value in values if value in set(found_values)]
 
 
 @pytest.mark.parametrize("seed", range(12))

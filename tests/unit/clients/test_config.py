@@ -38,6 +38,8 @@ def test_every_spelling_of_a_key_is_known(spelling: str) -> None:
 
 def test_an_unknown_key_fails_with_the_nearest_name() -> None:
     """A typo of an argument and one of a dotted key."""
+    with pytest.raises(ConfigError, match=r"did you mean 'linger\.ms'"):
+        given({"linger.m": 1}, {}, (ProducerConfig,))
     with pytest.raises(ConfigError, match=r"linger_msec.*did you mean 'linger_ms'"):
         given(None, {"linger_msec": 1}, (ProducerConfig,))
     with pytest.raises(ConfigError, match=r"did you mean 'fetch\.min\.bytes'"):

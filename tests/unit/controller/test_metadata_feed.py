@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
-from headrace.controller.metadata_feed import MetadataFeed
+from headrace.controller.metadata_feed import MAX_ENCODED, MetadataFeed
 from headrace.protocol.errors import OffsetOutOfRangeError
+from headrace.protocol.messages.control import FetchMetadataResponse
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.records import FormatRecord, NextNodeIdRecord, NoOpRecord
 from headrace.protocol.metadata.replay import image_of, replay
@@ -48,7 +50,31 @@ def test_a_reader_behind_the_tail_gets_a_snapshot() -> None:
     answer = feed.answer(-1)
     assert answer.is_snapshot
     assert image_of(answer.records, answer.end_offset - 1) == feed.image
-    assert feed.answer(-1) is answer
+    encoded = feed.encoded(-1)
+    assert msgspec.msgpack.decode(encoded, type=FetchMetadataResponse) == answer
+    assert feed.encoded(-7) is encoded
+
+
+def test_news_is_encoded_once_for_all_who_wait_for_it() -> None:
+    """Readers at one place get the same bytes; others their own; the next image makes them stale."""
+    feed = feed_of(2, 3)
+    news = feed.encoded(0)
+    assert feed.encoded(0) is news
+    assert msgspec.msgpack.decode(feed.encoded(3), type=FetchMetadataResponse) == feed.answer(3)
+    assert feed.encoded(5) is None
+    image, _ = replay(feed.image, 6, [NoOpRecord()])
+    feed.publish(image, [[NoOpRecord()]])
+    assert msgspec.msgpack.decode(feed.encoded(0), type=FetchMetadataResponse).end_offset == 7
+    with pytest.raises(OffsetOutOfRangeError):
+        feed.encoded(7)
+
+
+def test_encoded_answers_are_bounded() -> None:
+    """A reader that asks from everywhere leaves no more than a handful behind."""
+    feed = feed_of(*[1] * 50)
+    for offset in range(-1, 50):
+        feed.encoded(offset)
+    assert len(feed._encoded) <= MAX_ENCODED
 
 
 def test_the_tail_is_bounded_and_keeps_the_newest() -> None:

@@ -37,6 +37,18 @@ def test_an_unknown_key_names_the_nearest() -> None:
         Sample.of({"segment.byte": 20})
 
 
+def test_the_suggestion_is_spelled_as_the_typo_was() -> None:
+    """Pasted back, it must work: a keyword argument with dots is no Python."""
+    with pytest.raises(ConfigError, match="did you mean 'segment_bytes'"):
+        Sample.of(segment_byte=20)
+    with pytest.raises(ConfigError, match="did you mean 'segment_bytes'"):
+        Sample.of(segmentbytes=20)
+    with pytest.raises(ConfigError, match="did you mean 'segment_bytes'"):
+        Sample.of({"segment_byte": 20})
+    with pytest.raises(ConfigError, match=r"did you mean 'segment\.bytes'"):
+        Sample.of({"segmentbytes": 20})
+
+
 @pytest.mark.parametrize(
     ("name", "value", "word"),
     [

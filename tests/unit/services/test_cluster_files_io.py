@@ -74,7 +74,19 @@ def test_one_command_at_a_time(home: Path) -> None:
             pass
     with cluster_lock("one"):
         pass
-    assert list((home / "clusters").iterdir()) == []
+    assert not home.exists()
+
+
+def test_the_last_cluster_leaves_no_empty_folders(home: Path) -> None:
+    """With data, or another cluster, the folders stay."""
+    write_cluster_file(FACTS)
+    with cluster_lock("one"):
+        pass
+    assert known_clusters() == ["a.b"]
+    (home / "data").mkdir()
+    with cluster_lock("a.b"):
+        remove_cluster_file("a.b")
+    assert [path.name for path in home.iterdir()] == ["data"]
 
 
 def test_the_data_lies_under_the_home(home: Path) -> None:

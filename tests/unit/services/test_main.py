@@ -29,7 +29,16 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["up", "-h"], ["consume", "--help"], ["topic", "-h"], ["version"], ["config"]]
+    "arguments",
+    [
+        ["--help"],
+        ["up", "-h"],
+        ["consume", "--help"],
+        ["topic", "-h"],
+        ["version"],
+        ["config"],
+        ["--version"],
+    ],
 )
 def test_what_always_works(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Help and version need no cluster."""
@@ -54,6 +63,12 @@ def test_what_always_works(arguments: list[str], capsys: pytest.CaptureFixture[s
         ["up", "--nodes", "0"],
         ["up", "--cluster", "No Name"],
         ["up", "-X", "num.partition=3"],
+        ["-b", "h:1", "up"],  # would have no effect
+        ["-b", "h:1", "version"],
+        ["-X", "linger.ms=5", "status"],
+        ["-X", "linger.ms=5", "log", "dump", "x"],
+        ["--cluster", "x", "config"],
+        ["-b", "h:1", "--cluster", "x", "topic", "list"],
     ],
 )
 def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,6 +87,28 @@ def test_a_cluster_that_is_not_there_is_3(arguments: list[str], capsys: pytest.C
     """Not found, in one line."""
     assert run(arguments) == 3
     assert capsys.readouterr().err.startswith("headrace: no cluster")
+
+
+def test_without_any_cluster_it_is_3(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing was named and nothing is there: not found rather than wrong usage. `down` offers no `up`."""
+    assert run(["topic", "list"]) == 3
+    assert "headrace up" in capsys.readouterr().err
+    assert run(["status"]) == 3
+    assert "headrace up" in capsys.readouterr().err
+    assert run(["down"]) == 3
+    assert "headrace up" not in capsys.readouterr().err
+
+
+def test_headrace_cluster_names_the_cluster(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The variable that clients heed holds for `status` and `down` as well; --cluster wins."""
+    monkeypatch.setenv("HEADRACE_CLUSTER", "other")
+    for command in ("status", "down"):
+        assert run([command]) == 3
+        assert "'other'" in capsys.readouterr().err
+    assert run(["status", "--cluster", "third"]) == 3
+    assert "'third'" in capsys.readouterr().err
 
 
 def test_quickstart_names_a_missing_input(capsys: pytest.CaptureFixture[str]) -> None:

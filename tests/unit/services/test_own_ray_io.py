@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from headrace.services.own_ray_io import OwnRay, is_running, processes_of, stop_own_ray
+from headrace.services.own_ray_io import OwnRay, _interpreter, is_running, processes_of, stop_own_ray
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,6 +54,21 @@ def test_all_of_a_session_is_found_and_ended(own: OwnRay, tmp_path: Path) -> Non
     assert not is_running(own)
     assert not (tmp_path / "ray").exists()
     stop_own_ray(own)  # again: nothing to do
+
+
+def test_ray_gets_a_path_that_needs_no_quotes(tmp_path: Path) -> None:
+    """A checkout under "my clone": Ray passes its Python's path through a shell unquoted."""
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    assert _interpreter(str(plain), "/opt/venv/bin/python", "/opt/venv") == "/opt/venv/bin/python"
+    for name in ("my clone", "it's", "a$b", "a;b"):
+        prefix, temp_dir = tmp_path / name / ".venv", tmp_path / name.replace(" ", "_")
+        (prefix / "bin").mkdir(parents=True)
+        temp_dir.mkdir(exist_ok=True)
+        (prefix / "bin" / "python").write_text(name)
+        found = _interpreter(str(temp_dir), str(prefix / "bin" / "python"), str(prefix))
+        assert found == f"{temp_dir}/python/bin/python"
+        assert (temp_dir / "python" / "bin" / "python").read_text() == name
 
 
 def test_a_pid_that_another_process_has_now_is_left_alone(own: OwnRay) -> None:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 from headrace.protocol.errors import ConfigError
 from headrace.services.cluster_files_io import ClusterFile
-from headrace.services.ray_host import UpOptions, _index_of, _merged, _pin, _reason, namespace_of
+from headrace.services.ray_host import (
+    UpOptions,
+    _index_of,
+    _merged,
+    _pin,
+    _reason,
+    _with,
+    _with_those_there,
+    namespace_of,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +37,15 @@ def test_a_new_cluster_has_defaults(tmp_path: Path) -> None:
     assert _merged(UpOptions("c", ray_address="local"), None).ray_address == ""
 
 
+def test_all_nodes_with_data_come_back(tmp_path: Path) -> None:
+    """Grown to twelve, taken down, started again without a number: no partition is left out."""
+    for index in (1, 2, 12):
+        (tmp_path / "data" / "c" / f"node-{index}").mkdir(parents=True)
+    assert _merged(UpOptions("c"), None).nodes == 12
+    assert _merged(UpOptions("c", nodes=13), None).nodes == 13
+    assert _merged(UpOptions("other"), None).nodes == 3
+
+
 def test_a_running_cluster_is_taken_as_it_is() -> None:
     """What is not asked for stays; nodes may be added."""
     assert _merged(UpOptions("c"), BEFORE) == BEFORE
@@ -42,9 +60,35 @@ def test_contradictions_are_refused() -> None:
         _merged(UpOptions("c", data_dir="/other"), BEFORE)
 
 
+def test_config_of_a_running_cluster_is_not_changed_in_silence() -> None:
+    """It would reach nobody, or only new nodes. Over the data of a cluster that died, it is taken."""
+    running = _with(BEFORE, config={"num.partitions": "6"})
+    assert _merged(UpOptions("c", config={"num.partitions": "6"}), running) == running
+    with pytest.raises(ConfigError, match=r"num\.partitions"):
+        _merged(UpOptions("c", config={"num.partitions": "7"}), running)
+    with pytest.raises(ConfigError, match="runs on the Ray at"):
+        _merged(UpOptions("c", ray_address="10.9.9.9:1"), running)
+    dead = _with(running, ray_address="")
+    assert _merged(UpOptions("c", config={"num.partitions": "7"}), dead).config == {"num.partitions": "7"}
+    assert _merged(UpOptions("c", config={"num.partitions": "7"}), None).config == {"num.partitions": "7"}
+
+
+def test_a_cluster_that_another_machine_started_is_taken_whole() -> None:
+    """No file here says how many nodes it has: the actors do."""
+    fresh = _with(BEFORE, bootstrap=(), nodes=3)
+    names = ["controller-1", *(f"node-{index}" for index in range(1, 6))]
+    assert _with_those_there(UpOptions("c"), fresh, names).nodes == 5
+    assert _with_those_there(UpOptions("c", nodes=6), fresh, names).nodes == 6
+    assert _with_those_there(UpOptions("c"), fresh, []).nodes == 3
+    with pytest.raises(ConfigError, match="does not remove"):
+        _with_those_there(UpOptions("c", nodes=4), fresh, names)
+    with pytest.raises(ConfigError, match="runs already"):
+        _with_those_there(UpOptions("c", config={"num.partitions": "7"}), fresh, names)
+
+
 def test_servers_are_tied_to_their_disks() -> None:
-    """One machine needs no tie; several share the nodes; a resource of one's own wins."""
-    assert _pin(1, ["10.0.0.1"], None) == {}
+    """One machine keeps its servers when another joins; several share; a resource of one's own wins."""
+    assert list(_pin(1, ["10.0.0.1"], None)) == ["node:10.0.0.1"]
     machines = ["10.0.0.1", "10.0.0.2"]
     tied = [next(iter(_pin(index, machines, None))) for index in range(5)]
     assert tied == [f"node:10.0.0.{n}" for n in (1, 1, 2, 1, 2)]

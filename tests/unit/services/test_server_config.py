@@ -17,8 +17,10 @@ def test_keys_go_where_they_are_declared() -> None:
 
 
 def test_a_typo_gets_a_suggestion() -> None:
-    """The nearest name of either."""
-    with pytest.raises(ConfigError, match=r"num\.partitions"):
+    """The nearest name of either, written as the typo was: a keyword argument has no dots."""
+    with pytest.raises(ConfigError, match=r"did you mean 'num\.partitions'"):
+        split_config({"num.partition": 6})
+    with pytest.raises(ConfigError, match="did you mean 'num_partitions'"):
         split_config({"num_partition": 6})
 
 

@@ -55,3 +55,13 @@ def test_what_this_node_does_not_know_is_left_out() -> None:
     assert config == LogConfig(segment_ms=1_234)
     assert len(faults) == 1
     assert "paranoid" in faults[0]
+
+
+def test_a_node_tells_others_an_address_that_they_can_use() -> None:
+    """The listener's by default; all addresses at once are none, and need another name beside them."""
+    assert NodeConfig.of({"log.dirs": "/d"}).host == "127.0.0.1"
+    both = {"log.dirs": "/d", "listener.host": "0.0.0.0", "advertised.host": "node-1.example"}
+    assert NodeConfig.of(both).host == "node-1.example"
+    for listener, advertised in (("0.0.0.0", ""), ("::", ""), ("", ""), ("10.0.0.1", "0.0.0.0")):
+        with pytest.raises(ConfigError, match=r"advertised\.host"):
+            NodeConfig.of({"log.dirs": "/d", "listener.host": listener, "advertised.host": advertised})

@@ -58,7 +58,7 @@ class Node:
     def events(self) -> LinkEvents:
         return LinkEvents(lambda *facts: self.adopted.append(facts), self.apply, lambda: self.offset)
 
-    def apply(self, response: FetchMetadataResponse) -> int:
+    async def apply(self, response: FetchMetadataResponse) -> int:
         self.offset += len(response.records)
         self.news.set()
         return self.offset

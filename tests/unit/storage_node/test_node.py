@@ -6,11 +6,11 @@ import json
 
 import pytest
 from core_rig import CoreRig, FakeRequest
-from headrace.protocol.errors import InvalidRequestError, UnsupportedVersionError
+from headrace.protocol.errors import InvalidRequestError, LeaderNotAvailableError, UnsupportedVersionError
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import CreateTopicsRequest, FetchMetadataResponse
 from headrace.protocol.messages.data import FetchPartition, FetchRequest, MetadataRequest
-from headrace.protocol.metadata.records import NoOpRecord
+from headrace.protocol.metadata.records import FormatRecord, NoOpRecord
 from headrace.storage_node.effects import WakeAt
 from node_rig import batch
 
@@ -139,3 +139,53 @@ def test_status_is_json_and_counts(rig: CoreRig) -> None:
     assert status["counters"]["produced_records"] == 2
     assert status["counters"]["produced_batches"] == 1
     assert status["counters"]["produced_bytes"] == len(batch(b"a", b"b"))
+
+
+def test_a_node_that_is_starting_does_not_say_what_does_not_exist() -> None:
+    """Before its own registration is in the image, and with half an image, a client must ask again."""
+    rig = CoreRig(records=())
+    request = rig.ask(registry.METADATA, MetadataRequest(("t",)))
+    assert isinstance(request.error, LeaderNotAvailableError)
+    assert request.error.retriable
+    rig.metadata(FormatRecord("c"), NoOpRecord(), broker_epoch=5)
+    assert isinstance(rig.ask(registry.METADATA, MetadataRequest(("t",))).error, LeaderNotAvailableError)
+    rig.metadata(*[NoOpRecord()] * 5, broker_epoch=5)
+    assert rig.ask(registry.METADATA, MetadataRequest(("t",))).answer.cluster_id == "c"
+
+
+def test_an_answer_from_further_back_is_dropped(rig: CoreRig) -> None:
+    """A new connection asked again while logs were made for the answer of the old one: both answers come."""
+    response = FetchMetadataResponse(0, "", False, 1, 3, (NoOpRecord(), NoOpRecord()))
+    longer = FetchMetadataResponse(0, "", False, 1, 4, (NoOpRecord(),) * 3)
+    assert rig.core.follow_metadata(response, 0) == 2
+    assert rig.core.read_metadata(response) is None
+    assert rig.core.read_metadata(longer) is None
+    assert rig.core.image.offset == 2
+
+
+def test_logs_are_made_ahead_of_the_step_that_needs_them(rig: CoreRig) -> None:
+    """What the tasks made is what the step uses: following it makes no folder itself."""
+    _, records = rig.topic_records("t", 70, durability="fsync")
+    response = FetchMetadataResponse(0, "", False, 1, 1 + len(records), tuple(records))
+    step = rig.core.read_metadata(response)
+    assert step is not None
+    tasks = rig.core.logs_ahead(step, 0)
+    assert [len(task.wanted) for task in tasks] == [50, 20]
+    for task in tasks:
+        task.run()
+    before = len(rig.files.operations)
+    assert rig.core.follow(step, 0, tasks) == len(records)
+    assert rig.files.operations[before:] == []
+    logs = [partition.log for partition in rig.core.replicas.partitions.values()]
+    assert len(logs) == 70
+    assert all(log is not None and log.config.durability == "fsync" for log in logs)
+
+
+def test_no_logs_are_made_for_an_image_that_is_only_learned() -> None:
+    """The topics of half an image may be gone in the other half."""
+    rig = CoreRig(records=())
+    _, records = rig.topic_records("t")
+    response = FetchMetadataResponse(0, "", False, 0, len(records), tuple(records))
+    step = rig.core.read_metadata(response)
+    assert step is not None
+    assert rig.core.logs_ahead(step, 50) == []

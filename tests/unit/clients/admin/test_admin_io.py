@@ -134,17 +134,6 @@ def test_what_stays_impossible_times_out(play: Play) -> None:
     play(scenario)
 
 
-def test_a_lost_answer_is_asked_again(play: Play) -> None:
-    """The creation happened: the retry says that the topic exists, which is the truth."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.fail_next("CreateTopics", Fault(lost_reply=True))
-        made = await cluster.admin().create_topics(NewTopic("a"))
-        assert isinstance(made.errors["a"], TopicAlreadyExistsError)
-
-    play(scenario)
-
-
 def test_wrong_arguments_are_refused(play: Play) -> None:
     """A bare name instead of NewTopic, the same topic twice, a closed client."""
 
@@ -169,5 +158,43 @@ def test_explicit_assignments_replace_counts(play: Play) -> None:
         spec = fake.requests("CreateTopics")[0].topics[0]
         assert (spec.num_partitions, spec.replication_factor) == (-1, -1)
         assert [(item.partition, item.replicas) for item in spec.assignments] == [(0, (1,)), (1, (2,))]
+
+    play(scenario)
+
+
+def test_a_lost_answer_of_an_own_success_is_a_success(play: Play) -> None:
+    """Each change is executed and its answer lost: the retry finds what it asked for, and says so."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        admin = cluster.admin()
+        fake.fail_next("CreateTopics", Fault(lost_reply=True))
+        made = await admin.create_topics(NewTopic("a", partitions=2, configs={"x": 1}), NewTopic("b"))
+        assert (made["a"].partitions, made["a"].topic_id) == (2, fake.topics["a"].topic_id)
+        assert made["b"].topic_id == fake.topics["b"].topic_id
+        fake.fail_next("CreatePartitions", Fault(lost_reply=True))
+        assert (await admin.create_partitions({"a": 4}))["a"] is None
+        fake.fail_next("DeleteTopics", Fault(lost_reply=True))
+        (await admin.delete_topics("a")).raise_for_errors()
+        assert list(fake.topics) == ["b"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("wanted", [NewTopic("a", partitions=3), NewTopic("a", configs={"x": 2})])
+def test_a_topic_that_another_made_is_not_taken_for_an_own_one(play: Play, wanted: NewTopic) -> None:
+    """It differs in its partitions or configs, or no answer was lost at all."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        admin = cluster.admin()
+        fake.create("a", 2, configs={"x": "1"})
+        fake.fail_next("CreateTopics", Fault(lost_request=True))
+        made = await admin.create_topics(wanted)
+        assert isinstance(made.errors["a"], TopicAlreadyExistsError)
+        same = await admin.create_topics(NewTopic("a", partitions=2, configs={"x": 1}))
+        assert isinstance(same.errors["a"], TopicAlreadyExistsError)
+        missing = await admin.delete_topics("typo")
+        assert isinstance(missing.errors["typo"], errors.UnknownTopicOrPartitionError)
+        shrunk = await admin.create_partitions({"a": 2})
+        assert isinstance(shrunk.errors["a"], errors.InvalidPartitionsError)
 
     play(scenario)

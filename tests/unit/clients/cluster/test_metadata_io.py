@@ -143,6 +143,21 @@ def test_topics_are_watched_as_long_as_anybody_wants_them(play: Play) -> None:
     play(scenario)
 
 
+def test_a_topic_that_is_no_text_is_refused_and_harms_nobody(play: Play) -> None:
+    """`send(None, …)` must not end the client for everybody who uses it."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        metadata = cluster.hub.metadata
+        for wrong in (None, b"t", 5):
+            with pytest.raises(TypeError, match="by its name"):
+                metadata.watch(["t", wrong])
+        metadata.watch(["t"])
+        await metadata.topic("t", now_ms() + 1000)
+
+    play(scenario)
+
+
 def test_a_node_that_knows_nothing_yet_is_passed_over(play: Play) -> None:
     """A starting node answers with nothing: what is known stays, another one is asked."""
 
@@ -185,3 +200,41 @@ def test_ask_any_tries_node_after_node(play: Play) -> None:
             await metadata.ask_any(METADATA, request, deadline_ms=now_ms() + 5000, attempt_ms=1000)
 
     play(scenario, nodes=2)
+
+
+@pytest.mark.parametrize("turns", range(6))
+@pytest.mark.parametrize("is_urgent", [False, True])
+def test_a_refresh_wanted_at_the_very_end_does_not_hold_up_the_close(turns: int, is_urgent: bool) -> None:
+    """The close comes some turns of the loop after the wish: it takes no time, and the task is gone."""
+    fake = FakeCluster(1)
+
+    async def scenario() -> None:
+        cluster = AsyncCluster("node0:9000", make_hub=fake.make_hub)
+        metadata = cluster.hub.metadata
+        if is_urgent:
+            await metadata.refresh(now_ms() + 1000)  # it pauses now
+        else:
+            await asyncio.sleep(1)
+        metadata.refresh_soon(is_urgent=is_urgent)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            await cluster.close()
+
+    virtual_loop.run(scenario())
+
+
+def test_an_unknown_topic_is_named_even_when_the_time_is_short(play: Play) -> None:
+    """The nodes have said that it does not exist; the wait ends before the next refresh."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        metadata = cluster.hub.metadata
+        metadata.watch(["nope"])
+        with pytest.raises(errors.UnknownTopicOrPartitionError, match="no topic 'nope'"):
+            await metadata.topic("nope", now_ms() + 50)
+        fake.stop_node(0)
+        metadata.watch(["unheard"])
+        with pytest.raises(ApiTimeoutError):
+            await metadata.topic("unheard", now_ms() + 50)
+
+    play(scenario)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
 from random import Random
 from typing import Any
 
@@ -153,6 +155,26 @@ def test_addresses_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) 
                 await net.request(Address("127.0.0.1", port), METADATA, ASK, timeout_ms=2000)
             now[0] += 5000
         assert len(net._slots) <= 3
+        await net.close()
+
+    run(scenario())
+
+
+def test_a_connection_that_fails_after_everyone_gave_up_is_no_stray_error() -> None:
+    """The request waits for 20 ms, the connection is tried for 60: the loop has nothing to complain of."""
+
+    async def scenario() -> None:
+        complaints: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        net = network(**{"socket.connection.setup.timeout.ms": 60})
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = Address("127.0.0.1", silent.getsockname()[1])
+            with pytest.raises(NetworkError, match="within 20 ms"):
+                await net.request(address, METADATA, ASK, timeout_ms=20)
+            await until(lambda: net._slots[address].opening is None)
+        await asyncio.sleep(0)
+        gc.collect()
+        assert complaints == []
         await net.close()
 
     run(scenario())

@@ -388,3 +388,34 @@ def test_a_removed_partition_is_forgotten() -> None:
     rig.fetched(again, batch(1), batch(1))
     assert list(rig.fetcher.states) == [T1]
     rig.fetcher.check()
+
+
+def test_a_partition_goes_on_as_soon_as_its_leader_is_known() -> None:
+    """Assigned before the metadata came: no backoff is waited out, and none is skipped while it has none."""
+    rig = Rig(-1).start(T0)
+    assert rig.step() == []
+    assert RefreshMetadata() in rig.other
+    assert rig.step(1) == [], "backing off, not asking at every step"
+    rig.view = view_of(0, epoch=1)
+    (sent,) = rig.step(1)
+    rig.fetched(sent, errors.NotLeaderOrFollowerError.code)
+    assert rig.step(1) == [], "an error of the leader is waited out"
+
+
+def test_paused_partitions_do_not_starve_the_others() -> None:
+    """Two paused partitions hold all of fetch.max.bytes: the third is fetched nevertheless."""
+    rig = Rig(0, 0, 0, max_bytes=1700).start(T0, T1)
+    while sends := rig.step():
+        for sent in sends:
+            rig.fetched(sent, *(batch(entry.fetch_offset, size=800) for entry in sent.request.partitions))
+    assert rig.fetcher.buffered_bytes >= 1700
+    rig.fetcher.pause([T0, T1])
+    rig.start(T2)
+    (sent,) = rig.step()
+    assert rig.offsets(sent) == {2: 0}
+    rig.fetched(sent, batch(0, size=400))
+    rig.fetcher.resume([T0, T1])
+    assert rig.step() == [], "with these it is too much again"
+    rig.consume(T0)
+    rig.consume(T1)
+    assert rig.step()

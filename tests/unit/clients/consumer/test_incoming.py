@@ -6,9 +6,16 @@ import logging
 from typing import Any
 
 import pytest
-from headrace.clients.consumer.incoming import bad_record_action, checked_offset, checked_topics, loads_of
+from headrace.clients.consumer.incoming import (
+    bad_record_action,
+    checked_offset,
+    checked_partitions,
+    checked_topics,
+    loads_of,
+)
 from headrace.clients.serdes import bytes_, utf8
 from headrace.protocol.errors import ConfigError, SerializationError
+from headrace.protocol.model import TopicPartition
 
 
 def test_plain_bytes_need_no_call() -> None:
@@ -36,6 +43,16 @@ def test_topics_are_names_each_once() -> None:
     assert checked_topics(["a", "b", "a"]) == ("a", "b")
     with pytest.raises(ConfigError, match="by name"):
         checked_topics([["a"]])
+
+
+def test_partitions_are_names_with_numbers_each_once() -> None:
+    """A plain pair is as good; one that is none would break the reading of all others."""
+    places = checked_partitions([TopicPartition("t", 0), ("t", 1), ("t", 0)])
+    assert places == (TopicPartition("t", 0), TopicPartition("t", 1))
+    assert [place.topic for place in places] == ["t", "t"]
+    for wrong in ("t", ["t"], [("t", "0")], [(None, 0)], [5]):
+        with pytest.raises(TypeError, match="TopicPartition"):
+            checked_partitions(wrong)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from headrace.clients.producer.accumulator import FIRST_CHARGE_BYTES
-from producer_rig import ProducerRig
+from producer_rig import ProducerRig, view_of
 
 
 def test_a_batch_waits_for_linger_and_then_goes() -> None:
@@ -182,6 +182,25 @@ def test_new_partitions_join_a_topic() -> None:
     assert topic is rig.topic
     assert len(topic.queues) == 3
     assert topic.queues[0].batches
+
+
+def test_a_topic_created_again_with_fewer_partitions() -> None:
+    """New records go to the partitions that are there; what waits for the others keeps its deadline."""
+    rig = ProducerRig(0, 0, 0, delivery_timeout_ms=1000)
+    rig.put(b"lost", 2)
+    rig.view = view_of(0)
+    rig.accumulator.set_topic("t", 1)
+    for _ in range(50):
+        queue = rig.accumulator.sticky_queue(rig.topic)
+        assert queue.partition == 0
+        rig.put(b"x" * 900, queue.partition)
+    for _ in range(100):
+        for send in rig.step():
+            rig.ok(send)
+    assert len(rig.accumulator.live) == 1
+    rig.step(1000)
+    assert rig.resolved[-1].error is not None
+    assert rig.accumulator.used_bytes == 0
 
 
 def test_a_refused_first_record_leaves_no_empty_batch() -> None:

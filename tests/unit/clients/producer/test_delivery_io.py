@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 
 import pytest
+from headrace.clients.producer import delivery_io
 from headrace.clients.producer.delivery_io import BatchResult, Delivery, FailedFuture, RecordFuture, Run
 from headrace.clients.records import RecordMetadata
 from headrace.protocol.errors import ApiTimeoutError, HeadraceError, InvalidRecordError
@@ -145,3 +148,21 @@ def test_results_of_a_good_batch() -> None:
     assert [metadata.offset for metadata in result.results()] == [3, 4]
     assert BatchResult([]).results() == []
     assert BatchResult([]).done()
+
+
+def test_a_fork_at_a_bad_moment_does_not_lock_the_child() -> None:
+    """Another thread holds the lock of all deliveries while the process forks: the child's own ones work."""
+    with delivery_io._lock:
+        child = os.fork()
+        if child == 0:
+            outcome = 1
+            try:
+                signal.alarm(20)  # ends a child that waits for ever
+                delivery = Delivery("t", 0, None)
+                called: list[bool] = []
+                delivery.add_callback(lambda: called.append(True))
+                delivery.resolve(1, -1, None)
+                outcome = 0 if called else 1
+            finally:
+                os._exit(outcome)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

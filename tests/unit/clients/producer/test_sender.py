@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
+from headrace.clients.producer.accumulator import LEARNED_LIMIT_MS
 from headrace.clients.producer.sender import RefreshMetadata, RoomMade, TakeHint
 from headrace.protocol import errors
 from headrace.protocol.messages.data import ProduceResponse
@@ -48,16 +51,18 @@ def test_a_retry_goes_first_and_nothing_overtakes_it() -> None:
     assert values_of(rest) == [[b"2", b"3"]]
 
 
-def test_without_retries_a_partition_is_not_muted() -> None:
-    """retries=0 cannot reorder, so several batches of a partition may be under way."""
+def test_without_retries_a_partition_is_muted_too() -> None:
+    """retries=0: requests could still overtake each other while a connection opens."""
     rig = ProducerRig(retries=0)
     rig.put(b"1")
     (first,) = rig.step()
     rig.put(b"2")
-    (second,) = rig.step()
+    assert rig.step() == []
     rig.refuse(first, errors.RequestTimedOutError.code)
     assert isinstance(rig.resolved[0].error, errors.RequestTimedOutError)
+    (second,) = rig.step()
     rig.ok(second)
+    assert rig.accumulator.used_bytes == 0
 
 
 def test_a_node_has_at_most_max_in_flight_requests() -> None:
@@ -302,3 +307,64 @@ def test_abort_ends_everything_once() -> None:
     assert [type(resolved.error) for resolved in rig.resolved] == [errors.ClosedError] * 2
     rig.ok(send)
     assert len(rig.resolved) == 2
+
+
+def test_parts_of_a_split_batch_do_not_hold_up_older_deadlines() -> None:
+    """Partition 0 has no leader and waits since 0 ms, partition 1 is split at 5,000 ms and then fails on: the
+    older batch expires at its own deadline."""
+    rig = ProducerRig(-1, 0, delivery_timeout_ms=10_000)
+    rig.put(b"old", 0)
+    rig.step(5000)
+    for _ in range(4):
+        rig.put(b"x" * 100, 1)
+    (whole,) = rig.step()
+    rig.refuse(whole, errors.MessageTooLargeError.code)
+    assert rig.sender.next_due_ms() is not None
+    rig.step(4999)
+    assert not rig.resolved
+    rig.step(1)
+    assert [effect.batch.queue.partition for effect in rig.resolved] == [0]
+
+
+def test_a_learned_size_limit_is_forgotten_after_some_minutes() -> None:
+    """max.message.bytes was raised meanwhile: batches grow to their full size again."""
+    rig = ProducerRig(0, batch_bytes=2000, delivery_timeout_ms=10_000_000)
+    for _ in range(8):
+        rig.put(b"x" * 100)
+    (whole,) = rig.step()
+    rig.refuse(whole, errors.MessageTooLargeError.code)
+    while sends := rig.step():
+        rig.ok(sends[0])
+    limit = rig.topic.max_batch_bytes
+    assert limit == whole.batches[0].size_bytes // 2
+    for elapsed_ms, parts in ((LEARNED_LIMIT_MS - 1, 3), (1, 1)):
+        rig.now_ms += elapsed_ms
+        for _ in range(8):
+            rig.put(b"x" * 100)
+        sizes = []
+        while sends := rig.step():
+            sizes.append(len(sends[0].batches[0].data))
+            rig.ok(sends[0])
+        assert len(sizes) == parts
+    assert rig.accumulator.used_bytes == 0
+
+
+@pytest.mark.parametrize("limit", [70, 200, 333, 1000])
+def test_splitting_always_ends(limit: int) -> None:
+    """The topic takes `limit` bytes; records of all sizes either get through or are refused alone."""
+    rig = ProducerRig(0, batch_bytes=5000, max_batch_bytes=20_000)
+    random = Random(limit)
+    for _ in range(100):
+        rig.put(b"x" * random.choice([0, 1, 10, 100, 300]))
+    rounds = 0
+    while sends := rig.step():
+        rounds += 1
+        assert rounds < 1000
+        for send in sends:
+            too_large = len(send.batches[0].data) > limit
+            rig.refuse(send, errors.MessageTooLargeError.code) if too_large else rig.ok(send)
+    assert rig.accumulator.used_bytes == 0
+    assert not rig.accumulator.live
+    refused = [effect.batch.count for effect in rig.resolved if effect.error is not None]
+    assert all(count == 1 for count in refused)
+    assert sum(effect.batch.count for effect in rig.resolved) == 100

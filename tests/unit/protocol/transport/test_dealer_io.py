@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import select
 import socket
 from typing import TYPE_CHECKING
 
 import pytest
+import zmq
 from headrace.protocol.errors import (
     NetworkError,
     RequestTimedOutError,
     ThrottlingQuotaExceededError,
     UnsupportedVersionError,
 )
+from headrace.protocol.messages.data import ProduceRequest
 from headrace.protocol.messages.envelope import ApiVersionRange, ApiVersionsResponse
-from headrace.protocol.messages.registry import API_VERSIONS, CREATE_TOPICS, FETCH, METADATA
+from headrace.protocol.messages.registry import API_VERSIONS, CREATE_TOPICS, FETCH, METADATA, PRODUCE
 from headrace.protocol.transport import wire
 from headrace.protocol.transport.dealer_io import Connection
 from headrace.protocol.transport.router_io import RouterLimits
@@ -505,5 +508,51 @@ def test_the_handshake_is_never_repeated_by_itself() -> None:
             assert header.api_key == METADATA.key != API_VERSIONS.key
             assert header.session == 5
             client.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 0), ("::1", 0), ("localhost", 0)])
+def test_a_port_that_cannot_be_is_a_network_error(host: str, port: int) -> None:
+    """Not a bare error of ZeroMQ, and nothing of it stays in the loop."""
+
+    async def main() -> None:
+        for _ in range(3):
+            with pytest.raises(NetworkError):
+                await Connection.open(host, port, client_id="c", timeout_s=PATIENCE_S)
+        async with serving() as served:
+            await served.is_well()
+
+    run(main())
+
+
+def test_an_answer_is_not_missed_when_a_send_finds_the_socket_full() -> None:
+    """1. A request is under way; 2. the server reads no more, and the socket fills up; 3. the answer comes;
+    4. the next send fails, having used up the edge of ZeroMQ's descriptor. The answer is delivered."""
+
+    async def main() -> None:
+        async with serving() as served:
+            client = await served.connect()
+            served.is_holding = True
+            asked = client.send(METADATA, ASK)
+            await until(lambda: served.held)
+            router, unread = served.router, ProduceRequest(0, 1000, ())
+            asyncio.get_running_loop().remove_reader(router._fd)
+            router._is_scheduled = True  # so that nothing schedules a drain either
+            full_times = 0
+            while full_times < 20:  # what the kernel takes meanwhile makes room again
+                if client._socket.getsockopt(zmq.EVENTS) & zmq.POLLOUT:
+                    client.send(PRODUCE, unread, (b"x" * 10_000,), expect_reply=False)
+                    full_times = 0
+                else:
+                    full_times += 1
+                    await asyncio.sleep(0.001)
+            assert len(client._backlog) == 0
+            served.answer_held()
+            assert select.select([client._fd], [], [], PATIENCE_S)[0], "the edge is there"
+            select.select([], [], [], 0.01)  # ZeroMQ looks for news at a send once per ms at most
+            client.send(PRODUCE, unread, expect_reply=False)
+            assert (await asyncio.wait_for(asked, 5)).body == METADATA_BODY
+            client.close(0)
 
     run(main())

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from itertools import count
 
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import InconsistentClusterIdError, KafkaStorageError
 from headrace.protocol.model import TopicPartition
+from headrace.storage_node.log.files import NameTooLongError
 from headrace.storage_node.log.log_manager import LogManager
+from headrace.storage_node.log.log_tasks import NewLog
 from log_rig import NOW, TP, append, batch, check_dense, config, read_all
 
 ID = bytes(range(16))
@@ -314,3 +317,129 @@ def test_long_topic_names_fit_when_they_are_deleted() -> None:
     manager.create(partition, ID, config())
     log = manager.detach(partition)
     assert len(log.directory.rpartition("/")[2]) == 255
+
+
+# --- what the checkpoints know and the folders do not, and the other way round -----------------------------
+
+
+def test_a_lost_folder_is_not_replaced_by_an_empty_log() -> None:
+    """The checkpoint knows records of a partition whose folder is gone: it stays offline over every restart,
+    until its topic is deleted; one that never had records is simply made again."""
+    files = FakeFiles()
+    manager = loaded(files, "/a")
+    append(manager.create(TP, ID, config()), batch(3))
+    manager.create(OTHER, ID, config())
+    manager.logs[TP].flush()
+    manager.checkpoint()
+    manager.abandon()
+    files = files.restart()
+    for folder in (TP, OTHER):
+        for name in files.listdir(f"/a/{folder}"):
+            files.remove(f"/a/{folder}/{name}")
+        files.rmdir(f"/a/{folder}")
+    for _ in range(2):
+        manager = loaded(files, "/a")
+        with pytest.raises(KafkaStorageError, match="folder is missing"):
+            manager.create(TP, ID, config())
+        assert manager.create(OTHER, ID, config()).log_end_offset == 0
+        manager.checkpoint()
+        manager.abandon()
+        files = files.restart()
+    manager = loaded(files, "/a")
+    manager.forget_missing(lambda name: name != TP)
+    assert manager.create(TP, ID, config()).log_end_offset == 0
+
+
+def test_a_folder_that_the_checkpoints_do_not_know_is_scanned() -> None:
+    """The dir went down before the first checkpoint: nothing is missing."""
+    files = FakeFiles()
+    append(loaded(files, "/a").create(TP, ID, config()), batch(3))
+    log = loaded(files.restart(), "/a").logs[TP]
+    assert log.log_end_offset == 3
+    assert log.recovery.scanned_bytes > 0
+
+
+def test_checkpoints_of_a_deleted_topic_do_not_speak_for_its_successor() -> None:
+    """Start offset 40 and recovery point 50 of the old log; the new one of that name has 3 records, and must
+    still have them after a crash, although nothing was checkpointed since."""
+    files = FakeFiles()
+    manager = loaded(files, "/a")
+    log = manager.create(TP, ID, config())
+    append(log, batch(50))
+    log.advance_log_start_offset(40)
+    log.flush()
+    manager.checkpoint()
+    manager.detach(TP)
+    append(manager.create(TP, bytes(16)[:-1] + b"n", config()), batch(3))
+    again = loaded(files.restart(), "/a").logs[TP]
+    assert (again.log_start_offset, again.log_end_offset, again.recovery_point) == (0, 3, 3)
+    assert again.recovery.faults == []
+
+
+def test_many_logs_are_made_by_few_tasks() -> None:
+    """120 partitions over two dirs: tasks of at most 50, spread evenly, taken over by their owner; those that
+    are here already are not made again."""
+    files = FakeFiles()
+    manager = loaded(files)
+    wanted = [NewLog(TopicPartition("t", number), ID, config(), True) for number in range(120)]
+    tasks = manager.creation_tasks(wanted)
+    assert [len(task.wanted) for task in tasks] == [50, 50, 10, 10]
+    for task in tasks:
+        task.run()
+    assert manager.logs == {}
+    manager.finish_creating(tasks)
+    assert {facts["path"]: facts["partitions"] for facts in manager.describe_dirs()} == {"/a": 60, "/b": 60}
+    assert all(log.topic_id == ID for log in manager.logs.values())
+    assert manager.creation_tasks(wanted) == []
+    again = loaded(files.power_loss("none"))
+    assert len(again.logs) == 120, "durable when the task ends"
+
+
+def test_logs_are_not_made_where_their_data_may_lie_elsewhere() -> None:
+    """A dir is offline: only partitions that the controller has just made get a log."""
+    files = FakeFiles()
+    manager = loaded(files)
+    manager.mark_offline("/b", "gone")
+    old, new = NewLog(TP, ID, config(), False), NewLog(OTHER, ID, config(), True)
+    assert [task.wanted for task in manager.creation_tasks([old, new])] == [[new]]
+
+
+def test_a_task_that_fails_makes_nothing() -> None:
+    """The disk fails in the middle: no log is taken over, the dir is offline."""
+    files = FakeFiles()
+    manager = loaded(files, "/a")
+    files.fail("fdatasync", "t-1")
+    tasks = manager.creation_tasks(
+        [NewLog(TopicPartition("t", number), ID, config(), True) for number in range(3)]
+    )
+    for task in tasks:
+        task.run()
+    manager.finish_creating(tasks)
+    assert manager.logs == {}
+    assert tasks[0].error is not None
+    assert manager.online_dirs == []
+
+
+def test_a_name_too_long_for_the_file_system_does_not_take_the_dir_offline() -> None:
+    """Some file systems take only 143 bytes: that partition fails, the disk is fine."""
+    files = FakeFiles()
+    manager = loaded(files, "/a")
+    files.fail("mkdir", "t-0", errno.ENAMETOOLONG)
+    with pytest.raises(NameTooLongError):
+        manager.create(TP, ID, config())
+    assert manager.create(OTHER, ID, config()).log_end_offset == 0
+
+
+def test_many_logs_go_at_the_cost_of_one() -> None:
+    """Deleting 40 partitions writes the checkpoints and syncs the dir once, not 40 times."""
+    files = FakeFiles()
+    manager = loaded(files, "/a")
+    names = [TopicPartition("t", number) for number in range(40)]
+    for name in names:
+        manager.create(name, ID, config())
+    before = len(files.operations)
+    assert len(manager.detach_all(names)) == 40
+    done = files.operations[before:]
+    assert sum(operation.startswith("rename /a/t-") for operation in done) == 40
+    assert sum(operation.startswith("fsync_directory") for operation in done) <= 4
+    assert files.content("/a/recovery-point-offset-checkpoint") == b"0\n0\n"

@@ -212,3 +212,22 @@ def test_a_rebuilt_index_equals_the_lost_one() -> None:
         files.remove(f"{FOLDER}/{name}")
     open_log(files, **KEYS).close()
     assert {name: files.content(f"{FOLDER}/{name}") for name in names} == sound
+
+
+def test_indexes_sealed_after_the_flush_are_not_believed() -> None:
+    """Index files of an earlier clean end are on the disk; then an append, a flush, and a roll whose new
+    index files are not flushed when the process dies; the next process starts, and the power fails. The old
+    ones must not pass for the new."""
+    files = FakeFiles()
+    log = open_log(files)
+    append(log, batch(1, timestamp=NOW))
+    log.close()
+    log = open_log(files, was_clean=True, recovery_point=1)
+    append(log, batch(1, timestamp=NOW + 1))
+    log.flush()
+    log.roll(NOW)
+    files = files.restart()
+    killed = open_log(files, recovery_point=2)
+    for after in (killed, open_log(files.power_loss("none"), recovery_point=2)):
+        assert after.offset_for_timestamp(NOW + 1) == (1, NOW + 1, 0)
+        assert after.max_timestamp_offset() == (1, NOW + 1, 0)

@@ -10,12 +10,14 @@ from headrace.protocol.errors import (
     KafkaStorageError,
     NotLeaderOrFollowerError,
     OffsetNotAvailableError,
+    ThrottlingQuotaExceededError,
     UnknownLeaderEpochError,
     UnknownTopicIdError,
 )
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.data import ListOffsetsPartition, ListOffsetsRequest
 from headrace.protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
+from headrace.storage_node.replica.list_offsets import MAX_LOOKUPS
 from node_rig import batch
 
 
@@ -127,3 +129,40 @@ def test_a_read_error_takes_the_disk_offline(rig: CoreRig, topic_id: bytes) -> N
     rig.files.fail("pread", ".log")
     assert rig.list_offsets(topic_id, 100).first.error_code == KafkaStorageError.code
     assert rig.ended()
+
+
+def test_a_search_by_time_is_work_for_a_thread() -> None:
+    """The request is answered when the search comes back, by what holds then: the topic may be gone."""
+    rig = CoreRig()
+    topic_id = rig.topic()
+    rig.produce(topic_id)
+    entries = tuple(ListOffsetsPartition(topic_id, index, 0) for index in (0, 1))
+    request = rig.ask(registry.LIST_OFFSETS, ListOffsetsRequest(0, entries))
+    assert not request.is_answered
+    rig.look_up()
+    assert [answer.error_code for answer in request.answer.partitions] == [0, 3]
+    late = rig.ask(registry.LIST_OFFSETS, ListOffsetsRequest(0, entries[:1]))
+    rig.remove(topic_id)
+    rig.look_up()
+    assert late.first.error_code == UnknownTopicIdError.code
+
+
+def test_searches_under_way_are_bounded() -> None:
+    """Each holds its request: beyond the limit they are refused, and come through again later."""
+    rig = CoreRig()
+    topic_id = rig.topic()
+    rig.produce(topic_id)
+    body = ListOffsetsRequest(0, (ListOffsetsPartition(topic_id, 0, 0),))
+    asked = [rig.ask(registry.LIST_OFFSETS, body) for _ in range(MAX_LOOKUPS + 1)]
+    assert isinstance(asked[-1].error, ThrottlingQuotaExceededError)
+    rig.look_up()
+    assert all(request.first.error_code == 0 for request in asked[:-1])
+    assert rig.list_offsets(topic_id, 0).first.offset == 0
+
+
+def test_a_partition_is_asked_for_once() -> None:
+    """Twenty thousand times the same search in one small request is an attack."""
+    rig = CoreRig()
+    entry = ListOffsetsPartition(rig.topic(), 0, 0)
+    request = rig.ask(registry.LIST_OFFSETS, ListOffsetsRequest(0, (entry, entry)))
+    assert isinstance(request.error, InvalidRequestError)

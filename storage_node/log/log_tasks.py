@@ -1,0 +1,169 @@
+"""The slow work of a log manager, cut so that it can run on threads: load, create, checkpoint, purge.
+
+Each task is made and taken over by the manager's owner; only `run` goes elsewhere. A disk's error stays in
+the task or takes its log dir offline; it is never raised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.errors import KafkaStorageError
+from . import names
+from .checkpoints import (
+    NO_TOPIC_ID,
+    CorruptFileError,
+    format_partition_metadata,
+    parse_partition_metadata,
+)
+from .files import read_file, remove_tree, write_file_atomically
+from .log import Log
+
+if TYPE_CHECKING:
+    from ...protocol.model import TopicPartition
+    from .config import LogConfig
+    from .files import Files
+    from .log_dir import LogDir
+
+
+@dataclass(slots=True)
+class LoadTask:
+    """Open one log; `run` may go on any thread, and different tasks at the same time."""
+
+    log_dir: LogDir
+    topic_partition: TopicPartition
+    config: LogConfig
+    wall_ms: int
+    log: Log | None = None
+    error: KafkaStorageError | None = None
+
+    def run(self) -> None:
+        """Recover the log. A failure is kept in `error`."""
+        log_dir, topic_partition = self.log_dir, self.topic_partition
+        directory = f"{log_dir.path}/{topic_partition}"
+        try:
+            log = Log.open(
+                log_dir.files,
+                directory,
+                self.config,
+                topic_partition=topic_partition,
+                recovery_point=log_dir.recovery_points.get(topic_partition, 0),
+                was_clean=log_dir.was_clean,
+                log_start_offset=log_dir.log_start_offsets.get(topic_partition, 0),
+                wall_ms=self.wall_ms,
+            )
+            log.topic_id = _read_topic_id(log_dir.files, directory, log)
+        except KafkaStorageError as error:
+            self.error = error
+            return
+        stored = log_dir.high_watermarks.get(topic_partition, log.log_start_offset)
+        log.high_watermark = max(log.log_start_offset, min(stored, log.log_end_offset))
+        self.log = log
+
+
+class NewLog(NamedTuple):
+    """A partition that is to get a log. `is_new`: the controller has just made it, so no dir has it."""
+
+    topic_partition: TopicPartition
+    topic_id: bytes
+    config: LogConfig
+    is_new: bool
+
+
+@dataclass(slots=True)
+class CreateTask:
+    """Make the folders and logs of some partitions in one dir; `run` may go on any thread."""
+
+    log_dir: LogDir
+    wanted: list[NewLog]
+    wall_ms: int
+    made: list[Log] = field(default_factory=list)
+    error: KafkaStorageError | None = None
+
+    def run(self) -> None:
+        """Make them, all durable on return. After a failure, kept in `error`, `made` is empty."""
+        made: list[Log] = []
+        try:
+            for wanted in self.wanted:
+                made.append(self._make(wanted))
+            self.log_dir.files.fsync_directory(self.log_dir.path)
+        except KafkaStorageError as error:
+            for log in made:
+                log.close_abruptly()
+            self.error = error
+            return
+        self.made = made
+
+    def _make(self, wanted: NewLog) -> Log:
+        """Order: the topic id last; a crash before it leaves an empty log that the next creation adopts. Its
+        write brings the folder's names to the disk, so no other sync is needed here."""
+        files, directory = self.log_dir.files, f"{self.log_dir.path}/{wanted.topic_partition}"
+        files.mkdir(directory)
+        log = Log.open(
+            files,
+            directory,
+            wanted.config,
+            topic_partition=wanted.topic_partition,
+            recovery_point=0,
+            was_clean=True,
+            wall_ms=self.wall_ms,
+        )
+        write_topic_id(files, directory, wanted.topic_id)
+        log.topic_id = wanted.topic_id
+        return log
+
+
+@dataclass(slots=True)
+class CheckpointTask:
+    """Offsets of one dir to be written; `run` may go on any thread, one task per dir at a time."""
+
+    log_dir: LogDir
+    recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
+    log_start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Write the three checkpoints; a failing disk takes the dir offline."""
+        log_dir = self.log_dir
+        try:
+            log_dir.write_offsets(names.LOG_START_OFFSETS, self.log_start_offsets)
+            log_dir.write_offsets(names.HIGH_WATERMARKS, self.high_watermarks)
+            log_dir.write_offsets(names.RECOVERY_POINTS, self.recovery_points)
+        except KafkaStorageError as error:
+            log_dir.files.fuse.blow_by(error)
+
+    def keep(self, topic_partition: TopicPartition) -> None:
+        """Carry over what was known at the start of a partition that has no log now."""
+        log_dir = self.log_dir
+        for target, source in (
+            (self.recovery_points, log_dir.recovery_points),
+            (self.log_start_offsets, log_dir.log_start_offsets),
+            (self.high_watermarks, log_dir.high_watermarks),
+        ):
+            if topic_partition in source:
+                target[topic_partition] = source[topic_partition]
+
+
+def write_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
+    """Say in the partition's folder which topic it belongs to. Errors: KafkaStorageError."""
+    write_file_atomically(files, directory, names.PARTITION_METADATA, format_partition_metadata(topic_id))
+
+
+def purge(log_dir: LogDir, path: str) -> None:
+    """Remove a folder that a deletion left; a failing disk takes the dir offline."""
+    try:
+        remove_tree(log_dir.files, path)
+    except KafkaStorageError as error:
+        log_dir.files.fuse.blow_by(error)
+
+
+def _read_topic_id(files: Files, directory: str, log: Log) -> bytes:
+    path = f"{directory}/{names.PARTITION_METADATA}"
+    if not files.exists(path):
+        return NO_TOPIC_ID
+    try:
+        return parse_partition_metadata(read_file(files, path))
+    except CorruptFileError as error:
+        log.recovery.faults.append(f"{path}: {error}")
+        return NO_TOPIC_ID

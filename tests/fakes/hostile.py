@@ -1,0 +1,111 @@
+"""Requests gone wrong: one valid request, and everything that can be done to one field or one byte of it."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_DEEP = "\0deep\0"  # stands for what no encoder would write
+DEEP_BYTES = b"\x91" * 3_000 + b"\xc0"
+
+HOSTILE_VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    -5,
+    -(2**63),
+    2**31 - 1,
+    2**63 - 1,
+    2**64 - 1,
+    1.5,
+    float("nan"),
+    "",
+    "..",
+    "a/../../etc",
+    "nul\0in\nside",
+    "x" * 300,
+    "y" * 70_000,
+    b"",
+    b"\0" * 15,
+    b"\xff" * 17,
+    [],
+    [[]],
+    [0] * 5_000,
+    [[b"\0" * 16, 0]] * 3_000,
+    {},
+    {"a": "b"},
+    {1: [2, {3: 4}]},
+    msgpack.ExtType(5, b"pickle?"),
+    msgpack.Timestamp(0, 999),
+    _DEEP,
+)
+RAW = (
+    b"",
+    b"\xc1",  # never used by MessagePack
+    b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix",  # a pickle
+    b"\xdd\xff\xff\xff\xff",  # an array of 2^32 - 1
+    b"\xdf\xff\xff\xff\xff",
+    b"\x93\xdd\x7f\xff\xff\xff\x01\x02",
+    b"\xdb\xff\xff\xff\xffabc",
+    b"\xc6\x7f\xff\xff\xff",
+    DEEP_BYTES,
+    b"\x81" * 2_000,
+)
+
+
+def mutations(
+    request: msgspec.Struct, seed: int = 0, values: tuple[Any, ...] = HOSTILE_VALUES
+) -> Iterator[bytes]:
+    """Encoded bodies, each a little wrong, in a fixed order."""
+    valid = msgspec.msgpack.encode(request)
+    tree = msgpack.unpackb(valid, strict_map_key=False)
+    for path in _paths(tree):
+        for value in values:
+            yield _packed(_replaced(tree, path, value))
+        yield _packed(_shortened(tree, path))
+    yield from RAW
+    for end in range(0, len(valid), max(len(valid) // 40, 1)):
+        yield valid[:end]
+    yield valid + b"garbage"
+    chance = random.Random(seed)
+    for _ in range(60):
+        rotten = bytearray(valid)
+        rotten[chance.randrange(len(rotten))] ^= 1 << chance.randrange(8)
+        yield bytes(rotten)
+
+
+def _paths(tree: Any, before: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    yield before
+    if isinstance(tree, list):
+        for index, inner in enumerate(tree):
+            yield from _paths(inner, (*before, index))
+
+
+def _replaced(tree: Any, path: tuple[int, ...], value: Any) -> Any:
+    if not path:
+        return value
+    copy = list(tree)
+    copy[path[0]] = _replaced(copy[path[0]], path[1:], value)
+    return copy
+
+
+def _shortened(tree: Any, path: tuple[int, ...]) -> Any:
+    """Without the element at `path` and those behind it."""
+    if not path:
+        return []
+    copy = list(tree)
+    if len(path) == 1:
+        return copy[: path[0]]
+    copy[path[0]] = _shortened(copy[path[0]], path[1:])
+    return copy
+
+
+def _packed(tree: Any) -> bytes:
+    packed: bytes = msgpack.packb(tree)
+    return packed.replace(msgpack.packb(_DEEP), DEEP_BYTES)

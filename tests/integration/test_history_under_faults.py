@@ -1,0 +1,25 @@
+"""Random faults on a real cluster, and an independent check of everything that clients did and saw."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from fault_workload import Workload
+
+# HEADRACE_FAULT_SEEDS=20 plays twenty longer runs, HEADRACE_FAULT_SECONDS says how long the faults last.
+SEEDS = int(os.environ.get("HEADRACE_FAULT_SEEDS", "1"))
+FAULT_S = float(os.environ.get("HEADRACE_FAULT_SECONDS", "6"))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_no_anomaly_under_random_faults(seed: int) -> None:
+    """Nodes are killed, restarted and fenced, the controller restarts, partitions are added, a topic is
+    deleted and created again; 7 producers and 4 consumers of both kinds see none of the anomalies."""
+    workload = Workload(seed, FAULT_S)
+    workload.run()
+    assert workload.complaints == [], workload.faults
+    assert workload.history.anomalies() == {}, workload.faults
+    acked = sum(send.offset is not None for process in workload.history.processes for send in process.sends)
+    assert acked > 100

@@ -1,0 +1,178 @@
+"""Death and power loss at every single operation of a whole storage node, not only of one log.
+
+The workload: topics of both durabilities, produces, rolls, checkpoints, a topic deleted and made again under
+its name, a clean end, a second life. The metadata log is the controller's and survives; what the node had
+learned of it may be anything up to its end. After each fault the next node must hold what was acknowledged,
+under the topic that it was written to, and go on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from core_rig import CoreRig
+from fake_files import Crash, FakeFiles
+from headrace.protocol.metadata.records import FormatRecord, RemoveTopicRecord
+from node_rig import WALL_MS, batch, values_of
+
+POWER_LOSSES = ("none", "all", 1, 2)
+STRIDE = 3  # every operation is hit by one of the fault models; all by all would take minutes
+
+
+class History:
+    """What the controller decided and the producers were told."""
+
+    def __init__(self) -> None:
+        self.records: list[Any] = [FormatRecord("c")]
+        self.acked: dict[tuple[bytes, int], list[bytes]] = {}
+        self.sent: dict[tuple[bytes, int], list[bytes]] = {}
+        self.durable: set[bytes] = set()
+        self._number = 0
+
+    def follow(self, rig: CoreRig, *records: Any) -> None:
+        """The controller is first: its log has the records before the node hears of them."""
+        self.records += records
+        rig.metadata(*records)
+
+    def create(self, rig: CoreRig, name: str, durability: str) -> bytes:
+        topic_id, records = rig.topic_records(name, 2, durability=durability, segment_ms="5000")
+        if durability == "fsync":
+            self.durable.add(topic_id)
+        self.follow(rig, *records)
+        rig.flush()
+        return topic_id
+
+    def delete(self, rig: CoreRig, topic_id: bytes) -> None:
+        for partition in (0, 1):
+            self.acked.pop((topic_id, partition), None)
+        self.follow(rig, RemoveTopicRecord(topic_id))
+        rig.purge()
+
+    def produce(self, rig: CoreRig, topic_id: bytes, count: int) -> None:
+        for _ in range(count):
+            for partition in (0, 1):
+                self._number += 1
+                value = b"%s-%d-%d" % (topic_id, partition, self._number)
+                self.sent.setdefault((topic_id, partition), []).append(value)
+                data = batch(value, timestamp_ms=WALL_MS + 2000 * self._number)
+                request = rig.produce(topic_id, data, partition=partition)
+                rig.flush()
+                assert request.first.error_code == 0
+                self.acked.setdefault((topic_id, partition), []).append(value)
+
+    def check(self, rig: CoreRig, *, power_was_lost: bool) -> None:
+        """What a reader finds at the next node."""
+        for topic in rig.image.topics.values():
+            for index in range(len(topic.partitions)):
+                key = (topic.topic_id, index)
+                found = everything(rig, *key)
+                assert found == self.sent.get(key, [])[: len(found)], "changed, or another topic's"
+                if not power_was_lost or topic.topic_id in self.durable:
+                    acked = self.acked.get(key, [])
+                    assert found[: len(acked)] == acked, f"lost of {topic.name}-{index}"
+
+
+def everything(rig: CoreRig, topic_id: bytes, partition: int) -> list[bytes]:
+    rig.flush()
+    values: list[bytes] = []
+    while True:
+        request = rig.fetch(topic_id, len(values), partition=partition)
+        assert request.first.error_code == 0, request.first
+        more = values_of(request.answer_frames)
+        if not more:
+            return values
+        assert [offset for offset, _ in more] == list(range(len(values), len(values) + len(more)))
+        values += [value or b"" for _, value in more]
+
+
+def workload(files: FakeFiles, history: History) -> None:
+    """Two lives."""
+    rig = CoreRig(files, "/d,/e", list(history.records), log_message_timestamp_after_max_ms=2**62)
+    safe = history.create(rig, "safe", "fsync")
+    fast = history.create(rig, "fast", "async")
+    history.produce(rig, safe, 4)
+    history.produce(rig, fast, 3)
+    rig.manager.checkpoint()
+    history.delete(rig, safe)
+    again = history.create(rig, "safe", "fsync")
+    history.produce(rig, again, 2)
+    history.delete(rig, fast)
+    history.create(rig, "fast", "async")
+    rig.manager.shutdown(broker_epoch=1)
+    rig = CoreRig(files, "/d,/e", list(history.records), log_message_timestamp_after_max_ms=2**62)
+    history.produce(rig, again, 3)
+    rig.core.flush_all()
+    rig.check()
+    rig.flush()
+    rig.manager.checkpoint()
+    history.produce(rig, again, 1)
+
+
+def count_operations() -> int:
+    files = FakeFiles()
+    workload(files, History())
+    return len(files.operations)
+
+
+OPERATIONS = count_operations()
+
+
+def run_until(crash_at: int, tear_bytes: int) -> tuple[FakeFiles, History]:
+    files, history = FakeFiles(), History()
+    files.crash_at, files.tear_bytes = crash_at, tear_bytes
+    with pytest.raises(Crash):
+        workload(files, history)
+    return files, history
+
+
+def next_node(files: FakeFiles, history: History) -> CoreRig:
+    rig = CoreRig(files, "/d,/e", list(history.records), log_message_timestamp_after_max_ms=2**62)
+    assert rig.manager.failed == {}
+    assert rig.core.status()["offline_partitions"] == 0
+    return rig
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_death_at_every_operation(part: int) -> None:
+    """Nothing that was acknowledged is missing, whatever the durability; and then the node goes on, dies
+    once more without having written its checkpoints, and still has it."""
+    for crash_at in range(part, OPERATIONS, 8):
+        files, history = run_until(crash_at, tear_bytes=7)
+        files = files.restart()
+        rig = next_node(files, history)
+        history.check(rig, power_was_lost=False)
+        topics = [topic.topic_id for topic in rig.image.topics.values() if len(topic.partitions) == 2]
+        for topic_id in topics:
+            for partition in (0, 1):  # a batch that was not acknowledged may be there all the same
+                key = (topic_id, partition)
+                history.sent[key] = everything(rig, *key)
+                history.acked[key] = [*history.sent[key]]
+            history.produce(rig, topic_id, 2)
+        history.check(next_node(files.restart(), history), power_was_lost=False)
+
+
+@pytest.mark.parametrize("mode", POWER_LOSSES)
+@pytest.mark.parametrize("part", range(STRIDE))
+def test_power_loss_at_every_operation(mode: str | int, part: int) -> None:
+    """What was acknowledged with durability=fsync is there; of the rest, nothing wrong is shown."""
+    for crash_at in range(part, OPERATIONS, STRIDE):
+        files, history = run_until(crash_at, tear_bytes=0)
+        rig = next_node(files.power_loss(mode), history)
+        history.check(rig, power_was_lost=True)
+
+
+def test_only_what_the_metadata_names_has_a_folder() -> None:
+    """After the workload and a purge: the partitions of today's topics, nothing of those deleted."""
+    files, history = FakeFiles(), History()
+    workload(files, history)
+    rig = next_node(files.restart(), history)
+    for purge in rig.manager.purge_tasks():
+        purge()
+    folders = [
+        name
+        for path in ("/d", "/e")
+        for name in rig.files.listdir(path)
+        if rig.files.is_directory(f"{path}/{name}")
+    ]
+    assert sorted(folders) == ["fast-0", "fast-1", "safe-0", "safe-1"]

@@ -1,0 +1,68 @@
+"""Several requests wait for one connection: they give up one by one, and a success forgets the failures."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from random import Random
+
+import pytest
+from headrace.clients.cluster.network import Address
+from headrace.clients.cluster.network_io import ZmqNetwork
+from headrace.clients.config import ConnectionConfig
+from headrace.protocol.errors import NetworkError
+from headrace.runtime.clock_io import monotonic_ms
+from transport_kit import ASK, METADATA, Served, run
+
+
+def test_one_that_gives_up_does_not_take_the_others_along() -> None:
+    """A port that accepts and says nothing: the patient request ends with its own error, in its own time."""
+
+    async def scenario() -> None:
+        net = ZmqNetwork(ConnectionConfig.of({"client.id": "me"}), monotonic_ms, Random(1))
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            silent.listen()
+            address = Address("127.0.0.1", silent.getsockname()[1])
+            patient = asyncio.ensure_future(net.request(address, METADATA, ASK, timeout_ms=150))
+            with pytest.raises(NetworkError, match="20 ms"):
+                await net.request(address, METADATA, ASK, timeout_ms=20)
+            assert not patient.done()
+            with pytest.raises(NetworkError, match="150 ms"):
+                await patient
+        await net.close()
+
+    run(scenario())
+
+
+def test_a_success_forgets_the_failures_before_it() -> None:
+    """Refused three times, then served, then refused again: the wait is that of a first failure."""
+
+    async def scenario() -> None:
+        clock = [1_000]
+        config = ConnectionConfig.of(
+            {"client.id": "me", "reconnect.backoff.ms": 100, "reconnect.backoff.max.ms": 100_000}
+        )
+        net = ZmqNetwork(config, lambda: clock[0], Random(1))
+        served = Served()
+        port = served.router.start()
+        served.router.close(0)
+        address = Address("127.0.0.1", port)
+        for _ in range(6):
+            clock[0] += 1_000_000
+            with pytest.raises(NetworkError):
+                await net.request(address, METADATA, ASK, timeout_ms=5_000)
+        clock[0] += 1_000_000
+        again = Served()
+        again.router.port = port
+        again.router.start()
+        await net.request(address, METADATA, ASK, timeout_ms=5_000)
+        again.router.close(0)
+        with pytest.raises(NetworkError):
+            await net.request(address, METADATA, ASK, timeout_ms=5_000)
+        with pytest.raises(NetworkError):
+            await net.request(address, METADATA, ASK, timeout_ms=5_000)
+        assert net._slots[address].retry_at_ms - clock[0] <= 200
+        await net.close()
+
+    run(scenario())

@@ -1,0 +1,64 @@
+"""What was fetched before a fault is handed out first, and partitions take turns in requests."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from headrace.clients.cluster.backoff import Backoff
+from headrace.clients.consumer.fetcher import Fetcher, FetchLimits, SendFetch
+from headrace.clients.consumer.handout import Handout
+from headrace.protocol.errors import CorruptMessageError
+from headrace.protocol.messages.data import FetchPartitionResponse, FetchResponse
+from headrace.protocol.model import TopicPartition
+from headrace.protocol.records.codec import active_codec
+from headrace.protocol.records.header import CRC_POSITION, assigned_prefix, read_batch_header
+from producer_rig import view_of
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def batch(base: int, value: bytes) -> bytes:
+    builder = active_codec().builder(max_bytes=1 << 24)
+    builder.append(0, None, value, ())
+    made = builder.build()
+    return assigned_prefix(base, read_batch_header(made).batch_length, 0) + made[CRC_POSITION:]
+
+
+def fetcher_of(*tps: TopicPartition) -> Fetcher:
+    fetcher = Fetcher(FetchLimits(500, 1, 1 << 24, 1 << 20), Backoff(100, 1000, Random(1)), None)
+    for tp in tps:
+        fetcher.add(tp, -1)
+        fetcher.seek(tp, 0)
+    return fetcher
+
+
+def asked(fetcher: Fetcher) -> SendFetch:
+    (sent,) = (effect for effect in fetcher.poll(view_of(0, 0), 0) if isinstance(effect, SendFetch))
+    return sent
+
+
+def test_good_records_come_before_the_damage_behind_them() -> None:
+    """One frame: two sound batches, then one that is cut short."""
+    fetcher = fetcher_of(T0)
+    handout = Handout(fetcher, active_codec(), None, None, None, check_crcs=True)
+    frame = batch(0, b"a") + batch(1, b"b") + batch(2, b"c")[:-1]
+    answer = FetchResponse((FetchPartitionResponse(0, 3, 3, 0, 1),))
+    fetcher.on_fetched(asked(fetcher), answer, [memoryview(frame)], 0)
+    assert [record.value for record in handout.take(1)] == [b"a"]
+    assert [record.value for record in handout.take(1)] == [b"b"]
+    with pytest.raises(CorruptMessageError, match="t-0 at offset 2"):
+        handout.take(10)
+
+
+def test_a_partition_that_was_left_out_comes_first_next_time() -> None:
+    """T1 was paused while T0 was asked for; resumed, it stands before T0, which has had its turn."""
+    fetcher = fetcher_of(T0, T1)
+    fetcher.pause([T1])
+    sent = asked(fetcher)
+    assert [entry.partition for entry in sent.request.partitions] == [0]
+    fetcher.on_fetched(sent, FetchResponse((FetchPartitionResponse(0, 0, 0, 0, 0),)), [], 0)
+    fetcher.resume([T1])
+    order: list[Any] = [entry.partition for entry in asked(fetcher).request.partitions]
+    assert order == [1, 0]

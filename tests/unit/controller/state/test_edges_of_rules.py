@@ -1,0 +1,54 @@
+"""The exact edges of the controller's rules: one more, one less, one too new."""
+
+from __future__ import annotations
+
+from controller_kit import Driver
+from headrace.protocol.errors import (
+    InvalidPartitionsError,
+    InvalidRequestError,
+    StaleBrokerEpochError,
+)
+from headrace.protocol.messages.control import CreatePartitionsRequest, PartitionGrowth, ReplicaAssignment
+
+
+def test_a_broker_epoch_from_the_future_is_as_wrong_as_an_old_one() -> None:
+    """A node that has seen a registration which this log does not have belongs to another history."""
+    driver = Driver()
+    driver.join(1)
+    epoch = driver.image.brokers[1].broker_epoch
+    for wrong in (epoch - 1, epoch + 1):
+        assert driver.beat(1, broker_epoch=wrong).error_code == StaleBrokerEpochError.code
+    assert driver.beat(1, broker_epoch=epoch).error_code == 0
+
+
+def test_the_next_id_to_be_generated_cannot_be_claimed() -> None:
+    """Ids above the reserved ones are taken only by whom they were generated for."""
+    driver = Driver(**{"reserved.broker.max.id": 10})
+    assert driver.register(10).error_code == 0
+    assert driver.register(11, process=50).error_code == InvalidRequestError.code
+    generated = driver.register(-1, process=51)
+    assert (generated.error_code, generated.node_id) == (0, 11)
+    assert driver.register(12, process=52).error_code == InvalidRequestError.code
+
+
+def test_assigned_partitions_count_against_the_limit_too() -> None:
+    """Two partitions may be made: an explicit assignment of three is refused, one of two is not."""
+    driver = Driver(**{"max.partitions": 2})
+    driver.join(1)
+    three = tuple(ReplicaAssignment(number, (1,)) for number in range(3))
+    assert driver.create("a", num_partitions=-1, replication_factor=-1, assignments=three).error_code == (
+        InvalidPartitionsError.code
+    )
+    assert driver.create("a", num_partitions=-1, replication_factor=-1, assignments=three[:2]).error_code == 0
+
+
+def test_growth_uses_the_limit_up_within_one_request() -> None:
+    """Four partitions in all, two are there: of two topics that want two more each, the first gets them."""
+    driver = Driver(**{"max.partitions": 4})
+    driver.join(1)
+    for name in ("a", "b"):
+        assert driver.create(name, num_partitions=1).error_code == 0
+    growths = (PartitionGrowth("a", 3), PartitionGrowth("b", 3))
+    results = driver.ask(CreatePartitionsRequest(growths)).results
+    assert [result.error_code for result in results] == [0, InvalidPartitionsError.code]
+    assert len(driver.partitions("b")) == 1

@@ -1,0 +1,127 @@
+"""Long polls of the metadata: how long, how many, and what is left of a reader that goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from headrace.controller.metadata_feed import MetadataFeed
+from headrace.controller.readers_io import MetadataReaders
+from headrace.protocol.errors import ThrottlingQuotaExceededError
+from headrace.protocol.messages.control import FetchMetadataRequest
+from headrace.protocol.metadata.image import MetadataImage
+from headrace.protocol.metadata.records import FormatRecord
+from headrace.protocol.metadata.replay import replay
+
+
+@dataclass(eq=False)
+class Peer:
+    key: bytes = b"peer"
+
+
+@dataclass(eq=False)
+class Poll:
+    body: FetchMetadataRequest
+    peer: Peer = field(default_factory=Peer)
+    is_answered: bool = False
+
+
+class Router:
+    """Counts answers; each request has one."""
+
+    def __init__(self) -> None:
+        self.dropped = 0
+
+    def reply(self, request: Poll, _body: Any) -> None:
+        assert not request.is_answered
+        request.is_answered = True
+
+    def no_reply(self, request: Poll) -> None:
+        assert not request.is_answered
+        request.is_answered = True
+        self.dropped += 1
+
+
+class Rig:
+    """Readers of a feed that has one record to publish."""
+
+    def __init__(self, *, limit: int = 100, max_wait_ms: int = 500) -> None:
+        self.router: Any = Router()
+        self.feed = MetadataFeed(MetadataImage(), 100, 100)
+        self.readers = MetadataReaders(
+            self.feed, self.router, limit=limit, max_wait_ms=max_wait_ms, now_ms=1_000
+        )
+
+    def poll(self, wait_ms: int, peer: Peer | None = None, now_ms: int = 1_000) -> Poll:
+        request: Any = Poll(FetchMetadataRequest(1, self.feed.image.offset, wait_ms), peer or Peer())
+        self.readers.fetch(request, now_ms)
+        return request
+
+    def publish(self) -> None:
+        records = (FormatRecord("c"),)
+        self.feed.publish(replay(self.feed.image, 0, records)[0], (records,))
+        self.readers.on_news()
+
+
+@pytest.mark.parametrize("wait_ms", [501, 2**31 - 1])
+def test_no_reader_waits_longer_than_the_server_allows(wait_ms: int) -> None:
+    """max wait is 500 ms: at 1499 it waits, at 1500 it is told that there is nothing new."""
+    rig = Rig()
+    poll = rig.poll(wait_ms)
+    rig.readers.expire(1_499)
+    assert not poll.is_answered
+    rig.readers.expire(1_500)
+    assert poll.is_answered
+
+
+def test_a_negative_wait_ends_at_once() -> None:
+    """The next look at the clock answers it."""
+    rig = Rig()
+    poll = rig.poll(-5)
+    rig.readers.expire(1_000)
+    assert poll.is_answered
+
+
+def test_news_answers_all_who_wait() -> None:
+    """Two readers, one record."""
+    rig = Rig()
+    polls = [rig.poll(500), rig.poll(500, Peer(b"other"))]
+    rig.publish()
+    assert [poll.is_answered for poll in polls] == [True, True]
+    assert len(rig.readers) == 0
+
+
+def test_readers_are_bounded() -> None:
+    """The third of two is refused, and may come again once one has gone."""
+    rig = Rig(limit=2)
+    first = Peer(b"1")
+    rig.poll(500, first)
+    rig.poll(500, Peer(b"2"))
+    with pytest.raises(ThrottlingQuotaExceededError):
+        rig.poll(500, Peer(b"3"))
+    rig.readers.peer_gone(first)  # type: ignore[arg-type]
+    assert not rig.poll(500, Peer(b"3")).is_answered
+
+
+def test_a_reader_that_goes_is_let_go_of() -> None:
+    """Its request leaves the router's accounts once, and what it had answered before is left alone."""
+    rig = Rig()
+    peer: Any = Peer()
+    rig.poll(10, peer)
+    rig.readers.expire(1_010)
+    rig.poll(500, peer, 1_010)
+    rig.readers.peer_gone(peer)
+    rig.readers.peer_gone(peer)
+    assert rig.router.dropped == 1
+    assert len(rig.readers) == 0
+
+
+def test_what_is_remembered_of_a_reader_does_not_grow() -> None:
+    """A thousand polls of one peer, each answered: one is remembered at most."""
+    rig = Rig()
+    peer = Peer()
+    for number in range(1_000):
+        rig.poll(1, peer, 1_000 + number)
+        rig.readers.expire(1_001 + number)
+    assert len(rig.readers._polls[peer.key]) == 1

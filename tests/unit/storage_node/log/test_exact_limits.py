@@ -1,0 +1,80 @@
+"""Sizes exactly at the limit, thousands of small batches, and epochs at the very end of the log."""
+
+from __future__ import annotations
+
+import pytest
+from fake_files import FakeFiles
+from headrace.protocol.errors import MessageTooLargeError
+from log_rig import FOLDER, NOW, append, batch, check_dense, keys_of, open_log, read_all
+
+
+def test_a_batch_of_exactly_the_limit_is_taken() -> None:
+    """max.message.bytes is inclusive, as in Kafka."""
+    data = batch(size=100)
+    append(open_log(FakeFiles(), max_message_bytes=len(data)), data)
+    with pytest.raises(MessageTooLargeError):
+        append(open_log(FakeFiles(), max_message_bytes=len(data) - 1), data)
+
+
+def test_a_segment_is_filled_to_the_last_byte() -> None:
+    """Three batches fit exactly; the fourth begins the next segment."""
+    data = batch(size=100)
+    log = open_log(FakeFiles(), segment_bytes=3 * len(data))
+    for _ in range(3):
+        append(log, data)
+    assert log.segment_count == 1
+    append(log, data)
+    assert log.segment_count == 2
+
+
+def test_no_time_index_outgrows_segment_index_bytes() -> None:
+    """Every batch has an entry of 12 bytes; the file stays within the limit, sealing entry included."""
+    files = FakeFiles()
+    log = open_log(files, segment_index_bytes=60, index_interval_bytes=0)
+    for number in range(40):
+        append(log, batch(timestamp=NOW + number))
+    log.close()
+    sizes = [files.size(f"{FOLDER}/{name}") for name in files.listdir(FOLDER) if name.endswith(".timeindex")]
+    assert len(sizes) > 1
+    assert max(sizes) <= 60
+
+
+def test_thousands_of_batches_in_one_segment_are_found() -> None:
+    """More than the newest batches whose places are remembered: each offset is read from its own batch."""
+    log = open_log(FakeFiles(), segment_bytes=1 << 30)
+    count = 2_600
+    for number in range(count):
+        append(log, batch(tag=str(number)))
+    for offset in (0, 1, 500, 1023, 1024, 1025, 1575, 1576, 1577, 2047, 2048, 2049, count - 1):
+        (first, *_) = read_all(log, offset=offset, max_bytes=1)
+        assert keys_of([first]) == [(offset, f"{offset}:0".encode())]
+    assert len(check_dense(log)) == count
+
+
+def test_an_epoch_without_records_survives_the_loss_of_power() -> None:
+    """A leader began its epoch and nothing else is new: the next flush brings the epoch to the disk."""
+    files = FakeFiles()
+    log = open_log(files)
+    append(log, batch(), epoch=1)
+    log.flush()
+    log.assign_leader_epoch(4)
+    log.flush()
+    again = open_log(files.power_loss("none"), recovery_point=1, was_clean=True)
+    assert again.latest_epoch == 4
+    assert again.end_offset_for_epoch(1) == (1, 1)
+
+
+@pytest.mark.parametrize("offset", [3, 6, 9])
+def test_truncation_at_the_start_of_a_segment_leaves_no_empty_one_behind(offset: int) -> None:
+    """Three batches per segment: cut exactly between two, the log ends with the one before, and goes on."""
+    data = batch(size=100)
+    files = FakeFiles()
+    log = open_log(files, segment_bytes=3 * len(data))
+    for _ in range(12):
+        append(log, data)
+    log.truncate_to(offset)
+    assert log.log_end_offset == offset
+    assert log.segment_count == offset // 3
+    append(log, data)
+    assert len(check_dense(log)) == offset + 1
+    assert len(check_dense(open_log(files.restart(), segment_bytes=3 * len(data)))) == offset + 1

@@ -1,0 +1,133 @@
+"""One log dir: lock, identity, checkpoints, the clean marker, and every one of its files torn."""
+
+from __future__ import annotations
+
+import pytest
+from fake_files import FakeFiles
+from headrace.protocol.errors import InconsistentClusterIdError, KafkaStorageError
+from headrace.storage_node.log.log_dir import Identity, LogDir
+from log_rig import TP
+
+META = "/d/meta.properties"
+
+
+def dir_with(**content: bytes) -> tuple[FakeFiles, LogDir]:
+    """A dir that holds these files; underscores stand for dots and dashes as below."""
+    files = FakeFiles()
+    files.mkdir("/d")
+    for name, data in content.items():
+        files.put(f"/d/{NAMES[name]}", data)
+    return files, LogDir(files, "/d")
+
+
+NAMES = {
+    "meta": "meta.properties",
+    "recovery": "recovery-point-offset-checkpoint",
+    "watermarks": "replication-offset-checkpoint",
+    "clean": ".kafka_cleanshutdown",
+}
+GOOD = b"version=1\ncluster.id=c\nnode.id=5\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"
+
+
+def test_identity_is_written_once_and_read_back() -> None:
+    """A new dir belongs to nobody; then to one node for good."""
+    files, log_dir = dir_with()
+    log_dir.open()
+    assert log_dir.identity == Identity()
+    log_dir.directory_id = bytes(15) + b"\1"
+    log_dir.set_identity(Identity("c", 5))
+    assert files.content(META) == GOOD
+    count = len(files.operations)
+    log_dir.set_identity(Identity("c", 5))
+    assert len(files.operations) == count
+    with pytest.raises(InconsistentClusterIdError):
+        log_dir.set_identity(Identity("d", 5))
+    with pytest.raises(KafkaStorageError):
+        log_dir.set_identity(Identity("c", 6))
+
+
+@pytest.mark.parametrize("end", range(len(GOOD)))
+def test_a_torn_identity_is_never_taken_for_another(end: int) -> None:
+    """Cut anywhere, it says what it said, less of it, or the dir is offline; never a different identity."""
+    _, log_dir = dir_with(meta=GOOD[:end])
+    log_dir.open()
+    if log_dir.is_online:
+        assert log_dir.identity.node_id in (None, 5)
+        assert log_dir.identity.cluster_id in (None, "c", "")
+        assert log_dir.directory_id in (None, bytes(15) + b"\1")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff\xfe", b"version=9\n", b"version=1\nnode.id=x\n", b"version=1\nnode.id=-4\n", b"no\n"],
+)
+def test_an_identity_that_makes_no_sense_takes_the_dir_offline(content: bytes) -> None:
+    """Better no disk than somebody else's."""
+    _, log_dir = dir_with(meta=content)
+    log_dir.open()
+    assert not log_dir.is_online
+    assert "meta.properties" in str(log_dir.failure)
+
+
+def test_a_damaged_checkpoint_counts_as_empty() -> None:
+    """It only costs a longer recovery, and is told."""
+    _, log_dir = dir_with(meta=GOOD, recovery=b"0\n99\nt 0 7\n", watermarks=b"0\n1\nt 0 9\n")
+    log_dir.open()
+    assert log_dir.recovery_points == {}
+    assert log_dir.high_watermarks == {TP: 9}
+    assert len(log_dir.faults) == 1
+
+
+def test_the_clean_marker_is_gone_before_anything_is_loaded() -> None:
+    """A crash from here on must not pass for a clean shutdown, whatever happens to the power."""
+    files, log_dir = dir_with(meta=GOOD, clean=b'{"version":0,"brokerEpoch":8}')
+    log_dir.open()
+    assert (log_dir.was_clean, log_dir.clean_broker_epoch) == (True, 8)
+    after = LogDir(files.power_loss("none"), "/d")
+    after.open()
+    assert not after.was_clean
+
+
+def test_a_second_owner_is_refused_and_a_released_lock_is_free() -> None:
+    """One process per dir."""
+    files, log_dir = dir_with()
+    log_dir.open()
+    other = LogDir(files, "/d")
+    with pytest.raises(KafkaStorageError, match="in use"):
+        other.open()
+    log_dir.release()
+    other.open()
+
+
+def test_a_failing_disk_is_offline_and_told_once() -> None:
+    """The first reason stays."""
+    files = FakeFiles()
+    files.mkdir("/d")
+    told: list[tuple[str, str]] = []
+    log_dir = LogDir(files, "/d", lambda path, reason: told.append((path, reason)))
+    log_dir.open()
+    files.fail("pwrite", "recovery")
+    for _ in range(2):
+        with pytest.raises(KafkaStorageError):
+            log_dir.write_offsets("recovery-point-offset-checkpoint", {TP: 1})
+    assert len(told) == 1
+    assert "EIO" in told[0][1]
+
+
+def test_a_checkpoint_of_absurd_size_is_not_read() -> None:
+    """Tampering, row 49: the dir is offline, the process lives, and no memory was taken."""
+    files, _ = dir_with(meta=GOOD)
+
+    class Huge:
+        def __getattr__(self, name: str) -> object:
+            return getattr(files, name)
+
+        def open(self, path: str, *, create: bool = False) -> object:
+            file = files.open(path, create=create)
+            if path == META:
+                file.size = lambda: 1 << 40  # type: ignore[method-assign]
+            return file
+
+    log_dir = LogDir(Huge(), "/d")  # type: ignore[arg-type]
+    log_dir.open()
+    assert "at most" in str(log_dir.failure)

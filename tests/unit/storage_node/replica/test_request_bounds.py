@@ -1,0 +1,122 @@
+"""What a client cannot get: more memory, more time, or an answer that is held back for nothing."""
+
+from __future__ import annotations
+
+from core_rig import CoreRig
+from headrace.protocol.errors import RequestTimedOutError, ThrottlingQuotaExceededError
+from headrace.protocol.metadata.records import NoOpRecord
+from headrace.protocol.metadata.replay import replay
+from headrace.storage_node.log import names
+from headrace.storage_node.log.checkpoints import parse_offsets
+from node_rig import batch
+
+
+def test_an_answer_never_exceeds_the_room_for_answers() -> None:
+    """Ten batches are there and the client takes a megabyte, but only two fit what the node may queue."""
+    rig = CoreRig()
+    topic_id = rig.topic()
+    size = len(batch(b"x" * 1000))
+    for _ in range(10):
+        rig.produce(topic_id, batch(b"x" * 1000))
+    rig.room = 2 * size + size // 2
+    assert sum(len(frame) for frame in rig.fetch(topic_id).answer_frames) == 2 * size
+    rig.room = 1
+    assert sum(len(frame) for frame in rig.fetch(topic_id).answer_frames) == size, "one, or nobody advances"
+
+
+def test_no_producer_waits_longer_than_the_node_allows() -> None:
+    """A timeout of an hour on a disk that never answers ends at fetch.max.wait.ms."""
+    rig = CoreRig(fetch_max_wait_ms=500)
+    topic_id = rig.topic(durability="fsync")
+    request = rig.produce(topic_id, timeout_ms=3_600_000)
+    rig.pass_time(499)
+    assert not request.is_answered
+    rig.pass_time(1)
+    assert request.first.error_code == RequestTimedOutError.code
+
+
+def test_acks_0_needs_no_place_to_wait() -> None:
+    """With the purgatory full, whoever wants an answer is refused; who wants none is appended."""
+    rig = CoreRig(purgatory_max_requests=1)
+    topic_id = rig.topic(durability="fsync")
+    rig.produce(topic_id)
+    assert isinstance(rig.produce(topic_id).error, ThrottlingQuotaExceededError)
+    assert rig.produce(topic_id, acks=0).is_dropped
+    rig.flush()
+    rig.flush()
+    assert len(rig.values(topic_id)) == 2
+
+
+def test_an_answer_that_waits_for_metadata_goes_with_them() -> None:
+    """Not at its deadline: at the very step that brings what it tells of."""
+    rig = CoreRig()
+    answers: list[int] = []
+    rig.core.when_metadata_reaches(rig.image.offset + 1, lambda: answers.append(rig.core.image.offset), 5_000)
+    rig.metadata(NoOpRecord())
+    assert answers == [rig.image.offset]
+
+
+def test_flush_ms_counts_from_the_first_record_that_is_not_flushed() -> None:
+    """A flush came between two records: the second has its whole flush.ms."""
+    rig = CoreRig()
+    topic_id = rig.topic(flush_ms="1000")
+    rig.produce(topic_id)
+    rig.core.flush_overdue(0)  # seen
+    rig.core.flush_all()
+    rig.check()
+    rig.produce(topic_id)  # while that flush runs
+    rig.effects, asked = [], rig.effects
+    rig.effects = asked[:1]
+    (partition,) = rig.core.replicas.partitions.values()
+    work = partition.log.start_flush()
+    assert work is not None
+    rig.effects.clear()
+    # only the first record was in the flush: say so by its end offset
+    work.sync()
+    partition.log.finish_flush(work)
+    rig.core.flushed(partition, 1)
+    rig.core.flush_overdue(1_500)
+    rig.check()
+    assert rig.effects == [], "the second record is seen for the first time now"
+    rig.core.flush_overdue(2_500)
+    rig.check()
+    assert len(rig.effects) == 1
+
+
+def test_a_log_that_is_being_retired_is_no_stray() -> None:
+    """A flush holds the log of a deleted topic when a whole image comes: it is deleted, not set aside."""
+    rig = CoreRig()
+    topic_id = rig.topic("t", durability="fsync")
+    rig.produce(topic_id)
+    rig.remove(topic_id)
+    rig.snapshot(replay(rig.image, rig.image.offset + 1, (NoOpRecord(),))[0])
+    assert "stray" not in rig.notes()
+    assert rig.flush() == 1
+    rig.purge()
+    assert [name for name in rig.files.listdir("/d") if rig.files.is_directory(f"/d/{name}")] == []
+
+
+def test_a_removed_partition_leaves_the_checkpoints_before_its_flush_comes_back() -> None:
+    """A crash meanwhile must not let the old recovery point vouch for a new topic's bytes."""
+    rig = CoreRig()
+    topic_id = rig.topic("t", durability="fsync")
+    rig.produce(topic_id)
+    rig.flush()
+    rig.manager.checkpoint()
+    rig.produce(topic_id)
+    rig.remove(topic_id)
+    assert parse_offsets(rig.files.content(f"/d/{names.RECOVERY_POINTS}")) == {}
+    rig.manager.checkpoint()
+    assert parse_offsets(rig.files.content(f"/d/{names.RECOVERY_POINTS}")) == {}
+
+
+def test_one_partition_cannot_fill_min_bytes_beyond_its_own_share() -> None:
+    """10 kB are there, but only 1 kB of them may be sent: a reader that wants 5 kB goes on waiting."""
+    rig = CoreRig()
+    topic_id = rig.topic()
+    for _ in range(10):
+        rig.produce(topic_id, batch(b"x" * 1000))
+    waiting = rig.fetch(topic_id, min_bytes=5_000, partition_max_bytes=1_000, max_wait_ms=100)
+    assert not waiting.is_answered
+    rig.pass_time(100)
+    assert waiting.is_answered
