@@ -135,7 +135,7 @@ class ProducerConfig(_RequestConfig):
         5,
         low=1,
         high=1000,
-        doc="Requests under way per node; one partition has at most one of them while retries are allowed.",
+        doc="Requests under way per node; one partition has a batch in at most one of them.",
     )
     retries: int = key(
         "retries", MAX_INT, low=0, high=MAX_INT, doc="Retries of one batch within delivery.timeout.ms."

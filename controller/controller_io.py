@@ -17,7 +17,7 @@ from ..protocol.errors import KafkaStorageError
 from ..protocol.messages import registry
 from ..protocol.transport.router_io import Request, Router, RouterLimits, ServerIdentity
 from ..runtime.clock_io import monotonic_ms, wall_ms
-from ..runtime.shell_io import TaskOwner
+from ..runtime.shell_io import TaskOwner, require_assertions
 from ..storage_node.log.checkpoints import uuid_text
 from ..storage_node.log.files import make_directory_durably
 from ..storage_node.log.files_io import OsFiles
@@ -71,7 +71,8 @@ class ControllerServer:
 
     async def start(self) -> None:
         """Ready to serve on return. Errors: KafkaStorageError (the disk, or the folder is in use), OSError
-        (the port)."""
+        (the port), ConfigError (python -O)."""
+        require_assertions()
         try:
             await self._recover()
             self._bind()
@@ -195,6 +196,7 @@ class ControllerServer:
             router,
             self._disk,
             max_waiting=self.config.max_queued_requests,
+            max_unread_bytes=self.config.queued_max_response_bytes,
             snapshot_interval_bytes=self.config.snapshot_interval_bytes,
             on_publish=self._readers.on_news,
         )

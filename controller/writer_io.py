@@ -13,6 +13,11 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..protocol.errors import KafkaError, ThrottlingQuotaExceededError
+from ..protocol.messages.control import (
+    BrokerHeartbeatRequest,
+    BrokerRegistrationRequest,
+    DescribeConfigsRequest,
+)
 from ..runtime.clock_io import monotonic_ms, wall_ms
 
 if TYPE_CHECKING:
@@ -32,6 +37,9 @@ MAX_GROUP = 200
 MAX_GROUP_MS = 10
 
 
+_URGENT = (BrokerHeartbeatRequest, BrokerRegistrationRequest)
+
+
 class _Waiting(NamedTuple):
     request: Request
     arrival_ms: int  # a heartbeat counts from when it came, not from when its turn came
@@ -49,27 +57,32 @@ class DecisionWriter:
         disk: Executor,
         *,
         max_waiting: int,
+        max_unread_bytes: int = 1 << 62,
         snapshot_interval_bytes: int,
         on_publish: Callable[[], None],
     ) -> None:
         self._core, self._log, self._feed, self._router, self._disk = core, log, feed, router, disk
         self._max_waiting = max_waiting
+        self._max_unread_bytes = max_unread_bytes
         self._snapshot_interval_bytes = snapshot_interval_bytes
         self._on_publish = on_publish
         self._waiting: deque[_Waiting] = deque()
+        # Heartbeats and registrations pass the others: a queue full of slow requests must fence nobody.
+        self._urgent: deque[_Waiting] = deque()
         self._has_work = asyncio.Event()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._decisions: list[Sequence[MetadataRecord]] = []  # appended, not yet published
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._urgent)
 
     def submit(self, request: Request) -> None:
         """Queue a request; it will be answered. Errors: ThrottlingQuotaExceededError when too many wait."""
-        if len(self._waiting) >= self._max_waiting:
+        queue = self._urgent if isinstance(request.body, _URGENT) else self._waiting
+        if len(queue) >= self._max_waiting:
             raise ThrottlingQuotaExceededError(f"{self._max_waiting} requests are waiting for the controller")
-        self._waiting.append(_Waiting(request, monotonic_ms()))
+        queue.append(_Waiting(request, monotonic_ms()))
         self.wake()
 
     def wake(self) -> None:
@@ -93,7 +106,7 @@ class DecisionWriter:
                 self._answer(request, answer)
             if self._log.bytes_since_snapshot >= self._snapshot_interval_bytes:
                 await self._on_disk(self._log.write_snapshot, self._core.image, wall_ms())
-            if self._waiting:
+            if len(self):
                 self._has_work.set()
                 await asyncio.sleep(0)  # a group without records has awaited nothing: let the sockets be read
             elif not self._has_work.is_set():
@@ -103,22 +116,30 @@ class DecisionWriter:
         """Decide and append what waits, then what time brings. The answers, in order."""
         answers: list[tuple[Request, Any]] = []
         end_ms = monotonic_ms() + MAX_GROUP_MS
-        while self._waiting and len(answers) < MAX_GROUP and (not answers or monotonic_ms() < end_ms):
-            request, arrival_ms = self._waiting.popleft()
+        while len(self) and len(answers) < MAX_GROUP and (not answers or monotonic_ms() < end_ms):
+            request, arrival_ms = (self._urgent or self._waiting).popleft()
             try:
+                self._check_room(request)
                 decision = self._core.decide(request.body, arrival_ms)
             except KafkaError as error:
                 answers.append((request, error))
             else:
                 self._append(decision.records)
                 answers.append((request, decision.reply))
-        if not self._waiting:
+        if not len(self):
             # Order: sessions run out only once everything that was heard has been counted, and once the core
             # knows of the time in which this loop stood still and could hear nobody.
             self._core.tick(monotonic_ms())
             while records := self._core.decide_expiry(monotonic_ms()):
                 self._append(records)
         return answers
+
+    def _check_room(self, request: Request) -> None:
+        """Errors: ThrottlingQuotaExceededError for a small question with a large answer while too much lies
+        unread: it was let in before those that wait ahead of it were answered."""
+        is_reading = isinstance(request.body, DescribeConfigsRequest)
+        if is_reading and self._router.pending_response_bytes > self._max_unread_bytes:
+            raise ThrottlingQuotaExceededError("too many bytes of answers are waiting to be read")
 
     def _append(self, records: Sequence[MetadataRecord]) -> None:
         if records:

@@ -10,8 +10,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from ..protocol.errors import ConfigError
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
+
+
+def require_assertions(is_debug: bool = __debug__) -> None:
+    """Refuse `python -O`. Errors: ConfigError. A server's invariants are assertions: without them a broken
+    one would go on writing."""
+    if not is_debug:
+        raise ConfigError("run the servers of headrace without python -O: their assertions guard the data")
 
 
 class TaskOwner:
@@ -52,6 +61,17 @@ class TaskOwner:
     def every(self, interval_s: float, action: Callable[[], Awaitable[None] | None], name: str) -> None:
         """Call `action` again and again, `interval_s` after the end of the call before."""
         self.spawn(_repeat(interval_s, action), name)
+
+    def guarded(self, action: Callable[..., None]) -> Callable[..., None]:
+        """`action` for an event loop callback, where an exception would only be logged: it ends `run`."""
+
+        def run(*args: Any) -> None:
+            try:
+                action(*args)
+            except BaseException as error:  # noqa: BLE001 - whatever it is, it must not pass unseen
+                self.fail(error)
+
+        return run
 
     def fail(self, error: BaseException) -> None:
         """Report a failure from outside a task, such as from an event loop callback: `run` raises it."""

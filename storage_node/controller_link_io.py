@@ -205,7 +205,8 @@ class ControllerLink:
         if old is not None:
             old.cancel()
         delay_s = max(deadline_ms - monotonic_ms(), 0) / 1000
-        self._timers[key] = asyncio.get_running_loop().call_later(delay_s, self._on_timer, key)
+        on_timer = self._tasks.guarded(self._on_timer)
+        self._timers[key] = asyncio.get_running_loop().call_later(delay_s, on_timer, key)
 
     def _on_timer(self, key: str) -> None:
         self._timers.pop(key, None)

@@ -16,7 +16,7 @@ from ..protocol.errors import ClosedError, ConfigError, KafkaStorageError
 from ..protocol.messages import registry
 from ..protocol.transport.router_io import Router, RouterLimits, ServerIdentity
 from ..runtime.clock_io import monotonic_ms, wall_ms
-from ..runtime.shell_io import TaskOwner
+from ..runtime.shell_io import TaskOwner, require_assertions
 from .controller_link_io import ControllerLink, ControllerLocator, LinkEvents, NodeIdentity
 from .effects import DeleteLog, Effect, EndNode, FlushLog, LookUpOffsets, Note, WakeAt
 from .forwarder_io import Forwarder
@@ -96,6 +96,7 @@ class NodeServer:
         usable or one is in use, ConfigError, InconsistentClusterIdError, DuplicateBrokerRegistrationError;
         ClosedError when it was stopped meanwhile.
         """
+        require_assertions()
         try:
             self._loop = asyncio.get_running_loop()
             await self._load()
@@ -167,7 +168,7 @@ class NodeServer:
     async def stop(self) -> None:
         """Controlled shutdown: give leadership away, stop serving, flush, write checkpoints and the clean
         marker. When the node has ended or is ending already, only waits for that."""
-        if self._is_stopping or self._is_closed:
+        if self._is_ending():
             await self._released.wait()
             return
         self._is_stopping = True
@@ -175,17 +176,23 @@ class NodeServer:
         if link is not None and not self._tasks.is_stopping:
             link.ask_to_leave()
             await self._happens(link.has_left)
-        self._close_sockets()
-        await self._workers.finish()
-        if link is not None and self._tasks.failure is None and not self._is_closed:
-            await self._workers.run(lambda: self._manager.shutdown(link.broker_epoch))
-        self._tasks.stop()
-        await self._release()
+        try:
+            self._close_sockets()
+            await self._workers.finish()
+            if link is not None and self._tasks.failure is None and not self._is_closed:
+                await self._workers.run(lambda: self._manager.shutdown(link.broker_epoch))
+        finally:
+            self._tasks.stop()
+            await self._release()
 
     async def kill(self) -> None:
         """End as if the process had died: no farewell, no flush, no clean marker; locks are released."""
         self._tasks.stop()
         await self._release()
+
+    def _is_ending(self) -> bool:
+        """Whether a stop or an end has begun; ask again after each await."""
+        return self._is_stopping or self._is_closed
 
     async def _happens(self, event: asyncio.Event) -> None:
         """Wait for `event`, or for the end of the node if that comes first."""
@@ -313,7 +320,8 @@ class NodeServer:
         if self._timer is not None:
             self._timer.cancel()
         delay_s = max(deadline_ms - monotonic_ms(), 0) / 1000
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+        on_timer = self._tasks.guarded(self._on_timer)
+        self._timer = asyncio.get_running_loop().call_later(delay_s, on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
@@ -345,10 +353,10 @@ class NodeServer:
         stop right after the deletion of thousands of partitions does not wait for all of them."""
 
         def unless_stopping() -> None:
-            if not (self._is_stopping or self._is_closed):
+            if not self._is_ending():
                 remove()
 
-        self._workers.start(unless_stopping)
+        self._workers.purge(unless_stopping)
 
     def _looked_up(self, lookup: OffsetLookup) -> None:
         self._running_core().looked_up(lookup)
@@ -362,18 +370,21 @@ class NodeServer:
 
     async def _checkpoint(self) -> None:
         """Write the checkpoints, and begin the flushes that let the next ones say more."""
-        if self._is_stopping:
-            return  # the shutdown does both
         # Order: not while metadata is followed, which takes partitions out of the checkpoints.
         async with self._one_at_a_time:
+            if self._is_ending():
+                return  # the shutdown does both
             await asyncio.gather(*(self._workers.run(t.run) for t in self._manager.checkpoint_tasks()))
-        self._running_core().flush_all()
-        self._perform()
+        # Order: a stop that came meanwhile waits for running jobs only; no flush may begin after it.
+        if not self._is_ending():
+            self._running_core().flush_all()
+            self._perform()
 
     def _on_offline(self, path: str, reason: str) -> None:
         """A log dir failed; called on whatever thread met the error."""
         if self._loop is not None and not self._is_closed:
-            self._loop.call_soon_threadsafe(self._lost_dir, KafkaStorageError(f"{path}: {reason}"))
+            lost_dir = self._tasks.guarded(self._lost_dir)
+            self._loop.call_soon_threadsafe(lost_dir, KafkaStorageError(f"{path}: {reason}"))
 
     def _lost_dir(self, error: KafkaStorageError) -> None:
         if self._core is not None and not self._is_closed:
@@ -410,7 +421,7 @@ class NodeServer:
             broker_epoch = self._link.broker_epoch
             tasks = core.logs_ahead(step, broker_epoch)
             await asyncio.gather(*(self._workers.run(task.run) for task in tasks))
-            if self._is_stopping or self._is_closed:
+            if self._is_ending():
                 return core.image.offset
             offset = core.follow(step, broker_epoch, tasks)
         self._perform()

@@ -22,15 +22,16 @@ SEARCH_THREADS = 1
 class Workers:
     """Runs jobs on threads and their ends on the loop.
 
-    fsyncs that producers wait for have threads of their own, and so have searches: no recovery, deletion or
-    checkpoint delays an answer, nor do clients delay those. A disk's error is a result; any other is a bug
-    and ends the node through `tasks`.
+    fsyncs that producers wait for have threads of their own, and so have searches and deletions: thousands of
+    files to be removed delay neither an answer nor the logs of new partitions. A disk's error is a result;
+    any other is a bug and ends the node through `tasks`.
     """
 
     def __init__(self, tasks: TaskOwner, *, sync_threads: int, spare_threads: int) -> None:
         self._tasks = tasks
         self._sync = ThreadPoolExecutor(sync_threads, thread_name_prefix="headrace-sync")
         self._search = ThreadPoolExecutor(SEARCH_THREADS, thread_name_prefix="headrace-search")
+        self._purge = ThreadPoolExecutor(1, thread_name_prefix="headrace-purge")
         self._spare = ThreadPoolExecutor(spare_threads, thread_name_prefix="headrace-spare")
         self._jobs: set[asyncio.Future[Any]] = set()
         self._is_closed = False
@@ -49,6 +50,10 @@ class Workers:
         """As `start`, for a search that a client waits for; it raises nothing."""
         self._start(self._search, work, lambda _error: done())
 
+    def purge(self, work: Callable[[], None]) -> None:
+        """Free space that nobody waits for."""
+        self._start(self._purge, work, None)
+
     def _start(
         self,
         threads: ThreadPoolExecutor,
@@ -66,7 +71,7 @@ class Workers:
             elif done is not None and not self._is_closed:
                 done(error)
 
-        job.add_done_callback(finished)
+        job.add_done_callback(self._tasks.guarded(finished))
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run `work` on a thread and wait for it; also who gives up waiting leaves it to `finish`."""
@@ -88,5 +93,5 @@ class Workers:
     def close(self) -> None:
         """Let the threads go; results that are still to come are dropped."""
         self._is_closed = True
-        for threads in (self._sync, self._search, self._spare):
+        for threads in (self._sync, self._search, self._purge, self._spare):
             threads.shutdown(wait=False, cancel_futures=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import concurrent.futures
 import logging
 import os
 import threading
@@ -102,7 +103,7 @@ class ClusterIo:
                 raise  # the coroutine's own
             future.cancel()
             raise ApiTimeoutError(f"not done within {timeout_s} s") from error
-        except asyncio.CancelledError as error:
+        except concurrent.futures.CancelledError as error:
             raise ClosedError("the client was closed") from error
 
     def check_may_block(self) -> None:

@@ -243,7 +243,7 @@ class MetadataService:
                 self._settle(serving, error)
             else:
                 self._failures += 1
-                self._waiters += serving
+                self._waiters += [waiter for waiter in serving if not waiter.done()]
                 self._wanted.set()
             await self._pause(self._backoff.wait_ms(max(self._failures, 1)))
 

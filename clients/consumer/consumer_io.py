@@ -350,7 +350,7 @@ class ConsumerEngine:
 
     def _has_news(self) -> bool:
         return any(
-            (state.chunks and not state.is_paused) or state.error is not None
+            not state.is_paused if state.chunks else state.error is not None
             for state in self._fetcher.states.values()
         )
 

@@ -42,14 +42,18 @@ class Handout:
         self._last: TopicPartition | None = None  # whose chunk was handed out last
         self.records_total = 0
 
-    def head(self) -> Chunk | None:
+    def head(self, *, after_records: bool = False) -> Chunk | None:
         """A chunk with at least one record to hand out now, or None when nothing is there.
 
-        Partitions take turns, chunk by chunk. Errors: what a partition met, once; SerializationError;
-        CorruptMessageError, InvalidRecordError (again at every call until the user seeks).
+        Partitions take turns, chunk by chunk. Errors: what a partition met, once, but not `after_records`,
+        where it is left for the next call; SerializationError; CorruptMessageError, InvalidRecordError
+        (again at every call until the user seeks).
         """
         for state in self._in_turn():
-            self._raise_error(state)
+            if state.error is not None and not state.chunks:  # what was fetched before the error comes first
+                if after_records:
+                    return None
+                self._raise_error(state, state.error)
             if state.is_paused:
                 continue
             while state.chunks:
@@ -70,10 +74,10 @@ class Handout:
         taken: list[Any] = []
         while len(taken) < max_records:
             try:
-                chunk = self.head()
+                chunk = self.head(after_records=bool(taken))
             except HeadraceError:
                 if taken:
-                    break  # the next call raises it
+                    break  # the batch is still there: the next call raises it
                 raise
             if chunk is None:
                 break
@@ -100,10 +104,7 @@ class Handout:
                 return states[start:] + states[:start]
         return states
 
-    def _raise_error(self, state: PartitionState) -> None:
-        if state.error is None or state.chunks:
-            return  # what was fetched before the error comes first
-        error = state.error
+    def _raise_error(self, state: PartitionState, error: HeadraceError) -> None:
         if state.position is not None:
             state.error = None  # told; the next poll tries again
             self._fetcher.needs_wake = True

@@ -163,9 +163,11 @@ class ProducerEngine:
             return False
         with self._room:
             self.hurry_locked()
-            # Bound: a short wait, because room below the wake-up share is room too.
-            self._room.wait(min(timeout_s, 0.05))
-            self._accumulator.waiting_for_room -= 1
+            try:
+                # Bound: a short wait, because room below the wake-up share is room too.
+                self._room.wait(min(timeout_s, 0.05))
+            finally:  # Ctrl-C too: a caller that is gone must not keep everyone from lingering
+                self._accumulator.waiting_for_room -= 1
         return True
 
     def hurry_locked(self) -> None:

@@ -206,6 +206,10 @@ class ReplicaManager:
         if lost:
             self.lost_dirs(KafkaStorageError(f"the log of {lost[0]} could not be taken away"))
 
+    def _is_retiring(self, partition: Partition) -> bool:
+        """Whether its removal waits for a flush; one whose disk was lost before is not waited for."""
+        return self._retiring.get(partition.topic_partition) is partition
+
     def _end_retirement(self, partition: Partition) -> None:
         """The last flush of a removed partition came back; its name may have a new owner by now."""
         name = partition.topic_partition
@@ -276,10 +280,10 @@ class ReplicaManager:
         """The log of `partition` below `end_offset` is on the disk."""
         partition.flushed(end_offset)
         self.changed.append(partition.key)
-        if partition.state is PartitionState.DELETED:
-            self._end_retirement(partition)
-        else:
+        if partition.state is not PartitionState.DELETED:
             self.maybe_flush(partition)
+        elif self._is_retiring(partition):
+            self._end_retirement(partition)
 
     def disk_failed(self, partition: Partition, error: KafkaStorageError) -> None:
         """An IO error on one partition's log: its whole log dir is offline, before anything else is
@@ -288,7 +292,7 @@ class ReplicaManager:
         partition.go_offline()
         self.changed.append(partition.key)
         self.lost_dirs(error)
-        if partition.topic_partition in self._retiring:
+        if self._is_retiring(partition):
             self._end_retirement(partition)
 
     def found_damage(self, partition: Partition, error: CorruptMessageError) -> None:

@@ -22,7 +22,8 @@ with headrace.local() as cluster:
 
 def blocks(page: str, language: str) -> list[str]:
     """The code blocks of a page."""
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+    return [text for name, text in found if name == language]
 
 
 PROGRAMS = [(page, number) for page in ("README.md", "docs/CLIENTS.md") for number in range(2)]

@@ -98,3 +98,27 @@ def test_run_gives_the_result_or_the_error() -> None:
         pool.close()
 
     run(scenario)
+
+
+def test_deletions_hold_nothing_up() -> None:
+    """A removal that takes for ever; searches, syncs and other jobs go on beside it."""
+
+    async def scenario() -> None:
+        pool = workers()
+        may_end = threading.Event()
+        done: list[str] = []
+        pool.purge(lambda: done.append("purged") if may_end.wait(20) else None)
+        await pool.run(lambda: None)
+        searched = asyncio.Event()
+        pool.look_up(lambda: done.append("searched"), searched.set)
+        await searched.wait()
+        synced = asyncio.Event()
+        pool.start(lambda: done.append("synced"), lambda _: synced.set(), is_awaited=True)
+        await synced.wait()
+        assert done == ["searched", "synced"]
+        may_end.set()
+        await pool.finish()
+        assert done[-1] == "purged"
+        pool.close()
+
+    run(scenario)

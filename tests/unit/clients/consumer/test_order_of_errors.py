@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from headrace.clients.cluster.backoff import Backoff
+from headrace.clients.consumer.consumer_io import ConsumerEngine
 from headrace.clients.consumer.fetcher import Fetcher, FetchLimits, SendFetch
 from headrace.clients.consumer.handout import Handout
 from headrace.protocol.errors import CorruptMessageError
@@ -62,3 +63,32 @@ def test_a_partition_that_was_left_out_comes_first_next_time() -> None:
     fetcher.resume([T1])
     order: list[Any] = [entry.partition for entry in asked(fetcher).request.partitions]
     assert order == [1, 0]
+
+
+def cut_short_behind_a_record() -> tuple[Fetcher, Handout]:
+    fetcher = fetcher_of(T0)
+    handout = Handout(fetcher, active_codec(), None, None, None, check_crcs=True)
+    frame = batch(0, b"a") + batch(1, b"b")[:-1]
+    answer = FetchResponse((FetchPartitionResponse(0, 3, 3, 0, 1),))
+    fetcher.on_fetched(asked(fetcher), answer, [memoryview(frame)], 0)
+    return fetcher, handout
+
+
+def test_an_error_behind_records_is_raised_by_the_next_call() -> None:
+    """One call that asks for more than there is: it gives the records, and the error is not forgotten."""
+    _, handout = cut_short_behind_a_record()
+    assert [record.value for record in handout.take(10)] == [b"a"]
+    with pytest.raises(CorruptMessageError):
+        handout.take(10)
+
+
+def test_an_error_behind_paused_records_is_no_news() -> None:
+    """A paused partition with records and an error behind gives nothing: a reader waits, it does not spin."""
+    fetcher, handout = cut_short_behind_a_record()
+    fetcher.pause([T0])
+    engine: Any = object.__new__(ConsumerEngine)
+    engine._fetcher = fetcher
+    assert handout.head() is None
+    assert not engine._has_news()
+    fetcher.resume([T0])
+    assert engine._has_news()

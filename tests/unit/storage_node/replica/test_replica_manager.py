@@ -367,3 +367,20 @@ def test_the_last_disk_ends_the_node(rig: CoreRig) -> None:
         rig.produce(topic_id, partition=partition)
     assert rig.ended()
     assert rig.notes().count("log dirs offline") == 1
+
+
+def test_a_flush_that_ends_after_its_dir_was_lost_and_its_topic_deleted(rig: CoreRig) -> None:
+    """The fdatasync of t succeeded, a write of u broke their dir, t was deleted: late news is harmless."""
+    t, u = rig.topic("t", durability="fsync"), rig.topic("u")
+    rig.produce(t)
+    (flush,) = [effect for effect in rig.effects if isinstance(effect, FlushLog)]
+    assert flush.partition.log is not None
+    work = flush.partition.log.start_flush()
+    assert work is not None
+    work.sync()
+    rig.files.fail("pwrite", "/d/u-0")
+    rig.produce(u)
+    rig.remove(t)
+    flush.partition.log.finish_flush(work)
+    rig.core.flushed(flush.partition, flush.partition.log.recovery_point)
+    assert flush.partition.state is PartitionState.DELETED

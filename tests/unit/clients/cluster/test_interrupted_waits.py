@@ -1,0 +1,74 @@
+"""Waits that end early: by a close from another thread, by their own deadline during an outage."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from random import Random
+from typing import Any
+
+import virtual_loop
+from headrace.clients.cluster.cluster_io import ClusterIo
+from headrace.clients.cluster.metadata_io import MetadataService
+from headrace.clients.cluster.tasks_io import Tasks
+from headrace.protocol.errors import ApiTimeoutError, ClosedError, NetworkError
+
+
+def test_a_blocking_call_that_close_interrupts_says_closed() -> None:
+    """One thread waits in a call, another closes the cluster: ClosedError, not a bare cancellation."""
+    io = ClusterIo("127.0.0.1:1", {})
+    seen: list[BaseException] = []
+    started = threading.Event()
+
+    async def forever() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    def work() -> None:
+        try:
+            io.call(forever())
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the test looks at it
+            seen.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert started.wait(10)
+    io.close()
+    thread.join(10)
+    assert isinstance(seen[0], ClosedError), repr(seen[0])
+
+
+class AwayNetwork:
+    """Every request fails after 20 ms."""
+
+    async def request(self, *_args: Any, **_facts: Any) -> None:
+        await asyncio.sleep(0.02)
+        raise NetworkError("no")
+
+
+def test_waiters_of_a_cluster_that_is_away_do_not_pile_up() -> None:
+    """200 refreshes time out while attempts fail: nothing of them is kept."""
+
+    async def scenario() -> None:
+        tasks = Tasks(lambda _error: None)
+        loop = asyncio.get_running_loop()
+
+        def now_ms() -> int:
+            return int(loop.time() * 1000)
+
+        network: Any = AwayNetwork()
+        service: Any = MetadataService(
+            network, "127.0.0.1:1", max_age_ms=10_000, now_ms=now_ms, random=Random(1), tasks=tasks
+        )
+        service.start()
+        for _ in range(200):
+            with contextlib.suppress(ApiTimeoutError):
+                await service.refresh(now_ms() + 5)
+        await asyncio.sleep(0.1)
+        count = len(service._waiters)
+        service.close(ClosedError("end"))
+        await tasks.close()
+        assert count <= 1
+
+    virtual_loop.run(scenario())

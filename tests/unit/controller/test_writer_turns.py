@@ -1,0 +1,175 @@
+"""Whose turn it is at the decision writer, with the real core and log: nobody is fenced because of others."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from controller_kit import Driver
+from headrace.controller.metadata_feed import MetadataFeed
+from headrace.controller.quorum.metadata_log import MetadataLog, metadata_log_config
+from headrace.controller.writer_io import DecisionWriter
+from headrace.protocol.errors import ThrottlingQuotaExceededError
+from headrace.protocol.messages.control import (
+    BrokerHeartbeatRequest,
+    ConfigResource,
+    CreateTopicsRequest,
+    DescribeConfigsRequest,
+    NewTopicSpec,
+)
+from headrace.runtime.clock_io import monotonic_ms, wall_ms
+from headrace.runtime.config import MIB
+from headrace.storage_node.log.files_io import OsFiles
+from node_rig import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAX_WAITING = 100
+
+
+class Asked:
+    """A request."""
+
+    def __init__(self, body: Any) -> None:
+        self.body = body
+
+
+class Replies:
+    """The router's face: who was answered, in order, and who was refused."""
+
+    def __init__(self) -> None:
+        self.answered: list[Asked] = []
+        self.refused: list[tuple[Asked, Any]] = []
+        self.pending_response_bytes = 0
+
+    def reply(self, request: Asked, _body: Any) -> None:
+        self.answered.append(request)
+
+    def reply_error(self, request: Asked, error: Any) -> None:
+        self.refused.append((request, error))
+
+
+class Rig:
+    """A writer over the core of `driver`."""
+
+    def __init__(self, driver: Driver, directory: Path) -> None:
+        self.driver = driver
+        self.replies = Replies()
+        config = metadata_log_config(64 * MIB)
+        self.log = MetadataLog.open(
+            OsFiles(), str(directory), controller_id=1, config=config, wall_ms=wall_ms()
+        )
+        self.log.append(driver.records, wall_ms())
+        self.writer: Any = DecisionWriter(
+            driver.core,
+            self.log,
+            MetadataFeed(driver.image, 1_000, 1_000),
+            self.replies,  # type: ignore[arg-type]
+            ThreadPoolExecutor(1),
+            max_waiting=MAX_WAITING,
+            max_unread_bytes=MIB,
+            snapshot_interval_bytes=1 << 40,
+            on_publish=lambda: None,
+        )
+
+    def heartbeat(self) -> Asked:
+        epoch = self.driver.image.brokers[1].broker_epoch
+        return Asked(BrokerHeartbeatRequest(1, epoch, self.driver.image.offset))
+
+    async def answer(self, count: int) -> int:
+        """Run until so many have an answer; in how many turns of the loop one or more of them came."""
+        running = asyncio.create_task(self.writer.run())
+        steps, before = 0, 0
+        while before < count:
+            await asyncio.sleep(0)
+            now = len(self.replies.answered) + len(self.replies.refused)
+            steps += now > before
+            before = now
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        self.log.close()
+        return steps
+
+
+def slow() -> Asked:
+    """A creation of two thousand partitions that is only to be checked: some 20 ms, and no records."""
+    return Asked(CreateTopicsRequest((NewTopicSpec("t", 2_000, 1),), 1_000, True))
+
+
+def test_nobody_is_fenced_for_the_time_in_which_this_process_stood_still(tmp_path: Path) -> None:
+    """The controller wakes after ten seconds, or from a long decision: it has heard nobody, but nobody could
+    be heard. Whoever is silent from now on is fenced when the session has run out again."""
+    driver = Driver()
+    driver.now_ms = monotonic_ms() - 10_000
+    driver.core.tick(driver.now_ms)
+    driver.join(1)
+
+    async def scenario() -> None:
+        rig = Rig(driver, tmp_path)
+        rig.writer._decide_group()
+        rig.log.close()
+
+    run(scenario)
+    assert not driver.image.brokers[1].is_fenced
+    driver.wait(20_000)
+    assert driver.image.brokers[1].is_fenced
+
+
+def test_decisions_give_way_to_the_sockets(tmp_path: Path) -> None:
+    """A hundred expensive requests that change nothing: the loop turns many times before the last."""
+
+    async def scenario() -> None:
+        driver = Driver()
+        driver.join(1)
+        rig = Rig(driver, tmp_path)
+        for _ in range(MAX_WAITING):
+            rig.writer.submit(slow())
+        assert await rig.answer(MAX_WAITING) > 5
+
+    run(scenario)
+
+
+def test_a_heartbeat_passes_a_full_queue(tmp_path: Path) -> None:
+    """Further slow requests are refused, the heartbeat is let in, and is answered with the first group."""
+
+    async def scenario() -> None:
+        driver = Driver()
+        driver.join(1)
+        rig = Rig(driver, tmp_path)
+        for _ in range(MAX_WAITING):
+            rig.writer.submit(slow())
+        refused = False
+        try:
+            rig.writer.submit(slow())
+        except ThrottlingQuotaExceededError:
+            refused = True
+        assert refused
+        beat = rig.heartbeat()
+        rig.writer.submit(beat)
+        await rig.answer(1)
+        assert rig.replies.answered[0] is beat
+
+    run(scenario)
+
+
+def test_large_answers_wait_until_the_others_are_read(tmp_path: Path) -> None:
+    """Questions are let in before the first answer lies unread: descriptions are refused from then
+    on, and what keeps the cluster alive is decided all the same."""
+
+    async def scenario() -> None:
+        driver = Driver()
+        driver.join(1)
+        rig = Rig(driver, tmp_path)
+        rig.replies.pending_response_bytes = 2 * MIB
+        describe, beat = Asked(DescribeConfigsRequest((ConfigResource(2, "t"),))), rig.heartbeat()
+        rig.writer.submit(describe)
+        rig.writer.submit(beat)
+        await rig.answer(2)
+        assert rig.replies.answered == [beat]
+        ((who, error),) = rig.replies.refused
+        assert who is describe
+        assert isinstance(error, ThrottlingQuotaExceededError)
+
+    run(scenario)

@@ -1,0 +1,83 @@
+"""A bug in a callback of the event loop ends the server visibly; asyncio alone would only log it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from headrace.runtime.clock_io import monotonic_ms
+from headrace.runtime.shell_io import TaskOwner
+from headrace.storage_node.config import NodeConfig
+from headrace.storage_node.node_io import NodeServer
+from headrace.storage_node.workers_io import Workers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def broken(*_: object) -> None:
+    raise ZeroDivisionError("a bug")
+
+
+def test_a_guarded_callback_ends_its_owner() -> None:
+    """The failure is what `run` raises; arguments are passed on, and a sound callback changes nothing."""
+
+    async def main() -> None:
+        tasks, seen = TaskOwner(), []
+        tasks.guarded(seen.append)(1)
+        assert seen == [1]
+        assert tasks.failure is None
+        asyncio.get_running_loop().call_soon(tasks.guarded(broken), 1)
+        with pytest.raises(ZeroDivisionError):
+            await tasks.run()
+
+    asyncio.run(main())
+
+
+def test_a_bug_when_the_node_s_timer_fires_ends_the_node(tmp_path: Path) -> None:
+    """Requests that wait would otherwise never time out, on a node that goes on answering."""
+
+    class Broken:
+        def expire(self, now_ms: int) -> None:
+            broken(now_ms)
+
+    async def main() -> None:
+        nowhere: Any = None
+        server: Any = NodeServer(NodeConfig.of({"log.dirs": str(tmp_path)}), nowhere)
+        server._core = Broken()
+        server._set_timer(monotonic_ms())
+        await asyncio.wait_for(server._tasks.wait_stopping(), 10)
+        assert isinstance(server._tasks.failure, ZeroDivisionError)
+
+    asyncio.run(main())
+
+
+def test_a_bug_in_what_follows_a_job_ends_the_node() -> None:
+    """The job on the thread succeeded; what the loop does with its result did not."""
+
+    async def main() -> None:
+        tasks = TaskOwner()
+        workers = Workers(tasks, sync_threads=1, spare_threads=1)
+        workers.start(lambda: None, broken)
+        await asyncio.wait_for(tasks.wait_stopping(), 10)
+        await workers.finish()
+        workers.close()
+        assert isinstance(tasks.failure, ZeroDivisionError)
+
+    asyncio.run(main())
+
+
+def test_servers_refuse_to_run_without_assertions() -> None:
+    """`python -O` removes the checks of every invariant; nothing is opened then."""
+    program = (
+        "import asyncio, sys\n"
+        "from headrace.storage_node.config import NodeConfig\n"
+        "from headrace.storage_node.node_io import NodeServer\n"
+        "asyncio.run(NodeServer(NodeConfig.of({'log.dirs': sys.argv[1]}), None).start())\n"
+    )
+    command = [sys.executable, "-O", "-c", program, "/nonexistent/headrace"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert "without python -O" in done.stderr
