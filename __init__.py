@@ -13,6 +13,7 @@ from .clients.bootstrap import register_resolver
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from . import aio
     from .clients import (
         EARLIEST,
         LATEST,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
         Results,
         Serde,
         SerdeContext,
-        aio,
         append,
         bytes_,
         connect,
@@ -59,7 +59,7 @@ _OTHER_HOMES = {
     "local": ".services.local_io",
     "LocalCluster": ".services.local_io",
 }
-_MODULES = {"aio": ".clients.aio", "errors": ".protocol.errors"}
+_MODULES = {"aio": ".aio", "errors": ".protocol.errors"}
 
 __all__ = [
     "connect", "Cluster", "Producer", "Consumer", "Admin", "aio", "local", "LocalCluster",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import tomllib
 from pathlib import Path
 
@@ -170,3 +171,7 @@ def test_the_public_face_is_documented_and_typed() -> None:
     assert (ROOT / "py.typed").exists()
     for name in headrace.__all__:
         assert getattr(headrace, name) is not None
+    aio = importlib.import_module("headrace.aio")
+    assert aio is headrace.aio
+    for name in aio.__all__:
+        assert getattr(aio, name) is not None

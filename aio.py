@@ -1,0 +1,10 @@
+"""The asyncio twins of the clients: the same names, parameters and behaviour, on the caller's event loop."""
+
+from __future__ import annotations
+
+from .clients.aio.admin_io import AsyncAdmin
+from .clients.aio.cluster_io import AsyncCluster, connect
+from .clients.aio.consumer_io import AsyncConsumer
+from .clients.aio.producer_io import AsyncProducer
+
+__all__ = ["connect", "AsyncCluster", "AsyncProducer", "AsyncConsumer", "AsyncAdmin"]
