@@ -49,7 +49,7 @@ imports: $(STAMP) ## the import contracts
 
 check: lint types imports test ## what CI runs
 
-docs: $(STAMP) ## write the reference pages docs/CONFIG.md, ERRORS.md, STATES.md
+docs: $(STAMP) ## write the reference pages docs/CONFIG.md, ERRORS.md, PROTOCOL.md, STATES.md
 	$(BIN)/python -m headrace.services.reference
 
 clean: ## remove what the targets made

@@ -1,4 +1,4 @@
-"""The reference pages docs/CONFIG.md, ERRORS.md and STATES.md, made from the declarations they describe.
+"""The reference pages CONFIG, ERRORS, PROTOCOL and STATES of docs/, made from the declarations they describe.
 
 `python -m headrace.services.reference` (or `make docs`) writes them; a tidy test fails when they are stale.
 """
@@ -6,12 +6,19 @@
 from __future__ import annotations
 
 import inspect
+import types
+import typing
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from ..clients.config import AdminConfig, ConsumerConfig, ProducerConfig
 from ..controller.config import ControllerConfig
 from ..controller.state import brokers
 from ..protocol import errors
+from ..protocol.messages import envelope, registry
+from ..protocol.metadata import records
 from ..runtime.config import Config, KeyFacts, text_of
 from ..storage_node import membership
 from ..storage_node.config import NodeConfig
@@ -49,6 +56,45 @@ def errors_page() -> str:
         parts.append(f"| `{cls.__name__}` | {code} | {retriable} | {_first_line(cls)} |")
     parts.append("")
     return "\n".join(parts)
+
+
+def protocol_page() -> str:
+    """docs/PROTOCOL.md: the messages between headrace processes, field by field."""
+    intro = (envelope.__doc__ or "").strip().split("\n\n", 1)[1]
+    parts = ["# Messages\n", "Made by `make docs` from the message structs.\n", intro + "\n"]
+    shown: set[type] = set()
+    parts += [_struct(envelope.RequestHeader, shown), _struct(envelope.ResponseHeader, shown)]
+    for api in registry.ALL_APIS:
+        parts.append(f"## {api.name} (api key {api.key}, versions {api.min_version}..{api.max_version})\n")
+        parts += [_struct(api.request, shown), _struct(api.response, shown)]
+    return "\n".join(parts)
+
+
+def _struct(struct: type, shown: set[type]) -> str:
+    """One struct as a list, and after it those it is made of that were not shown yet."""
+    shown.add(struct)
+    about = " ".join((struct.__doc__ or "").split())
+    lines = [f"**{struct.__name__}**: {about}\n"]
+    inner: list[type] = []
+    for field in msgspec.structs.fields(struct):
+        lines.append(f"- `{field.name}`: {_type_name(field.type, inner)}")
+    parts = ["\n".join(lines) + "\n"]
+    parts += [_struct(each, shown) for each in inner if each not in shown]
+    return "\n".join(parts)
+
+
+def _type_name(kind: Any, inner: list[type]) -> str:
+    """The name of a field's type; structs met on the way are added to `inner`, but not metadata records."""
+    arguments = [each for each in typing.get_args(kind) if each is not Ellipsis]
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        if kind.__module__ != records.__name__ and kind not in inner:
+            inner.append(kind)
+        return "metadata record" if kind.__module__ == records.__name__ else kind.__name__
+    if not arguments:
+        return "null" if kind is type(None) else str(kind.__name__)
+    names = list(dict.fromkeys(_type_name(each, inner) for each in arguments))
+    origin = typing.get_origin(kind)
+    return " or ".join(names) if origin is types.UnionType else f"{origin.__name__} of {', '.join(names)}"
 
 
 def states_page() -> str:
@@ -106,6 +152,7 @@ def write_pages(folder: Path) -> None:
     """Write all pages into `folder`."""
     (folder / "CONFIG.md").write_text(config_page())
     (folder / "ERRORS.md").write_text(errors_page())
+    (folder / "PROTOCOL.md").write_text(protocol_page())
     (folder / "STATES.md").write_text(states_page())
 
 

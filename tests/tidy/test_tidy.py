@@ -156,11 +156,12 @@ def test_every_wire_error_is_used_somewhere() -> None:
 
 
 def test_the_reference_pages_are_current() -> None:
-    """docs/CONFIG.md, ERRORS.md and STATES.md are what `make docs` writes now."""
+    """docs/CONFIG.md, ERRORS.md, PROTOCOL.md and STATES.md are what `make docs` writes now."""
     from headrace.services import reference
 
     assert (ROOT / "docs" / "CONFIG.md").read_text() == reference.config_page(), "run `make docs`"
     assert (ROOT / "docs" / "ERRORS.md").read_text() == reference.errors_page(), "run `make docs`"
+    assert (ROOT / "docs" / "PROTOCOL.md").read_text() == reference.protocol_page(), "run `make docs`"
     assert (ROOT / "docs" / "STATES.md").read_text() == reference.states_page(), "run `make docs`"
 
 
