@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import click
 from ...protocol.errors import HeadraceError
 from ..line_sources_io import LOG_FOLDER, input_files, text_files, total_bytes
 from .common import Settings, form_option, with_settings
+from .interrupts import interrupts
 from .output import note, print_object, print_rows, shown_bytes, size_text, write_line
 from .progress import progress_bar
 
@@ -57,9 +57,7 @@ def quickstart(
         note(f"input: no readable logs under {LOG_FOLDER}, so ten seconds of this machine's process metrics")
     from .. import quickstart as flow
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
-    with progress_bar("sending", size_bytes or None) as advance:
+    with interrupts(), progress_bar("sending", size_bytes or None) as advance:
         outcome, data_dir = flow.run(
             files, field_index=field_index, ray_address=ray_address, keep=keep, report=note, advance=advance
         )
@@ -68,10 +66,6 @@ def quickstart(
     differences = outcome.differences()
     if differences:
         raise CheckFailedError("; ".join(differences))
-
-
-def _interrupt(_number: int, _frame: Any) -> None:
-    raise KeyboardInterrupt  # so that a kill or a closed terminal cleans up like Ctrl-C
 
 
 def _print(outcome: Outcome, settings: Settings, kept: str) -> None:

@@ -1,0 +1,43 @@
+"""Interrupts that are not lost: Ctrl-C, a kill and a closed terminal all end a command in the same way."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+AGAIN_S = 0.05
+
+
+def _interrupt(_number: int, _frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def interrupts() -> Iterator[None]:
+    """Inside, these signals raise KeyboardInterrupt on the main thread, and it arrives.
+
+    Python drops an exception that a signal handler raises inside a destructor and tells
+    sys.unraisablehook: from there a timer raises it once more, a moment later. Call it on the main thread.
+    """
+    tell = sys.unraisablehook
+
+    def dropped(news: Any) -> None:
+        if isinstance(news.exc_value, KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
+        else:
+            tell(news)
+
+    handlers = {number: signal.signal(number, _interrupt) for number in (*_SIGNALS, signal.SIGALRM)}
+    sys.unraisablehook = dropped
+    try:
+        yield
+    finally:
+        sys.unraisablehook = tell
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

@@ -1,0 +1,59 @@
+"""services/cli/interrupts.py: a signal ends the command wherever it meets it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+
+import pytest
+from headrace.services.cli.interrupts import interrupts
+
+
+def meet(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+    threading.Event().wait(10)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_is_a_keyboard_interrupt(number: signal.Signals) -> None:
+    """All three alike; afterwards the handlers are as before."""
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), interrupts():
+        meet(number)
+    assert signal.getsignal(number) is before
+
+
+class Kills:
+    """Meets the signal inside its destructor, where Python drops exceptions."""
+
+    def __del__(self) -> None:
+        meet(signal.SIGTERM)
+
+
+def drop_it() -> None:
+    doomed = Kills()
+    del doomed
+    threading.Event().wait(10)
+
+
+def test_a_signal_inside_a_destructor_is_not_lost() -> None:
+    """The exception that Python drops there is raised again, a moment later, outside."""
+    with pytest.raises(KeyboardInterrupt), interrupts():
+        drop_it()
+
+
+def test_other_dropped_exceptions_are_told_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug in a destructor still reaches whoever listens."""
+    told: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda news: told.append(news.exc_type))
+
+    class Broken:
+        def __del__(self) -> None:
+            raise ZeroDivisionError
+
+    with interrupts():
+        doomed = Broken()
+        del doomed
+    assert told == [ZeroDivisionError]
