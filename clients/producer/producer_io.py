@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
-    from ...protocol.records.codec import BatchBuilder
+    from ...protocol.records.codec import BatchBuilder, Columns
+    from ...protocol.records.header import Buffer
     from ..cluster.hub_io import Hub
     from ..cluster.metadata import ClusterView
     from ..config import ProducerConfig
     from ..records import Headers
+    from .accumulator import Join
 
 log = logging.getLogger("headrace.client.producer")
 
@@ -40,6 +42,9 @@ log = logging.getLogger("headrace.client.producer")
 ROOM_SHARE = 4
 
 NO_TOPIC, NO_PARTITION, NO_ROOM = "topic", "partition", "room"
+
+# (delivery, index of the first in it, how many)
+Runs = list[tuple[Delivery, int, int]]
 
 
 class ProducerEngine:
@@ -126,36 +131,40 @@ class ProducerEngine:
 
     def append_values(
         self, topic: str, values: Sequence[bytes | None], start: int, timestamp_ms: int
-    ) -> tuple[list[tuple[Delivery, int, int]], str | None]:
+    ) -> tuple[Runs, str | None]:
         """Put values without keys from `start` on into batches of the sticky partitions.
 
-        Shape: runs of (delivery, index in it, how many values), and what is missing for the rest (None when
-        nothing is). Not for custom partitioners.
+        Shape and errors: as `append_rows`. Not for custom partitioners.
         """
-        accumulator, runs = self._accumulator, []
-        with self._lock:
-            if self._failure is not None:
-                raise self._failure
-            queues = self._topics.get(topic)
-            if queues is None:
-                return [], NO_TOPIC
-            lacks = None
-            while start < len(values):
-                queue = accumulator.sticky_queue(queues)
-                if queue.open is None and not accumulator.open_batch(queue, self._now_ms()):
-                    lacks = NO_ROOM
-                    break
-                batch = queue.open
-                assert batch is not None
-                assert batch.builder is not None
-                first = batch.builder.count
-                end = accumulator.append_run(queue, timestamp_ms, values, start)
-                if end > start:
-                    runs.append((batch.delivery, first, end - start))
-                start = end
-            if accumulator.needs_wake and not self._wake_is_sent:
-                self._wake()
-        return runs, lacks
+
+        def join(builder: BatchBuilder, position: int, stop_bytes: int) -> int:
+            return join_values(builder, timestamp_ms, values, position, stop_bytes)
+
+        return self._append_runs(topic, join, start, len(values), None)
+
+    def append_rows(
+        self,
+        topic: str,
+        columns: Columns,
+        rows: Buffer | None,
+        start: int,
+        end: int,
+        partition: int | None,
+        timestamp_ms: int,
+    ) -> tuple[Runs, str | None]:
+        """Put the rows `rows[start:end]` (None: `start` to `end` themselves) of `columns` into batches of one
+        partition; None: of the sticky ones.
+
+        Shape: runs of (delivery, index in it, how many rows), and what is missing for the rest (NO_TOPIC,
+        NO_PARTITION, NO_ROOM; None when nothing is). The runs may end before `end` with nothing missing: at a
+        row that fits no batch; what is wrong with it is raised by the next call, which starts with it. Not
+        for custom partitioners. Errors: what ended the producer; TypeError, ValueError.
+        """
+
+        def join(builder: BatchBuilder, position: int, stop_bytes: int) -> int:
+            return builder.append_columns(columns, timestamp_ms, rows, position, end, stop_bytes)
+
+        return self._append_runs(topic, join, start, end, partition)
 
     def wait_for_room(self, timeout_s: float) -> bool:
         """Wait in the user's thread until the buffer may have room; False when the time is over at once."""
@@ -365,6 +374,43 @@ class ProducerEngine:
 
     # --- inside -----------------------------------------------------------------------------------------
 
+    def _append_runs(
+        self, topic: str, join: Join, start: int, end: int, partition: int | None
+    ) -> tuple[Runs, str | None]:
+        accumulator = self._accumulator
+        runs: Runs = []
+        with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            queues = self._topics.get(topic)
+            if queues is None:
+                return [], NO_TOPIC
+            if partition is not None and not 0 <= partition < queues.partition_count:
+                return [], NO_PARTITION
+            lacks = None
+            try:
+                while start < end:
+                    queue = accumulator.sticky_queue(queues) if partition is None else queues.queues[partition]
+                    if queue.open is None and not accumulator.open_batch(queue, self._now_ms()):
+                        lacks = NO_ROOM
+                        break
+                    batch = queue.open
+                    assert batch is not None
+                    try:
+                        first, position = accumulator.append_run(queue, join, start, end)
+                    finally:
+                        accumulator.drop_if_empty(queue)
+                    if position > start:
+                        runs.append((batch.delivery, first, position - start))
+                    start = position
+            except (TypeError, ValueError):  # what joined before has to be told
+                if not runs:
+                    raise
+            finally:
+                if accumulator.needs_wake and not self._wake_is_sent:
+                    self._wake()
+        return runs, lacks
+
     def _choose(self, topic: str, key: bytes | None, count: int) -> int | None:
         if self._partitioner is None:
             return None if key is None or self._ignore_keys else positive_hash(key) % count
@@ -420,6 +466,18 @@ class ProducerEngine:
         whole: Delivery = batch.delivery
         whole.split(list(zip(first_indexes, parts, strict=True)))
         return parts
+
+
+def join_values(
+    builder: BatchBuilder, timestamp_ms: int, values: Sequence[bytes | None], start: int, stop_bytes: int
+) -> int:
+    """Stands in for `BatchBuilder.append_values`."""
+    for position in range(start, len(values)):
+        if builder.append(timestamp_ms, None, values[position], ()) < 0:
+            return position
+        if builder.size_bytes > stop_bytes:
+            return position + 1
+    return len(values)
 
 
 def _hint(effect: TakeHint) -> tuple[str, int, int, int]:
