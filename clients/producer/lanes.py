@@ -18,7 +18,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ...protocol.records.codec import BatchBuilder
+    from collections.abc import Callable
+
+    from ...protocol.records.codec import BatchBuilder, RecordCodec
+    from .delivery_io import RecordFuture
 
 
 class Slot(Protocol):
@@ -50,6 +53,12 @@ class Lanes(Protocol):
     def add_lane(self, topic: str) -> Lane:
         """The lane of a new topic."""
 
+    def bind(self, send_slowly: Callable[..., RecordFuture]) -> Callable[..., RecordFuture]:
+        """The `send` of a producer of plain bytes, whose own takes the lock for every record."""
+
+    def try_send(self, topic: str, value: object, key: object, partition: object) -> RecordFuture | None:
+        """The future of a record of now without headers that joined a batch; None if it cannot here."""
+
     def close(self) -> None:
         """Let nobody around any more: the producer has ended, or belongs to another process."""
 
@@ -80,8 +89,26 @@ class LockedLanes:
         """See `Lanes`."""
         return _LockedLane()
 
+    def bind(self, send_slowly: Callable[..., RecordFuture]) -> Callable[..., RecordFuture]:
+        """See `Lanes`."""
+        return send_slowly
+
+    def try_send(self, topic: str, value: object, key: object, partition: object) -> RecordFuture | None:
+        """See `Lanes`."""
+        return None
+
     def close(self) -> None:
         """See `Lanes`."""
 
 
 _LOCKED_SLOT = _LockedSlot()
+
+
+def new_lanes(codec: RecordCodec, max_record_bytes: int, ignore_keys: bool) -> Lanes:
+    """The lanes that fit the codec. `max_record_bytes` bounds the key and the value of a record together."""
+    if codec.name == "python":
+        return LockedLanes()
+    from ...protocol.records._batch import CompiledLanes
+    from .delivery_io import RecordFuture
+
+    return CompiledLanes(RecordFuture, max_record_bytes, ignore_keys)

@@ -19,6 +19,8 @@ from ..cluster.backoff import Backoff
 from ..records import PartitionInfo
 from .accumulator import Accumulator, AccumulatorLimits, Batch, PartitionQueue
 from .delivery_io import Delivery
+from .lanes import LockedLanes, new_lanes
+from .outgoing_io import OVERHEAD_BYTES
 from .partitioner import Partitioner, murmur2_sticky, positive_hash
 from .sender import Effect, RefreshMetadata, Resolve, RoomMade, Sender, SendProduce, TakeHint
 from .splitting import split_batch
@@ -48,10 +50,20 @@ Runs = list[tuple[Delivery, int, int]]
 
 
 class ProducerEngine:
-    """One producer on the loop of `hub`. `append`, `hurry` and the counters may be used from any thread."""
+    """One producer on the loop of `hub`. `append`, `hurry` and the counters may be used from any thread.
+
+    `is_plain`: records are bytes as they come, nobody intercepts them, and now is their timestamp, so that
+    they may go by `lanes`.
+    """
 
     def __init__(
-        self, hub: Hub, config: ProducerConfig, partitioner: Partitioner, io_thread: int | None
+        self,
+        hub: Hub,
+        config: ProducerConfig,
+        partitioner: Partitioner,
+        io_thread: int | None,
+        *,
+        is_plain: bool = False,
     ) -> None:
         self._hub, self.config, self._io_thread = hub, config, io_thread
         self._partitioner = None if partitioner is murmur2_sticky else partitioner
@@ -67,7 +79,12 @@ class ProducerEngine:
             config.delivery_timeout_ms,
             config.partitioner_adaptive,
         )
-        self._accumulator = Accumulator(limits, self._new_builder, self._new_delivery, hub.random)
+        is_common = is_plain and self._partitioner is None
+        most_bytes = config.max_request_size - OVERHEAD_BYTES
+        self.lanes = new_lanes(self._codec, most_bytes, self._ignore_keys) if is_common else LockedLanes()
+        self._accumulator = Accumulator(
+            limits, self._new_builder, self._new_delivery, hub.random, self.lanes
+        )
         self._sender = Sender(
             self._accumulator,
             Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, hub.random),
@@ -232,6 +249,7 @@ class ProducerEngine:
 
     def forked(self) -> None:
         """In a forked child: the loop and its thread stayed behind, and the lock may be held for ever."""
+        self.lanes.close()
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._failure = ClosedError("this producer belongs to the parent process; make a new one after fork")
