@@ -155,7 +155,7 @@ class ProducerEngine:
         """
 
         def join(builder: BatchBuilder, position: int, stop_bytes: int) -> int:
-            return join_values(builder, timestamp_ms, values, position, stop_bytes)
+            return builder.append_values(timestamp_ms, values, position, stop_bytes)
 
         return self._append_runs(topic, join, start, len(values), None)
 
@@ -484,18 +484,6 @@ class ProducerEngine:
         whole: Delivery = batch.delivery
         whole.split(list(zip(first_indexes, parts, strict=True)))
         return parts
-
-
-def join_values(
-    builder: BatchBuilder, timestamp_ms: int, values: Sequence[bytes | None], start: int, stop_bytes: int
-) -> int:
-    """Stands in for `BatchBuilder.append_values`."""
-    for position in range(start, len(values)):
-        if builder.append(timestamp_ms, None, values[position], ()) < 0:
-            return position
-        if builder.size_bytes > stop_bytes:
-            return position + 1
-    return len(values)
 
 
 def _hint(effect: TakeHint) -> tuple[str, int, int, int]:

@@ -28,7 +28,7 @@ cdef inline int64_t _wall_ms() noexcept nogil:
     return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
 
 
-cdef uint32_t _murmur2(const uint8_t *data, Py_ssize_t length) noexcept nogil:
+cdef uint32_t _key_hash(const uint8_t *data, Py_ssize_t length) noexcept nogil:
     """Kafka's murmur2. Source: Utils.murmur2; the readable one is in clients/producer/partitioner.py."""
     cdef uint32_t m = 0x5BD1E995
     cdef uint32_t h = <uint32_t>0x9747B28C ^ <uint32_t>length
@@ -211,7 +211,7 @@ cdef class CompiledLanes:
             if slot is None:
                 return None
         elif lane._count:
-            number = _murmur2(<const uint8_t *>PyBytes_AS_STRING(key), key_bytes) & 0x7FFFFFFF
+            number = _key_hash(<const uint8_t *>PyBytes_AS_STRING(key), key_bytes) & 0x7FFFFFFF
             slot = <CompiledSlot>lane._slots[<Py_ssize_t>(number % lane._count)]
         else:
             return None

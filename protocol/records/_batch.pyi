@@ -1,7 +1,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .codec import BatchBuilder, Header, RecordLike
+from _typeshed import ReadableBuffer
+
+from .codec import BatchBuilder, ColumnSink, Header, RecordLike
+from .columns import BinaryColumn
 from .header import BatchHeader, Buffer, Compression, TimestampType
 from .opening import BatchFacts
 
@@ -62,6 +65,14 @@ class CompiledCodec:
     def inspect(
         self, batch: Buffer, *, is_dense: bool = ..., max_decompressed_bytes: int = ...
     ) -> BatchFacts: ...
+    def columns(
+        self, *, keys: bool = ..., values: bool = ..., headers: bool = ..., max_column_bytes: int = ...
+    ) -> ColumnSink: ...
+    def murmur2(self, data: bytes) -> int: ...
+    def hash_column(self, column: BinaryColumn, count: int) -> ReadableBuffer: ...
+    def partition_rows(
+        self, partitions: ReadableBuffer, partition_count: int
+    ) -> tuple[ReadableBuffer, list[int]]: ...
 
 class RecordFacts:
     delivery: Any

@@ -6,7 +6,6 @@ import itertools
 from typing import Any
 
 from headrace.clients.producer.accumulator import FIRST_CHARGE_BYTES
-from headrace.clients.producer.producer_io import join_values
 from producer_rig import ProducerRig, view_of
 
 
@@ -224,7 +223,7 @@ def test_a_run_of_values_stops_at_thresholds() -> None:
             rig.accumulator.open_batch(queue, 0)
 
         def join(builder: Any, position: int, stop_bytes: int) -> int:
-            return join_values(builder, 0, values, position, stop_bytes)
+            return builder.append_values(0, values, position, stop_bytes)
 
         count = queue.open.builder.count
         first, end = rig.accumulator.append_run(queue, join, start, len(values))
