@@ -17,7 +17,10 @@ from libc.string cimport memcpy
 from crc32c import crc32c
 
 from ..errors import InvalidRecordError
+from .column_reading import PythonColumnSink
+from .column_writing import append_columns, append_values
 from .compression import compress
+from .hashing import hash_column, murmur2, partition_rows
 from .header import Compression, TimestampType
 from .opening import MAX_DECOMPRESSED_BYTES, BatchFacts, open_batch
 from .settings import check_settings
@@ -133,3 +136,17 @@ cdef class CompiledCodec:
 
     def check(self, batch, *, bint is_dense=True, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
         return self.inspect(batch, is_dense=is_dense, max_decompressed_bytes=max_decompressed_bytes).header
+
+    def columns(self, *, keys=True, values=True, headers=True, max_column_bytes=INT32_MAX):
+        return PythonColumnSink(
+            self, keys=keys, values=values, headers=headers, max_column_bytes=max_column_bytes
+        )
+
+    def murmur2(self, data):
+        return murmur2(data)
+
+    def hash_column(self, column, count):
+        return hash_column(column, count)
+
+    def partition_rows(self, partitions, partition_count):
+        return partition_rows(partitions, partition_count)

@@ -238,3 +238,9 @@ cdef class CompiledBatchBuilder:
         out = _put_big_endian(out, settings.base_sequence, 4)
         _put_big_endian(out, self.count, 4)
         return 0
+
+    def append_columns(self, columns, timestamp_ms, rows, start, end, stop_bytes):
+        return append_columns(self, columns, timestamp_ms, rows, start, end, stop_bytes)
+
+    def append_values(self, timestamp_ms, values, start, stop_bytes):
+        return append_values(self, timestamp_ms, values, start, stop_bytes)
