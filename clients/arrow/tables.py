@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..records import normalize_headers
 from .layout import HEADERS_TYPE
-from .library import pa, pc
+from .library import pa
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,15 +90,12 @@ class Table:
             for start in range(0, rows.count, step):
                 yield rows.slice(start, min(step, rows.count - start))
 
-    def records(self) -> Iterator[dict[str, Any]]:
-        """Row by row as Python values, under the parameters' names; for what sees single records."""
+    def records(self) -> Iterator[Any]:
+        """Row by row as Python values in the fields of `Names`; for what sees single records."""
         for rows in self.pieces():
-            columns = {name: column for name, column in zip(Names._fields, rows[1:], strict=True)}
+            columns = [column if column is None else column.to_pylist() for column in rows[1:]]
             for index in range(rows.count):
-                yield {
-                    name: None if column is None else _python(column[index])
-                    for name, column in columns.items()
-                }
+                yield Names._make(None if column is None else column[index] for column in columns)
 
     def _check_types(self, key_serde: bool, value_serde: bool) -> None:
         schema, names = self._table.schema, self._names
@@ -121,8 +118,7 @@ class Table:
 def is_binary(kind: Any) -> bool:
     """Whether values of an Arrow type are taken as they are: bytes and text in all their layouts."""
     types = pa.types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = _bare(kind)
     return (
         types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
         or types.is_binary_view(kind) or is_text(kind) or types.is_null(kind)
@@ -132,9 +128,14 @@ def is_binary(kind: Any) -> bool:
 def is_text(kind: Any) -> bool:
     """Whether an Arrow type is UTF-8 text."""
     types = pa.types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = _bare(kind)
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _bare(kind: Any) -> Any:
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _table(data: Any, names: Names) -> Any:
@@ -144,7 +145,7 @@ def _table(data: Any, names: Names) -> Any:
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
     if isinstance(data, Mapping):
-        return _from_mapping(data, wanted)
+        return _from_mapping(data, wanted, names.headers)
     if type(data).__name__ == "DataFrame" and hasattr(data, "iloc"):  # pandas
         try:
             used = data[[name for name in wanted if name in data.columns]]
@@ -159,33 +160,27 @@ def _table(data: Any, names: Names) -> Any:
     )
 
 
-def _from_mapping(data: Mapping[Any, Any], wanted: list[str]) -> Any:
-    columns = {}
-    for name in wanted:
-        if name in data:
-            columns[name] = _column(name, data[name])
+def _from_mapping(data: Mapping[Any, Any], wanted: list[str], headers: str | None) -> Any:
+    columns = {name: _column(name, data[name], name == headers) for name in wanted if name in data}
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"the columns have different lengths: {lengths}")
     return pa.table(columns)
 
 
-def _column(name: str, given: Any) -> Any:
+def _column(name: str, given: Any, is_headers: bool) -> Any:
     if isinstance(given, (pa.Array, pa.ChunkedArray)):
         return given
     if isinstance(given, (str, bytes)) or not hasattr(given, "__len__"):
         raise TypeError(f"column {name!r} is a sequence of values or an array, not {type(given).__name__}")
     try:
-        if isinstance(given, (list, tuple)) and any(isinstance(item, (list, tuple, dict)) for item in given):
-            given = _header_lists(given)
-            return pa.array(given, HEADERS_TYPE)
-        return pa.array(given)
+        return pa.array(_header_lists(given), HEADERS_TYPE) if is_headers else pa.array(given)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
         raise TypeError(f"column {name!r} cannot be made an Arrow array: {error}") from error
 
 
 def _header_lists(given: Any) -> Any:
-    """Headers in the forms that `send` takes, as a list of pairs per row; anything else stays as it is."""
+    """Headers in the forms that `send` takes, as a list of pairs per row."""
     return [None if item is None else list(normalize_headers(item)) for item in given]
 
 
@@ -249,10 +244,3 @@ def _bytes(column: Any) -> int:
         words = column.dictionary
         return int(len(column) * words.nbytes // max(len(words), 1))
     return int(column.nbytes)
-
-
-def _python(scalar: Any) -> Any:
-    return scalar.as_py()
-
-
-__all__ = ["PIECE_BYTES", "PIECE_ROWS", "Names", "Rows", "Table", "is_binary", "is_text", "pc"]
