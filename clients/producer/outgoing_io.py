@@ -58,6 +58,11 @@ class Outgoing:
         self._max_bytes = config.max_request_size
         self.wall_ms = wall_ms
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether a record of bytes needs nothing done but the check of its size."""
+        return self._is_plain_key and self._is_plain_value and not self.interceptors
+
     def prepare(
         self,
         topic: str,

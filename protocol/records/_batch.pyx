@@ -51,6 +51,7 @@ cdef object _NONE_CODEC = Compression.NONE
 include "_record.pxi"
 include "_writing.pxi"
 include "_reading.pxi"
+include "_appending.pxi"
 
 
 cdef class CompiledCodec:
