@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...protocol.errors import MessageTooLargeError
@@ -11,7 +12,7 @@ from .delivery_io import FailedFuture, RecordFuture, call_user
 from .partitioner import murmur2_sticky
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from ..config import ProducerConfig
     from ..records import HeadersLike, TimestampLike
@@ -23,6 +24,7 @@ HEADER_OVERHEAD_BYTES = 10
 # Bound: how many values are buffered under one hold of the lock, which the IO thread wants too.
 MAX_RUN = 256
 
+Dumps = Callable[[str, Any, Headers], "bytes | None"]
 # key, value, headers, timestamp in ms
 Prepared = tuple["bytes | None", "bytes | None", Headers, int]
 
@@ -62,6 +64,13 @@ class Outgoing:
     def is_plain(self) -> bool:
         """Whether a record of bytes needs nothing done but the check of its size."""
         return self._is_plain_key and self._is_plain_value and not self.interceptors
+
+    def serializers(self) -> tuple[Dumps | None, Dumps | None]:
+        """Those of key and value, `(topic, value, headers) -> bytes`; None for plain bytes."""
+        return (
+            None if self._is_plain_key else self._dumps_key,
+            None if self._is_plain_value else self._dumps_value,
+        )
 
     def prepare(
         self,
