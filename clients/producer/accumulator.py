@@ -2,9 +2,9 @@
 
 The producer's threads append while the sender takes batches away; their owner holds one lock for every
 call. Only through the slots of `lanes.py` do records join without it, up to what is charged; hence the
-comments "Order:" about slots. A batch is *open* while records may still join it. Only the first batch of a queue is ever sent, and
-while `is_muted` (an earlier batch of the partition is under way) none is, so nothing ever
-reorders a partition. What that costs in pipelining is won back by letting the open batch of a muted
+comments "Order:" about slots. A batch is *open* while records may still join it. Only the first batch of a
+queue is ever sent, and while `is_muted` (an earlier batch of the partition is under way) none is, so nothing
+ever reorders a partition. What that costs in pipelining is won back by letting the open batch of a muted
 partition grow past batch.size, up to max.request.size: one round trip then carries more, not fewer, bytes.
 
 Invariant: `used_bytes` is the sum of `charged_bytes` over all live batches.
@@ -212,6 +212,10 @@ class Accumulator:
             queue.open = None
             self.ready.pop(queue, None)
             self.forget(batch)
+
+    def queue_of(self, topic: TopicQueues, partition: int | None) -> PartitionQueue:
+        """The queue of a partition that exists; None: of the sticky one."""
+        return self.sticky_queue(topic) if partition is None else topic.queues[partition]
 
     def sticky_queue(self, topic: TopicQueues) -> PartitionQueue:
         """The partition that records without a key go to now."""

@@ -19,7 +19,7 @@ from ..records import RecordMetadata
 from .record_facts import RecordFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 log = logging.getLogger("headrace.client.producer")
 
@@ -219,7 +219,9 @@ class Run:
 
     __slots__ = ("count", "delivery", "first_index", "timestamp", "value_sizes")
 
-    def __init__(self, delivery: Delivery, first_index: int, timestamp: int, value_sizes: list[int]) -> None:
+    def __init__(
+        self, delivery: Delivery, first_index: int, timestamp: int, value_sizes: Sequence[int]
+    ) -> None:
         self.delivery, self.first_index, self.timestamp = delivery, first_index, timestamp
         self.value_sizes = value_sizes
         self.count = len(value_sizes)

@@ -82,9 +82,7 @@ class ProducerEngine:
         is_common = is_plain and self._partitioner is None
         most_bytes = config.max_request_size - OVERHEAD_BYTES
         self.lanes = new_lanes(self._codec, most_bytes, self._ignore_keys) if is_common else LockedLanes()
-        self._accumulator = Accumulator(
-            limits, self._new_builder, self._new_delivery, hub.random, self.lanes
-        )
+        self._accumulator = Accumulator(limits, self._new_builder, self._new_delivery, hub.random, self.lanes)
         self._sender = Sender(
             self._accumulator,
             Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, hub.random),
@@ -417,7 +415,7 @@ class ProducerEngine:
             lacks = None
             try:
                 while start < end:
-                    queue = accumulator.sticky_queue(queues) if partition is None else queues.queues[partition]
+                    queue = accumulator.queue_of(queues, partition)
                     if queue.open is None and not accumulator.open_batch(queue, self._now_ms()):
                         lacks = NO_ROOM
                         break

@@ -1,15 +1,19 @@
-"""The fields of a record's future: compiled where the codec is, because there is one for every record."""
+"""What there is one of for every record: its future's fields, and its size. Compiled where the codec is."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from array import array
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...protocol.records.environment_io import codec_choice
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .delivery_io import Delivery
 
-__all__ = ["PythonRecordFacts", "RecordFacts"]
+__all__ = ["PythonRecordFacts", "RecordFacts", "plain_sizes", "python_plain_sizes"]
 
 
 class PythonRecordFacts:
@@ -24,10 +28,21 @@ class PythonRecordFacts:
         self._key_size, self._value_size = key_size, value_size
 
 
-if TYPE_CHECKING or codec_choice() == "python":
-    RecordFacts = PythonRecordFacts
+def python_plain_sizes(values: list[Any], start: int, max_bytes: int) -> Sequence[int]:
+    """The sizes of the values from `start` on, up to the first that is not bytes of at most `max_bytes`."""
+    fit = takewhile(
+        lambda value: type(value) is bytes and len(value) <= max_bytes, islice(values, start, None)
+    )
+    return array("i", map(len, fit))
+
+
+if TYPE_CHECKING:
+    RecordFacts: TypeAlias = PythonRecordFacts
+    plain_sizes = python_plain_sizes
+elif codec_choice() == "python":
+    RecordFacts, plain_sizes = PythonRecordFacts, python_plain_sizes
 else:
     try:
-        from ...protocol.records._batch import RecordFacts
+        from ...protocol.records._batch import RecordFacts, plain_sizes
     except ModuleNotFoundError:  # not built: whoever asks for the codec is told so, with what to do
-        RecordFacts = PythonRecordFacts
+        RecordFacts, plain_sizes = PythonRecordFacts, python_plain_sizes

@@ -24,7 +24,7 @@ from ..serdes import bytes_
 from .attach_io import attach
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
     from typing import Self, Unpack
 
@@ -118,7 +118,7 @@ class Producer(Generic[K, V]):
         timestamp: TimestampLike | None = None,
         headers: HeadersLike = (),
     ) -> RecordFuture:
-        """`send` of any record: the readable path, and where the compiled one passes on what is not common."""
+        """`send`, readable; where it is compiled, that one passes on here what is not common."""
         outgoing = self._outgoing
         if outgoing.interceptors:
             return self._send_intercepted(topic, ProducerRecord(value, key, headers, partition, timestamp))
@@ -144,11 +144,14 @@ class Producer(Generic[K, V]):
         """
         outcomes: list[RecordFuture | Run] = []
         full: BufferExhaustedError | None = None  # it stayed full once: no use to wait again for each record
-        for plain, items in self._outgoing.groups(records):
+        for sizes, items in self._outgoing.groups(records):
             try:
                 if full is not None:
                     raise full
-                outcomes += self._send_values(topic, items) if plain else [self._send_item(topic, items[0])]
+                if sizes is None:
+                    outcomes.append(self._send_item(topic, items[0]))
+                else:
+                    outcomes += self._send_values(topic, items, sizes)
             except BufferExhaustedError as error:
                 full = error
                 outcomes += [self._outgoing.failed(topic, item, error) for item in items]
@@ -256,15 +259,14 @@ class Producer(Generic[K, V]):
     def _deadline_ms(self) -> int:
         return self._io.hub.now_ms() + self.config.max_block_ms
 
-    def _send_values(self, topic: str, values: list[bytes]) -> list[RecordFuture | Run]:
+    def _send_values(self, topic: str, values: list[bytes], sizes: Sequence[int]) -> list[RecordFuture | Run]:
         """Plain bytes without keys: what joined a batch before an error keeps its own outcome."""
         outcomes: list[RecordFuture | Run] = []
         start, timestamp_ms = 0, self._outgoing.wall_ms()
         while start < len(values):
             runs, lacks = self._engine.append_values(topic, values, start, timestamp_ms)
             for delivery, first, count in runs:
-                sizes = [len(value) for value in values[start : start + count]]
-                outcomes.append(Run(delivery, first, timestamp_ms, sizes))
+                outcomes.append(Run(delivery, first, timestamp_ms, sizes[start : start + count]))
                 start += count
             if lacks is not None:
                 try:
@@ -281,6 +283,10 @@ class Producer(Generic[K, V]):
         record: ProducerRecord[Any, Any]
         record = item if isinstance(item, ProducerRecord) else ProducerRecord(value=item)
         topic = record.topic or topic
+        if record.timestamp is None and not record.headers:
+            future = self._engine.lanes.try_send(topic, record.value, record.key, record.partition)
+            if future is not None:
+                return future
         if self._outgoing.interceptors:
             return self._send_intercepted(topic, record)
         prepared = self._outgoing.prepare(topic, record.key, record.value, record.headers, record.timestamp)

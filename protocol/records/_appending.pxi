@@ -270,27 +270,25 @@ cdef inline int _append_common(
     return builder.count - 1
 
 
-def plain_sizes(list values not None, Py_ssize_t start, Py_ssize_t end, Py_ssize_t max_bytes):
+def plain_sizes(list values not None, Py_ssize_t start, Py_ssize_t max_bytes):
     """The sizes of the values from `start` on, up to the first that is not bytes of at most `max_bytes`.
 
-    Shape: int32 in native order, as bytes.
+    Shape: a memoryview of int32.
     """
-    cdef Py_ssize_t position, size
+    cdef Py_ssize_t position, count = 0, size, end = len(values)
     cdef int32_t *out
     cdef bytes sizes
-    end = min(end, len(values))
-    start = max(start, 0)
-    sizes = PyBytes_FromStringAndSize(NULL, max(end - start, 0) * sizeof(int32_t))
+    start = min(max(start, 0), end)
+    sizes = PyBytes_FromStringAndSize(NULL, (end - start) * sizeof(int32_t))
     out = <int32_t *>PyBytes_AS_STRING(sizes)
     max_bytes = min(max_bytes, <Py_ssize_t>INT32_MAX)
-    for position in range(start, end):
+    for position in range(start, end):  # no Python code runs here, so the list stays as it is
         value = <object>values[position]
         if not PyBytes_CheckExact(value):
             break
         size = PyBytes_GET_SIZE(value)
         if size > max_bytes:
             break
-        out[position - start] = <int32_t>size
-    else:
-        return sizes
-    return sizes[: (position - start) * sizeof(int32_t)]
+        out[count] = <int32_t>size
+        count += 1
+    return memoryview(sizes).cast("i")[:count]
