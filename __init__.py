@@ -14,7 +14,6 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from . import aio
-    from .clients.arrow.layout import ARROW_SCHEMA
     from .clients import (
         EARLIEST,
         LATEST,
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
         utf8,
         uuid,
     )
+    from .clients.arrow.layout import ARROW_SCHEMA
     from .protocol import errors
     from .protocol.errors import HeadraceError, KafkaError
     from .protocol.model import TopicPartition

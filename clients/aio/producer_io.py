@@ -380,7 +380,9 @@ class AsyncProducer(Generic[K, V]):
             if need.lacks == NO_ROOM:
                 await self._wait_for_room(engine, deadline_ms)
             elif need.lacks in (NO_TOPIC, NO_PARTITION):
-                await engine.load_topic(topic, deadline_ms, 0 if need.partition is None else need.partition + 1)
+                await engine.load_topic(
+                    topic, deadline_ms, 0 if need.partition is None else need.partition + 1
+                )
             else:
                 await asyncio.sleep(0)  # the loop has others to serve, and batches to send
         except ClosedError:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MAX_COLUMN_BYTES = 2**31 - 1
 
 
-class TooWide(Exception):  # noqa: N818 - a question of size, answered by taking fewer rows
+class TooWide(Exception):
     """The values of a column do not fit 32-bit offsets."""
 
 

@@ -226,9 +226,7 @@ def _stick_among(targets: Any, sizes: Any, order: Sequence[int], stick_bytes: in
     return pc.if_else(is_free, pc.take(pa.array(order, pa.int32()), turns), targets)
 
 
-def _targets(
-    rows: Rows, key: Any, keys: Any, rules: Rules, partition_count: int, faults: _Faults
-) -> Any:
+def _targets(rows: Rows, key: Any, keys: Any, rules: Rules, partition_count: int, faults: _Faults) -> Any:
     """The partition of each row, -1 for the sticky choice; None when all of them are that."""
     targets = None
     if rules.partitioner is not murmur2_sticky:

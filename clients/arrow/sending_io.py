@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...protocol.errors import HeadraceError
 from ...protocol.records.codec import active_codec
-from ..producer.outgoing_io import Outgoing
 from ..producer.producer_io import NO_PARTITION, NO_TOPIC
 from ..records import ProducerRecord
 from .library import pc
@@ -22,7 +20,9 @@ from .tables import Names, Table
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
+    from ...protocol.errors import HeadraceError
     from ..config import ProducerConfig
+    from ..producer.outgoing_io import Outgoing
     from ..producer.producer_io import ProducerEngine
     from .tables import Rows
 
@@ -47,9 +47,7 @@ class ArrowSend:
         self, outgoing: Outgoing, config: ProducerConfig, topic: str, data: Any, names: Names
     ) -> None:
         dumps_key, dumps_value = outgoing.serializers()
-        self.table = Table(
-            data, names, key_serde=dumps_key is not None, value_serde=dumps_value is not None
-        )
+        self.table = Table(data, names, key_serde=dumps_key is not None, value_serde=dumps_value is not None)
         self._outgoing, self._topic = outgoing, topic
         self._rules = Rules(
             topic,

@@ -219,7 +219,9 @@ def _check_headers_type(name: str, kind: Any) -> None:
     else:
         pair = (None, None)
     if pair[0] is None or pair[1] is None or not is_text(pair[0]) or not is_binary(pair[1]):
-        raise TypeError(f"column {name!r} has type {kind}: headers are list<struct<key: string, value: binary>>")
+        raise TypeError(
+            f"column {name!r} has type {kind}: headers are list<struct<key: string, value: binary>>"
+        )
 
 
 def _check_headers(name: str, column: Any) -> None:
