@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,7 +14,7 @@ from .partitioner import murmur2_sticky
 from .record_facts import plain_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ..config import ProducerConfig
     from ..records import HeadersLike, TimestampLike
@@ -27,6 +28,7 @@ HEADER_OVERHEAD_BYTES = 10
 MAX_RUN = 4096
 MAX_ITERATED_RUN = 256
 
+Dumps = Callable[[str, Any, Headers], "bytes | None"]
 # key, value, headers, timestamp in ms
 Prepared = tuple["bytes | None", "bytes | None", Headers, int]
 
@@ -66,6 +68,13 @@ class Outgoing:
     def is_plain(self) -> bool:
         """Whether a record of bytes needs nothing done but the check of its size."""
         return self._is_plain_key and self._is_plain_value and not self.interceptors
+
+    def serializers(self) -> tuple[Dumps | None, Dumps | None]:
+        """Those of key and value, `(topic, value, headers) -> bytes`; None for plain bytes."""
+        return (
+            None if self._is_plain_key else self._dumps_key,
+            None if self._is_plain_value else self._dumps_value,
+        )
 
     def prepare(
         self,

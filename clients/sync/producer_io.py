@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
+    from ..arrow.sending_io import ArrowData, Need
     from ..cluster.cluster_io import ClusterIo
     from ..config import ProducerOptions
     from ..producer.delivery_io import Delivery
@@ -159,6 +160,42 @@ class Producer(Generic[K, V]):
             except (HeadraceError, TypeError, ValueError) as error:
                 outcomes += [self._outgoing.failed(topic, item, error) for item in items]
         return BatchResult(outcomes)
+
+    def send_arrow(
+        self,
+        topic: str,
+        data: ArrowData,
+        *,
+        key: str | None = "key",
+        value: str | None = "value",
+        headers: str | None = "headers",
+        partition: str | None = "partition",
+        timestamp: str | None = "timestamp",
+    ) -> BatchResult:
+        """Hand over every row of a pyarrow Table or RecordBatch, a data frame, or a dict of columns.
+
+        The other arguments name the columns, None for one not to be used; only that of the values has to be
+        there. Blocks as `send` does; each row has its own outcome in the result, in row order; one that
+        cannot be sent does not hold up the others. Errors: TypeError, ValueError for the table as a whole,
+        before anything is sent; ClosedError; ImportError without pyarrow.
+        """
+        from ..arrow.sending_io import ArrowSend, Names
+
+        self._check_open()
+        names = Names(key, value, headers, partition, timestamp)
+        sending = ArrowSend(self._outgoing, self.config, topic, data, names)
+        if sending.needs_records:
+            return self.send_many(topic, sending.records())
+        steps, answer, ends_at = sending.steps(self._engine), None, 0.0
+        while True:
+            try:
+                need = steps.send(answer)
+            except StopIteration as done:
+                result: BatchResult = done.value
+                return result
+            if need.is_first:
+                ends_at = time.monotonic() + self._max_block_s
+            answer = self._meet(topic, need, ends_at - time.monotonic())
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything now and wait until it is acknowledged or has failed; `timeout` in seconds.
@@ -297,6 +334,19 @@ class Producer(Generic[K, V]):
             if not isinstance(found, str):
                 return found
             lacks = found
+
+    def _meet(self, topic: str, need: Need, left_s: float) -> HeadraceError | None:
+        """Wait for what `send_arrow` lacks; the error if that does not come."""
+        try:
+            if need.lacks == NO_ROOM:
+                self._wait_for_room(left_s)
+            elif need.lacks in (NO_TOPIC, NO_PARTITION):
+                self._load(topic, need.partition, left_s)
+        except ClosedError:
+            raise
+        except HeadraceError as error:
+            return error
+        return None
 
     def _wait_for_room(self, left_s: float) -> None:
         if self._io.is_io_thread():
