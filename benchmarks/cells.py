@@ -1,0 +1,367 @@
+"""What is measured: groups of cells that run interleaved, and the comparisons drawn from them. Pure.
+
+A group runs its cells in order, then backwards (A B, B A, ...); each time through is one pair for every two
+of them. Counts are those of the full run; QUICK takes the share `QUICK_SHARE` of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+HEADRACE, KAFKA, BARE = "headrace", "kafka", "bare"
+PARTITIONS = 6
+QUICK_SHARE = 0.5
+FULL_PAIRS, QUICK_PAIRS = 5, 2
+
+RATE, MB, CPU_PER_GB = "records_per_s", "mb_per_s", "server_cpu_s_per_gb"
+E2E_P50, E2E_P99, ACK_P50, ACK_P99 = "e2e_p50_ms", "e2e_p99_ms", "ack_p50_ms", "ack_p99_ms"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement: a way to run it (`kind`), a system, and what the client process is told."""
+
+    name: str
+    system: str
+    kind: str
+    spec: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The ratio above/below of one metric; with a `goal` it is a row of the goal table."""
+
+    above: str
+    below: str
+    metric: str
+    goal: float | None = None
+    at_least: bool = True
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cells that are compared with each other. `preload` fills a topic per system for them to read."""
+
+    id: str
+    title: str
+    cells: tuple[Cell, ...]
+    comparisons: tuple[Comparison, ...] = ()
+    preload: dict[str, Any] | None = None
+    in_quick: bool = True
+    is_pinned: bool = True
+    pairs: int | None = None  # fewer than others where one run takes long
+
+    @property
+    def workload(self) -> str:
+        """W1, W2, ..."""
+        return self.id.partition("-")[0].upper()
+
+    def cell(self, name: str) -> Cell:
+        """By name. Errors: KeyError."""
+        for cell in self.cells:
+            if cell.name == name:
+                return cell
+        raise KeyError(name)
+
+
+def order(group: Group, pair: int) -> list[Cell]:
+    """The cells in the order of one pair: forwards, backwards, forwards, ..."""
+    return list(group.cells if pair % 2 == 0 else reversed(group.cells))
+
+
+def _producing(size: int, count: int, *, workload: str, title: str, note: str = "") -> Group:
+    def cell(name: str, system: str) -> Cell:
+        return Cell(name, system, "produce", {"face": name, "size": size, "count": count})
+
+    faces = (
+        cell("produce", KAFKA),
+        cell("produce+callback", KAFKA),
+        cell("send", HEADRACE),
+        cell("send_many", HEADRACE),
+        cell("send_arrow", HEADRACE),
+    )
+    what = f"{title} {note}".strip()
+    return Group(
+        workload,
+        f"produce as fast as it goes, {what}",
+        faces,
+        (
+            Comparison("send", "produce", RATE, 2.0, title=f"`send`, {title}: records/s"),
+            Comparison("send", "produce+callback", RATE, 2.0, title=f"`send`, {title}: records/s"),
+            Comparison("send_many", "produce", RATE, 5.0, title=f"`send_many`, {title}: records/s"),
+            Comparison("send_many", "produce+callback", RATE, 5.0, title=f"`send_many`, {title}: records/s"),
+            Comparison("send_arrow", "produce", RATE, 5.0, title=f"`send_arrow`, {title}: records/s"),
+            Comparison("send_arrow", "produce+callback", RATE, 5.0, title=f"`send_arrow`, {title}: records/s"),
+            Comparison("send", "produce", CPU_PER_GB, 1.0, at_least=False, title=_cpu("`send`", title)),
+            Comparison("send_many", "produce", CPU_PER_GB, 1.0, at_least=False, title=_cpu("`send_many`", title)),
+            Comparison(
+                "send_arrow", "produce", CPU_PER_GB, 1.0, at_least=False, title=_cpu("`send_arrow`", title)
+            ),
+        ),
+    )
+
+
+def _cpu(what: str, title: str) -> str:
+    return f"{what}, {title}: server CPU s per GB"
+
+
+def _reading(size: int, count: int, *, workload: str, title: str) -> Group:
+    def cell(name: str, system: str) -> Cell:
+        return Cell(name, system, "consume", {"face": name, "size": size})
+
+    def rate(face: str, goal: float) -> Comparison:
+        return Comparison(face, "consume", RATE, goal, title=f"`{face}`, {title}: records/s")
+
+    def cpu(face: str) -> Comparison:
+        return Comparison(face, "consume", CPU_PER_GB, 1.0, at_least=False, title=_cpu(f"`{face}`", title))
+
+    return Group(
+        workload,
+        f"catch up from the page cache, one consumer, {title}",
+        (
+            cell("consume", KAFKA),
+            cell("poll-one", KAFKA),
+            cell("poll", HEADRACE),
+            cell("iterate", HEADRACE),
+            cell("arrow_batches", HEADRACE),
+        ),
+        (
+            rate("poll", 2.0),
+            rate("iterate", 2.0),
+            rate("arrow_batches", 10.0),
+            cpu("poll"),
+            cpu("arrow_batches"),
+        ),
+        preload={"size": size, "count": count},
+    )
+
+
+def _both(kind: str, spec: dict[str, Any], name: str = "") -> tuple[Cell, Cell]:
+    suffix = f" {name}" if name else ""
+    return Cell(f"kafka{suffix}", KAFKA, kind, spec), Cell(f"headrace{suffix}", HEADRACE, kind, spec)
+
+
+def _open_loop(
+    identity: str, title: str, spec: dict[str, Any], *, is_goal: bool = False, in_quick: bool = True
+) -> Group:
+    goal = 1.0 if is_goal else None
+    percentiles = ((E2E_P50, "p50"), (E2E_P99, "p99"))
+    return Group(
+        identity,
+        f"open loop, {title}",
+        _both("openloop", {"size": 1000, "linger_ms": 5, "partition_count": PARTITIONS, **spec}),
+        (
+            *(
+                Comparison("headrace", "kafka", metric, goal, at_least=False, title=f"latency {name}, {title}")
+                for metric, name in percentiles
+            ),
+            Comparison("headrace", "kafka", ACK_P50, at_least=False),
+            Comparison("headrace", "kafka", ACK_P99, at_least=False),
+            Comparison("headrace", "kafka", CPU_PER_GB, at_least=False),
+        ),
+        in_quick=in_quick,
+    )
+
+
+def _large(size: int, count: int, title: str) -> Group:
+    spec = {"size": size, "count": count}
+    return Group(
+        f"w3-{title.replace(' ', '').lower()}",
+        f"large records, {title}, acks=all (one replica: the same as acks=1)",
+        (
+            Cell("produce", KAFKA, "produce", {**spec, "face": "produce", "acks": "all"}),
+            Cell("send", HEADRACE, "produce", {**spec, "face": "send", "acks": "all"}),
+        ),
+        (Comparison("send", "produce", MB), Comparison("send", "produce", CPU_PER_GB, at_least=False)),
+        pairs=3,
+    )
+
+
+def _small(producers: int, *, in_quick: bool = True) -> Group:
+    spec = {"size": 100, "seconds": 3.0, "linger_ms": 0, "producers": producers}
+    return Group(
+        f"w4-{producers}",
+        f"small batches: linger 0, at most 5 records under way, {producers} producer processes",
+        _both("window", spec),
+        (
+            Comparison("headrace", "kafka", RATE),
+            Comparison("headrace", "kafka", ACK_P50, at_least=False),
+            Comparison("headrace", "kafka", ACK_P99, at_least=False),
+        ),
+        in_quick=in_quick,
+        pairs=3,
+    )
+
+
+def _compressed(name: str, count: int, *, in_quick: bool = True) -> Group:
+    spec = {"size": 1000, "count": count, "compression": name, "json": True}
+    return Group(
+        f"w5-{name}",
+        f"compression {name}, rows of JSON of 1 KB",
+        (
+            Cell("produce", KAFKA, "produce", {**spec, "face": "produce"}),
+            Cell("send", HEADRACE, "produce", {**spec, "face": "send"}),
+        ),
+        (Comparison("send", "produce", MB), Comparison("send", "produce", CPU_PER_GB, at_least=False)),
+        in_quick=in_quick,
+        pairs=3,
+    )
+
+
+def _tail(readers: int, *, in_quick: bool = True) -> Group:
+    spec = {"size": 1000, "share": 0.25, "seconds": 4.0, "warm_s": 1.0, "linger_ms": 5}
+    return Group(
+        f"w8-{readers}",
+        f"tail consumers without groups: {readers} readers of all partitions behind one producer at 25 %",
+        _both("openloop", {**spec, "partition_count": PARTITIONS, "readers": readers}),
+        (Comparison("headrace", "kafka", "fan_out_mb_per_s"),
+         Comparison("headrace", "kafka", E2E_P99, at_least=False),
+         Comparison("headrace", "kafka", CPU_PER_GB, at_least=False)),
+        in_quick=in_quick,
+        pairs=3,
+    )  # fmt: skip
+
+
+def _cold() -> Group:
+    spec = {"size": 1000, "share": 0.25, "seconds": 6.0, "warm_s": 1.0, "linger_ms": 5}
+    spec = {**spec, "partition_count": PARTITIONS}
+    quiet, cold = _both("openloop", spec, "quiet"), _both("openloop", {**spec, "cold": True}, "with a cold reader")
+    limit = "acknowledgement p99 with a cold reader / quiet"
+    return Group(
+        "w10",
+        "live produce at 25 % while a reader catches up from the disk",
+        (*quiet, *cold),
+        (
+            Comparison("headrace with a cold reader", "headrace quiet", ACK_P99, 2.0, at_least=False, title=limit),
+            Comparison("kafka with a cold reader", "kafka quiet", ACK_P99, at_least=False),
+            Comparison("headrace with a cold reader", "kafka with a cold reader", "cold_mb_per_s"),
+        ),
+        preload={"size": 1000, "count": 1_000_000},
+    )
+
+
+def _many(partitions: int, *, in_quick: bool = True) -> Group:
+    spec = {"size": 100, "rate": 50_000, "seconds": 4.0, "warm_s": 1.0, "linger_ms": 5}
+    return Group(
+        f"w11-{partitions}",
+        f"{partitions} partitions at 50,000 records/s of 100 B",
+        _both("openloop", {**spec, "partition_count": partitions}),
+        (Comparison("headrace", "kafka", ACK_P99, at_least=False),
+         Comparison("headrace", "kafka", "rss_mb", at_least=False),
+         Comparison("headrace", "kafka", "fds", at_least=False),
+         Comparison("headrace", "kafka", CPU_PER_GB, at_least=False)),
+        in_quick=in_quick,
+        pairs=3,
+    )  # fmt: skip
+
+
+def _bare() -> tuple[Group, ...]:
+    def bare(name: str, mode: str, size: int, count: int) -> Cell:
+        return Cell(name, BARE, "bare", {"mode": mode, "size": size, "count": count, "window": 32})
+
+    raw = Cell("raw produce", HEADRACE, "raw", {"size": 65_536, "count": 16_000, "window": 32})
+    many = Cell("send_many", HEADRACE, "produce", {"face": "send_many", "size": 1000, "count": 1_000_000})
+    arrow = Cell("send_arrow", HEADRACE, "produce", {"face": "send_arrow", "size": 1000, "count": 1_000_000})
+    what = "64-KB batches / a bare loop that receives and writes: MB/s"
+    return (
+        Group(
+            "bare-64k",
+            "bare ceilings at 64 KB, and headrace under them",
+            (bare("receive and write", "write", 65_536, 16_000), bare("receive", "drop", 65_536, 16_000), raw, many,
+             arrow),
+            (Comparison("raw produce", "receive and write", MB, 0.6, title=f"produce requests of {what}"),
+             Comparison("send_many", "receive and write", MB, 0.6, title=f"`send_many`, {what}"),
+             Comparison("send_arrow", "receive and write", MB, 0.6, title=f"`send_arrow`, {what}"),
+             Comparison("raw produce", "receive and write", CPU_PER_GB, at_least=False)),
+        ),
+        Group(
+            "bare-1m",
+            "bare ceilings at 1 MB, the page cache and the checksum",
+            (bare("receive and write", "write", 1 << 20, 1_000), bare("receive", "drop", 1 << 20, 2_000),
+             Cell("page cache", BARE, "local", {"loop": "pagecache"}),
+             Cell("CRC-32C", BARE, "local", {"loop": "crc", "count": 100_000})),
+            pairs=3,
+        ),
+    )  # fmt: skip
+
+
+def _unpinned() -> Group:
+    def cell(name: str, system: str) -> Cell:
+        return Cell(name, system, "produce", {"face": name, "size": 1000, "count": 1_000_000})
+
+    return Group(
+        "w2-unpinned",
+        "produce as fast as it goes, 1 KB, nothing pinned to cores",
+        (cell("produce", KAFKA), cell("send", HEADRACE), cell("send_many", HEADRACE)),
+        (Comparison("send", "produce", RATE), Comparison("send_many", "produce", RATE)),
+        is_pinned=False,
+        pairs=3,
+    )
+
+
+GROUPS: tuple[Group, ...] = (
+    _producing(100, 4_000_000, workload="w1", title="100 B"),
+    _producing(1000, 1_000_000, workload="w2", title="1 KB"),
+    _unpinned(),
+    _large(10_000, 100_000, "10 KB"),
+    _large(100_000, 10_000, "100 KB"),
+    _small(1),
+    _small(8, in_quick=False),
+    _compressed("lz4", 600_000),
+    _compressed("zstd", 600_000),
+    _compressed("snappy", 600_000, in_quick=False),
+    _compressed("gzip", 100_000, in_quick=False),
+    _reading(100, 4_000_000, workload="w9-100", title="100 B"),
+    _reading(1000, 1_000_000, workload="w9-1k", title="1 KB"),
+    _open_loop("w6-10k", "10,000 records/s of 1 KB, linger 5 ms",
+               {"rate": 10_000, "seconds": 5.0, "warm_s": 1.0}, is_goal=True),
+    _open_loop("w6-10k-linger0", "10,000 records/s of 1 KB, linger 0",
+               {"rate": 10_000, "seconds": 5.0, "warm_s": 1.0, "linger_ms": 0}, is_goal=True),
+    _open_loop("w6-25", "25 % of the slower system's most", {"share": 0.25, "seconds": 5.0, "warm_s": 1.0},
+               in_quick=False),
+    _open_loop("w6-50", "50 % of the slower system's most", {"share": 0.5, "seconds": 5.0, "warm_s": 1.0}),
+    _open_loop("w6-75", "75 % of the slower system's most", {"share": 0.75, "seconds": 5.0, "warm_s": 1.0},
+               in_quick=False),
+    Group("w7", "ping: one record of 100 B under way, linger 0",
+          _both("ping", {"size": 100, "count": 5_000, "warm": 500, "linger_ms": 0, "partition_count": 1}),
+          (Comparison("headrace", "kafka", E2E_P50, at_least=False),
+           Comparison("headrace", "kafka", E2E_P99, at_least=False))),
+    _tail(1),
+    _tail(3, in_quick=False),
+    _tail(10, in_quick=False),
+    _cold(),
+    _many(1),
+    _many(100, in_quick=False),
+    _many(1000),
+    *_bare(),
+)  # fmt: skip
+
+LATER = {
+    "W12-W17": "transactions, groups, share groups, fail-over, start-up with large logs and streams wait for"
+    " those features, or for more than one node",
+    "W18": "the listener for Kafka's own clients does not exist yet",
+}
+
+
+def chosen(only: set[str], *, is_quick: bool) -> list[Group]:
+    """The groups of a run: those whose id or workload is in `only`, or all of this mode. Errors: KeyError."""
+    if not only:
+        return [group for group in GROUPS if group.in_quick or not is_quick]
+    found = [group for group in GROUPS if {group.id, group.workload.lower()} & only]
+    unknown = only - {group.id for group in found} - {group.workload.lower() for group in found}
+    if unknown - {"startup"}:
+        known = ", ".join(group.id for group in GROUPS)
+        raise KeyError(f"no group {', '.join(sorted(unknown))}; there are {known}, startup, and w1 ... w11")
+    return found
+
+
+def scaled(spec: dict[str, Any], *, is_quick: bool) -> dict[str, Any]:
+    """A cell's or preload's spec as this mode runs it."""
+    if not is_quick:
+        return dict(spec)
+    scaled_down = {
+        name: type(spec[name])(spec[name] * QUICK_SHARE) for name in ("count", "seconds") if name in spec
+    }
+    return {**spec, **scaled_down}

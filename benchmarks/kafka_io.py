@@ -1,0 +1,183 @@
+"""Apache Kafka itself, its jars from Maven: its tools, and a single KRaft node on loopback.
+
+Shared by the benchmarks and by tests/oracle. JVM flags and cores are parameters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+POM = Path(__file__).with_name("kafka_pom.xml")
+VERSION = "4.1.0"
+TOOL_JVM = ("-Xms256M", "-Xmx512M", "-Djava.awt.headless=true")
+# the flags of Kafka's own start script, with a heap that does not grow while it is measured
+SERVER_JVM = (
+    "-server",
+    "-Xms1G",
+    "-Xmx1G",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+)
+_FORMAT = ("format", "--standalone")
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+
+
+class KafkaError(RuntimeError):
+    """Kafka did not do what was asked; the text holds what it printed."""
+
+
+def absent() -> str | None:
+    """Why Kafka cannot run here, or None."""
+    for tool in ("java", "mvn"):
+        if shutil.which(tool) is None:
+            return f"{tool} is not installed"
+    return None
+
+
+def classpath() -> str:
+    """Kafka's jars, fetched once into the cache folder; safe when several processes ask at once."""
+    cache = Path(os.environ.get("HEADRACE_CACHE", Path.home() / ".cache" / "headrace")) / f"kafka-{VERSION}"
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (cache / ".complete").exists():
+            command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
+            subprocess.run([*command, f"-DoutputDirectory={cache}"], check=True, timeout=600)
+            (cache / ".complete").touch()
+    return f"{cache}/*"
+
+
+def run_tool(main_class: str, *arguments: str) -> str:
+    """What one of Kafka's tools prints. Errors: KafkaError."""
+    command = ["java", *TOOL_JVM, "-cp", classpath(), main_class, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode != 0:
+        raise KafkaError(done.stdout + done.stderr)
+    return done.stdout
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody listens on now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [listener.getsockname()[1] for listener in sockets]
+    for listener in sockets:
+        listener.close()
+    return ports
+
+
+@contextlib.contextmanager
+def pinned(cores: Iterable[int] | None) -> Iterator[None]:
+    """Processes started inside run on these cores only (None: on all that this thread may use)."""
+    before = os.sched_getaffinity(0)
+    if cores is not None:
+        os.sched_setaffinity(0, set(cores))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+class KafkaNode:
+    """One KRaft node, broker and controller in one JVM; `stop` it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], bootstrap: str, scratch: Path) -> None:
+        self.process, self.bootstrap, self.pid = process, bootstrap, process.pid
+        self._scratch = scratch
+
+    def stop(self) -> None:
+        """Stop it cleanly, or kill it when that takes too long; safe to call again."""
+        try:
+            if self.process.poll() is None:
+                self.process.terminate()
+                self.process.wait(STOP_TIMEOUT_S)
+        except BaseException:
+            self.process.kill()
+            self.process.wait()
+            raise
+        finally:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def start_node(
+    log_dir: Path,
+    overrides: dict[str, str],
+    *,
+    jvm: Sequence[str] = TOOL_JVM,
+    cores: Iterable[int] | None = None,
+) -> KafkaNode:
+    """A node with its data in `log_dir` that takes connections. Errors: KafkaError.
+
+    A folder that an earlier node left is taken up again, not formatted anew.
+    """
+    broker, controller = free_ports(2)
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "listeners": f"PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{broker}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "log.dirs": str(log_dir),
+        "offsets.topic.replication.factor": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        **overrides,
+    }
+    scratch = Path(tempfile.mkdtemp(prefix="headrace-kafka-"))
+    try:
+        config = scratch / "server.properties"
+        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        if not (log_dir / "meta.properties").exists():
+            cluster_id = run_tool("kafka.tools.StorageTool", "random-uuid").strip()
+            run_tool("kafka.tools.StorageTool", *_FORMAT, "-t", cluster_id, "-c", str(config))
+        log = scratch / "server.log"
+        command = ["java", *jvm, "-cp", classpath(), "kafka.Kafka", str(config)]
+        with log.open("w") as output, pinned(cores):
+            process = subprocess.Popen(command, stdout=output, stderr=output)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+    node = KafkaNode(process, f"127.0.0.1:{broker}", scratch)
+    try:
+        _wait_for_port(process, broker, log)
+    except BaseException:
+        node.stop()
+        raise
+    return node
+
+
+@contextlib.contextmanager
+def kafka_server(log_dir: Path, **overrides: str) -> Iterator[str]:
+    """`start_node` as a context: gives its bootstrap address, stops it cleanly after."""
+    node = start_node(log_dir, overrides)
+    try:
+        yield node.bootstrap
+    finally:
+        node.stop()
+
+
+def _wait_for_port(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise KafkaError(f"Kafka ended: {log.read_text()[-3000:]}")
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.1)  # the one thing to wait for is another program's start
+    raise KafkaError(f"Kafka did not open port {port}: {log.read_text()[-3000:]}")

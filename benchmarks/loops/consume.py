@@ -1,0 +1,170 @@
+"""Reading as fast as it goes, and reading to check what was written.
+
+The clock runs from the return of the first call that brings records, without those, to the last record: the
+start of a reader (look up, connect) is not what is measured here.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from . import clients
+
+if TYPE_CHECKING:
+    from ..worker import Clock
+
+TAKE = 10_000
+PATIENCE_S = 20.0  # without any record
+Chunks = Iterator[tuple[int, int]]  # (records, bytes of their values), one per call
+
+
+def consume(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
+    """Read `count` records from the beginning of `partitions`; each value is touched."""
+    reader = READERS[spec["face"]]
+    if reader is _arrow:
+        from headrace import Consumer
+
+        if not hasattr(Consumer, "arrow_batches"):
+            clock.ready()
+            return {"absent": "Consumer.arrow_batches"}
+    clock.ready()
+    chunks = reader(spec)
+    first, _ = next(chunks)
+    clock.start()
+    count = size = 0
+    for records, values in chunks:
+        count += records
+        size += values
+        if first + count >= spec["count"]:
+            break
+    return {**clock.stop(), "records": count, "bytes": size, "first": first, "read": first + count}
+
+
+def verify(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
+    """Count all records of `partitions` and add up the CRC-32 of their values."""
+    clock.ready()
+    clock.start()
+    take, ends = _verifier(spec)
+    left, count, checksum = sum(ends), 0, 0
+    quiet_since = time.monotonic()
+    while count < left:
+        values = take()
+        if values:
+            count += len(values)
+            checksum += sum(map(zlib.crc32, values))
+            quiet_since = time.monotonic()
+        elif time.monotonic() - quiet_since > PATIENCE_S:
+            break
+    return {**clock.stop(), "count": count, "checksum": checksum, "ends": sum(ends)}
+
+
+def _verifier(spec: dict[str, Any]) -> tuple[Callable[[], list[bytes]], list[int]]:
+    if spec["system"] == "kafka":
+        from confluent_kafka import TopicPartition as KafkaPartition
+
+        kafka = clients.kafka_consumer(spec, spec["partitions"])
+        parts = [KafkaPartition(spec["topic"], number) for number in spec["partitions"]]
+        ends = [kafka.get_watermark_offsets(part, timeout=20)[1] for part in parts]
+        return lambda: [message.value() for message in kafka.consume(TAKE, 0.5)], ends
+    consumer = clients.headrace_consumer(spec, spec["partitions"])
+    return lambda: [record.value for record in consumer.poll(1.0, TAKE)], list(consumer.end_offsets().values())
+
+
+def _kafka_consume(spec: dict[str, Any]) -> Chunks:
+    consumer = clients.kafka_consumer(spec, spec["partitions"])
+    left = spec["count"]
+    while True:
+        size = 0
+        # never more than are left: it waits for as many as it is asked for
+        messages = consumer.consume(num_messages=min(TAKE, left), timeout=PATIENCE_S)
+        for message in messages:
+            size += len(message.value())
+        left -= len(messages)
+        yield _some(len(messages)), size
+
+
+def _kafka_poll(spec: dict[str, Any]) -> Chunks:
+    consumer = clients.kafka_consumer(spec, spec["partitions"])
+    left = spec["count"]
+    while True:
+        count = size = 0
+        while count < min(TAKE, left):
+            message = consumer.poll(PATIENCE_S)
+            size += len(message.value())
+            count += 1
+        left -= count
+        yield _some(count), size
+
+
+def _headrace_poll(spec: dict[str, Any]) -> Chunks:
+    consumer = clients.headrace_consumer(spec, spec["partitions"])
+    while True:
+        size = 0
+        records = consumer.poll(PATIENCE_S, max_records=TAKE)
+        for record in records:
+            size += len(record.value)
+        yield _some(len(records)), size
+
+
+def _headrace_iterate(spec: dict[str, Any]) -> Chunks:
+    consumer = clients.headrace_consumer(spec, spec["partitions"], iter_timeout=PATIENCE_S)
+    count = size = 0
+    left = spec["count"]
+    for record in consumer:
+        size += len(record.value)
+        count += 1
+        if count == TAKE or count == left:
+            left -= count
+            yield count, size
+            count = size = 0
+    yield _some(0), 0
+
+
+def _arrow(spec: dict[str, Any]) -> Chunks:
+    import pyarrow.compute as pc
+
+    consumer = clients.headrace_consumer(spec, spec["partitions"])
+    for batch in consumer.arrow_batches():
+        size = pc.sum(pc.binary_length(batch.column("value"))).as_py()
+        yield _some(batch.num_rows), size
+
+
+def _some(count: int) -> int:
+    if not count:
+        raise TimeoutError("no records came")
+    return count
+
+
+READERS: dict[str, Callable[[dict[str, Any]], Chunks]] = {
+    "consume": _kafka_consume,
+    "poll-one": _kafka_poll,
+    "poll": _headrace_poll,
+    "iterate": _headrace_iterate,
+    "arrow_batches": _arrow,
+}
+
+
+def reread(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
+    """Read a topic from the beginning over and over for `seconds`, from the disk each time."""
+    from pathlib import Path
+
+    from ..systems_io import drop_cached
+
+    clock.ready()
+    clock.start()
+    reader, ends_at = READERS[spec["face"]], time.monotonic() + spec["seconds"]
+    count = size = rounds = 0
+    while time.monotonic() < ends_at:
+        drop_cached(Path(spec["folder"]), spec["topic"])
+        seen = 0
+        rounds += 1
+        for records, values in reader(spec):
+            seen += records
+            size += values
+            if seen >= spec["count"] or time.monotonic() > ends_at:
+                break
+        count += seen
+    return {**clock.stop(), "records": count, "bytes": size, "rounds": rounds}

@@ -1,0 +1,228 @@
+"""Latency: open loop at a fixed rate, a reader that follows, one-in-flight pings, a small window.
+
+Times are differences of one monotonic clock, which all processes of a machine share. In the open loop a
+record's time starts when it was MEANT to be sent: what held the sender up counts (no coordinated omission).
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from headrace.services.bench.histogram import Histogram
+from headrace.services.bench.pacing import Schedule
+from headrace.services.bench.pacing_io import due_ranges, now_ns, sharpen_timer
+
+from .. import payload
+from . import clients
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..worker import Clock
+
+CURVE = (0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.99, 100.0)
+STAMP = 8
+MOST_ACKS_PER_S = 10_000  # acknowledgements that are timed; a callback for each record would be the load
+FLUSH_S = 60
+WINDOW = 5
+
+
+def summary(histogram: Histogram) -> dict[str, Any]:
+    """Milliseconds by name, and the curve as [percentile, ms] pairs."""
+    curve = [[percent, histogram.percentile(percent)] for percent in CURVE]
+    return {
+        **histogram.summary_ms(),
+        "curve": [[percent, round(value / 1e6, 4)] for percent, value in curve if value is not None],
+    }
+
+
+def openloop(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
+    """Send `rate` records a second for `warm_s` + `seconds`; acknowledgement times of the latter part."""
+    sharpen_timer()
+    post, poll, flush = _poster(spec)
+    filler = payload.pool(spec["size"])[0][STAMP:]
+    rate, warm = spec["rate"], int(spec["rate"] * spec["warm_s"])
+    count = warm + int(rate * spec["seconds"])
+    every = max(-(-rate // MOST_ACKS_PER_S), 1)
+    acks = Histogram()
+
+    def acknowledged(intended: int, *_: object) -> None:
+        acks.record(now_ns() - intended)
+
+    for _ in range(100):
+        post((0).to_bytes(STAMP, "little") + filler, None)
+    flush()
+    clock.ready()
+    gc.freeze()
+    schedule = Schedule(rate, now_ns() + 50_000_000)
+    clock.start()
+    late = 0
+    for first, end in due_ranges(schedule, count):
+        for number in range(first, end):
+            intended = schedule.intended_ns(number)
+            is_timed = number >= warm
+            value = (intended if is_timed else 0).to_bytes(STAMP, "little") + filler
+            post(value, partial(acknowledged, intended) if is_timed and number % every == 0 else None)
+        poll()
+        late = max(late, now_ns() - schedule.intended_ns(end - 1))
+    flush()
+    found = clock.stop()
+    return {**found, "records": count, "timed": count - warm, "sent": count + 100, "ack": summary(acks),
+            "bytes": count * spec["size"], "rate": rate, "held_up_ms": late / 1e6}  # fmt: skip
+
+
+def follow(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
+    """Read from the end; time from each stamp to its arrival, until `timed` stamped ones came."""
+    sharpen_timer()
+    arrived, size, count, began, last = Histogram(), 0, 0, 0, 0
+    take = _taker(spec)
+    take(0.5)  # look up the ends, so that nothing sent from now on is missed
+    clock.ready()
+    gc.freeze()
+    clock.start()
+    ends_at = time.monotonic() + spec["patience_s"]
+    while arrived.count < spec["timed"] and time.monotonic() < ends_at:
+        values = take(0.1)
+        now = now_ns()
+        stamps = [int.from_bytes(value[:STAMP], "little") for value in values]
+        times = [now - stamp for stamp in stamps if stamp]
+        arrived.record_many(times)
+        if times:
+            began, last = began or now, now
+            count += len(times)
+            size += sum(map(len, values))
+    return {**clock.stop(), "e2e": summary(arrived), "arrived": arrived.count, "records": count, "bytes": size,
+            "span_s": (last - began) / 1e9}  # fmt: skip
+
+
+def ping(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
+    """One record under way: sent, acknowledged, read back, and then the next one."""
+    post, poll, flush = _poster(spec)
+    take = _taker(spec)
+    take(0.5)
+    value = payload.pool(spec["size"])[0]
+    whole, acks = Histogram(), Histogram()
+
+    def once() -> tuple[int, int]:
+        began = now_ns()
+        post(value, None)
+        flush()
+        acked = now_ns()
+        while not take(1.0):
+            pass
+        return acked - began, now_ns() - began
+
+    clock.ready()
+    for _ in range(spec["warm"]):
+        once()
+    gc.freeze()
+    clock.start()
+    for _ in range(spec["count"]):
+        acked, arrived = once()
+        acks.record(acked)
+        whole.record(arrived)
+    poll()
+    return {**clock.stop(), "records": spec["count"], "ack": summary(acks), "e2e": summary(whole)}
+
+
+def window(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
+    """At most five records under way for `seconds`: each acknowledgement lets the next one go."""
+    value = payload.pool(spec["size"])[0]
+    acks = Histogram()
+    step = _kafka_window(spec, value, acks) if spec["system"] == "kafka" else _headrace_window(spec, value, acks)
+    ends_at = time.monotonic() + 0.3
+    while time.monotonic() < ends_at:
+        step()
+    clock.ready()
+    acks.__init__()  # type: ignore[misc]  # the same object: the callbacks hold it
+    clock.start()
+    ends_at = time.monotonic() + spec["seconds"]
+    while time.monotonic() < ends_at:
+        step()
+    found = clock.stop()
+    return {**found, "records": acks.count, "bytes": acks.count * spec["size"], "ack": summary(acks)}
+
+
+def _kafka_window(spec: dict[str, Any], value: bytes, acks: Histogram) -> Callable[[], None]:
+    producer, topic = clients.kafka_producer(spec), spec["topic"]
+    under_way = [0]
+
+    def delivered(began: int, error: Any, message: Any) -> None:
+        if error is not None:
+            raise RuntimeError(str(error))
+        under_way[0] -= 1
+        acks.record(now_ns() - began)
+
+    def step() -> None:
+        while under_way[0] < WINDOW:
+            under_way[0] += 1
+            producer.produce(topic, value, on_delivery=partial(delivered, now_ns()))
+        producer.poll(1.0)
+
+    return step
+
+
+def _headrace_window(spec: dict[str, Any], value: bytes, acks: Histogram) -> Callable[[], None]:
+    producer, topic = clients.headrace_producer(spec), spec["topic"]
+    under_way: deque[tuple[int, Any]] = deque()
+
+    def step() -> None:
+        while len(under_way) < WINDOW:
+            under_way.append((now_ns(), producer.send(topic, value)))
+        began, future = under_way.popleft()
+        future.result(30)
+        acks.record(now_ns() - began)
+
+    return step
+
+
+def _poster(spec: dict[str, Any]) -> tuple[Callable[..., None], Callable[[], object], Callable[[], object]]:
+    """(post a value with a callback or None, serve callbacks, wait for all)."""
+    topic = spec["topic"]
+    if spec["system"] == "kafka":
+        producer = clients.kafka_producer(spec)
+        produce = producer.produce
+
+        def post(value: bytes, callback: Any) -> None:
+            if callback is None:
+                produce(topic, value)
+            else:
+                produce(topic, value, on_delivery=callback)
+
+        return post, partial(producer.poll, 0), partial(producer.flush, FLUSH_S)
+    ours = clients.headrace_producer(spec)
+    send = ours.send
+
+    def post_ours(value: bytes, callback: Any) -> None:
+        future = send(topic, value)
+        if callback is not None:
+            future.add_done_callback(callback)
+
+    return post_ours, lambda: None, partial(ours.flush, FLUSH_S)
+
+
+def _taker(spec: dict[str, Any]) -> Callable[[float], list[bytes]]:
+    """Values that are there, waiting so many seconds for the first."""
+    partitions = list(range(spec["partition_count"]))
+    if spec["system"] == "kafka":
+        kafka = clients.kafka_consumer(spec, partitions, from_end=True)
+        poll, consume = kafka.poll, kafka.consume
+
+        def take(timeout_s: float) -> list[bytes]:
+            first = poll(timeout_s)
+            # with a timeout `consume` would wait for as many as it is asked for
+            return [] if first is None else [m.value() for m in (first, *consume(10_000, 0))]
+
+        return take
+    ours = clients.headrace_consumer(spec, partitions, from_end=True)
+
+    def take_ours(timeout_s: float) -> list[bytes]:
+        return [record.value for record in ours.poll(timeout_s, 10_000)]
+
+    for partition in ours.assignment():
+        ours.position(partition, 20)
+    return take_ours

@@ -1,0 +1,132 @@
+"""What the machine says of itself and of a process: /proc, versions, load, steal."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import platform
+import re
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_STEAL = 7  # place of steal among the columns of /proc/stat's first line
+PACKAGES = ("confluent-kafka", "pyarrow", "pyzmq", "msgspec", "uvloop", "ray", "numpy")
+
+
+class ProcessSample(NamedTuple):
+    """`cpu_s` user and system seconds so far; `rss` and `peak` in bytes; open descriptors; threads."""
+
+    cpu_s: float
+    rss: int
+    peak: int
+    fds: int
+    threads: int
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system seconds of all threads of a process. Errors: OSError when it is gone."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * _TICK_S
+
+
+def sample(pid: int) -> ProcessSample:
+    """What a process uses now. Errors: OSError when it is gone."""
+    status = Path(f"/proc/{pid}/status").read_text()
+
+    def kib(name: str) -> int:
+        found = re.search(rf"^{name}:\s+(\d+)", status, re.MULTILINE)
+        return int(found[1]) * 1024 if found else 0
+
+    threads = re.search(r"^Threads:\s+(\d+)", status, re.MULTILINE)
+    fds = len(os.listdir(f"/proc/{pid}/fd"))
+    return ProcessSample(cpu_seconds(pid), kib("VmRSS"), kib("VmHWM"), fds, int(threads[1]) if threads else 0)
+
+
+def cpu_columns() -> list[int]:
+    """The columns of the machine's first line in /proc/stat, in ticks."""
+    return [int(text) for text in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+
+
+def steal_share(before: list[int], after: list[int]) -> float:
+    """The share of all CPU time that the hypervisor kept, 0..1, between two `cpu_columns`."""
+    total = sum(after[:8]) - sum(before[:8])
+    return (after[_STEAL] - before[_STEAL]) / total if total > 0 else 0.0
+
+
+def load_average() -> float:
+    """Of the last minute."""
+    return os.getloadavg()[0]
+
+
+def set_affinity(pid: int, cores: set[int]) -> None:
+    """Let every thread of a process run on these cores only."""
+    for name in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(ProcessLookupError):  # a thread may end meanwhile
+            os.sched_setaffinity(int(name), cores)
+
+
+def split_cores() -> tuple[list[int], list[int]]:
+    """Cores for the servers and cores for the clients: halves of what this process may use."""
+    cores = sorted(os.sched_getaffinity(0))
+    half = max(len(cores) // 2, 1)
+    return cores[:half], cores[half:] or cores
+
+
+def facts() -> dict[str, Any]:
+    """The machine and the versions, JSON-able. Nothing that names it or its user."""
+    memory = re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())
+    model = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+    swap = re.search(r"SwapTotal:\s+(\d+)", Path("/proc/meminfo").read_text())
+    servers, clients = split_cores()
+    return {
+        "cpu": model[1].strip() if model else platform.machine(),
+        "cores": os.cpu_count(),
+        "server_cores": servers,
+        "client_cores": clients,
+        "memory_gib": round(int(memory[1]) / 2**20, 1) if memory else None,
+        "swap_gib": round(int(swap[1]) / 2**20, 1) if swap else None,
+        "kernel": platform.release(),
+        "governor": _text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or "not told",
+        "transparent_hugepages": _text("/sys/kernel/mm/transparent_hugepage/enabled") or "not told",
+        "python": platform.python_version(),
+        "java": _java(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "time": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "commit": _commit(),
+    }
+
+
+def _text(path: str) -> str | None:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _java() -> str | None:
+    try:
+        done = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=20, check=False)
+    except OSError:
+        return None
+    found = re.search(r'version "([^"]+)"', done.stderr)
+    return found[1] if found else None
+
+
+def _commit() -> str | None:
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except OSError:
+        return None
+    return done.stdout.strip() or None

@@ -1,0 +1,83 @@
+"""A sampling profiler for one process: which lines the threads are in, counted every other millisecond.
+
+Costs a few per cent, needs no compiler switches, and shows compiled calls as the line that makes them.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+INTERVAL_S = 0.001
+TOP = 40
+_WAITS = ("wait", "acquire", "select", "_wait_for_tstate_lock")
+
+
+class Sampler:
+    """`start`, `stop`, then `write`: a table of self and inclusive shares, and stacks for a flame graph."""
+
+    def __init__(self) -> None:
+        self._stacks: Counter[tuple[str, ...]] = Counter()
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="bench-sampler", daemon=True)
+        self._cpu_s = self._wall_s = 0.0
+
+    def start(self) -> None:
+        """Begin; one sampler per process."""
+        # a thread that waits for the GIL gets it after this long, or the samples come late
+        sys.setswitchinterval(INTERVAL_S)
+        self._cpu_s, self._wall_s = time.process_time(), time.monotonic()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; the counts stay."""
+        self._ends.set()
+        self._thread.join()
+        self._cpu_s = time.process_time() - self._cpu_s
+        self._wall_s = time.monotonic() - self._wall_s
+
+    def write(self, path: str | Path) -> None:
+        """`path`: the table. `path`.stacks: one line per stack, "outer;inner count", as flame graphs read."""
+        own: Counter[str] = Counter()
+        whole: Counter[str] = Counter()
+        for stack, count in self._stacks.items():
+            own[stack[-1]] += count
+            for place in set(stack):
+                whole[place] += count
+        total = sum(self._stacks.values()) or 1
+        lines = [f"{total} samples, {self._cpu_s:.2f} CPU s in {self._wall_s:.2f} s", "", "self"]
+        lines += [f"{100 * count / total:6.1f} %  {place}" for place, count in own.most_common(TOP)]
+        lines += ["", "with what they call"]
+        lines += [f"{100 * count / total:6.1f} %  {place}" for place, count in whole.most_common(TOP)]
+        Path(path).write_text("\n".join(lines) + "\n")
+        stacks = (f"{';'.join(stack)} {count}" for stack, count in sorted(self._stacks.items()))
+        Path(f"{path}.stacks").write_text("\n".join(stacks) + "\n")
+
+    def _run(self) -> None:
+        own = threading.get_ident()
+        names = {}
+        while not self._ends.wait(INTERVAL_S):
+            frames = sys._current_frames()
+            if not frames.keys() <= names.keys():
+                names = {thread.ident: thread.name for thread in threading.enumerate()}
+            for ident, frame in frames.items():
+                if ident == own or frame.f_code.co_name in _WAITS:
+                    continue
+                self._stacks[(f"[{names.get(ident, ident)}]", *_stack_of(frame))] += 1
+
+
+def _stack_of(frame: FrameType | None) -> tuple[str, ...]:
+    places = []
+    while frame is not None:
+        code = frame.f_code
+        file = "/".join(code.co_filename.split("/")[-2:])
+        places.append(f"{file}:{code.co_qualname}:{frame.f_lineno}")
+        frame = frame.f_back
+    return tuple(reversed(places))

@@ -1,0 +1,69 @@
+"""One headrace server in its own process: `server_process controller DIR`, `server_process node DIR PORT`.
+
+Prints "ready PORT" once it serves; SIGTERM stops it cleanly. SIGUSR1 starts a sampling profiler, SIGUSR2 ends
+it and writes its table to the file named last on the command line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+
+from headrace.benchmarks.sampler_io import Sampler
+from headrace.controller.config import ControllerConfig
+from headrace.controller.controller_io import ControllerServer
+from headrace.runtime.loop_io import new_event_loop
+from headrace.storage_node.config import NodeConfig
+from headrace.storage_node.controller_link_io import fixed_locator
+from headrace.storage_node.node_io import NodeServer
+
+
+def make_server(kind: str, directory: str, port: int) -> ControllerServer | NodeServer:
+    """The server itself, with default settings."""
+    if kind == "controller":
+        return ControllerServer(ControllerConfig.of({"metadata.log.dir": directory}))
+    config = NodeConfig.of({"node.id": 1, "log.dirs": directory})
+    return NodeServer(config, fixed_locator("127.0.0.1", port))
+
+
+def add_profiler(loop: asyncio.AbstractEventLoop, path: str) -> None:
+    """Let the two user signals start and end a profile."""
+    samplers: list[Sampler] = []
+
+    def begin() -> None:
+        samplers.append(Sampler())
+        samplers[-1].start()
+
+    def end() -> None:
+        if samplers:
+            sampler = samplers.pop()
+            sampler.stop()
+            sampler.write(path)
+
+    loop.add_signal_handler(signal.SIGUSR1, begin)
+    loop.add_signal_handler(signal.SIGUSR2, end)
+
+
+async def main(kind: str, directory: str, port: int, profile: str) -> None:
+    """Serve until SIGTERM."""
+    server = make_server(kind, directory, port)
+    await server.start()
+    running = asyncio.create_task(server.run())
+    terminated = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, terminated.set)
+    if profile:
+        add_profiler(loop, profile)
+    running.add_done_callback(lambda _: terminated.set())
+    print(f"ready {server.port}", flush=True)
+    await terminated.wait()
+    with contextlib.suppress(Exception) if running.done() else contextlib.nullcontext():
+        await server.stop()
+    await running
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]))

@@ -1,0 +1,379 @@
+"""One run of the harness: systems, topics, cells with their checks, and what each cell reports."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from . import cells, machine_io
+from .cells import BARE, HEADRACE, KAFKA, PARTITIONS, Cell, Group
+from .children_io import ChildError, Children
+from .systems_io import Headrace, Kafka, System, drop_cached, move, touch_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CELL_TIMEOUT_S = 90.0
+MOST_STEAL = 0.02
+MOST_REPEATS = 2
+TOUCH_BYTES = 12 << 30
+WARM_FULL_S, WARM_QUICK_S = 60.0, 20.0
+WARM_WINDOW = {"face": "produce", "size": 1000, "count": 600_000}
+WARM_AGREE = 0.05
+FALLBACK_RATE = 200_000  # of the slower system, when the cells that tell it do not run
+MB, GB = 1e6, 1e9
+
+
+class LostDataError(RuntimeError):
+    """A reader did not find what was acknowledged, or found more."""
+
+
+class Session:
+    """The systems run as long as the session; a context manager that leaves nothing behind."""
+
+    def __init__(self, *, is_quick: bool, say: Callable[[str], None], profile: str = "") -> None:
+        self.is_quick, self._say, self._profile = is_quick, say, profile
+        self.scratch = Path(tempfile.mkdtemp(prefix="headrace-bench-", dir=Path.home() / ".cache"))
+        self.children = Children(self.scratch)
+        self.server_cores, self.client_cores = machine_io.split_cores()
+        self.runs: list[dict[str, Any]] = []
+        self.facts: dict[str, Any] = {}
+        self._systems: dict[str, System] = {}
+        self._topics = 0
+        self._preloaded: dict[str, dict[str, Any]] = {}
+        self._slowest: dict[str, list[float]] = {}
+
+    def __enter__(self) -> Self:
+        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            for system in self._systems.values():
+                system.stop()
+        finally:
+            self.children.__exit__(*error)
+            shutil.rmtree(self.scratch, ignore_errors=True)
+
+    # --- preparation ------------------------------------------------------------------------------------
+
+    def prepare(self, groups: list[Group], *, warm: bool = True) -> None:
+        """Start the systems that the groups need; touch memory; warm both up."""
+        needed = {cell.system for group in groups for cell in group.cells}
+        if warm and groups:
+            free = shutil.disk_usage(self.scratch).free
+            size = min(TOUCH_BYTES, free // 2)
+            seconds = touch_memory(self.scratch, size)
+            self.facts["touched_gib"], self.facts["touch_s"] = size >> 30, round(seconds, 1)
+            self._say(f"touched {size >> 30} GiB of memory in {seconds:.0f} s")
+        if HEADRACE in needed:
+            profile = f"{self._profile}.node" if self._profile else ""
+            self._systems[HEADRACE] = Headrace(self.children, self.scratch, self.server_cores, profile)
+        if KAFKA in needed:
+            began = time.monotonic()
+            self._systems[KAFKA] = Kafka(self.scratch, self.server_cores)
+            self._say(f"Kafka {_kafka_version()} is up after {time.monotonic() - began:.1f} s")
+            if warm:
+                self._warm_kafka()
+        if HEADRACE in needed and warm:
+            self._warm_once(HEADRACE, {**WARM_WINDOW, "face": "send_many"})
+
+    def _warm_kafka(self) -> None:
+        """The same load until three windows agree within 5 %, or the time is over: the JIT compiles."""
+        limit_s = WARM_QUICK_S if self.is_quick else WARM_FULL_S
+        began, rates = time.monotonic(), []
+        while time.monotonic() - began < limit_s:
+            rates.append(self._warm_once(KAFKA, WARM_WINDOW))
+            last = rates[-3:]
+            if len(last) == 3 and max(last) - min(last) <= WARM_AGREE * statistics.median(last):
+                break
+        seconds = time.monotonic() - began
+        agree = len(rates) >= 3 and max(rates[-3:]) - min(rates[-3:]) <= WARM_AGREE * statistics.median(rates[-3:])
+        self.facts["kafka_warm_up"] = {
+            "seconds": round(seconds, 1), "windows": [round(rate) for rate in rates], "agreed": agree
+        }  # fmt: skip
+        self._say(f"JVM warm-up: {len(rates)} windows in {seconds:.0f} s, three agreed: {agree}")
+
+    def _warm_once(self, name: str, spec: dict[str, Any]) -> float:
+        """Produce and read back once; records a second."""
+        system, topic = self._systems[name], self._new_topic(name, PARTITIONS)
+        order = {**spec, "loop": "produce"}
+        (made,) = self._work([order], system, topic)
+        self._verify(system, topic, made["expected"])
+        system.delete_topic(topic)
+        return float(made["records"] / made["seconds"])
+
+    # --- groups and cells -------------------------------------------------------------------------------
+
+    def run_group(self, group: Group, pairs: int) -> None:
+        """All pairs of a group; results are appended to `runs`. Errors: LostDataError, ChildError."""
+        self._say(f"{group.id}: {group.title}, {pairs} pairs")
+        if not group.is_pinned:
+            self._unpin()
+        try:
+            if group.preload is not None:
+                for name in sorted({cell.system for cell in group.cells}):
+                    self._preload(name, cells.scaled(group.preload, is_quick=self.is_quick))
+            for pair in range(pairs):
+                for cell in cells.order(group, pair):
+                    self._run_cell(group, cell, pair)
+        finally:
+            for name, loaded in self._preloaded.items():
+                self._systems[name].delete_topic(loaded["topic"])
+            self._preloaded.clear()
+            if not group.is_pinned:
+                self._pin()
+
+    def _run_cell(self, group: Group, cell: Cell, pair: int) -> None:
+        for attempt in range(1 + MOST_REPEATS):
+            columns, load = machine_io.cpu_columns(), machine_io.load_average()
+            found = self._once(cell, cells.scaled(cell.spec, is_quick=self.is_quick))
+            steal = machine_io.steal_share(columns, machine_io.cpu_columns())
+            run = {"group": group.id, "cell": cell.name, "system": cell.system, "pair": pair, "attempt": attempt,
+                   "load_before": load, "load_after": machine_io.load_average(), "steal": round(steal, 4),
+                   "is_used": steal <= MOST_STEAL or attempt == MOST_REPEATS, **found}  # fmt: skip
+            self.runs.append(run)
+            if run["is_used"]:
+                break
+            self._say(f"  {cell.name}: steal {steal:.1%}, again")
+        self._say(f"  {cell.name:<28} {describe(found)}")
+
+    def _once(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+        way = getattr(self, f"_{cell.kind}_cell")
+        return way(cell, spec)
+
+    def _produce_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+        system, topic = self._systems[cell.system], self._new_topic(cell.system, PARTITIONS)
+        try:
+            with _Profiled(self, system):
+                (made,) = self._work([{**spec, "loop": "produce"}], system, topic, profile=True)
+            if "absent" in made:
+                return made
+            found = with_rates(made)
+            if made["failed"]:
+                raise LostDataError(f"{made['failed']} records failed in {cell.name}")
+            self._verify(system, topic, made["expected"])
+        finally:
+            system.delete_topic(topic)
+        face, size = spec["face"], spec["size"]
+        if size == 1000 and face in ("produce+callback", "send") and spec.get("compression") is None:
+            self._slowest.setdefault(f"{cell.system} produce", []).append(found[cells.RATE])
+        return found
+
+    def _consume_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+        system, loaded = self._systems[cell.system], self._preloaded[cell.system]
+        order = {**spec, "loop": "consume", "count": loaded["count"], "partitions": list(range(PARTITIONS))}
+        with _Profiled(self, system):
+            (read,) = self._work([order], system, loaded["topic"], profile=True)
+        if "absent" in read:
+            return read
+        whole = loaded["count"] - read["first"]
+        if read["read"] != loaded["count"] or read["bytes"] != whole * spec["size"]:
+            raise LostDataError(f"{cell.name} read {read['read']} records of {loaded['count']}: {read}")
+        found = with_rates(read)
+        if spec["size"] == 1000 and spec["face"] in ("consume", "poll"):
+            self._slowest.setdefault(f"{cell.system} consume", []).append(found[cells.RATE])
+        return found
+
+    def _openloop_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+        system = self._systems[cell.system]
+        topic = self._new_topic(cell.system, spec["partition_count"])
+        spec = {**spec, "rate": spec.get("rate") or int(self.slowest_rate() * spec["share"])}
+        timed = int(spec["rate"] * (spec["warm_s"] + spec["seconds"])) - int(spec["rate"] * spec["warm_s"])
+        patience_s = spec["warm_s"] + spec["seconds"] + 15
+        readers = spec.get("readers", 1)
+        orders = [{**spec, "loop": "follow", "timed": timed, "patience_s": patience_s}] * readers
+        if spec.get("cold"):
+            loaded = self._preloaded[cell.system]
+            drop_cached(self._folder(cell.system), loaded["topic"])
+            orders.append({"loop": "reread", "face": "consume" if cell.system == KAFKA else "poll",
+                           "partitions": list(range(PARTITIONS)), "count": loaded["count"],
+                           "folder": str(self._folder(cell.system)), "topic": loaded["topic"],
+                           "seconds": spec["seconds"] + spec["warm_s"]})  # fmt: skip
+        try:
+            with _Profiled(self, system):
+                reports = self._work([*orders, {**spec, "loop": "openloop"}], system, topic, profile=True)
+            usage = machine_io.sample(system.pid)
+        finally:
+            system.delete_topic(topic)
+        sent, follows = reports[-1], reports[:readers]
+        for report in follows:
+            if report["arrived"] != timed:
+                raise LostDataError(f"{cell.name}: {report['arrived']} of {timed} records arrived")
+        found = with_rates(sent)
+        found |= {f"e2e_{name}_ms": value for name, value in worst(follows).items()}
+        found["curve"] = follows[0]["e2e"]["curve"]
+        span_s = max(report["span_s"] for report in follows)
+        found["fan_out_mb_per_s"] = sum(report["bytes"] for report in follows) / span_s / MB if span_s else 0.0
+        found |= {"rss_mb": usage.rss / MB, "fds": usage.fds, "threads": usage.threads, "rate": spec["rate"]}
+        if spec.get("cold"):
+            found["cold_mb_per_s"] = reports[readers]["bytes"] / reports[readers]["seconds"] / MB
+        return found
+
+    def _ping_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+        system = self._systems[cell.system]
+        topic = self._new_topic(cell.system, spec["partition_count"])
+        try:
+            with _Profiled(self, system):
+                (found,) = self._work([{**spec, "loop": "ping"}], system, topic, profile=True)
+        finally:
+            system.delete_topic(topic)
+        return {**with_rates(found), "curve": found["e2e"]["curve"]}
+
+    def _window_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+        system, topic = self._systems[cell.system], self._new_topic(cell.system, PARTITIONS)
+        try:
+            with _Profiled(self, system):
+                reports = self._work([{**spec, "loop": "window"}] * spec["producers"], system, topic, profile=True)
+        finally:
+            system.delete_topic(topic)
+        totals = {name: sum(report[name] for report in reports) for name in ("records", "bytes", "client_cpu_s")}
+        longest = max(report["seconds"] for report in reports)
+        server_s = max(report["server_cpu_s"] for report in reports)
+        found = with_rates({**totals, "seconds": longest, "server_cpu_s": server_s})
+        names = ("p50", "p99", "max")
+        return found | {f"ack_{n}_ms": statistics.median(r["ack"][n] for r in reports) for n in names}
+
+    def _raw_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+        system, topic = self._systems[cell.system], self._new_topic(cell.system, PARTITIONS)
+        try:
+            with _Profiled(self, system):
+                (found,) = self._work([{**spec, "loop": "raw"}], system, topic, profile=True)
+            self._verify(system, topic, {"count": found["sent"], "checksum": None})
+        finally:
+            system.delete_topic(topic)
+        return with_rates(found)
+
+    def _bare_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+        arguments = (str(self.scratch), spec["mode"])
+        server = self.children.start("bare", "loops.bare", *arguments, cores=self.server_cores)
+        try:
+            port = int(server.line(20).removeprefix("ready "))
+            order = {**spec, "loop": "bareclient", "port": port, "server_pid": server.pid}
+            (found,) = self.children.work([order], cores=self.client_cores, timeout_s=CELL_TIMEOUT_S)
+        finally:
+            self.children.end(server)
+        return with_rates(found)
+
+    def _local_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+        order = {**spec, "directory": str(self.scratch)}
+        (found,) = self.children.work([order], cores=self.client_cores, timeout_s=CELL_TIMEOUT_S)
+        return with_rates(found)
+
+    # --- parts of cells ---------------------------------------------------------------------------------
+
+    def slowest_rate(self) -> float:
+        """Records of 1 KB a second that the slower system produces and reads, as measured before."""
+        medians = [statistics.median(rates) for rates in self._slowest.values()]
+        return min(medians, default=FALLBACK_RATE)
+
+    def _work(
+        self, orders: list[dict[str, Any]], system: System, topic: str, *, profile: bool = False
+    ) -> list[dict[str, Any]]:
+        common = {"system": system.name, "bootstrap": system.bootstrap, "topic": topic, "server_pid": system.pid}
+        orders = [{**common, **order} for order in orders]
+        if profile and self._profile:
+            for number, order in enumerate(orders):
+                order["profile"] = f"{self._profile}.{order['loop']}-{number}"
+        return self.children.work(orders, cores=self.client_cores, timeout_s=CELL_TIMEOUT_S)
+
+    def _verify(self, system: System, topic: str, expected: dict[str, Any]) -> None:
+        """Read all back in processes of their own; count and checksum must agree. Errors: LostDataError."""
+        shares = [list(range(part, PARTITIONS, len(self.client_cores))) for part in range(len(self.client_cores))]
+        orders = [{"loop": "verify", "partitions": share} for share in shares if share]
+        read = self._work(orders, system, topic)
+        count, checksum = sum(r["count"] for r in read), sum(r["checksum"] for r in read)
+        if count != expected["count"] or expected["checksum"] not in (None, checksum):
+            raise LostDataError(f"{system.name}: sent {expected}, read {count} records with checksum {checksum}")
+
+    def _preload(self, name: str, spec: dict[str, Any]) -> None:
+        system, topic = self._systems[name], self._new_topic(name, PARTITIONS)
+        order = {**spec, "loop": "produce", "face": "produce" if name == KAFKA else "send_many"}
+        (made,) = self._work([order], system, topic)
+        self._preloaded[name] = {"topic": topic, "count": made["expected"]["count"]}
+        self._verify(system, topic, made["expected"])
+
+    def _new_topic(self, name: str, partitions: int) -> str:
+        self._topics += 1
+        topic = f"bench{self._topics}"
+        self._systems[name].create_topic(topic, partitions)
+        return topic
+
+    def _folder(self, name: str) -> Path:
+        folder = self._systems[name].data_dir
+        return folder / "node" if name == HEADRACE else folder
+
+    def _unpin(self) -> None:
+        self._pinned = self.client_cores
+        self.client_cores = sorted({*self.server_cores, *self.client_cores})
+        for system in self._systems.values():
+            move(system, self.client_cores)
+
+    def _pin(self) -> None:
+        self.client_cores = self._pinned
+        for system in self._systems.values():
+            move(system, self.server_cores)
+
+
+class _Profiled:
+    """While it lasts the headrace node samples itself, when profiles were asked for."""
+
+    def __init__(self, session: Session, system: System) -> None:
+        self._system = system if session._profile and isinstance(system, Headrace) else None
+
+    def __enter__(self) -> None:
+        if self._system is not None:
+            self._system.begin_profile()
+
+    def __exit__(self, *error: object) -> None:
+        if self._system is not None:
+            self._system.end_profile()
+
+
+def with_rates(report: dict[str, Any]) -> dict[str, Any]:
+    """A client's report with the metrics that are compared."""
+    seconds, size = report["seconds"], report.get("bytes", 0)
+    found = {name: value for name, value in report.items() if name not in ("ack", "e2e", "expected")}
+    found["records_per_s"] = report["records"] / seconds
+    if size:
+        found |= {"mb_per_s": size / seconds / MB, "server_cpu_s_per_gb": report["server_cpu_s"] / size * GB}
+        found["client_cpu_s_per_gb"] = report["client_cpu_s"] / size * GB
+    for kind in ("ack", "e2e"):
+        if kind in report:
+            found |= {f"{kind}_{name}_ms": value for name, value in report[kind].items() if name != "curve"}
+    return found
+
+
+def worst(reports: list[dict[str, Any]]) -> dict[str, float]:
+    """The largest of each percentile over some readers."""
+    names = ("p50", "p90", "p99", "p99_9", "max", "mean")
+    return {name: max(report["e2e"][name] for report in reports) for name in names}
+
+
+def describe(found: dict[str, Any]) -> str:
+    """One line for the terminal."""
+    if "absent" in found:
+        return f"absent: {found['absent']}"
+    parts = [f"{found['records_per_s']:>12,.0f} rec/s"]
+    if "mb_per_s" in found:
+        parts.append(f"{found['mb_per_s']:8.1f} MB/s  server {found['server_cpu_s_per_gb']:.2f} CPU s/GB")
+    for kind in ("ack", "e2e"):
+        if f"{kind}_p99_ms" in found:
+            parts.append(f"{kind} p50 {found[f'{kind}_p50_ms']:.2f} p99 {found[f'{kind}_p99_ms']:.2f} ms")
+    if "cold_mb_per_s" in found:
+        parts.append(f"cold {found['cold_mb_per_s']:.0f} MB/s")
+    return "  ".join(parts)
+
+
+def _kafka_version() -> str:
+    from .kafka_io import VERSION
+
+    return VERSION
+
+
+__all__ = ["BARE", "ChildError", "LostDataError", "Session", "describe", "with_rates", "worst"]

@@ -1,0 +1,179 @@
+"""The two systems under test behind one face: start, topics, files, stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from . import kafka_io
+from .machine_io import set_affinity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from .children_io import Child, Children
+
+START_TIMEOUT_S = 30.0
+TOPIC_TIMEOUT_S = 60.0
+
+
+class System(Protocol):
+    """One server process with a client address."""
+
+    name: str
+    bootstrap: str
+    pid: int
+    data_dir: Path
+
+    def create_topic(self, name: str, partitions: int) -> None: ...
+    def delete_topic(self, name: str) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Headrace:
+    """One storage node, alone in its process, and a controller in another one; all settings are defaults."""
+
+    name = "headrace"
+
+    def __init__(self, children: Children, scratch: Path, cores: Iterable[int], profile: str = "") -> None:
+        from headrace import Admin
+
+        self.data_dir = scratch / "headrace-data"
+        self._children = children
+        cores = list(cores)
+        self._controller = self._start("controller", cores, 0, "")
+        port = self._ready(self._controller)
+        self._node = self._start("node", cores, port, profile)
+        self.bootstrap, self.pid = f"127.0.0.1:{self._ready(self._node)}", self._node.pid
+        self.controller_pid = self._controller.pid
+        self._admin = Admin(self.bootstrap)
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        """With a leader for each partition on return."""
+        from headrace import NewTopic
+
+        self._admin.create_topics(NewTopic(name, partitions)).raise_for_errors()
+
+    def delete_topic(self, name: str) -> None:
+        """Its files are gone on return, so that nothing of it is written back into the next cell."""
+        self._admin.delete_topics(name).raise_for_errors()
+        wait_gone(self.data_dir / "node", name)
+
+    def begin_profile(self) -> None:
+        """Start the sampling profiler of the node."""
+        os.kill(self.pid, signal.SIGUSR1)
+
+    def end_profile(self) -> None:
+        """End it: the node writes its file."""
+        os.kill(self.pid, signal.SIGUSR2)
+
+    def stop(self) -> None:
+        """Node first, so that the controller sees it go."""
+        self._admin.close()
+        self._children.end(self._node)
+        self._children.end(self._controller)
+
+    def _start(self, kind: str, cores: list[int], port: int, profile: str) -> Child:
+        folder = str(self.data_dir / kind)
+        return self._children.start(kind, "server_process", kind, folder, str(port), profile, cores=cores)
+
+    @staticmethod
+    def _ready(child: Child) -> int:
+        return int(child.line(START_TIMEOUT_S).removeprefix("ready "))
+
+
+class Kafka:
+    """One KRaft node; settings are defaults but for those here."""
+
+    name = "kafka"
+    SETTINGS = {
+        "auto.create.topics.enable": "false",
+        "log.segment.delete.delay.ms": "0",  # deleted topics give their disk back before the next cell
+        "log.retention.check.interval.ms": "600000",
+    }
+
+    def __init__(self, scratch: Path, cores: Iterable[int]) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self.data_dir = scratch / "kafka-data"
+        self.data_dir.mkdir()
+        self._node = kafka_io.start_node(self.data_dir, self.SETTINGS, jvm=kafka_io.SERVER_JVM, cores=cores)
+        self.bootstrap, self.pid = self._node.bootstrap, self._node.pid
+        try:
+            self._admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        except BaseException:
+            self._node.stop()
+            raise
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        """With a leader for each partition on return."""
+        from confluent_kafka.admin import NewTopic
+
+        topic = NewTopic(name, partitions, 1, config={"file.delete.delay.ms": "0"})
+        self._admin.create_topics([topic])[name].result(TOPIC_TIMEOUT_S)
+        ends_at = time.monotonic() + TOPIC_TIMEOUT_S
+        while True:
+            found = self._admin.list_topics(name, TOPIC_TIMEOUT_S).topics[name].partitions
+            if len(found) == partitions and all(part.leader >= 0 for part in found.values()):
+                return
+            if time.monotonic() > ends_at:
+                raise TimeoutError(f"topic {name} has no leaders")
+            time.sleep(0.05)
+
+    def delete_topic(self, name: str) -> None:
+        """Its files are gone on return."""
+        self._admin.delete_topics([name])[name].result(TOPIC_TIMEOUT_S)
+        wait_gone(self.data_dir, name)
+
+    def stop(self) -> None:
+        """Cleanly; safe to call again."""
+        self._node.stop()
+
+
+def wait_gone(folder: Path, topic: str, timeout_s: float = 15.0) -> bool:
+    """Wait until no folder of a topic is left; False when they stay."""
+    ends_at = time.monotonic() + timeout_s
+    while any(folder.glob(f"{topic}-*")):
+        if time.monotonic() > ends_at:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def move(system: System, cores: Iterable[int]) -> None:
+    """Let a server run on other cores."""
+    set_affinity(system.pid, set(cores))
+
+
+def drop_cached(folder: Path, topic: str) -> int:
+    """Write the files of a topic to the disk and ask the kernel to forget them; how many bytes they hold."""
+    total = 0
+    for path in folder.glob(f"{topic}-*/*.log"):
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fdatasync(fd)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            total += os.fstat(fd).st_size
+        finally:
+            os.close(fd)
+    return total
+
+
+def touch_memory(folder: Path, size: int) -> float:
+    """Write and delete a file, so that the page cache is made of pages the machine has already; seconds.
+
+    Without it whoever writes first pays for the first touch of each page, up to ten times the price.
+    """
+    path, block = folder / "touch", bytes(1 << 22)
+    started = time.monotonic()
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        for offset in range(0, size, len(block)):
+            os.pwrite(fd, block, offset)
+    finally:
+        os.close(fd)
+        path.unlink()
+    return time.monotonic() - started

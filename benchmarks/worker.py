@@ -1,0 +1,82 @@
+"""A client process: `worker '{"loop": ..., ...}'`. Prints "ready", waits for a line, prints one JSON line.
+
+With "profile" in its order it samples itself while the clock runs and writes a table to that file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import resource
+import sys
+import time
+from typing import Any
+
+from .machine_io import cpu_seconds
+from .sampler_io import Sampler
+
+LOOPS = {
+    "produce": "produce",
+    "consume": "consume",
+    "verify": "consume",
+    "reread": "consume",
+    "openloop": "latency",
+    "follow": "latency",
+    "ping": "latency",
+    "window": "latency",
+    "raw": "raw",
+    "bareclient": "bare",
+    "pagecache": "bare",
+    "crc": "bare",
+}
+
+
+class Clock:
+    """What a loop times itself with: `ready`, `start`, `stop`; reads the server's CPU at both ends."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self._server = spec.get("server_pid")
+        self._sampler = Sampler() if spec.get("profile") else None
+        self._profile = spec.get("profile")
+        self._began: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    def ready(self) -> None:
+        """All is set up: tell the harness, and wait until it says go."""
+        print("ready", flush=True)
+        if not sys.stdin.readline():
+            raise SystemExit("the harness is gone")
+
+    def start(self) -> None:
+        """The timed part begins."""
+        if self._sampler is not None:
+            self._sampler.start()
+        server_s = cpu_seconds(self._server) if self._server else 0.0
+        self._began = (server_s, time.process_time(), time.perf_counter())
+
+    def stop(self) -> dict[str, float]:
+        """The timed part is over: seconds, and CPU seconds of server and client."""
+        seconds = time.perf_counter() - self._began[2]
+        client_s = time.process_time() - self._began[1]
+        server_s = cpu_seconds(self._server) - self._began[0] if self._server else 0.0
+        if self._sampler is not None:
+            self._sampler.stop()
+            self._sampler.write(str(self._profile))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return {"seconds": seconds, "client_cpu_s": client_s, "server_cpu_s": server_s, "client_peak": peak}
+
+
+def main() -> None:
+    """Run one loop."""
+    spec = json.loads(sys.argv[1])
+    loop = spec["loop"]
+    module = importlib.import_module(f"headrace.benchmarks.loops.{LOOPS[loop]}")
+    report = getattr(module, loop)(spec, Clock(spec))
+    print(json.dumps(report), flush=True)
+    # Not the interpreter's end: taking down client libraries with full queues may take seconds.
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""Intended times and what is due."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.services.bench.pacing import NS_PER_S, Schedule
+
+
+@pytest.mark.parametrize("rate", [0.5, 1, 3, 7, 1000, 9999.5, 10_000, 3_000_000])
+@pytest.mark.parametrize(("offset", "stride"), [(0, 1), (0, 3), (2, 3)])
+def test_due_is_the_number_of_intended_times_that_have_come(rate: float, offset: int, stride: int) -> None:
+    """At an intended time the record is due, a nanosecond before it is not; no drift after an hour."""
+    schedule = Schedule(rate, 10**15, offset, stride)
+    for number in (0, 1, 2, 99, 100, 1_000_003, int(rate * 3600)):
+        at_ns = schedule.intended_ns(number)
+        assert schedule.due(at_ns) == number + 1
+        assert schedule.due(at_ns - 1) == number
+        exact = 10**15 + (number * stride + offset) * NS_PER_S / rate
+        assert abs(at_ns - exact) <= 1 + exact * 1e-15
+
+
+def test_nothing_is_due_before_the_start() -> None:
+    """Not even a negative number."""
+    assert Schedule(1000, 500).due(499) == 0
+    assert Schedule(1000, 500).due(0) == 0
+    assert Schedule(1000, 500, 1, 2).due(500) == 0
+
+
+def test_senders_share_one_even_stream() -> None:
+    """Three senders at 3,000 a second together are one sender at 3,000 a second."""
+    whole = Schedule(3000, 0)
+    parts = [Schedule(3000, 0, offset, 3) for offset in range(3)]
+    together = sorted(part.intended_ns(number) for part in parts for number in range(100))
+    assert together == [whole.intended_ns(number) for number in range(300)]
+
+
+@pytest.mark.parametrize(
+    "given", [(0, 0), (-1, 0), (float("nan"), 0), (float("inf"), 0), (1, 0, 1, 1), (1, 0, 0, 0)]
+)
+def test_what_is_no_schedule(given: tuple[float, ...]) -> None:
+    """A rate that never sends, or a place outside the stride."""
+    with pytest.raises(ValueError):  # noqa: PT011 - one of two messages
+        Schedule(*given)  # type: ignore[arg-type]

@@ -1,0 +1,27 @@
+"""The real clock: order and completeness only, no timing."""
+
+from __future__ import annotations
+
+from headrace.services.bench.pacing import Schedule
+from headrace.services.bench.pacing_io import due_ranges, now_ns, sharpen_timer, sleep_until
+
+
+def test_every_record_comes_once_in_order_and_never_early() -> None:
+    """A sender that is fast, and one that was held up for a second before it began."""
+    sharpen_timer()
+    for start_ns in (now_ns() + 1_000_000, now_ns() - 1_000_000_000):
+        schedule = Schedule(20_000, start_ns)
+        numbers: list[int] = []
+        for first, end in due_ranges(schedule, 2500, most=300):
+            assert end - first <= 300
+            assert schedule.intended_ns(end - 1) <= now_ns()
+            numbers += range(first, end)
+        assert numbers == list(range(2500))
+
+
+def test_a_time_that_has_passed_is_not_waited_for() -> None:
+    """It returns, and what is ahead is waited for."""
+    sleep_until(0)
+    at_ns = now_ns() + 1_000_000
+    sleep_until(at_ns)
+    assert now_ns() >= at_ns
