@@ -52,13 +52,13 @@ class Payload:
         if self.file is not None:
             return _lines(self.file)
         count = max(min(POOL_RECORDS, POOL_BYTES // max(self.size, 1)), 2)
-        if self.kind == "zeros":
+        if self.kind == "zeros" or not self.size:
             return [bytes(self.size)] * count
         generator = random.Random(f"{self.seed}/{index}")  # noqa: S311 - filler, not a secret
         if self.kind == "text":
             return [_text(generator, self.size) for _ in range(count)]
         data = generator.randbytes(count * self.size)
-        return [data[at : at + self.size] for at in range(0, count * self.size, self.size)] or [b""] * count
+        return [data[at : at + self.size] for at in range(0, count * self.size, self.size)]
 
     def distinct_keys(self) -> list[bytes]:
         """All keys, the same ones in every process; empty without keys."""
