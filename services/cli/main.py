@@ -23,7 +23,7 @@ from ...protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from ..cluster_files_io import UnknownClusterError
-from . import cluster, consume, logs, produce, quickstart, topic
+from . import bench, cluster, consume, logs, produce, quickstart, topic
 from .common import (
     EXIT_BROKEN_PIPE,
     EXIT_ERROR,
@@ -102,6 +102,7 @@ for _command in (
     produce.produce,
     consume.consume,
     logs.log,
+    bench.bench,
     quickstart.quickstart,
 ):
     cli.add_command(_command)

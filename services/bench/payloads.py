@@ -1,0 +1,93 @@
+"""What the records of a benchmark hold: reproducible values and keys, made before the clock starts. Pure."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+PayloadKind = Literal["random", "text", "zeros"]
+PAYLOAD_KINDS: tuple[PayloadKind, ...] = ("random", "text", "zeros")
+
+# Bound: values repeat after this many bytes or records; both are far more than a batch holds, so that a
+# codec does not see the same value twice in one batch.
+POOL_BYTES = 16 << 20
+POOL_RECORDS = 10_000
+LARGEST_FILE_BYTES = 64 << 20
+MOST_KEYS = 1_000_000
+
+# the vocabulary of access logs
+_WORDS = (
+    "GET", "PUT", "POST", "/api/v1/orders", "/api/v1/users", "/static/index.html", "200", "404", "500",
+    "info", "warning", "error", "timeout", "retry", "started", "finished", "connection", "closed",
+    "user=alice", "user=bob", "region=eu", "region=us", "latency_ms=12", "latency_ms=480",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payload:
+    """A recipe for values of `size` bytes, or the lines of `file`; and for `keys` distinct keys of
+    `key_size` bytes (0: no keys). The same recipe and `index` give the same bytes everywhere."""
+
+    kind: PayloadKind = "random"
+    size: int = 100
+    seed: int = 1
+    file: str | None = None
+    keys: int = 0
+    key_size: int = 8
+
+    def check(self) -> None:
+        """Errors: OSError; ValueError for a file or keys that cannot be had."""
+        if self.keys > MOST_KEYS:
+            raise ValueError(f"at most {MOST_KEYS} distinct keys are made, not {self.keys}")
+        if self.keys > 256**self.key_size:
+            raise ValueError(f"{self.key_size} bytes cannot tell {self.keys} keys apart")
+        if self.file is not None:
+            _lines(self.file)
+
+    def values(self, index: int = 0) -> list[bytes]:
+        """The values that process number `index` sends in turn. Errors: OSError; ValueError for a file
+        without lines, or past 64 MiB."""
+        if self.file is not None:
+            return _lines(self.file)
+        count = max(min(POOL_RECORDS, POOL_BYTES // max(self.size, 1)), 2)
+        if self.kind == "zeros" or not self.size:
+            return [bytes(self.size)] * count
+        generator = random.Random(f"{self.seed}/{index}")  # noqa: S311 - filler, not a secret
+        if self.kind == "text":
+            return [_text(generator, self.size) for _ in range(count)]
+        data = generator.randbytes(count * self.size)
+        return [data[at : at + self.size] for at in range(0, count * self.size, self.size)]
+
+    def distinct_keys(self) -> list[bytes]:
+        """All keys, the same ones in every process; empty without keys."""
+        return [number.to_bytes(self.key_size, "big") for number in range(self.keys)]
+
+    def keyed(self, values: list[bytes], index: int = 0) -> list[bytes | None]:
+        """A key for each value, drawn evenly and reproducibly; None for each without keys."""
+        keys = self.distinct_keys()
+        if not keys:
+            return [None] * len(values)
+        generator = random.Random(f"{self.seed}/{index}/keys")  # noqa: S311 - filler, not a secret
+        return [keys[number] for number in generator.choices(range(len(keys)), k=len(values))]
+
+
+def _lines(file: str) -> list[bytes]:
+    with Path(file).open("rb") as stream:
+        data = stream.read(LARGEST_FILE_BYTES + 1)
+    if len(data) > LARGEST_FILE_BYTES:
+        raise ValueError(f"{file}: a payload file has at most {LARGEST_FILE_BYTES >> 20} MiB")
+    lines = [line for line in data.splitlines() if line]
+    if not lines:
+        raise ValueError(f"{file}: no lines to send")
+    return lines
+
+
+def _text(generator: random.Random, size: int) -> bytes:
+    parts: list[str] = []
+    length = 0
+    while length < size:
+        parts.append(generator.choice(_WORDS) if generator.random() < 0.8 else str(generator.getrandbits(40)))
+        length += len(parts[-1]) + 1
+    return " ".join(parts).encode()[:size].ljust(size)

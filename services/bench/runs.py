@@ -1,0 +1,293 @@
+"""The four benchmarks: who works, in which order, what is reported, and what makes a run invalid."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import HeadraceError
+from .fleet import Fleet
+from .histogram import Histogram
+from .read_work import ReadTask, TailTask
+from .send_work import SendTask
+from .topics import bench_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .fleet import Totals
+    from .plan import ReadPlan, SendPlan
+    from .read_work import ReadResult, TailResult
+    from .send_work import SendResult
+    from .topics import BenchTopic, TopicPlan
+
+    # (title, running counts, nanosecond at which it began, or 0 before) once a second
+    Watch = Callable[[Sequence[tuple[str, Totals]], int], None]
+
+MB = 1_000_000
+
+LATENCY_OF_SAMPLES = "acknowledgement, from the hand-over of one record of each chunk"
+LATENCY_OF_SCHEDULE = "acknowledgement, from the intended send time of each record (or every n-th)"
+
+
+class BenchFailedError(HeadraceError):
+    """The benchmark ran, and its result is not valid: records failed, were lost or did not come."""
+
+
+class Outcome:
+    """The report as one JSON-able object, and why it is not valid, if so."""
+
+    def __init__(self, report: dict[str, Any], problems: list[str]) -> None:
+        self.report, self.problems = report, problems
+
+    def raise_for_problems(self) -> None:
+        """Errors: BenchFailedError."""
+        if self.problems:
+            raise BenchFailedError("; ".join(self.problems))
+
+
+def run_produce(plan: SendPlan, topic_plan: TopicPlan, watch: Watch, note: Callable[[str], None]) -> Outcome:
+    """Producers alone."""
+    with bench_topic(plan.target.bootstrap, plan.target.config, topic_plan, note) as topic:
+        plan = _placed(plan, topic)
+        before = topic.ends()
+        with Fleet(_senders(plan)) as fleet:
+            tick = _ticker(fleet, watch, "produce")
+            fleet.start(tick)
+            results = fleet.finish(0, tick)
+        sent = _sent_facts(plan, results)
+        problems = _send_problems(sent) + _log_problems(topic, before, plan, sent)
+        return Outcome({"bench": "produce", **_topic_facts(topic), **sent}, problems)
+
+
+def run_consume(
+    plan: ReadPlan,
+    records: int | None,
+    fill: SendPlan,
+    topic_plan: TopicPlan,
+    watch: Watch,
+    note: Callable[[str], None],
+) -> Outcome:
+    """Consumers alone; a temporary topic is filled with `fill` first. `records` None: all that are there."""
+    with bench_topic(plan.target.bootstrap, plan.target.config, topic_plan, note) as topic:
+        if topic.is_temporary:
+            _fill(fill, topic, watch)
+        plan = _placed_reader(plan, topic)
+        expected = records if records is not None else topic.ends() - topic.beginnings()
+        if records is None and (plan.from_end or not expected):
+            raise BenchFailedError(
+                "--from end needs --records"
+                if plan.from_end
+                else f"topic {topic.name!r} is empty: --records waits for some"
+            )
+        with Fleet(_readers(plan)) as fleet:
+            fleet.set_goal(expected)
+            tick = _ticker(fleet, watch, "consume")
+            fleet.start(tick)
+            read = _read_facts(plan, fleet.finish(0, tick))
+        return Outcome(
+            {"bench": "consume", **_topic_facts(topic), **read, "expected": expected},
+            _read_problems(read, expected, plan),
+        )
+
+
+def run_latency(
+    plan: SendPlan, tail: ReadPlan, topic_plan: TopicPlan, watch: Watch, note: Callable[[str], None]
+) -> Outcome:
+    """End to end: stamped records at a fixed rate, followed by a consumer in a process of its own."""
+    with bench_topic(plan.target.bootstrap, plan.target.config, topic_plan, note) as topic:
+        run_number = secrets.randbits(32)
+        measured = sum(plan.count(index) or 0 for index in range(plan.workers))
+        expected = measured + plan.warmup
+        plan = replace(_placed(plan, topic), stamp=run_number, records=expected, duration_s=None)
+        task = TailTask(_placed_reader(tail, topic), run_number, expected, plan.warmup)
+        with Fleet(_senders(plan), [task]) as fleet:
+            tick = _ticker(fleet, watch, "sent", "received")
+            fleet.start(tick)
+            sent = _sent_facts(plan, fleet.finish(0, tick))
+            # a failed record may lie in the log all the same: then there are more, never fewer
+            fleet.set_goal(sent["records"])
+            received: TailResult = fleet.finish(1, tick)[0]
+    facts = {
+        "bench": "latency",
+        **_topic_facts(topic),
+        **sent,
+        "received": received.records,
+        "repeated": received.repeated,
+        "ack_latency_ms": sent["latency_ms"],
+        "latency_ms": received.latency.summary_ms(),
+        "latency_of": "end to end, from the intended send time of each record to the return of its poll",
+        "consumer_cpu_s": round(received.cpu_s, 4),
+    }
+    facts["records_per_s"] = _per_s(received.records, received.elapsed_s)
+    facts["mb_per_s"] = _per_s(received.size_bytes / MB, received.elapsed_s)
+    return Outcome(facts, _send_problems(sent) + _tail_problems(sent, received, tail))
+
+
+def run_mixed(
+    plan: SendPlan,
+    reader: ReadPlan,
+    fill: SendPlan | None,
+    topic_plan: TopicPlan,
+    watch: Watch,
+    note: Callable[[str], None],
+) -> Outcome:
+    """Producers and consumers on one topic at the same time; `fill` is there before, for a cold reader."""
+    with bench_topic(plan.target.bootstrap, plan.target.config, topic_plan, note) as topic:
+        if fill is not None:
+            _fill(fill, topic, watch)
+        plan, reader = _placed(plan, topic), _placed_reader(reader, topic)
+        before = topic.ends()
+        with Fleet(_senders(plan), _readers(reader)) as fleet:
+            tick = _ticker(fleet, watch, "produce", "consume")
+            fleet.start(tick)
+            first = sum(fleet.prepared[slot] for slot in fleet.groups[1])
+            sent = _sent_facts(plan, fleet.finish(0, tick))
+            end = before + plan.warmup + sent["records"]
+            with contextlib.suppress(HeadraceError):  # a node may be gone: what was acknowledged must do
+                end = max(end, topic.ends())
+            expected = end - first
+            fleet.set_goal(expected)
+            read = _read_facts(reader, fleet.finish(1, tick))
+        problems = _send_problems(sent) + _log_problems(topic, before, plan, sent)
+        problems += _read_problems(read, expected, reader)
+    top = {name: sent[name] for name in ("records_per_s", "mb_per_s", "latency_ms")}
+    read["expected"] = expected
+    return Outcome(
+        {"bench": "mixed", **_topic_facts(topic), **top, "produce": sent, "consume": read}, problems
+    )
+
+
+# --- inside ---------------------------------------------------------------------------------------------
+
+
+def _senders(plan: SendPlan) -> list[SendTask]:
+    return [SendTask(plan, index) for index in range(plan.workers)]
+
+
+def _readers(plan: ReadPlan) -> list[ReadTask]:
+    return [ReadTask(plan, index) for index in range(plan.workers)]
+
+
+def _placed(plan: SendPlan, topic: BenchTopic) -> SendPlan:
+    return replace(plan, target=replace(plan.target, topic=topic.name))
+
+
+def _placed_reader(plan: ReadPlan, topic: BenchTopic) -> ReadPlan:
+    if plan.workers > topic.partitions:
+        raise BenchFailedError(
+            f"{plan.workers} consumers have nothing to share: topic {topic.name!r} has"
+            f" {topic.partitions} {'partition' if topic.partitions == 1 else 'partitions'}"
+        )
+    return replace(plan, target=replace(plan.target, topic=topic.name), partitions=topic.partitions)
+
+
+def _fill(plan: SendPlan, topic: BenchTopic, watch: Watch) -> None:
+    plan = _placed(plan, topic)
+    with Fleet(_senders(plan)) as fleet:
+        tick = _ticker(fleet, watch, "fill")
+        fleet.start(tick)
+        sent = _sent_facts(plan, fleet.finish(0, tick))
+    problems = _send_problems(sent)
+    if problems:
+        raise BenchFailedError("; ".join(["the topic could not be filled", *problems]))
+
+
+def _ticker(fleet: Fleet, watch: Watch, *titles: str) -> Callable[[], None]:
+    groups = [(title, fleet.totals(number)) for number, title in enumerate(titles)]
+    return lambda: watch(groups, fleet.start_ns)
+
+
+def _topic_facts(topic: BenchTopic) -> dict[str, Any]:
+    return {"topic": topic.name, "partitions": topic.partitions, "temporary_topic": topic.is_temporary}
+
+
+def _sent_facts(plan: SendPlan, results: list[SendResult]) -> dict[str, Any]:
+    latency = Histogram()
+    for result in results:
+        latency.merge(result.latency)
+    acknowledged = sum(result.acknowledged for result in results)
+    size_bytes = sum(result.size_bytes for result in results)
+    elapsed_s = max(result.elapsed_s for result in results)
+    errors = [result.first_error for result in results if result.first_error]
+    return {
+        "records": acknowledged,
+        "failed": sum(result.failed for result in results),
+        "unsent": sum(result.unsent for result in results),
+        "first_error": errors[0] if errors else None,
+        "bytes": size_bytes,
+        "elapsed_s": round(elapsed_s, 4),
+        "records_per_s": _per_s(acknowledged, elapsed_s),
+        "mb_per_s": _per_s(size_bytes / MB, elapsed_s),
+        "latency_ms": latency.summary_ms(),
+        "latency_of": LATENCY_OF_SAMPLES if plan.throughput is None else LATENCY_OF_SCHEDULE,
+        "client_cpu_s": round(sum(result.cpu_s for result in results), 4),
+        "api": plan.api,
+        "producers": plan.workers,
+        "throughput": plan.throughput,
+        "record_size": plan.payload.size if plan.payload.file is None else None,
+        "warmup_records": plan.warmup,
+    }
+
+
+def _read_facts(plan: ReadPlan, results: list[ReadResult]) -> dict[str, Any]:
+    records = sum(result.records for result in results)
+    size_bytes = sum(result.size_bytes for result in results)
+    elapsed_s = max(result.elapsed_s for result in results)
+    return {
+        "records": records,
+        "bytes": size_bytes,
+        "elapsed_s": round(elapsed_s, 4),
+        "records_per_s": _per_s(records, elapsed_s),
+        "mb_per_s": _per_s(size_bytes / MB, elapsed_s),
+        "latency_ms": None,
+        "client_cpu_s": round(sum(result.cpu_s for result in results), 4),
+        "api": plan.api,
+        "consumers": plan.workers,
+    }
+
+
+def _send_problems(sent: dict[str, Any]) -> list[str]:
+    problems = []
+    if sent["failed"] or sent["unsent"]:
+        total = sent["records"] + sent["failed"] + sent["unsent"]
+        unsent = f" and {sent['unsent']} were not sent" if sent["unsent"] else ""
+        problems.append(f"{sent['failed']} of {total} records failed{unsent}: {sent['first_error']}")
+    return problems
+
+
+def _log_problems(topic: BenchTopic, before: int, plan: SendPlan, sent: dict[str, Any]) -> list[str]:
+    """Whether the log holds what was acknowledged; retries and other writers may have added more."""
+    grown: int | None = None
+    with contextlib.suppress(HeadraceError):  # a node may be gone: its records cannot be counted
+        grown = topic.ends() - before
+    sent["log_growth"] = grown
+    acknowledged = sent["records"] + plan.warmup
+    is_told = plan.target.config.get("acks") != "0"
+    if grown is not None and is_told and grown < acknowledged:
+        return [f"{acknowledged} records were acknowledged, and the log has only {grown} more"]
+    return []
+
+
+def _read_problems(read: dict[str, Any], expected: int, plan: ReadPlan) -> list[str]:
+    if read["records"] >= expected:
+        return []
+    return [f"only {read['records']} of {expected} records came, then none for {plan.timeout_s:g} s"]
+
+
+def _tail_problems(sent: dict[str, Any], received: TailResult, tail: ReadPlan) -> list[str]:
+    problems = []
+    if received.records < sent["records"]:
+        problems.append(
+            f"only {received.records} of {sent['records']} acknowledged records came, then none for"
+            f" {tail.timeout_s:g} s"
+        )
+    if received.repeated:
+        problems.append(f"{received.repeated} records came more than once")
+    return problems
+
+
+def _per_s(amount: float, elapsed_s: float) -> float:
+    return round(amount / elapsed_s, 3) if elapsed_s > 0 else 0.0

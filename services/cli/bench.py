@@ -1,0 +1,450 @@
+"""`headrace bench …`: measure a cluster, with the names of Kafka's perf tools where they have one."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ..bench.pacing_io import now_ns
+from ..bench.payloads import PAYLOAD_KINDS, Payload
+from ..bench.plan import DEFAULT_RECORDS, READ_APIS, SEND_APIS, ReadPlan, SendPlan, Target
+from ..bench.topics import DEFAULT_PARTITIONS, TopicPlan
+from .common import Settings, bootstrap_option, cluster_option, config_option, form_option, with_settings
+from .interrupts import interrupts
+from .output import note, print_object, write_line
+from .produce import CODECS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ..bench.fleet import Totals
+    from ..bench.runs import Outcome, Watch
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+MOST_WORKERS = 64
+SMALLEST_STAMPED = 16
+MOST_STAMPED = 100_000_000  # Bound: the reader keeps one byte per record to find lost and repeated ones
+_ALL = (bootstrap_option, cluster_option, config_option, form_option)
+_GLOBAL = with_settings(*_ALL)
+
+
+@click.group()
+def bench() -> None:
+    """Measure produce, consume, end-to-end latency, or both at once."""
+
+
+def _options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    def add(command: F) -> F:
+        return functools.reduce(lambda made, option: option(made), reversed(options), command)
+
+    return add
+
+
+_positive = click.IntRange(min=1)
+_topic_options = _options(
+    click.option(
+        "--topic", metavar="NAME", help="An existing topic [default: one that is deleted at the end]."
+    ),
+    click.option("--create", is_flag=True, help="Create --topic if it is missing; it stays."),
+    click.option("--partitions", type=_positive, help=f"Of a new topic [default: {DEFAULT_PARTITIONS}]."),
+    click.option("--replication-factor", type=_positive, help="Of a new topic [default: the cluster's]."),
+)
+_payload_options = _options(
+    click.option(
+        "--record-size",
+        type=click.IntRange(0, 1 << 30),
+        default=100,
+        show_default=True,
+        help="Bytes of a value.",
+    ),
+    click.option(
+        "--payload",
+        type=click.Choice(PAYLOAD_KINDS),
+        default="random",
+        show_default=True,
+        help="What values hold.",
+    ),
+    click.option(
+        "--payload-file",
+        type=click.Path(exists=True, dir_okay=False),
+        help="Values are this file's lines instead.",
+    ),
+    click.option(
+        "--seed", type=int, default=1, show_default=True, help="The same seed makes the same values."
+    ),
+    click.option("--keys", type=click.IntRange(min=0), default=0, help="Distinct keys [default: no keys]."),
+    click.option("--key-size", type=click.IntRange(1, 65_536), help="Bytes of a key [default: 8]."),
+)
+_producer_options = _options(
+    click.option(
+        "--producers", type=click.IntRange(1, MOST_WORKERS), default=1, help="Processes [default: 1]."
+    ),
+    click.option("--acks", type=click.Choice(("all", "-1", "0", "1")), help="As the config key acks."),
+    click.option("--linger-ms", type=click.IntRange(min=0), help="As linger.ms."),
+    click.option("--batch-size", type=_positive, help="As batch.size, bytes."),
+    click.option("--compression", type=click.Choice(CODECS), help="As compression.type."),
+)
+_send_api_options = _options(
+    click.option(
+        "--api", type=click.Choice(SEND_APIS), default="send", show_default=True, help="How to send."
+    ),
+    click.option(
+        "--chunk", type=click.IntRange(1, 1_000_000), help="Records per call of send-many and arrow."
+    ),
+)
+_read_timeout = click.option(
+    "--timeout",
+    type=click.FloatRange(0.1),
+    default=10.0,
+    show_default=True,
+    help="Give up after s without records.",
+)
+_consumer_options = _options(
+    click.option(
+        "--consumers", type=click.IntRange(1, MOST_WORKERS), default=1, help="Processes [default: 1]."
+    ),
+    click.option("--max-records", type=_positive, help="Records per poll or batch; rows per Arrow batch."),
+    _read_timeout,
+)
+_records = click.option("--records", type=_positive, help="How many in all.")
+_duration = click.option("--duration", type=click.FloatRange(0.001), help="Seconds to send for.")
+_throughput = click.option(
+    "--throughput",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Records/s of all together, at intended times [default: as fast as it goes].",
+)
+_warmup = click.option(
+    "--warmup-records", type=click.IntRange(min=0), default=0, help="Sent before, and not measured."
+)
+
+
+@bench.command()
+@_records
+@_duration
+@_throughput
+@_warmup
+@_payload_options
+@_send_api_options
+@_producer_options
+@_topic_options
+@_GLOBAL
+def produce(settings: Settings, **options: Any) -> None:
+    """Send records: how many are acknowledged per second, and how long that takes."""
+    from ..bench import runs
+
+    target = _target(settings, options)
+    plan = _send_plan(target, options)
+    with _watched() as watch:
+        outcome = runs.run_produce(plan, _topic_plan(options), watch, note)
+    _finish(outcome, settings)
+
+
+@bench.command()
+@click.option("--records", type=_positive, help="How many in all [default: all that are there].")
+@click.option("--api", type=click.Choice(READ_APIS), default="poll", show_default=True, help="How to read.")
+@click.option(
+    "--from",
+    "start",
+    type=click.Choice(("beginning", "end")),
+    default="beginning",
+    show_default=True,
+    help="Where to start.",
+)
+@_consumer_options
+@_payload_options
+@_topic_options
+@_GLOBAL
+def consume(settings: Settings, **options: Any) -> None:
+    """Read records. Without --topic a temporary one is filled first, with --records of the payload."""
+    from ..bench import runs
+
+    target = _target(settings, options)
+    if options["topic"] is None and options["start"] == "end":
+        raise click.UsageError("--from end reads nothing of a temporary topic: give --topic")
+    if options["start"] == "end" and options["records"] is None:
+        raise click.UsageError("--from end needs --records: there is nothing there yet to count")
+    plan = _read_plan(target, options, from_end=options["start"] == "end")
+    fill = _fill_plan(target, options, options["records"] or DEFAULT_RECORDS)
+    with _watched() as watch:
+        outcome = runs.run_consume(plan, options["records"], fill, _topic_plan(options), watch, note)
+    _finish(outcome, settings)
+
+
+@bench.command()
+@_records
+@_duration
+@click.option(
+    "--throughput",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10_000.0,
+    show_default=True,
+    help="Records/s of all together, at intended times.",
+)
+@click.option(
+    "--warmup-records", type=click.IntRange(min=0), help="Sent first, not measured [default: those of 1 s]."
+)
+@_payload_options
+@_producer_options
+@_read_timeout
+@_topic_options
+@_GLOBAL
+def latency(settings: Settings, **options: Any) -> None:
+    """Send at a fixed rate while another process reads: the time from intended send to arrival.
+
+    Runs for --duration (default: 10 s) or --records.
+    """
+    from ..bench import runs
+
+    if options["payload_file"] is None and options["record_size"] < SMALLEST_STAMPED:
+        raise click.UsageError(
+            f"--record-size is at least {SMALLEST_STAMPED} here: a value holds its send time"
+        )
+    if options["records"] is None and options["duration"] is None:
+        options["duration"] = 10.0
+    if options["warmup_records"] is None:
+        options["warmup_records"] = max(int(options["throughput"]), 1)
+    target = _target(settings, options)
+    plan = _send_plan(target, {**options, "api": "send", "chunk": None})
+    if plan.warmup + sum(plan.count(index) or 0 for index in range(plan.workers)) > MOST_STAMPED:
+        raise click.UsageError(f"at most {MOST_STAMPED} records can be followed")
+    tail = ReadPlan(target=target, partitions=1, timeout_s=options["timeout"])
+    with _watched() as watch:
+        outcome = runs.run_latency(plan, tail, _topic_plan(options), watch, note)
+    _finish(outcome, settings)
+
+
+@bench.command()
+@_records
+@_duration
+@_throughput
+@_warmup
+@click.option(
+    "--preload-records",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Records in the topic before it starts, for a cold reader.",
+)
+@click.option(
+    "--read-from",
+    type=click.Choice(("beginning", "end")),
+    default="end",
+    show_default=True,
+    help="Where the consumers start.",
+)
+@click.option(
+    "--read-api", type=click.Choice(READ_APIS), default="poll", show_default=True, help="How to read."
+)
+@_payload_options
+@_send_api_options
+@_producer_options
+@_consumer_options
+@_topic_options
+@_GLOBAL
+def mixed(settings: Settings, **options: Any) -> None:
+    """Send and read one topic at the same time; the consumers read until they have all of it."""
+    from ..bench import runs
+
+    target = _target(settings, options)
+    plan = _send_plan(target, options)
+    reader = _read_plan(
+        target, {**options, "api": options["read_api"]}, from_end=options["read_from"] == "end"
+    )
+    fill = _fill_plan(target, options, options["preload_records"]) if options["preload_records"] else None
+    with _watched() as watch:
+        outcome = runs.run_mixed(plan, reader, fill, _topic_plan(options), watch, note)
+    _finish(outcome, settings)
+
+
+# --- options to plans -----------------------------------------------------------------------------------
+
+_KEYS = {
+    "acks": "acks",
+    "linger_ms": "linger.ms",
+    "batch_size": "batch.size",
+    "compression": "compression.type",
+}
+
+
+def _target(settings: Settings, options: dict[str, Any]) -> Target:
+    """Where clients connect, with a config that was checked here. Errors: ConfigError."""
+    from ...clients.cluster.environment_io import environment
+    from ...clients.config import ClientConfigs, ConsumerConfig, ProducerConfig, given, resolve
+
+    config = settings.client_config()
+    config.update({key: str(options[name]) for name, key in _KEYS.items() if options.get(name) is not None})
+    sends, reads = "producers" in options, "consumers" in options or "timeout" in options
+    schemas = tuple(
+        schema
+        for schema in ClientConfigs
+        if (schema is not ProducerConfig or sends) and (schema is not ConsumerConfig or reads)
+    )
+    values = given(config, {}, schemas)  # no keys that would have no effect
+    for schema in schemas:
+        resolve(schema, values, environment())
+    return Target(bootstrap=settings.addresses(), config=config)
+
+
+def _topic_plan(options: dict[str, Any]) -> TopicPlan:
+    if options["create"] and options["topic"] is None:
+        raise click.UsageError("--create needs --topic: without it the topic is a temporary one")
+    if options["topic"] is not None and not options["create"]:
+        for name in ("partitions", "replication_factor"):
+            if options[name] is not None:
+                flag = "--" + name.replace("_", "-")
+                raise click.UsageError(f"{flag} has no effect on an existing topic: add --create")
+    return TopicPlan(
+        name=options["topic"],
+        create=options["create"],
+        partitions=options["partitions"] or DEFAULT_PARTITIONS,
+        replication_factor=options["replication_factor"],
+    )
+
+
+def _payload(options: dict[str, Any]) -> Payload:
+    if options["key_size"] is not None and not options["keys"]:
+        raise click.UsageError("--key-size has no effect without --keys")
+    payload = Payload(
+        kind=options["payload"],
+        size=options["record_size"],
+        seed=options["seed"],
+        file=options["payload_file"],
+        keys=options["keys"],
+        key_size=options["key_size"] or 8,
+    )
+    try:
+        payload.check()
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    return payload
+
+
+def _send_plan(target: Target, options: dict[str, Any]) -> SendPlan:
+    _topic_plan(options)  # wrong usage is told before anything is done
+    if options["api"] == "arrow":
+        _check_arrow("send_arrow")
+    records, chunk = options["records"], options["chunk"]
+    if chunk is not None and options["api"] == "send":
+        raise click.UsageError("--chunk has no effect on --api send")
+    if records is None and options["duration"] is None:
+        records = DEFAULT_RECORDS
+    plan = SendPlan(
+        target=target,
+        payload=_payload(options),
+        api=options["api"],
+        workers=options["producers"],
+        records=records,
+        duration_s=options["duration"],
+        throughput=options["throughput"],
+        warmup=options["warmup_records"],
+    )
+    default = {"send": plan.chunk, "send-many": 1000, "arrow": 10_000}[plan.api]
+    return replace(plan, chunk=chunk or default)
+
+
+def _fill_plan(target: Target, options: dict[str, Any], records: int) -> SendPlan:
+    return SendPlan(target=target, payload=_payload(options), api="send-many", records=records, chunk=1000)
+
+
+def _read_plan(target: Target, options: dict[str, Any], *, from_end: bool) -> ReadPlan:
+    topic = _topic_plan(options)
+    if options["api"] == "arrow":
+        _check_arrow("arrow_batches")
+    if (topic.name is None or topic.create) and options["consumers"] > topic.partitions:
+        raise click.UsageError(
+            f"--consumers {options['consumers']} cannot share {topic.partitions} partitions"
+        )
+    return ReadPlan(
+        target=target,
+        partitions=topic.partitions,
+        api=options["api"],
+        workers=options["consumers"],
+        from_end=from_end,
+        max_records=options["max_records"] or (65_536 if options["api"] == "arrow" else 5000),
+        timeout_s=options["timeout"],
+    )
+
+
+def _check_arrow(method: str) -> None:
+    from ...clients.sync.consumer_io import Consumer
+    from ...clients.sync.producer_io import Producer
+
+    if find_spec("pyarrow") is None:
+        raise click.UsageError("--api arrow needs pyarrow: pip install 'headrace[arrow]'")
+    if not hasattr(Producer, method) and not hasattr(Consumer, method):
+        raise click.UsageError(f"--api arrow: this version has no {method}")
+
+
+# --- while it runs, and at the end ----------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _watched() -> Iterator[Watch]:
+    """Inside, Ctrl-C ends it cleanly; the running counts are shown once a second, on standard error."""
+    with interrupts(), contextlib.ExitStack() as stack:
+        show: Callable[[str], Any] = note
+        if sys.stderr.isatty():
+            from rich.console import Console
+
+            show = stack.enter_context(Console(stderr=True).status("starting")).update
+        last: dict[str, tuple[int, int]] = {}
+
+        def watch(groups: Sequence[tuple[str, Totals]], start_ns: int) -> None:
+            at_ns = now_ns()
+            parts = []
+            for title, totals in groups:
+                records, size_bytes, failed = totals.read()
+                before, before_ns = last.get(title, (0, min(start_ns or at_ns, at_ns)))
+                last[title] = records, at_ns
+                rate = max(records - before, 0) / max((at_ns - before_ns) / 1e9, 0.001)
+                text = f"{title} {records:,} records, {size_bytes / 1e6:,.1f} MB, {rate:,.0f} records/s"
+                parts.append(text + (f", {failed:,} failed" if failed else ""))
+            show(f"{max(at_ns - start_ns, 0) / 1e9:.0f} s: {'; '.join(parts)}" if start_ns else "preparing")
+
+        yield watch
+
+
+def _finish(outcome: Outcome, settings: Settings) -> None:
+    """Print the result, valid or not; an invalid one is an error all the same."""
+    if settings.form == "text":
+        for line in text_report(outcome.report):
+            write_line(line)
+    else:
+        print_object(outcome.report, settings.form)
+    outcome.raise_for_problems()
+
+
+def text_report(report: dict[str, Any]) -> list[str]:
+    """The report for people: a line per figure, the two sides of `mixed` one after the other."""
+    kept = ", temporary" if report["temporary_topic"] else ""
+    lines = [f"{report['bench']}: topic {report['topic']}, {report['partitions']} partitions{kept}"]
+    if report["bench"] == "mixed":
+        for side in ("produce", "consume"):
+            lines += [f"{side}:", *("  " + line for line in _figures(report[side]))]
+        return lines
+    return lines + _figures(report)
+
+
+def _figures(facts: dict[str, Any]) -> list[str]:
+    failed = facts.get("failed", 0) + facts.get("unsent", 0)
+    lines = [
+        f"records  {facts['records']:,}" + (f", {failed:,} failed or not sent" if failed else ""),
+        f"time     {facts['elapsed_s']:.3f} s",
+        f"rate     {facts['records_per_s']:,.0f} records/s, {facts['mb_per_s']:,.1f} MB/s",
+        f"cpu      {facts['client_cpu_s']:.2f} s of client",
+    ]
+    for title, name in (("latency", "latency_ms"), ("acks", "ack_latency_ms")):
+        found = facts.get(name)
+        if found and found["count"]:
+            figures = "  ".join(
+                f"{key.replace('_', '.')} {found[key]:.3f}"
+                for key in ("p50", "p90", "p99", "p99_9", "max", "mean")
+            )
+            lines.append(f"{title:<8} {figures} ms  ({found['count']:,} measured)")
+    return lines

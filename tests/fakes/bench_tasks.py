@@ -1,0 +1,74 @@
+"""Tasks for the worker processes of a benchmark, importable there too."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headrace.protocol.errors import UnknownTopicOrPartitionError
+
+if TYPE_CHECKING:
+    from headrace.services.bench.fleet import Link
+
+
+class StubbornError(Exception):
+    """Cannot be built from its pickled arguments."""
+
+    def __init__(self, *, where: str) -> None:
+        super().__init__(f"stubborn at {where}")
+
+
+@dataclass
+class Count:
+    """Counts to `records` and tells when it began."""
+
+    records: int
+
+    def run(self, link: Link) -> Any:
+        start_ns = link.start(self.records * 10)
+        began_ns = time.monotonic_ns()
+        link.progress(self.records, self.records * 2, 1)
+        return start_ns, began_ns, os.getpid()
+
+
+@dataclass
+class ReachGoal:
+    """Waits until its group has read what the parent says."""
+
+    def run(self, link: Link) -> Any:
+        link.start()
+        while (goal := link.goal()) is None:
+            time.sleep(0.001)
+        link.progress(goal, 0)
+        return goal, link.group_records()
+
+
+@dataclass
+class Fail:
+    """Ends with an error, before or after the start."""
+
+    how: str
+
+    def run(self, link: Link) -> Any:
+        if self.how == "early":
+            raise UnknownTopicOrPartitionError("no such topic")
+        link.start()
+        if self.how == "stubborn":
+            raise StubbornError(where="the end")
+        if self.how == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise ValueError(self.how)
+
+
+@dataclass
+class Forever:
+    """Never ends by itself, and says which process it is: in its records."""
+
+    def run(self, link: Link) -> Any:
+        link.progress(os.getpid(), 0)
+        link.start()
+        while True:
+            time.sleep(60)

@@ -1,0 +1,293 @@
+"""`headrace bench` against a cluster in this process: right counts, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import subprocess
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+from headrace.clients.admin.admin_types import NewTopic
+from headrace.clients.sync.producer_io import Producer
+from headrace.services.bench.topics import TEMPORARY_PREFIX
+from headrace.services.cli.main import run
+from headrace.services.local_io import LocalCluster, local
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+HAS_ARROW = find_spec("pyarrow") is not None and hasattr(Producer, "send_arrow")
+ARROW = pytest.param("arrow", marks=pytest.mark.skipif(not HAS_ARROW, reason="no pyarrow here"))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with local(nodes=2) as running:
+        yield running
+
+
+@pytest.fixture
+def bench(
+    cluster: LocalCluster, capfdbinary: pytest.CaptureFixture[bytes]
+) -> Callable[..., tuple[int, dict[str, Any], str]]:
+    """Runs a benchmark: (exit code, the one JSON object, standard error). Leaves no temporary topic."""
+
+    def bench(command: str, *more: str) -> tuple[int, dict[str, Any], str]:
+        code = run(["-b", cluster.bootstrap, "bench", *command.split(), *more, "-o", "json"])
+        out, err = capfdbinary.readouterr()
+        assert not temporary_topics(cluster)
+        return code, json.loads(out) if out else {}, err.decode()
+
+    return bench
+
+
+@pytest.fixture
+def topic(cluster: LocalCluster, request: pytest.FixtureRequest) -> str:
+    """A topic of three partitions with the test's own name."""
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)
+    with cluster.admin() as admin:
+        admin.create_topics(NewTopic(name, 3)).raise_for_errors()
+    return name
+
+
+def temporary_topics(cluster: LocalCluster) -> list[str]:
+    with cluster.admin() as admin:
+        return [item.name for item in admin.list_topics() if item.name.startswith(TEMPORARY_PREFIX)]
+
+
+def log_of(cluster: LocalCluster, topic: str) -> list[Any]:
+    with cluster.consumer(topic, auto_offset_reset="earliest", iter_timeout=1.0) as consumer:
+        total = sum(consumer.end_offsets().values())
+        records: list[Any] = []
+        while len(records) < total:
+            records += consumer.poll(5.0)
+        return records
+
+
+def check_shape(report: dict[str, Any]) -> None:
+    """What every report has, and figures that fit together."""
+    assert report["records_per_s"] == pytest.approx(report["records"] / report["elapsed_s"], rel=0.01)
+    assert report["mb_per_s"] == pytest.approx(
+        report["bytes"] / report["elapsed_s"] / 1e6, rel=0.01, abs=0.001
+    )
+    assert report["client_cpu_s"] >= 0
+
+
+def check_latency(latency: dict[str, Any], count: int) -> None:
+    assert list(latency) == ["p50", "p90", "p99", "p99_9", "max", "mean", "count"]
+    figures = [latency[name] for name in ("p50", "p90", "p99", "p99_9", "max")]
+    assert figures == sorted(figures)
+    assert all(math.isfinite(figure) and figure > 0 for figure in figures)
+    assert latency["count"] == count
+
+
+@pytest.mark.parametrize("api", ["send", "send-many", ARROW])
+@pytest.mark.parametrize("rate", ["", "--throughput 20000 "])
+def test_produce(bench: Any, cluster: LocalCluster, topic: str, api: str, rate: str) -> None:
+    """Two processes; the log has every acknowledged record, the warm-up too, with its key, once."""
+    code, report, err = bench(
+        f"produce --topic {topic} --records 3001 --producers 2 --warmup-records 100 --record-size 20"
+        f" --keys 50 --key-size 4 --api {api} {rate}"
+    )
+    assert (code, err) == (0, "")
+    check_shape(report)
+    samples = report["latency_ms"]["count"]
+    assert samples == 3001 if rate else 0 < samples <= 10
+    check_latency(report["latency_ms"], samples)
+    assert (report["records"], report["failed"], report["unsent"], report["bytes"]) == (3001, 0, 0, 60_020)
+    assert (report["log_growth"], report["partitions"], report["temporary_topic"]) == (3101, 3, False)
+    records = log_of(cluster, topic)
+    assert len(records) == 3101
+    assert {len(record.value) for record in records} == {20}
+    assert {record.key for record in records} == {number.to_bytes(4, "big") for number in range(50)}
+
+
+def test_a_payload_file(bench: Any, cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
+    """Its lines are sent in turn, bytes are counted as they are."""
+    (tmp_path / "lines").write_bytes(b"a\nbb\nccc\n")
+    code, report, _ = bench(f"produce --topic {topic} --records 7 --payload-file", str(tmp_path / "lines"))
+    assert (code, report["records"], report["bytes"], report["record_size"]) == (0, 7, 13, None)
+    assert (
+        sorted(record.value for record in log_of(cluster, topic)) == [b"a"] * 3 + [b"bb"] * 2 + [b"ccc"] * 2
+    )
+
+
+def test_a_duration_ends_it(bench: Any) -> None:
+    """In a temporary topic of its own."""
+    code, report, _ = bench("produce --duration 0.2 --compression lz4 --payload text --acks 1")
+    assert (code, report["temporary_topic"], report["partitions"]) == (0, True, 6)
+    assert report["log_growth"] == report["records"] > 0
+
+
+def test_a_topic_that_is_created_stays(bench: Any, cluster: LocalCluster) -> None:
+    """With --create it may be there or not; what was there is told."""
+    assert bench("produce --topic made --create --partitions 2 --records 10")[1]["partitions"] == 2
+    code, report, err = bench("produce --topic made --create --partitions 4 --records 10")
+    assert (code, report["partitions"], err) == (0, 2, "topic 'made' was there, with 2 partitions\n")
+    assert len(log_of(cluster, "made")) == 20
+
+
+@pytest.mark.parametrize("command", ["produce", "consume", "latency", "mixed"])
+def test_no_such_topic(bench: Any, command: str) -> None:
+    """Exit code 3, one line and a hint, and it is not made."""
+    code, report, err = bench(f"{command} --topic nowhere")
+    assert (code, report, err.count("\n")) == (3, {}, 2)
+    assert "UnknownTopicOrPartitionError" in err
+
+
+def test_records_that_are_too_large(bench: Any, topic: str, tmp_path: Path) -> None:
+    """They fail and are told; the others are sent, the result is printed, and the exit code is 1."""
+    (tmp_path / "lines").write_bytes(b"fits\n" + b"x" * 3000 + b"\nfits too\n")
+    for api in ("send", "send-many"):
+        code, report, err = bench(
+            f"produce --topic {topic} --records 9 --api {api} -X max.request.size=2000 -X batch.size=1000"
+            " --payload-file", str(tmp_path / "lines")
+        )  # fmt: skip
+        assert (code, report["records"], report["failed"]) == (1, 6, 3)
+        assert "MessageTooLargeError" in report["first_error"]
+        assert "3 of 9 records failed" in err
+
+
+@pytest.mark.parametrize("api", ["poll", "iterate", "batches", ARROW])
+@pytest.mark.parametrize("consumers", [1, 3])
+def test_consume(bench: Any, topic: str, api: str, consumers: int) -> None:
+    """All that is there, by every way to read, by one process or one per partition."""
+    assert bench(f"produce --topic {topic} --records 4000 --record-size 30")[0] == 0
+    code, report, err = bench(
+        f"consume --topic {topic} --api {api} --consumers {consumers} --max-records 700"
+    )
+    assert (code, err) == (0, "")
+    check_shape(report)
+    assert (report["records"], report["expected"], report["bytes"]) == (4000, 4000, 120_000)
+    assert (report["latency_ms"], report["consumers"], report["api"]) == (None, consumers, api)
+    code, report, _ = bench(f"consume --topic {topic} --api {api} --records 1000")
+    assert code == 0
+    assert report["records"] == 1000
+
+
+def test_fewer_records_than_asked_for(bench: Any, topic: str) -> None:
+    """A clear error after the silence, with what was read."""
+    assert bench(f"produce --topic {topic} --records 100")[0] == 0
+    code, report, err = bench(f"consume --topic {topic} --records 101 --timeout 0.3 --consumers 2")
+    assert (code, report["records"]) == (1, 100)
+    assert "only 100 of 101 records came, then none for 0.3 s" in err
+    code, report, err = bench(f"consume --topic {topic} --records 1 --from end --timeout 0.3")
+    assert (code, report["records"]) == (1, 0)
+
+
+def test_consume_fills_a_topic_of_its_own(bench: Any) -> None:
+    """Without --topic."""
+    code, report, _ = bench("consume --records 2000 --partitions 2")
+    assert (code, report["records"], report["partitions"]) == (0, 2000, 2)
+
+
+def test_an_empty_topic_and_too_many_consumers(bench: Any, topic: str) -> None:
+    """One line each, no result."""
+    code, report, err = bench(f"consume --topic {topic}")
+    assert (code, report, err.count("\n")) == (1, {}, 1)
+    assert "is empty" in err
+    code, report, err = bench(f"consume --topic {topic} --records 5 --consumers 4")
+    assert (code, report, err.count("\n")) == (1, {}, 1)
+    assert "4 consumers have nothing to share" in err
+
+
+def test_latency(bench: Any, topic: str) -> None:
+    """Every record once, records of others do not count; the warm-up is received and not measured."""
+    assert bench(f"produce --topic {topic} --records 50")[0] == 0
+    code, report, err = bench(
+        f"latency --topic {topic} --records 1501 --warmup-records 100 --throughput 5000 --producers 2"
+        " --linger-ms 0 --record-size 16"
+    )
+    assert (code, err) == (0, "")
+    assert (report["records"], report["received"], report["repeated"]) == (1601, 1601, 0)
+    check_latency(report["latency_ms"], 1501)
+    check_latency(report["ack_latency_ms"], 1501)
+    assert "intended" in report["latency_of"]
+    assert report["records_per_s"] > 0
+    assert report["mb_per_s"] > 0
+
+
+@pytest.mark.parametrize("start", ["beginning", "end"])
+def test_mixed(bench: Any, topic: str, start: str) -> None:
+    """The readers get all that was there, or only what is new; what lies before is sent first."""
+    code, report, err = bench(
+        f"mixed --topic {topic} --records 3000 --preload-records 1000 --read-from {start} --consumers 2"
+        " --producers 2 --warmup-records 10"
+    )
+    assert (code, err) == (0, "")
+    check_shape(report["produce"])
+    check_shape(report["consume"])
+    assert report["produce"]["records"] == 3000
+    assert (
+        report["consume"]["records"]
+        == report["consume"]["expected"]
+        == (4010 if start == "beginning" else 3000)
+    )
+    assert report["latency_ms"] == report["produce"]["latency_ms"]
+    assert report["records_per_s"] == report["produce"]["records_per_s"]
+
+
+def test_text_goes_to_standard_output_alone(cluster: LocalCluster, capfd: pytest.CaptureFixture[str]) -> None:
+    """Without -o: figures for people."""
+    assert run(["-b", cluster.bootstrap, "bench", "produce", "--records", "1000"]) == 0
+    out, err = capfd.readouterr()
+    assert out.startswith("produce: topic headrace-bench-")
+    assert "records/s" in out
+    assert err == ""
+
+
+def start(cluster: LocalCluster, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "headrace", "-b", cluster.bootstrap, "bench", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("command", ["produce", "mixed"])
+def test_ctrl_c_cleans_up(cluster: LocalCluster, command: str) -> None:
+    """After the first progress line: no result, no worker, no temporary topic."""
+    process = start(cluster, command, "--duration", "100", "--throughput", "2000", "--producers", "2")
+    assert process.stderr is not None
+    assert "records/s" in process.stderr.readline()
+    workers = psutil.Process(process.pid).children(recursive=True)
+    assert len(workers) >= 2
+    assert len(temporary_topics(cluster)) == 1
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err.splitlines()[-1]) == (130, "", "interrupted")
+    assert not temporary_topics(cluster)
+    _, alive = psutil.wait_procs(workers, timeout=30)
+    assert not alive
+
+
+@pytest.mark.parametrize("command", ["produce", "latency", "mixed"])
+def test_a_node_that_is_gone_in_the_middle(command: str) -> None:
+    """What was not acknowledged is counted as failed; the result is printed, and the exit code is 1."""
+    bounds = ("delivery.timeout.ms=1000", "request.timeout.ms=500", "max.block.ms=500", "linger.ms=0")
+    with local(nodes=2) as cluster:
+        options = [part for bound in (*bounds, "default.api.timeout.ms=2000") for part in ("-X", bound)]
+        more = [] if command == "produce" else ["--timeout", "1"]
+        process = start(
+            cluster, command, "--duration", "4", "--throughput", "1000", "-o", "json", *options, *more
+        )
+        assert process.stderr is not None
+        assert "records/s" in process.stderr.readline()
+        cluster.kill_node(1)
+        out, err = process.communicate(timeout=90)
+        cluster.restart_node(1)
+        assert not temporary_topics(cluster)
+    report = json.loads(out)
+    assert process.returncode == 1, err
+    report = report.get("produce", report)
+    assert report["records"] > 0
+    assert report["failed"] + report["unsent"] > 0
+    assert report["first_error"]
+    assert "records failed" in err

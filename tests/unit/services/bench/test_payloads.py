@@ -1,0 +1,68 @@
+"""Values and keys: reproducible, of the right size, as many as promised."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from headrace.services.bench.payloads import PAYLOAD_KINDS, Payload
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("kind", PAYLOAD_KINDS)
+@pytest.mark.parametrize("size", [0, 1, 16, 100, 1000, 3_000_000])
+def test_the_same_recipe_makes_the_same_bytes(kind: str, size: int) -> None:
+    """In each process its own; all of the same size; at least two, at most 16 MiB or so."""
+    payload = Payload(kind=kind, size=size, seed=3)  # type: ignore[arg-type]
+    values = payload.values()
+    assert values == payload.values()
+    assert {len(value) for value in values} == {size}
+    assert 2 <= len(values) <= 10_000
+    assert sum(map(len, values)) <= max(16 << 20, 2 * size)
+    if kind != "zeros" and size >= 100:
+        assert len(set(values)) == len(values)
+        assert values != payload.values(1)
+        assert values != Payload(kind=kind, size=size, seed=4).values()  # type: ignore[arg-type]
+
+
+def test_text_can_be_compressed_and_random_cannot() -> None:
+    """That is what they are there for."""
+    import zlib
+
+    text, noise = (b"".join(Payload(kind=kind, size=1000).values()[:60]) for kind in ("text", "random"))
+    assert len(zlib.compress(text)) < len(text) / 2
+    assert len(zlib.compress(noise)) > len(noise) * 0.99
+
+
+def test_lines_of_a_file(tmp_path: Path) -> None:
+    """Each line that is not empty is a value, whatever ends it."""
+    file = tmp_path / "lines"
+    file.write_bytes(b"one\r\n\ntwo\nthree")
+    assert Payload(file=str(file), size=5).values() == [b"one", b"two", b"three"]
+    file.write_bytes(b"\n\n")
+    with pytest.raises(ValueError, match="no lines"):
+        Payload(file=str(file)).check()
+    with file.open("wb") as stream:
+        stream.truncate((64 << 20) + 1)
+    with pytest.raises(ValueError, match="at most 64 MiB"):
+        Payload(file=str(file)).check()
+
+
+def test_keys() -> None:
+    """The same distinct ones in every process, drawn in an order of its own; none by default."""
+    payload = Payload(keys=300, key_size=2)
+    assert len(set(payload.distinct_keys())) == 300
+    assert {len(key) for key in payload.distinct_keys()} == {2}
+    values = payload.values()
+    drawn = payload.keyed(values)
+    assert drawn == payload.keyed(values)
+    assert drawn != payload.keyed(values, 1)
+    assert set(drawn) == set(payload.distinct_keys())
+    assert Payload().keyed([b"x"]) == [None]
+    with pytest.raises(ValueError, match="tell 257 keys apart"):
+        Payload(keys=257, key_size=1).check()
+    Payload(keys=256, key_size=1).check()
+    with pytest.raises(ValueError, match="at most 1000000"):
+        Payload(keys=1_000_001).check()

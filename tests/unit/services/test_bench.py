@@ -1,0 +1,98 @@
+"""`headrace bench`: wrong usage is told before anything is asked; the report as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from headrace.services.bench.histogram import Histogram
+from headrace.services.cli.bench import text_report
+from headrace.services.cli.main import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("command", ["", "produce", "consume", "latency", "mixed"])
+def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every command explains itself without a cluster."""
+    assert run(["bench", *command.split(), "--help"]) == 0
+    assert "Usage: headrace bench" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ("produce --records 0", "--records"),
+        ("produce --record-size -1", "--record-size"),
+        ("produce --throughput 0", "--throughput"),
+        ("produce --duration 0", "--duration"),
+        ("produce --producers 65", "--producers"),
+        ("produce --api poll", "--api"),
+        ("produce --payload noise", "--payload"),
+        ("produce --payload-file /no/such/file", "--payload-file"),
+        ("produce --key-size 8", "--key-size has no effect without --keys"),
+        ("produce --keys 300 --key-size 1", "1 bytes cannot tell 300 keys apart"),
+        ("produce --chunk 10", "--chunk has no effect on --api send"),
+        ("produce --create", "--create needs --topic"),
+        ("produce --topic t --partitions 3", "--partitions has no effect on an existing topic"),
+        ("produce --topic t --replication-factor 3", "--replication-factor has no effect"),
+        ("produce --acks 2", "--acks"),
+        ("produce -X linger=5", "did you mean 'linger.ms'"),
+        ("produce -X linger.ms=soon", "linger.ms"),
+        ("produce -X fetch.min.bytes=1", "fetch.min.bytes"),
+        ("produce -X delivery.timeout.ms=1", "delivery.timeout.ms"),
+        ("produce extra", "extra"),
+        ("consume -X linger.ms=5", "linger.ms"),
+        ("consume --from end", "--from end"),
+        ("consume --topic t --from end", "--from end needs --records"),
+        ("consume --consumers 7", "--consumers 7 cannot share 6 partitions"),
+        ("consume --timeout 0", "--timeout"),
+        ("latency --record-size 15", "--record-size is at least 16"),
+        ("latency --records 100000000", "can be followed"),
+        ("mixed --consumers 3 --partitions 2", "--consumers 3 cannot share 2 partitions"),
+        ("mixed --read-from middle", "--read-from"),
+    ],
+)
+def test_wrong_usage(arguments: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2, nothing on standard output, and a line that names the option."""
+    assert run(["-b", "127.0.0.1:1", "bench", *arguments.split()]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert text in captured.err.splitlines()[-1]
+
+
+def test_a_payload_file_without_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Told before a topic is made."""
+    (tmp_path / "empty").touch()
+    assert run(["-b", "127.0.0.1:1", "bench", "produce", "--payload-file", str(tmp_path / "empty")]) == 2
+    assert "no lines to send" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["produce", "consume", "latency", "mixed"])
+def test_nobody_there(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line with a hint; no worker is started, no result printed."""
+    assert run(["-b", "127.0.0.1:1", "bench", command, "-X", "default.api.timeout.ms=200"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert [line.split(":")[0] for line in captured.err.splitlines()] == ["headrace", "hint"]
+
+
+def facts(**more: Any) -> dict[str, Any]:
+    latency = Histogram()
+    latency.record(2_000_000)
+    found: dict[str, Any] = {"records": 1234, "elapsed_s": 0.5, "records_per_s": 2468.0, "mb_per_s": 1.5}
+    return {**found, "client_cpu_s": 0.25, "latency_ms": latency.summary_ms(), **more}
+
+
+def test_the_report_for_people() -> None:
+    """One figure per line; failures stand beside the records; two sides for `mixed`."""
+    top = {"bench": "produce", "topic": "t", "partitions": 6, "temporary_topic": True}
+    lines = text_report({**top, **facts(failed=3, unsent=4)})
+    assert lines[0] == "produce: topic t, 6 partitions, temporary"
+    assert lines[1] == "records  1,234, 7 failed or not sent"
+    assert "2,468 records/s, 1.5 MB/s" in lines[3]
+    assert lines[-1].startswith("latency  p50 2.000  p90 2.000  p99 2.000  p99.9 2.000  max 2.000")
+    lines = text_report({**top, "bench": "mixed", "produce": facts(), "consume": facts(latency_ms=None)})
+    assert [line for line in lines if not line.startswith(" ")][1:] == ["produce:", "consume:"]
+    assert sum("latency" in line for line in lines) == 1
