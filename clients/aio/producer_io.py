@@ -133,8 +133,10 @@ class AsyncProducer(Generic[K, V]):
         partition: str | None = "partition",
         timestamp: str | None = "timestamp",
     ) -> BatchResult:
-        """Send every row of a pyarrow Table or RecordBatch, a data frame, or a dict of columns, and wait until
-        each has its outcome. As `Producer.send_arrow`."""
+        """Send every row of a pyarrow Table or RecordBatch, a data frame, or a dict of columns.
+
+        As `Producer.send_arrow`, and waits until each row has its outcome.
+        """
         from ..arrow.sending_io import ArrowSend, Names
 
         engine = self._engine
@@ -150,12 +152,11 @@ class AsyncProducer(Generic[K, V]):
                 need = steps.send(answer)
             except StopIteration as done:
                 result: BatchResult = done.value
-                break
+                await _until_done(result.deliveries())
+                return result
             if need.is_first:
                 deadline_ms = self._deadline_ms()
             answer = await self._meet(engine, topic, need, deadline_ms)
-        await _until_done(result.deliveries())
-        return result
 
     async def drain(self) -> None:
         """Wait until there is room in the buffer and nothing waits in line.
@@ -380,9 +381,8 @@ class AsyncProducer(Generic[K, V]):
             if need.lacks == NO_ROOM:
                 await self._wait_for_room(engine, deadline_ms)
             elif need.lacks in (NO_TOPIC, NO_PARTITION):
-                await engine.load_topic(
-                    topic, deadline_ms, 0 if need.partition is None else need.partition + 1
-                )
+                least = 0 if need.partition is None else need.partition + 1
+                await engine.load_topic(topic, deadline_ms, least)
             else:
                 await asyncio.sleep(0)  # the loop has others to serve, and batches to send
         except ClosedError:
