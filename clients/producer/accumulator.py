@@ -225,6 +225,12 @@ class Accumulator:
             partition = topic.sticky.partition
         return topic.queues[partition]
 
+    def sticky_order(self, topic: TopicQueues) -> list[int]:
+        """The partitions that records without a key may go to, the present choice first."""
+        first, available = self.sticky_queue(topic).partition, self._with_leader(topic)
+        behind = [number for number in available if number > first]
+        return [first, *behind, *(number for number in available if number < first)]
+
     # --- topics -----------------------------------------------------------------------------------------
 
     def set_topic(self, name: str, partition_count: int) -> TopicQueues:

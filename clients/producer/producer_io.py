@@ -217,13 +217,9 @@ class ProducerEngine:
         return None if queues is None else queues.partition_count
 
     def sticky_order(self, topic: str) -> list[int]:
-        """The partitions of a topic that was loaded that rows without a key may go to, the present choice
-        first."""
+        """Where rows of a topic that was loaded may go without a key, the present choice first."""
         with self._lock:
-            queues, view = self._topics[topic], self._hub.metadata.view
-            first = self._accumulator.sticky_queue(queues).partition
-            numbers = [(first + number) % queues.partition_count for number in range(queues.partition_count)]
-            return [first] + [number for number in numbers[1:] if view.leader_of(topic, number) is not None]
+            return self._accumulator.sticky_order(self._topics[topic])
 
     def partitions(self, topic: str) -> list[PartitionInfo]:
         """The partitions of a topic that was loaded, as the metadata has them."""
