@@ -211,15 +211,10 @@ class ProducerEngine:
                 self._wake()
             return [(batch.delivery, _count(batch)) for batch in batches]
 
-    def partition_count(self, topic: str) -> int | None:
-        """How many partitions of a topic are known, None before the first record to it."""
-        queues = self._topics.get(topic)
-        return None if queues is None else queues.partition_count
-
-    def sticky_order(self, topic: str) -> list[int]:
-        """Where rows of a topic that was loaded may go without a key, the present choice first."""
+    def spread(self, topic: str) -> tuple[int, list[int]] | None:
+        """See `Accumulator.spread`."""
         with self._lock:
-            return self._accumulator.sticky_order(self._topics[topic])
+            return self._accumulator.spread(topic)
 
     def partitions(self, topic: str) -> list[PartitionInfo]:
         """The partitions of a topic that was loaded, as the metadata has them."""
