@@ -60,7 +60,7 @@ class ArrowSend:
             active_codec(),
         )
         self._error: HeadraceError | None = None  # it stayed full once: no use to wait again for each piece
-        self._asked: set[int] = set()  # partitions that were waited for already
+        self._may_grow = True  # False: it was waited for more partitions, once, in vain
         self._pieces: list[PieceResult] = []
 
     @property
@@ -102,10 +102,9 @@ class ArrowSend:
             return None
         if rows.partition is not None and self._error is None:
             largest = pc.max(rows.partition).as_py()
-            if largest is not None and found[0] <= largest < 2**31 and largest not in self._asked:
+            if largest is not None and found[0] <= largest < 2**31 and self._may_grow:
                 # As with `send`: the topic may have grown. Rows of partitions it does not have fail.
-                self._asked.add(largest)
-                yield Need(NO_PARTITION, largest)
+                self._may_grow = (yield Need(NO_PARTITION, largest)) is None
                 found = engine.spread(self._topic) or found
         return Spread(*found)
 
