@@ -33,10 +33,9 @@ class LoopThread:
         name: str,
         main: Callable[[], Coroutine[Any, Any, None]],
         on_end: Callable[[BaseException | None], None],
-        make_loop: Callable[[], asyncio.AbstractEventLoop] = new_event_loop,
     ) -> None:
         self._main, self._on_end = main, on_end
-        self._loop = make_loop()
+        self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._ended = threading.Event()
 

@@ -16,7 +16,6 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...protocol.errors import ApiTimeoutError, ClosedError, HeadraceError
-from ...runtime.loop_io import new_background_loop, new_event_loop
 from ...runtime.loop_thread_io import LoopThread
 from ..bootstrap import explicit_bootstrap, parse_addresses, resolve_bootstrap
 from ..config import ConnectionConfig, resolve
@@ -68,7 +67,7 @@ class ClusterIo:
         self._stop: asyncio.Event | None = None
         self._ready = threading.Event()
         self.thread_id = 0
-        self._thread = LoopThread("headrace-io", self._main, self._ended, new_event_loop if __import__('os').environ.get('UV') else new_background_loop)
+        self._thread = LoopThread("headrace-io", self._main, self._ended)
         self._thread.start()
         if not self._ready.wait(START_TIMEOUT_S):
             raise ApiTimeoutError("the IO thread did not start")
