@@ -234,7 +234,10 @@ class AsyncProducer(Generic[K, V]):
             raise ClosedError("the producer was closed")
         hub = self._cluster.hub  # raises on another event loop than the first
         if self._made is None:
-            self._made = ProducerEngine(hub, self.config, self._outgoing.partitioner, None)
+            outgoing = self._outgoing
+            self._made = ProducerEngine(
+                hub, self.config, outgoing.partitioner, None, is_plain=outgoing.is_plain
+            )
             self._made.add_room_listener(self._room.set)
         return self._made
 
@@ -274,6 +277,11 @@ class AsyncProducer(Generic[K, V]):
     ) -> RecordFuture | asyncio.Future[RecordFuture]:
         """The record's future, or while it has to wait in line, a future of that."""
         engine, outgoing = self._engine, self._outgoing
+        # Order: not past those that wait in line.
+        if record.timestamp is None and not record.headers and topic not in self._lines:
+            future = engine.lanes.try_send(topic, record.value, record.key, record.partition)
+            if future is not None:
+                return future
         if not outgoing.interceptors:
             return self._enter(engine, topic, record)
         record = outgoing.intercept(record)

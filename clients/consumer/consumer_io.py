@@ -36,8 +36,8 @@ T = TypeVar("T")
 
 log = logging.getLogger("headrace.client.consumer")
 
-# Bound: bytes of keys, of values or of headers in one table of `arrow_batches`, whatever its rows. Small enough
-# that the allocator keeps the memory for the next one: fresh pages for each table would halve the throughput.
+# Bound: bytes of keys, of values or of headers in one table of `arrow_batches`, whatever its rows. Small
+# enough that the allocator keeps the memory for the next: fresh pages for each would halve the throughput.
 MAX_COLUMN_BYTES = 16 << 20
 
 

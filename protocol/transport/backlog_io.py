@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    import zmq
-
     from ..messages.envelope import Api
+    from ..records.header import Buffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +36,7 @@ class Outgoing:
     future: asyncio.Future[Response]
     api: Api
     correlation_id: int
-    parts: list[bytes | zmq.Frame]
+    parts: list[Buffer]
     size: int
     expect_reply: bool
 
