@@ -10,6 +10,9 @@ cdef extern from "Python.h":
     bint PyBytes_CheckExact(object thing)
     bint PyUnicode_CheckExact(object thing)
     bint PyLong_CheckExact(object thing)
+    ctypedef struct PyTypeObject:
+        void *tp_dict
+    void PyType_Modified(PyTypeObject *kind)
 
 cdef extern from "<time.h>" nogil:
     ctypedef int clockid_t
@@ -55,10 +58,15 @@ cdef uint32_t _key_hash(const uint8_t *data, Py_ssize_t length) noexcept nogil:
     return h
 
 
+@cython.freelist(1024)
 @cython.no_gc
-cdef class RecordFacts:
-    """The fields of a record's future. Not watched by the garbage collector: there may be millions, and the
-    one cycle that they can be in (a done callback that holds the future) ends when the batch is done."""
+cdef class RecordFuture:
+    """The outcome of one record. Has the reading half of concurrent.futures.Future.
+
+    Only the fields are here; `adopt` gives it the methods of its readable twin, in clients/producer. Not
+    watched by the garbage collector, as a subclass of Python would be: there may be millions, and the one
+    cycle that they can be in (a done callback that holds the future) ends when the batch is done.
+    """
 
     cdef readonly object delivery
     cdef readonly long long _timestamp
@@ -73,13 +81,18 @@ cdef class RecordFacts:
         self._key_size = key_size
         self._value_size = value_size
 
+    def __repr__(self):
+        return self._text()
 
-cdef extern from *:
-    """
-    /* What type.__call__ would do first; what it would do then, __init__, is done by hand. */
-    #define headrace_new_of(type, arguments) ((type)->tp_new((type), (arguments), NULL))
-    """
-    object headrace_new_of(type kind, tuple arguments)
+
+def adopt(readable not None):
+    """The compiled twin of a class with the fields of RecordFuture: its methods are taken over."""
+    cdef dict methods = <dict>(<PyTypeObject *>RecordFuture).tp_dict
+    for name, method in vars(readable).items():
+        if callable(method) and not (name.startswith("__") and name.endswith("__")):
+            methods[name] = method
+    PyType_Modified(<PyTypeObject *>RecordFuture)
+    return RecordFuture
 
 
 @cython.final
@@ -132,21 +145,17 @@ cdef class CompiledLane:
 cdef class CompiledLanes:
     """The lanes of one producer, and its `send`.
 
-    `send_slowly` is the readable path with the same signature; `future_type` a subclass of RecordFacts
-    without fields of its own; `max_record_bytes` bounds key and value together.
+    `send_slowly` is the readable path with the same signature; `max_record_bytes` bounds key and value
+    together.
     """
 
     cdef dict _lanes
     cdef object _send_slowly
-    cdef type _future_type
     cdef Py_ssize_t _max_record_bytes
     cdef bint _ignore_keys
 
-    def __cinit__(self, future_type, Py_ssize_t max_record_bytes, bint ignore_keys):
-        if not issubclass(future_type, RecordFacts):
-            raise TypeError("a future needs the fields of RecordFacts")
+    def __cinit__(self, Py_ssize_t max_record_bytes, bint ignore_keys):
         self._lanes = {}
-        self._future_type = future_type
         self._max_record_bytes = max_record_bytes
         self._ignore_keys = ignore_keys
 
@@ -178,7 +187,7 @@ cdef class CompiledLanes:
         """The future of a record that joined a batch, None for one that is not common."""
         cdef CompiledLane lane
         cdef CompiledSlot slot
-        cdef RecordFacts future
+        cdef RecordFuture future
         cdef Py_ssize_t key_bytes = -1, value_bytes = -1
         cdef long long number
         cdef int64_t timestamp
@@ -219,7 +228,7 @@ cdef class CompiledLanes:
         if slot._builder is None or timestamp < 0:
             return None
         # Order: the future first, because making it may fail. Then the look at the slot and the append.
-        future = <RecordFacts>headrace_new_of(self._future_type, _NO_HEADERS)
+        future = RecordFuture.__new__(RecordFuture)
         index = _append_common(slot, timestamp, key, key_bytes, value, value_bytes)
         if index < 0:
             return None
