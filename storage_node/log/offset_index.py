@@ -79,7 +79,9 @@ class OffsetIndex:
         positions = self._positions
         if positions:
             assert position > positions[-1], f"position {position} after {self.last}"
-            assert offset - self.base_offset > self._relative_offsets[-1], f"offset {offset} after {self.last}"
+            assert offset - self.base_offset > self._relative_offsets[-1], (
+                f"offset {offset} after {self.last}"
+            )
         # Order: positions first, so that a reader never sees an offset without its position.
         positions.append(position)
         self._relative_offsets.append(offset - self.base_offset)
