@@ -48,6 +48,7 @@ cdef object _NONE_CODEC = Compression.NONE
 include "_record.pxi"
 include "_writing.pxi"
 include "_reading.pxi"
+include "_walking.pxi"
 
 
 cdef class CompiledCodec:
@@ -133,3 +134,20 @@ cdef class CompiledCodec:
 
     def check(self, batch, *, bint is_dense=True, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
         return self.inspect(batch, is_dense=is_dense, max_decompressed_bytes=max_decompressed_bytes).header
+
+    def walk(
+        self, data, Py_ssize_t at, Py_ssize_t end, int64_t base_offset, int64_t upto_offset, int32_t leader_epoch
+    ):
+        cdef Py_buffer buffer
+        view = memoryview(data)
+        PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
+        try:
+            if not 0 <= at <= end <= buffer.len:
+                raise ValueError(f"bytes {at} to {end} of {buffer.len}")
+            if upto_offset <= base_offset:
+                return at, base_offset
+            return _walk_sound(
+                view, <const uint8_t *>buffer.buf, at, end, base_offset, upto_offset, leader_epoch
+            )
+        finally:
+            PyBuffer_Release(&buffer)
