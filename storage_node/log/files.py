@@ -54,7 +54,7 @@ class File(Protocol):
         """
 
     def will_need(self, position: int, size: int) -> None:
-        """Begin to bring these bytes into the page cache; a hint, which nobody waits for and nothing fails."""
+        """Begin to bring these bytes into the page cache: a hint; nobody waits for it, and it never fails."""
 
     def drop_cached(self, position: int, size: int) -> None:
         """Let go of the cached pages of these bytes that are on the disk; a hint as `will_need`."""
