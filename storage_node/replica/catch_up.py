@@ -89,10 +89,10 @@ class CatchUp:
             return None
         old, end = self._readers.pop(key, None), run.position + len(run.data)
         ahead_to = 0
-        if old is not None:
-            if old.segment is run.segment and old.position == run.position:
-                ahead_to = old.ahead_to
+        if old is not None and old.segment is not run.segment:
             self._leave(key, old)
+        elif old is not None and old.position == run.position:
+            ahead_to = old.ahead_to
         reader = _Reader(run.segment, end, run.next_offset, ahead_to)
         place = self._segments.setdefault(run.segment, _SegmentReaders())
         if brought_bytes is not None:

@@ -26,20 +26,21 @@ class FetchMachine(RuleBasedStateMachine):
         room=st.sampled_from([1 << 20, 8 << 20]),
         threads=st.integers(1, 3),
         ahead=st.sampled_from([0, 500, 4 << 20]),
+        durability=st.sampled_from(["async", "fsync"]),
     )
-    def start(self, tail: int, room: int, threads: int, ahead: int) -> None:
+    def start(self, tail: int, room: int, threads: int, ahead: int, durability: str) -> None:
         self.rig = CoreRig(
             log_tail_cache_bytes=tail,
             fetch_cold_threads=threads,
             fetch_cold_max_bytes=room,
             fetch_read_ahead_bytes=ahead,
         )
-        self.topic_id = self.rig.topic(partitions=PARTITIONS)
+        self.topic_id = self.rig.topic(partitions=PARTITIONS, durability=durability)
         self.values: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
         self.starts = [0] * PARTITIONS
         self.written = 0
         self.reads: list[Any] = []
-        self.asked: list[tuple[FakeRequest, list[tuple[int, int]], list[list[bytes]], list[int]]] = []
+        self.asked: list[tuple[FakeRequest, list[tuple[int, int]]]] = []
         self.peers = [FakePeer(session=number + 1) for number in range(2)]
 
     # --- what happens to the log ---------------------------------------------------------------------------
@@ -55,9 +56,14 @@ class FetchMachine(RuleBasedStateMachine):
         for _ in range(count):
             self.written += 1
             new.append(b"%d:" % self.written + b"v" * size)
-        request = self.rig.produce(self.topic_id, batch(*new), partition=number)
-        assert request.first.base_offset == len(self.values[number])
+        self.rig.produce(self.topic_id, batch(*new), partition=number, acks=0)
         self.values[number] = self.values[number] + new
+        assert self.partition(number).log.log_end_offset == len(self.values[number])
+
+    @rule()
+    def flush(self) -> None:
+        """With durability=fsync, what was appended is committed now."""
+        self.rig.flush()
 
     @rule(number=st.integers(0, PARTITIONS - 1))
     def roll(self, number: int) -> None:
@@ -66,8 +72,9 @@ class FetchMachine(RuleBasedStateMachine):
     @rule(number=st.integers(0, PARTITIONS - 1), part=OFFSETS)
     def truncate(self, number: int, part: float) -> None:
         """As a follower would, between two leaderships."""
+        self.answers_are_right()  # those given so far, by what held so far
         partition = self.partition(number)
-        self.drop_flushes()
+        self.rig.flush()
         end = int(part * len(self.values[number]))
         if end < self.starts[number]:
             return
@@ -77,9 +84,6 @@ class FetchMachine(RuleBasedStateMachine):
         partition.flushed_offset = min(partition.flushed_offset, end)
         self.values[number] = self.values[number][:end]
         self.starts[number] = partition.log.log_start_offset
-        for request, _, _, _ in self.asked:
-            assert request.is_answered or request in self.waiting()
-        self.asked = [item for item in self.asked if not item[0].is_answered]
 
     @rule(number=st.integers(0, PARTITIONS - 1), part=OFFSETS, deletes=st.booleans())
     def delete(self, number: int, part: float, deletes: bool) -> None:
@@ -130,7 +134,21 @@ class FetchMachine(RuleBasedStateMachine):
         entries = tuple(FetchPartition(self.topic_id, number, offset, 1 << 20) for number, offset in wanted)
         body = FetchRequest(wait_ms, min_bytes, max_bytes, 0, entries)
         request = self.rig.ask(registry.FETCH, body, peer=self.peers[peer])
-        self.asked.append((request, wanted, [], []))
+        self.asked.append((request, wanted))
+
+    @precondition(lambda self: any(self.values))
+    @rule(first=OFFSETS, cut=OFFSETS)
+    def truncate_under_a_read(self, first: float, cut: float) -> None:
+        """The very race: read on a thread, cut, come back."""
+        self.evict()
+        self.fetch(first, first, 0, 1 << 20, 0, 100)
+        self.collect()
+        for item in self.reads:
+            if not item[1]:
+                item[0].run()
+                item[1] = True
+        self.truncate(0, cut)
+        self.truncate(1, cut)
 
     @rule(peer=st.integers(0, 1))
     def disconnect(self, peer: int) -> None:
@@ -141,9 +159,6 @@ class FetchMachine(RuleBasedStateMachine):
         self.peers[peer] = FakePeer(session=gone.session + 2)
 
     # --- disks and time ------------------------------------------------------------------------------------
-
-    def drop_flushes(self) -> None:
-        self.rig.flush()
 
     def collect(self) -> None:
         for effect in self.rig.pop(AdvisePages):
@@ -176,7 +191,7 @@ class FetchMachine(RuleBasedStateMachine):
         if not hasattr(self, "rig"):
             return
         self.collect()
-        for request, wanted, _, _ in self.asked:
+        for request, wanted in self.asked:
             if request.answer is not None:
                 self.check_answer(request, wanted)
         self.asked = [item for item in self.asked if not item[0].is_answered]
