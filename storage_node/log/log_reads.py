@@ -79,9 +79,16 @@ class LogReads:
         return ReadInfo(data, offset)
 
     def read_cached(
-        self, offset: int, max_bytes: int, *, upto_offset: int, min_one: bool = True
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        upto_offset: int,
+        min_one: bool = True,
+        file_bytes: int | None = None,
     ) -> CachedRead | None:
-        """As `read`, from one segment and without waiting for the disk; None if it must be waited for.
+        """As `read`, from one segment and without waiting for the disk; None if it must be waited for. Of a
+        file at most `file_bytes` are read.
 
         Order: the caller has checked that the log holds `offset`. Never rebuilds an index.
         Errors: CorruptMessage, KafkaStorageError.
@@ -92,6 +99,10 @@ class LogReads:
             newest = self.tail.read(offset, max_bytes, upto_offset, min_one=min_one)
             if newest is not None:
                 return CachedRead(*newest)
+        if file_bytes is not None:
+            max_bytes = min(max_bytes, file_bytes)
+        if max_bytes <= 0 and not min_one:
+            return CachedRead([], offset)
         segment = self._segments.holding(offset)
         try:
             run = read_run(

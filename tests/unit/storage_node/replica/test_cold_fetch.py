@@ -346,3 +346,17 @@ def test_the_books_notice_a_lost_result() -> None:
     cold._done.clear()
     with pytest.raises(AssertionError):
         cold.check()
+
+
+def test_one_answer_reads_no_more_than_a_step_from_files() -> None:
+    """Bound: nobody else is served meanwhile. What is in memory comes all the same, the rest next time."""
+    rig = CoreRig(log_tail_cache_partition_bytes=600_000)
+    topic_id, hot = rig.topic(partitions=6), rig.topic("hot")
+    for partition in range(6):
+        for _ in range(4):
+            rig.produce(topic_id, batch(b"v" * 500_000), partition=partition)
+    rig.produce(hot, batch(b"hot"))
+    entries = tuple(FetchPartition(topic_id, partition, 0, 1 << 20) for partition in range(6))
+    body = FetchRequest(0, 1, 1 << 30, 0, (*entries, FetchPartition(hot, 0, 0, 1 << 20)))
+    counts = [answer.frame_count for answer in rig.ask(registry.FETCH, body).answer.partitions]
+    assert counts == [1, 1, 0, 0, 0, 0, 1]
