@@ -162,6 +162,24 @@ class NodeConfig(Config):
     fetch_max_bytes: int = key(
         "fetch.max.bytes", 55 * MIB, low=1024, unit="bytes", doc="Largest fetch response, whatever was asked."
     )
+    fetch_cold_threads: int = key(
+        "fetch.cold.threads", 4, low=1, high=64, doc="Threads that read what is not in the page cache."
+    )
+    fetch_cold_max_bytes: int = key(
+        "fetch.cold.max.bytes",
+        64 * MIB,
+        low=MIB,
+        unit="bytes",
+        doc="Bytes being read from disks for fetches, or read and not yet taken by them; more reads wait.",
+    )
+    fetch_read_ahead_bytes: int = key(
+        "fetch.read.ahead.bytes",
+        4 * MIB,
+        low=0,
+        high=GIB,
+        unit="bytes",
+        doc="How far the disk reads ahead of a fetching client that catches up; 0 for not at all.",
+    )
     fetch_max_wait_ms: int = key(
         "fetch.max.wait.ms", 5 * MINUTE, low=0, unit="ms", doc="Longest wait of a fetch, whatever was asked."
     )
@@ -173,6 +191,21 @@ class NodeConfig(Config):
         50_000,
         low=1,
         doc="Waiting requests of each kind; beyond it they are refused.",
+    )
+
+    log_tail_cache_bytes: int = key(
+        "log.tail.cache.bytes",
+        64 * MIB,
+        low=0,
+        unit="bytes",
+        doc="Memory for the newest batches of all partitions, which readers at the tail get without a read.",
+    )
+    log_tail_cache_partition_bytes: int = key(
+        "log.tail.cache.partition.bytes",
+        16 * MIB,
+        low=0,
+        unit="bytes",
+        doc="The share of log.tail.cache.bytes that one partition may have.",
     )
 
     log_segment_bytes: int = key(

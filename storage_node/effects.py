@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..protocol.errors import KafkaError
     from .log.log import Log
+    from .replica.catch_up import PageAdvice
+    from .replica.cold_reads import ColdRead
     from .replica.list_offsets import OffsetLookup
     from .replica.partition import Partition
 
@@ -41,6 +43,20 @@ class LookUpOffsets:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadCold:
+    """Run the read on a thread that may wait for the disk; then `cold_read`."""
+
+    read: ColdRead
+
+
+@dataclass(frozen=True, slots=True)
+class AdvisePages:
+    """Run the advice on such a thread, in no hurry; nobody waits for it."""
+
+    advice: PageAdvice
+
+
+@dataclass(frozen=True, slots=True)
 class WakeAt:
     """Call `expire` at this monotonic time, in ms; replaces the deadline of an earlier one."""
 
@@ -62,4 +78,4 @@ class EndNode:
     error: KafkaError
 
 
-Effect = FlushLog | DeleteLog | LookUpOffsets | WakeAt | Note | EndNode
+Effect = FlushLog | DeleteLog | LookUpOffsets | ReadCold | AdvisePages | WakeAt | Note | EndNode

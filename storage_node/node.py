@@ -27,6 +27,7 @@ from ..runtime.purgatory import Purgatory
 from ..runtime.timing_wheel import TimingWheel
 from .counters import NodeCounters
 from .effects import Effect, Note, WakeAt
+from .log.tail_cache import TailCache
 from .metadata_view import MetadataView
 from .replica.fetch import FetchHandler, FetchLimits
 from .replica.list_offsets import ListOffsetsHandler
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from .config import NodeConfig
     from .log.log_manager import LogManager
     from .log.log_tasks import CreateTask
+    from .replica.cold_reads import ColdRead, ColdReads
     from .replica.list_offsets import OffsetLookup
     from .replica.partition import Partition
     from .replies import Incoming, Replies
@@ -92,7 +94,8 @@ class StorageNode:
     ) -> None:
         self.counters = NodeCounters()
         self._manager = manager
-        self.replicas = ReplicaManager(manager, config.log_defaults())
+        tails = TailCache(config.log_tail_cache_bytes, config.log_tail_cache_partition_bytes)
+        self.replicas = ReplicaManager(manager, config.log_defaults(), tails)
         self._replies = replies
         self._controller_id = -1
         self._view = MetadataView(self.image, self._controller_id)
@@ -109,7 +112,13 @@ class StorageNode:
             max_waiting=limit,
         )
         limits = FetchLimits(
-            config.fetch_max_bytes, config.fetch_max_wait_ms, config.max_request_partitions, room
+            config.fetch_max_bytes,
+            config.fetch_max_wait_ms,
+            config.max_request_partitions,
+            room,
+            cold_threads=config.fetch_cold_threads,
+            cold_max_bytes=config.fetch_cold_max_bytes,
+            read_ahead_bytes=config.fetch_read_ahead_bytes,
         )
         self._fetch = FetchHandler(self.replicas, self._fetches, replies, self.counters, limits)
         self._list_offsets = ListOffsetsHandler(
@@ -227,6 +236,11 @@ class StorageNode:
         self._list_offsets.finish(lookup)
         self._settle()
 
+    def cold_read(self, read: ColdRead, now_ms: int) -> None:
+        """A ReadCold effect is done."""
+        self._fetch.cold_read(read, now_ms)
+        self._settle()
+
     def disk_failed(self, error: KafkaStorageError) -> None:
         """Some log dir went offline; the log manager knows which."""
         self.replicas.lost_dirs(error)
@@ -235,14 +249,14 @@ class StorageNode:
     def connection_gone(self, session: int) -> None:
         """A client is gone: its waiting requests make room at once, instead of at their deadlines."""
         self._produces.check(session)
-        self._fetches.check(session)
+        self._fetch.connection_gone(session)
         self._settle()
 
     def expire(self, now_ms: int) -> None:
         """A deadline may have passed."""
         self._wake_at_ms = None
         self._produces.expire(now_ms)
-        self._fetches.expire(now_ms)
+        self._fetch.expire(now_ms)
         self._settle()
 
     def take_effects(self) -> list[Effect]:
@@ -251,6 +265,11 @@ class StorageNode:
         if effects:
             self.replicas.effects = []
         return effects
+
+    @property
+    def cold_reads(self) -> ColdReads:
+        """Reads from disks that are under way, wait or were not taken yet."""
+        return self._fetch.cold
 
     # --- what the shell shows --------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from ..protocol.transport.router_io import Router, RouterLimits, ServerIdentity
 from ..runtime.clock_io import monotonic_ms, wall_ms
 from ..runtime.shell_io import TaskOwner, require_assertions
 from .controller_link_io import ControllerLink, ControllerLocator, LinkEvents, NodeIdentity
-from .effects import DeleteLog, Effect, EndNode, FlushLog, LookUpOffsets, Note, WakeAt
+from .effects import AdvisePages, DeleteLog, Effect, EndNode, FlushLog, LookUpOffsets, Note, ReadCold, WakeAt
 from .forwarder_io import Forwarder
 from .log.files_io import OsFiles, raise_descriptor_limit
 from .log.listener_memory import remember_port, remembered_port
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..protocol.transport.peers import Peer, Request
     from .config import NodeConfig
     from .log.files import Files
+    from .replica.cold_reads import ColdRead
     from .replica.list_offsets import OffsetLookup
     from .replica.partition import Partition
 
@@ -73,7 +74,10 @@ class NodeServer:
         )
         recovery_threads = config.num_recovery_threads_per_data_dir * len(config.log_dirs)
         self._workers = Workers(
-            self._tasks, sync_threads=config.background_threads, spare_threads=max(2, recovery_threads)
+            self._tasks,
+            sync_threads=config.background_threads,
+            spare_threads=max(2, recovery_threads),
+            cold_threads=config.fetch_cold_threads,
         )
         self._identity = ServerIdentity(incarnation=uuid.uuid4().int >> 65)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -309,6 +313,11 @@ class NodeServer:
                 self._start_purge(of_partition.delete)
             case LookUpOffsets(lookup):
                 self._workers.look_up(lookup.run, lambda: self._looked_up(lookup))
+            case ReadCold(read):
+                self._read_cold(read)
+            case AdvisePages(advice):
+                if not self._is_ending():
+                    self._workers.read_cold(advice.run)
             case WakeAt(deadline_ms):
                 self._set_timer(deadline_ms)
             case Note(level, text):
@@ -357,6 +366,15 @@ class NodeServer:
                 remove()
 
         self._workers.purge(unless_stopping)
+
+    def _read_cold(self, read: ColdRead) -> None:
+        """Read on a thread, answer here. A node that is ending begins none: its clients are gone."""
+        if not self._is_ending():
+            self._workers.read_cold(read.run, lambda: self._was_read(read))
+
+    def _was_read(self, read: ColdRead) -> None:
+        self._running_core().cold_read(read, monotonic_ms())
+        self._perform()
 
     def _looked_up(self, lookup: OffsetLookup) -> None:
         self._running_core().looked_up(lookup)

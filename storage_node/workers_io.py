@@ -27,8 +27,11 @@ class Workers:
     any other is a bug and ends the node through `tasks`.
     """
 
-    def __init__(self, tasks: TaskOwner, *, sync_threads: int, spare_threads: int) -> None:
+    def __init__(
+        self, tasks: TaskOwner, *, sync_threads: int, spare_threads: int, cold_threads: int = 1
+    ) -> None:
         self._tasks = tasks
+        self._cold = ThreadPoolExecutor(cold_threads, thread_name_prefix="headrace-cold")
         self._sync = ThreadPoolExecutor(sync_threads, thread_name_prefix="headrace-sync")
         self._search = ThreadPoolExecutor(SEARCH_THREADS, thread_name_prefix="headrace-search")
         self._purge = ThreadPoolExecutor(1, thread_name_prefix="headrace-purge")
@@ -49,6 +52,10 @@ class Workers:
     def look_up(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         """As `start`, for a search that a client waits for; it raises nothing."""
         self._start(self._search, work, lambda _error: done())
+
+    def read_cold(self, work: Callable[[], None], done: Callable[[], None] | None = None) -> None:
+        """As `start`, for a read from a disk that a client waits for, or advice on one; it raises nothing."""
+        self._start(self._cold, work, None if done is None else lambda _error: done())
 
     def purge(self, work: Callable[[], None]) -> None:
         """Free space that nobody waits for."""
@@ -93,5 +100,5 @@ class Workers:
     def close(self) -> None:
         """Let the threads go; results that are still to come are dropped."""
         self._is_closed = True
-        for threads in (self._sync, self._search, self._purge, self._spare):
+        for threads in (self._sync, self._cold, self._search, self._purge, self._spare):
             threads.shutdown(wait=False, cancel_futures=True)

@@ -73,6 +73,9 @@ class CompiledCodec:
     def partition_rows(
         self, partitions: ReadableBuffer, partition_count: int
     ) -> tuple[ReadableBuffer, list[int]]: ...
+    def walk(
+        self, data: Buffer, at: int, end: int, base_offset: int, upto_offset: int, leader_epoch: int
+    ) -> tuple[int, int]: ...
 
 class RecordFuture:
     delivery: Any

@@ -56,6 +56,7 @@ include "_reading.pxi"
 include "_columns_reading.pxi"
 include "_hashing.pxi"
 include "_appending.pxi"
+include "_walking.pxi"
 
 
 cdef class CompiledCodec:
@@ -155,3 +156,20 @@ cdef class CompiledCodec:
 
     def partition_rows(self, partitions, partition_count):
         return _partition_rows(partitions, partition_count)
+
+    def walk(
+        self, data, Py_ssize_t at, Py_ssize_t end, int64_t base_offset, int64_t upto_offset, int32_t leader_epoch
+    ):
+        cdef Py_buffer buffer
+        view = memoryview(data)
+        PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
+        try:
+            if not 0 <= at <= end <= buffer.len:
+                raise ValueError(f"bytes {at} to {end} of {buffer.len}")
+            if upto_offset <= base_offset:
+                return at, base_offset
+            return _walk_sound(
+                view, <const uint8_t *>buffer.buf, at, end, base_offset, upto_offset, leader_epoch
+            )
+        finally:
+            PyBuffer_Release(&buffer)

@@ -52,6 +52,7 @@ from .settings import (
     BatchSettings,
     check_settings,
 )
+from .walking import walk_sound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -379,6 +380,11 @@ class PythonCodec:
         if lowest is None or highest is None:
             return BatchFacts(header, NO_TIMESTAMP, NO_TIMESTAMP)
         return BatchFacts(header, lowest, highest)
+
+    def walk(
+        self, data: Buffer, at: int, end: int, base_offset: int, upto_offset: int, leader_epoch: int
+    ) -> tuple[int, int]:
+        return walk_sound(data, at, end, base_offset, upto_offset, leader_epoch)
 
     def check(
         self,

@@ -204,6 +204,16 @@ class RecordCodec(Protocol):
         UnsupportedCompressionTypeError: codec bits 5-7.
         """
 
+    def walk(
+        self, data: Buffer, at: int, end: int, base_offset: int, upto_offset: int, leader_epoch: int
+    ) -> tuple[int, int]:
+        """Skip the stored batches from index `at` of `data` on that are sound; (index, offset) after them.
+
+        It stops without a word before the first one that is not whole before `end`, does not begin at the
+        offset that follows, reaches `upto_offset`, has another leader epoch or a wrong CRC. Records are not
+        looked at. ValueError unless 0 <= at <= end <= len(data).
+        """
+
     def inspect(
         self,
         batch: Buffer,

@@ -46,6 +46,19 @@ class File(Protocol):
     def pread(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position` on; fewer only where the file ends."""
 
+    def pread_cached(self, position: int, size: int) -> Buffer | None:
+        """The `size` bytes from `position` on without waiting for a disk; None if that cannot be had.
+
+        None also where the file ends before, and where the file system cannot say what is cached. The bytes
+        never change, but the memory is used again once nobody holds them. The loop's thread only.
+        """
+
+    def will_need(self, position: int, size: int) -> None:
+        """Begin to bring these bytes into the page cache: a hint; nobody waits for it, and it never fails."""
+
+    def drop_cached(self, position: int, size: int) -> None:
+        """Let go of the cached pages of these bytes that are on the disk; a hint as `will_need`."""
+
     def size(self) -> int:
         """Bytes in the file now."""
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ...protocol.errors import KafkaStorageError
 from .files import FileGoneError, NameTooLongError
+from .page_buffers_io import PageBuffers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 # Bound: the kernel takes at most IOV_MAX (1024) buffers in one call.
 _MAX_BUFFERS = 1024
 _FILE_MODE = 0o644
+# What preadv2 says where it cannot tell what is cached: an old kernel, a file system without it.
+_NO_NOWAIT = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 UNLIMITED = 1 << 30
 # What says nothing about the disk; everything else takes it offline.
 _CLASSES: dict[int, type[KafkaStorageError]] = {
@@ -49,14 +52,31 @@ class _Descriptor:
             os.close(self.number)
 
 
+class _Cached:
+    """What reads from the page cache share: memory to read into, and the file systems that cannot do it."""
+
+    def __init__(self) -> None:
+        self.buffers = PageBuffers()
+        self._unable: set[int] = set()  # device numbers
+
+    def can(self, number: int) -> bool:
+        """Whether the file's file system is not known to refuse RWF_NOWAIT."""
+        return not self._unable or os.fstat(number).st_dev not in self._unable
+
+    def cannot(self, number: int) -> None:
+        """Remember that it refuses."""
+        self._unable.add(os.fstat(number).st_dev)
+
+
 class OsFile:
     """One open file of the operating system."""
 
-    __slots__ = ("_descriptor", "path")
+    __slots__ = ("_cached", "_descriptor", "path")
 
-    def __init__(self, path: str, number: int) -> None:
+    def __init__(self, path: str, number: int, cached: _Cached | None = None) -> None:
         self.path = path
         self._descriptor: _Descriptor | None = _Descriptor(number)
+        self._cached = cached or _Cached()
 
     def _held(self) -> _Descriptor:
         held = self._descriptor
@@ -87,6 +107,37 @@ class OsFile:
         except OSError as error:
             _fail("read", self.path, error)
         return data
+
+    def pread_cached(self, position: int, size: int) -> Buffer | None:
+        """The bytes if they are in the page cache. See files.File."""
+        held, cached = self._held(), self._cached
+        if not cached.can(held.number):
+            return None
+        view = cached.buffers.take(size)
+        try:
+            got = os.preadv(held.number, [view], position, os.RWF_NOWAIT)
+        except OSError as error:
+            if error.errno == errno.EAGAIN:
+                return None
+            if error.errno in _NO_NOWAIT:
+                cached.cannot(held.number)
+                return None
+            _fail("read", self.path, error)
+        return view.toreadonly() if got == size else None
+
+    def will_need(self, position: int, size: int) -> None:
+        """Start reading ahead. See files.File."""
+        self._advise(position, size, os.POSIX_FADV_WILLNEED)
+
+    def drop_cached(self, position: int, size: int) -> None:
+        """Drop clean pages. See files.File."""
+        self._advise(position, size, os.POSIX_FADV_DONTNEED)
+
+    def _advise(self, position: int, size: int, advice: int) -> None:
+        held = self._descriptor
+        if held is not None and size > 0:
+            with contextlib.suppress(OSError):  # a hint: some file systems take none
+                os.posix_fadvise(held.number, position, size, advice)
 
     def size(self) -> int:
         """Bytes in the file now."""
@@ -127,13 +178,16 @@ class OsFileLock:
 
 
 class OsFiles:
-    """The file system of this machine."""
+    """The file system of this machine. `pread_cached` of its files belongs to one thread."""
+
+    def __init__(self) -> None:
+        self._cached = _Cached()
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         """Open for reading and writing. See files.Files."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         with _naming("open", path):
-            return OsFile(path, os.open(path, flags, _FILE_MODE))
+            return OsFile(path, os.open(path, flags, _FILE_MODE), self._cached)
 
     def exists(self, path: str) -> bool:
         """Whether a file or folder has this name."""

@@ -71,6 +71,18 @@ class GuardedFile:
         """See files.File."""
         return _guarded(self._fuse, self._file.pread, position, size)
 
+    def pread_cached(self, position: int, size: int) -> Buffer | None:
+        """See files.File."""
+        return _guarded(self._fuse, self._file.pread_cached, position, size)
+
+    def will_need(self, position: int, size: int) -> None:
+        """See files.File."""
+        self._file.will_need(position, size)
+
+    def drop_cached(self, position: int, size: int) -> None:
+        """See files.File."""
+        self._file.drop_cached(position, size)
+
     def size(self) -> int:
         """See files.File."""
         return _guarded(self._fuse, self._file.size)

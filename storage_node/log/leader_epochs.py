@@ -63,6 +63,12 @@ class LeaderEpochs:
         number = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset) - 1
         return self._entries[number].epoch if number >= 0 else NO_EPOCH
 
+    def span_of(self, offset: int) -> tuple[int, int | None]:
+        """(the epoch that wrote `offset`, the exclusive end of what it wrote or None for the newest)."""
+        number = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
+        epoch = self._entries[number - 1].epoch if number else NO_EPOCH
+        return epoch, (self._entries[number].start_offset if number < len(self._entries) else None)
+
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(epoch, exclusive end offset) of the largest epoch at or below the asked one.
 

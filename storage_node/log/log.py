@@ -27,12 +27,11 @@ from .checkpoints import NO_TOPIC_ID, format_epochs
 from .files import make_directory_durably, remove_tree
 from .flush import Flush
 from .guarded_files import GuardedFiles, guarded
-from .reads import IndexMismatchError, Run, read_run
+from .log_reads import LogReads
 from .recovery import RecoveryReport, recover_log, remove_snapshots_after, snapshot_offsets
 from .roll_rules import must_roll
 from .segment import Segment
 from .segment_list import SegmentList, remove_newest_first
-from .time_lookup import first_at_or_after, first_with_largest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from ...protocol.records.codec import BatchFacts
     from .config import LogConfig
     from .files import Files
-    from .leader_epochs import LeaderEpochs
+    from .tail_cache import Tail
 
 
 class AppendInfo(NamedTuple):
@@ -52,14 +51,7 @@ class AppendInfo(NamedTuple):
     log_append_time_ms: int
 
 
-class ReadInfo(NamedTuple):
-    """Whole batches, in one buffer per segment touched; `next_offset` follows the last of them."""
-
-    data: list[Buffer]
-    next_offset: int
-
-
-class Log:
+class Log(LogReads):
     """One partition's log. Made by `open`.
 
     Invariant: log_start_offset <= recovery_point <= log_end_offset, or the recovery point is below the start.
@@ -79,8 +71,8 @@ class Log:
         self.recovery_point = 0
         self.recovery = RecoveryReport()
         self.on_truncate: Callable[[Log], None] | None = None
-        self._segments: SegmentList
-        self._epochs: LeaderEpochs
+        self.tail: Tail | None = None  # set by who wants the newest batches kept in memory
+        self.cuts = 0  # truncations so far: what was read before one may be of the log no more
         self._flush: Flush | None = None
         self._has_new_names = True
         self._has_new_epochs = False
@@ -132,11 +124,6 @@ class Log:
         return log
 
     # --- facts --------------------------------------------------------------------------------------
-
-    @property
-    def log_end_offset(self) -> int:
-        """The next offset to be written."""
-        return self._segments.active.next_offset
 
     @property
     def log_dir(self) -> str:
@@ -294,54 +281,6 @@ class Log:
             flush.sync()
             self.finish_flush(flush)
 
-    # --- read ---------------------------------------------------------------------------------------
-
-    def read(self, offset: int, max_bytes: int, *, upto_offset: int, min_one: bool = True) -> ReadInfo:
-        """Whole batches from the one that holds `offset` on, below `upto_offset`, of about `max_bytes`.
-
-        With `min_one` the first batch comes however large it is; it may start before `offset`.
-        Errors: OffsetOutOfRange; CorruptMessage when a stored batch is damaged; KafkaStorageError.
-        """
-        end_offset = self.log_end_offset
-        if not self.log_start_offset <= offset <= end_offset:
-            raise OffsetOutOfRangeError(
-                f"{self.topic_partition}: offset {offset} is outside [{self.log_start_offset}, {end_offset}]"
-            )
-        upto_offset = min(upto_offset, end_offset)
-        data: list[Buffer] = []
-        while offset < upto_offset and (max_bytes > 0 or (min_one and not data)):
-            segment = self._segments.holding(offset)
-            run = self._read_run(segment, offset, max_bytes, upto_offset, min_one=min_one and not data)
-            if not len(run.data):
-                self._check_not_missing(segment, offset)
-                break
-            data.append(run.data)
-            max_bytes -= len(run.data)
-            offset = run.next_offset
-        return ReadInfo(data, offset)
-
-    def bytes_between(self, offset: int, upto_offset: int) -> int:
-        """Bytes of the batches from the one that holds `offset` to the one before `upto_offset`."""
-        return self._segments.bytes_between(offset, min(upto_offset, self.log_end_offset))
-
-    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int, int] | None:
-        """(offset, timestamp, leader epoch) of the first record at or after the time, or None."""
-        try:
-            return first_at_or_after(list(self._segments), timestamp_ms, self.log_start_offset)
-        finally:
-            self._segments.release_unused()
-
-    def max_timestamp_offset(self) -> tuple[int, int, int] | None:
-        """(offset, timestamp, leader epoch) of the first record with the largest timestamp, or None."""
-        try:
-            return first_with_largest(list(self._segments), self.log_start_offset)
-        finally:
-            self._segments.release_unused()
-
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, exclusive end offset) of the largest epoch at or below `epoch`; (-1, -1) if unknown."""
-        return self._epochs.end_offset_for(epoch, self.log_end_offset)
-
     # --- shorten ------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
@@ -352,6 +291,7 @@ class Log:
         if offset <= self.log_start_offset:
             self.truncate_fully_and_start_at(offset)
             return
+        self._forget_tail()
         segments = list(self._segments)
         keep = self._segments.count_below(offset - 1) + 1
         self._segments.replace(segments[:keep])
@@ -365,6 +305,7 @@ class Log:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forget everything and go on at `offset`, which becomes the log start offset."""
         assert self._flush is None, "truncation must not overtake a flush"
+        self._forget_tail()
         remove_newest_first(self._files, self.directory, list(self._segments))
         self._segments.replace([Segment.create(self._files, self.directory, offset, created_ms=0)])
         self._has_new_names = True
@@ -378,6 +319,8 @@ class Log:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self._has_new_epochs |= self._epochs.truncate_from_start(offset)
+            if self.tail is not None:
+                self.tail.drop_below(offset)
 
     def delete_segments_below(self, offset: int) -> int:
         """Remove the segments that hold nothing at or above `offset`, never the active one; how many those
@@ -406,6 +349,7 @@ class Log:
         if self._is_closed:
             return
         self._is_closed = True
+        self.drop_tail()
         try:
             if not self.is_offline:
                 assert self._flush is None, "closing must not overtake a flush"
@@ -417,8 +361,15 @@ class Log:
     def close_abruptly(self) -> None:
         """Let go of the files and leave the folder as after a crash."""
         self._is_closed = True
+        self.drop_tail()
         for segment in self._segments:
             segment.close()
+
+    def drop_tail(self) -> None:
+        """Keep nothing in memory any more."""
+        tail, self.tail = self.tail, None
+        if tail is not None:
+            tail.clear()
 
     def moved_to(self, directory: str) -> None:
         """The folder got another name; open files go with it."""
@@ -438,30 +389,20 @@ class Log:
         if must_roll(segment, header, last_offset, self.config, self.topic_partition, wall_ms):
             self.roll(wall_ms)
             segment = self._segments.active
+        base_offset = segment.next_offset
         segment.append(pieces, header, last_offset, self.config.index_interval_bytes)
+        if self.tail is not None:
+            self.tail.add(base_offset, last_offset + 1, pieces)
 
     def _note_epoch(self, epoch: int, start_offset: int) -> None:
         if epoch >= 0 and self._epochs.assign(epoch, start_offset):
             self._has_new_epochs = True
 
-    def _read_run(
-        self, segment: Segment, offset: int, max_bytes: int, upto_offset: int, *, min_one: bool
-    ) -> Run:
-        """As reads.read_run; an index that does not fit the batches is rebuilt from them once."""
-        try:
-            return read_run(segment, self._epochs, offset, max_bytes, upto_offset, min_one=min_one)
-        except IndexMismatchError:
-            segment.rebuild_indexes(self.config.index_interval_bytes)
-            return read_run(segment, self._epochs, offset, max_bytes, upto_offset, min_one=min_one)
-
-    def _check_not_missing(self, segment: Segment, offset: int) -> None:
-        """A sealed segment that ends before the next one begins has lost what the offsets between name."""
-        if (
-            segment.is_sealed
-            and offset < segment.next_offset
-            and segment.position_of(offset) >= segment.size_bytes
-        ):
-            raise CorruptMessageError(f"{segment.file.path}: offset {offset} is missing")
+    def _forget_tail(self) -> None:
+        """Order: before anything of the log goes, so that it is never read from memory after that."""
+        self.cuts += 1
+        if self.tail is not None:
+            self.tail.clear()
 
     def _after_truncation(self) -> None:
         end_offset = self.log_end_offset

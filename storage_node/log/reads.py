@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import CorruptMessageError
+from ...protocol.records.codec import active_codec
 from ...protocol.records.header import HEADER_BYTES
 from .batches import StoredBatch, crc_fault, header_at, walk_headers
 
@@ -29,26 +30,44 @@ class IndexMismatchError(CorruptMessageError):
     """The index points to something else than it says: it, or the batch there, is damaged."""
 
 
+class NotCachedError(Exception):
+    """What must be read is not in memory: only a thread that may wait for the disk can read it."""
+
+
 class Run(NamedTuple):
-    """Whole batches that lie side by side in a segment file; `next_offset` follows the last of them."""
+    """Whole batches that lie side by side in a segment file from byte `position` on; `next_offset` follows
+    the last of them."""
 
     data: memoryview
     next_offset: int
+    segment: Segment
+    position: int
 
 
 def read_run(
-    segment: Segment, epochs: LeaderEpochs, offset: int, max_bytes: int, upto_offset: int, *, min_one: bool
+    segment: Segment,
+    epochs: LeaderEpochs,
+    offset: int,
+    max_bytes: int,
+    upto_offset: int,
+    *,
+    min_one: bool,
+    cached_only: bool = False,
 ) -> Run:
     """The batches from the one that holds `offset` on, all below `upto_offset`, of at most `max_bytes`.
 
-    With `min_one` the first batch comes however large it is. Empty when nothing fits.
-    Errors: CorruptMessageError when a batch to be given, or one before it since the index entry, is damaged.
+    With `min_one` the first batch comes however large it is. Empty when nothing fits. With `cached_only` it
+    never waits for the disk.
+    Errors: CorruptMessageError when a batch to be given, or one before it since the index entry, is damaged;
+    NotCachedError.
     """
+    if cached_only and not segment.can_look_up(offset):
+        raise NotCachedError
     # Order: the size first; the owner may append while this runs on another thread, and moves the size last.
     end = segment.size_bytes
     end_offset = segment.next_offset
     start = segment.start_of(offset)
-    reader = _Reader(segment, start.position, end, max_bytes + _SLACK_BYTES)
+    reader = _Reader(segment, start.position, end, max_bytes + _SLACK_BYTES, cached_only=cached_only)
     expected = start
     first_position, last_position, next_offset = -1, -1, offset
     while reader.position < end and next_offset < upto_offset:
@@ -71,10 +90,16 @@ def read_run(
             elif reader.position + header.size_bytes - first_position > max_bytes:
                 break
             reader.check(header, epochs)
-            last_position, next_offset = reader.position + header.size_bytes, header.next_offset
+            next_offset = header.next_offset
+            reader.position += header.size_bytes
+            # The common rest in one call: it stops before whatever must be looked at closely, or told.
+            next_offset = reader.skip_sound(first_position + max_bytes, next_offset, upto_offset, epochs)
+            last_position = reader.position
+            expected = expected._replace(base_offset=next_offset, last_offset=None)
+            continue
         reader.position += header.size_bytes
         expected = expected._replace(base_offset=header.next_offset, last_offset=None)
-    return Run(reader.between(first_position, last_position), next_offset)
+    return Run(reader.between(first_position, last_position), next_offset, segment, first_position)
 
 
 def read_batch(segment: Segment, position: int, header: BatchHeader) -> memoryview:
@@ -117,10 +142,21 @@ def _check_order(
 class _Reader:
     """A window on a segment file that moves forward and keeps everything from the first wanted batch on."""
 
-    __slots__ = ("_chunk", "_chunk_position", "_end", "_path", "_segment", "_wanted", "keep_from", "position")
+    __slots__ = (
+        "_cached_only",
+        "_chunk",
+        "_chunk_position",
+        "_end",
+        "_path",
+        "_segment",
+        "_wanted",
+        "keep_from",
+        "position",
+    )
 
-    def __init__(self, segment: Segment, position: int, end: int, wanted: int) -> None:
+    def __init__(self, segment: Segment, position: int, end: int, wanted: int, *, cached_only: bool) -> None:
         self._segment = segment
+        self._cached_only = cached_only
         self._path = segment.file.path
         self._end = end
         self._wanted = wanted
@@ -155,6 +191,19 @@ class _Reader:
         if fault:
             raise CorruptMessageError(f"{self._path} at byte {self.position}: {fault}")
 
+    def skip_sound(self, limit: int, offset: int, upto_offset: int, epochs: LeaderEpochs) -> int:
+        """Move on over the batches from `offset` on that are whole in the window, sound, below `upto_offset`
+        and end at or before byte `limit`; the offset after them."""
+        at = self.position - self._chunk_position
+        end = min(len(self._chunk), min(limit, self._end) - self._chunk_position)
+        if end - at < HEADER_BYTES:
+            return offset
+        epoch, epoch_end = epochs.span_of(offset)
+        upto = upto_offset if epoch_end is None else min(upto_offset, epoch_end)
+        at, offset = active_codec().walk(self._chunk, at, end, offset, upto, epoch)
+        self.position = self._chunk_position + at
+        return offset
+
     def between(self, first: int, last: int) -> memoryview:
         """The bytes of the file between two positions that were checked."""
         if first < 0 or last <= first:
@@ -168,5 +217,9 @@ class _Reader:
         return self.position - begin
 
     def _load(self, position: int, size: int) -> None:
-        self._chunk = memoryview(self._segment.file.pread(position, min(size, self._end - position)))
+        file, size = self._segment.file, min(size, self._end - position)
+        data = file.pread_cached(position, size) if self._cached_only else file.pread(position, size)
+        if data is None:
+            raise NotCachedError
+        self._chunk = memoryview(data)
         self._chunk_position = position

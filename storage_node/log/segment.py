@@ -278,6 +278,19 @@ class Segment:
             return BatchStart(0, self.base_offset, None)
         return BatchStart(entry.position, None, entry.offset)
 
+    def can_look_up(self, offset: int) -> bool:
+        """Whether `start_of` finds it without reading an index file."""
+        if self._offset_index is not None:
+            return True
+        base_offsets, _ = self._tail
+        return len(base_offsets) > 0 and base_offsets[0] <= offset
+
+    def position_near(self, offset: int) -> int:
+        """About `position_of`, never behind it and found without a disk: exact among the newest batches."""
+        if offset >= self.next_offset:
+            return self.size_bytes
+        return self.start_of(offset).position if self.can_look_up(offset) else 0
+
     def position_of(self, offset: int) -> int:
         """The position of the batch that holds `offset`; the segment's size when it lies behind the end."""
         if offset >= self.next_offset:

@@ -1,6 +1,10 @@
 """Fetch: read below the high watermark, at once or when enough bytes are there.
 
-Source: Kafka ReplicaManager.fetchMessages, DelayedFetch.
+The event loop never waits for a disk here. What is in memory or in the page cache is answered at once; for
+the rest a thread reads, and the answer, or the client's next fetch, takes what it read. A request that finds
+only such partitions waits for the first of them, beyond its own longest wait if need be (as with Kafka, which
+reads in the request), but no longer than `COLD_WAIT_MS`; the read goes on and serves the next fetch.
+Source: Kafka ReplicaManager.fetchMessages, DelayedFetch; DESIGN 5.
 """
 
 from __future__ import annotations
@@ -17,9 +21,14 @@ from ...protocol.errors import (
     ThrottlingQuotaExceededError,
 )
 from ...protocol.messages.data import FetchPartitionResponse, FetchResponse
+from ...protocol.records.header import read_batch_header
+from ..effects import AdvisePages
+from ..log.files import FileGoneError
+from .catch_up import CatchUp
+from .cold_reads import MAX_READ_BYTES, ColdRead, ColdReads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from ...protocol.messages.data import FetchPartition, FetchRequest, ListOffsetsPartition
     from ...protocol.records.header import Buffer
@@ -27,10 +36,16 @@ if TYPE_CHECKING:
     from ..counters import NodeCounters
     from ..log.log import Log
     from ..replies import Incoming, Replies
+    from .catch_up import PageAdvice
     from .partition import Partition
     from .replica_manager import ReplicaManager
 
 ISOLATION_LEVELS = (0, 1)  # read_uncommitted, read_committed
+# Clients wait 30 s for an answer, and more; a disk that needs longer serves the fetch after this one.
+COLD_WAIT_MS = 5_000
+# Bound: what one answer copies out of the page cache, unless one batch is larger: half a millisecond of the
+# loop, in which nobody else is served. Partitions that come away empty are the client's first next time.
+_FILE_BYTES_PER_ANSWER = 2 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +56,9 @@ class FetchLimits:
     max_wait_ms: int
     max_partitions: int
     room: Callable[[], int]
+    cold_threads: int
+    cold_max_bytes: int
+    read_ahead_bytes: int
 
 
 @dataclass(slots=True)
@@ -68,6 +86,9 @@ class FetchHandler:
         self._replies = replies
         self._counters = counters
         self._limits = limits
+        self.cold = ColdReads(replicas, max_running=limits.cold_threads, max_bytes=limits.cold_max_bytes)
+        self.catch_up = CatchUp(limits.read_ahead_bytes)
+        self._file_bytes = 0  # what the answer being made may still read from files
 
     def handle(self, request: Incoming, now_ms: int) -> None:
         """Answer at once if enough is there, something is wrong or no wait was asked for; else park.
@@ -79,14 +100,43 @@ class FetchHandler:
         if self._limits.room() <= 0:
             raise ThrottlingQuotaExceededError("too many response bytes wait for their readers")
         wanted = [self._look_up(entry) for entry in body.partitions]
+        self.cold.now_ms = now_ms
         wait_ms = min(body.max_wait_ms, self._limits.max_wait_ms)
-        min_bytes = min(body.min_bytes, body.max_bytes)
-        if wait_ms <= 0 or min_bytes <= 0 or not wanted:
-            self.finish(request, wanted)
+        delayed = DelayedFetch(request, wanted, min(body.min_bytes, body.max_bytes), self)
+        delayed.until_ms = now_ms + max(wait_ms, COLD_WAIT_MS)
+        if wait_ms <= 0 or delayed.min_bytes <= 0 or not wanted:
+            self.wait_for_disk(delayed)
+        else:
+            self._purgatory.park(delayed, delayed.keys(), now_ms + wait_ms)
+
+    def wait_for_disk(self, delayed: DelayedFetch) -> None:
+        """Answer with what there is; wait only if all that there is must be read from a disk."""
+        delayed.min_bytes = 0
+        delayed.is_last = True
+        if self.answer(delayed.request, delayed.wanted):
             return
-        partitions = dict.fromkeys(item.partition.key for item in wanted if item.partition is not None)
-        keys = (request.peer.session, *partitions)
-        self._purgatory.park(DelayedFetch(request, wanted, min_bytes, self), keys, now_ms + wait_ms)
+        try:
+            self._purgatory.park(delayed, delayed.keys(), delayed.until_ms)
+        except ThrottlingQuotaExceededError:
+            self.answer(delayed.request, delayed.wanted, is_last=True)
+
+    def cold_read(self, read: ColdRead, now_ms: int) -> None:
+        """A ReadCold effect is done: whoever waits for it takes it."""
+        self.cold.now_ms = now_ms
+        self.cold.finished(read)
+        self._purgatory.check(read.session)
+
+    def expire(self, now_ms: int) -> None:
+        """A deadline may have passed."""
+        self.cold.now_ms = now_ms
+        self._purgatory.expire(now_ms)
+        self.cold.start_waiting()
+
+    def connection_gone(self, session: int) -> None:
+        """Drop what it waits for, and what was read for it."""
+        self._purgatory.check(session)
+        self.cold.forget(session)
+        self.catch_up.forget(session)
 
     def _look_up(self, entry: FetchPartition) -> _Wanted:
         try:
@@ -116,48 +166,102 @@ class FetchHandler:
         """Nobody is there any more to hear the answer."""
         self._replies.no_reply(request)
 
-    def finish(self, request: Incoming, wanted: list[_Wanted]) -> None:
-        """Read within the limits and answer. The first batch found is returned however large it is."""
+    def answer(self, request: Incoming, wanted: list[_Wanted], *, is_last: bool = False) -> bool:
+        """Read within the limits and answer; False, unless it `is_last`, if all of it must come from disks.
+
+        The first batch found is returned however large it is.
+        """
         body: FetchRequest = request.body
         left = min(body.max_bytes, self._limits.max_bytes, self._limits.room())
         answers: list[FetchPartitionResponse] = []
         frames: list[Buffer] = []
         total = 0
+        self._file_bytes = _FILE_BYTES_PER_ANSWER
+        is_cold = has_failed = False
         for item in wanted:
+            data: list[Buffer] | None = []
             try:
-                answer, data = self._read(item, left - total, is_first=not frames)
+                answer, data = self._read(item, request.peer.session, left - total, is_first=not frames)
             except KafkaError as error:
-                answer, data = self._failed(item, error), []
+                answer, has_failed = self._failed(item, error), True
             answers.append(answer)
-            frames += data
-            total += sum(len(buffer) for buffer in data)
+            if data is None:
+                is_cold = True
+            else:
+                frames += data
+                total += sum(len(buffer) for buffer in data)
+        if is_cold and not (frames or has_failed or is_last):
+            return False
         self._counters.fetched_bytes += total
         self._replies.reply(request, FetchResponse(tuple(answers)), frames)
+        return True
 
     def _read(
-        self, item: _Wanted, max_bytes: int, *, is_first: bool
-    ) -> tuple[FetchPartitionResponse, list[Buffer]]:
-        """One partition's share. The only place that reads records for clients."""
+        self, item: _Wanted, session: int, max_bytes: int, *, is_first: bool
+    ) -> tuple[FetchPartitionResponse, list[Buffer] | None]:
+        """One partition's share, None if a disk has to be waited for. The only place that reads records for
+        clients."""
         partition, entry = item.partition, item.entry
         if partition is None:
             assert item.error is not None, "an entry has a partition or an error"
             raise item.error
         log = partition.leader_log(entry.current_leader_epoch)
         watermark = partition.high_watermark  # Order: read once, it bounds the read and goes into the answer
-        data: list[Buffer] = []
-        limit = min(entry.max_bytes, max_bytes)
+        data: list[Buffer] | None = []
+        limit = max(min(entry.max_bytes, max_bytes), 0)
         try:
             if _has_readable(partition, log, entry) and (is_first or limit > 0):
-                data = log.read(
-                    entry.fetch_offset, max(limit, 0), upto_offset=watermark, min_one=is_first
-                ).data
+                data = self._records(partition, log, entry, session, limit, is_first=is_first)
         except KafkaStorageError as error:
             self._replicas.disk_failed(partition, error)
             raise
         except CorruptMessageError as error:
             self._replicas.found_damage(partition, error)
             raise
-        return FetchPartitionResponse(0, watermark, watermark, log.log_start_offset, len(data)), data
+        frame_count = 0 if data is None else len(data)
+        return FetchPartitionResponse(0, watermark, watermark, log.log_start_offset, frame_count), data
+
+    def _records(
+        self,
+        partition: Partition,
+        log: Log,
+        entry: FetchPartition,
+        session: int,
+        limit: int,
+        *,
+        is_first: bool,
+    ) -> list[Buffer] | None:
+        """Batches that a thread has read, or from memory; else None, and a thread is to read them."""
+        offset, key = entry.fetch_offset, (session, partition.key)
+        read = self.cold.find(session, partition, offset)
+        if read is not None:
+            if not read.is_done:
+                return None
+            data = _taken(read, limit, is_first=is_first)
+            if not data and read.error is None:
+                return []  # it is too large behind what is in this answer already; it stays
+            self.cold.drop(read)
+            if read.run_found is not None:
+                brought = read.max_bytes + read.ahead_bytes if read.ahead_bytes else 0
+                self._advise(self.catch_up.read(key, read.run_found, brought))
+            if data:
+                return data
+            # else its segment was deleted under the read: look again
+        watermark, most = partition.high_watermark, self._file_bytes
+        found = log.read_cached(offset, limit, upto_offset=watermark, min_one=is_first, file_bytes=most)
+        if found is None:
+            size = max(min(entry.max_bytes, self._limits.max_bytes, MAX_READ_BYTES), 0)
+            ahead = self.catch_up.ahead_of(key, offset)
+            self.cold.ask(ColdRead(session, partition, log, offset, size, partition.high_watermark, ahead))
+            return None
+        if found.run is not None:
+            self._file_bytes -= len(found.run.data)
+            self._advise(self.catch_up.read(key, found.run))
+        return found.data
+
+    def _advise(self, advice: PageAdvice | None) -> None:
+        if advice is not None:
+            self._replicas.effects.append(AdvisePages(advice))
 
     def _failed(self, item: _Wanted, error: KafkaError) -> FetchPartitionResponse:
         self._counters.failed_fetch_entries += 1
@@ -205,33 +309,67 @@ def _has_readable(partition: Partition, log: Log, entry: FetchPartition) -> bool
 
 def _readable_bytes(partition: Partition, log: Log, entry: FetchPartition) -> int:
     """About how many bytes the entry could get now; at least 1."""
-    available = log.bytes_between(entry.fetch_offset, partition.high_watermark)
+    available = log.bytes_about(entry.fetch_offset, partition.high_watermark)
     return max(1, min(available, entry.max_bytes))
 
 
-class DelayedFetch:
-    """A fetch in purgatory. It watches its connection and all of its partitions."""
+def _taken(read: ColdRead, limit: int, *, is_first: bool) -> list[Buffer]:
+    """What of a read fits into `limit`; the first batch anyway if it `is_first`. Nothing if it was deleted.
 
-    __slots__ = ("_handler", "_min_bytes", "_request", "_wanted")
+    Errors: what the read met.
+    """
+    if isinstance(read.error, FileGoneError):
+        return []
+    if read.error is not None:
+        raise read.error
+    assert read.run_found is not None, "a read that is done has a result or an error"
+    data = read.run_found.data
+    if len(data) <= limit:
+        return [data]
+    end = 0
+    while end < len(data):
+        size = read_batch_header(data, end).size_bytes
+        if end + size > limit and not (is_first and end == 0):
+            break
+        end += size
+    return [data[:end]] if end else []
+
+
+class DelayedFetch:
+    """A fetch in purgatory. It watches its connection and all of its partitions.
+
+    `is_last`: its own wait is over, and it waits for disks alone, until `until_ms` at most.
+    """
+
+    __slots__ = ("_handler", "is_last", "min_bytes", "request", "until_ms", "wanted")
 
     def __init__(
         self, request: Incoming, wanted: list[_Wanted], min_bytes: int, handler: FetchHandler
     ) -> None:
-        self._request = request
-        self._wanted = wanted
-        self._min_bytes = min_bytes
+        self.request = request
+        self.wanted = wanted
+        self.min_bytes = min_bytes
+        self.until_ms = 0
+        self.is_last = False
         self._handler = handler
+
+    def keys(self) -> tuple[Hashable, ...]:
+        """What it watches."""
+        partitions = dict.fromkeys(item.partition.key for item in self.wanted if item.partition is not None)
+        return (self.request.peer.session, *partitions)
 
     def try_complete(self) -> bool:
         """Answer if enough is there now, or something changed that the client must hear."""
-        if not self._request.peer.is_connected:
-            self._handler.abandon(self._request)
+        if not self.request.peer.is_connected:
+            self._handler.abandon(self.request)
             return True
-        if not self._handler.is_ready(self._wanted, self._min_bytes):
+        if not self.is_last and not self._handler.is_ready(self.wanted, self.min_bytes):
             return False
-        self._handler.finish(self._request, self._wanted)
-        return True
+        return self._handler.answer(self.request, self.wanted)
 
     def on_expire(self) -> None:
         """The wait is over: answer with what there is."""
-        self._handler.finish(self._request, self._wanted)
+        if self.is_last:
+            self._handler.answer(self.request, self.wanted, is_last=True)
+        else:
+            self._handler.wait_for_disk(self)

@@ -209,10 +209,17 @@ class Partition:
         """The disk failed: nothing of this partition is served or acknowledged any more."""
         if self.state is PartitionState.ONLINE:
             self.state = PartitionState.OFFLINE
+            self._drop_tail()
 
     def remove(self) -> None:
         """The controller took the partition away."""
         self.state = PartitionState.DELETED
+        self._drop_tail()
+
+    def _drop_tail(self) -> None:
+        """Nobody will read it here any more: give its memory back."""
+        if self.log is not None:
+            self.log.drop_tail()
 
     def check(self) -> None:
         """Assert the laws of this object."""

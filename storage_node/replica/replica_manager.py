@@ -26,6 +26,7 @@ from ..config import TOPIC_KEY_SYNONYMS, effective_log_config
 from ..effects import DeleteLog, Effect, EndNode, FlushLog, Note
 from ..log.checkpoints import NO_TOPIC_ID
 from ..log.log_tasks import NewLog
+from ..log.tail_cache import Tail
 from .partition import Partition, PartitionKey, PartitionState
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from ..log.config import LogConfig
     from ..log.log import Log
     from ..log.log_manager import LogManager
+    from ..log.tail_cache import TailCache
 
 
 class ReplicaManager:
@@ -44,7 +46,9 @@ class ReplicaManager:
     work for the shell. Their owner empties both after each event.
     """
 
-    def __init__(self, manager: LogManager, defaults: LogConfig) -> None:
+    def __init__(self, manager: LogManager, defaults: LogConfig, tails: TailCache | None = None) -> None:
+        """With `tails`, the newest batches of each partition are kept in that memory."""
+        self._tails = tails
         self.image = MetadataImage()
         self.partitions: dict[PartitionKey, Partition] = {}
         self.node_id: int = NO_NODE
@@ -149,6 +153,8 @@ class ReplicaManager:
             if name in self._retiring:
                 return  # `flushed` comes back to it once the old log of that name is out of the way
             log = self._open(name, topic_id, is_new=is_new)
+            if log is not None and self._tails is not None:
+                log.tail = Tail(self._tails)
             partition = self.partitions[key] = Partition(name, topic_id, self.node_id, log)
         was_changed = partition.assign(registration)
         if partition.advance() or was_changed:

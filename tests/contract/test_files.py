@@ -152,3 +152,66 @@ def test_an_atomic_write_replaces_the_whole_content(place: tuple[Files, str]) ->
         write_file_atomically(files, folder, "c", content)
         assert read_file(files, f"{folder}/c") == content
     assert files.listdir(folder) == ["c"]
+
+
+def tells(files: Files, folder: str) -> bool:
+    """Whether this file system says what is cached; a freshly written page is."""
+    file = files.open(f"{folder}/probe", create=True)
+    file.pwrite(0, [b"x"])
+    return file.pread_cached(0, 1) is not None
+
+
+def test_cached_reads_give_all_or_nothing(place: tuple[Files, str]) -> None:
+    """Freshly written pages are in the cache; bytes behind the end never are. A file system that cannot tell
+    says None every time."""
+    files, folder = place
+    is_able = tells(files, folder)
+    file = files.open(f"{folder}/a", create=True)
+    content = bytes(range(256)) * 1000
+    file.pwrite(0, [content])
+    for position, size in ((0, 256_000), (0, 1), (1000, 100_000), (255_999, 1)):
+        found = file.pread_cached(position, size)
+        assert (found == content[position : position + size]) if is_able else found is None
+    assert file.pread_cached(255_999, 2) is None
+    assert file.pread_cached(300_000, 1) is None
+    file.close()
+    with pytest.raises(FileGoneError):
+        file.pread_cached(0, 1)
+
+
+def test_what_a_cached_read_gave_does_not_change(place: tuple[Files, str]) -> None:
+    """Later reads and writes leave it alone, and it cannot be written to."""
+    files, folder = place
+    file = files.open(f"{folder}/a", create=True)
+    file.pwrite(0, [b"a" * 200_000])
+    if not tells(files, folder):
+        assert file.pread_cached(0, 100_000) is None
+        return
+    first = file.pread_cached(0, 100_000)
+    file.pwrite(0, [b"b" * 200_000])
+    second = file.pread_cached(0, 100_000)
+    assert first == b"a" * 100_000
+    assert second == b"b" * 100_000
+    assert memoryview(first).readonly
+
+
+def test_dropped_pages_are_cold_until_they_are_read(place: tuple[Files, str]) -> None:
+    """Only what is on the disk is dropped; advice about a closed file or an empty range is no error."""
+    files, folder = place
+    is_able = tells(files, folder)
+    file = files.open(f"{folder}/a", create=True)
+    size = 1 << 20
+    file.pwrite(0, [b"a" * size])
+    file.fdatasync()
+    file.drop_cached(0, size)
+    assert file.pread_cached(0, size) is None
+    assert file.pread(0, size) == b"a" * size
+    assert (file.pread_cached(0, size) is not None) is is_able
+    file.drop_cached(0, size)
+    file.will_need(0, size)
+    file.will_need(size, 100)
+    file.drop_cached(0, 0)
+    assert file.pread(0, size) == b"a" * size
+    file.close()
+    file.will_need(0, 1)
+    file.drop_cached(0, 1)

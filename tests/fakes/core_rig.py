@@ -29,7 +29,16 @@ from headrace.protocol.metadata.records import (
 )
 from headrace.protocol.metadata.replay import image_records, replay
 from headrace.storage_node.config import NodeConfig
-from headrace.storage_node.effects import DeleteLog, EndNode, FlushLog, LookUpOffsets, Note, WakeAt
+from headrace.storage_node.effects import (
+    AdvisePages,
+    DeleteLog,
+    EndNode,
+    FlushLog,
+    LookUpOffsets,
+    Note,
+    ReadCold,
+    WakeAt,
+)
 from headrace.storage_node.log.log_manager import LogManager
 from headrace.storage_node.node import StorageNode
 from node_rig import WALL_MS, batch, values_of
@@ -248,6 +257,7 @@ class CoreRig:
             self._timer_ms = wake.deadline_ms
         for partition in self.core.replicas.partitions.values():
             partition.check()
+        self.core.cold_reads.check()
 
     def pop(self, kind: type[Any]) -> list[Any]:
         """Take the effects of one kind out of those collected."""
@@ -280,6 +290,19 @@ class CoreRig:
             effect.lookup.run()
             self.core.looked_up(effect.lookup)
         self.check()
+
+    def read_cold(self, count: int | None = None) -> int:
+        """Perform reads from disks asked for so far, the oldest first, or `count` of them; how many."""
+        for effect in self.pop(AdvisePages):
+            effect.advice.run()
+        asked = self.pop(ReadCold)
+        done = asked[:count]
+        self.effects += asked[len(done) :]
+        for effect in done:
+            effect.read.run()
+            self.core.cold_read(effect.read, self.now_ms)
+            self.check()
+        return len(done)
 
     def purge(self) -> None:
         """Perform the deletions asked for so far."""

@@ -4,6 +4,7 @@ Model. What a process wrote lies in the page cache: it survives the death of the
 and the loss of power (`power_loss`) only where it was synced. A file's bytes are synced by `fdatasync`, the
 names in a folder by `fsync_directory`. What was not synced may survive or not: none of it, all of it, or,
 with a seed, any sectors of the writes and any first part of a folder's changes, as real disks have it.
+What is read or written is in the page cache until `evict` or `drop_cached`; dirty pages stay.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from headrace.protocol.errors import KafkaStorageError
 from headrace.storage_node.log.files import FileGoneError, NameTooLongError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from headrace.protocol.records.header import Buffer
 
 SECTOR_BYTES = 64  # small, so that torn pages appear in small tests
+PAGE_BYTES = 64  # of the page cache
 
 
 class Crash(BaseException):
@@ -39,8 +41,25 @@ class _Inode:
     pending: list[tuple[str, int, bytes]] = field(
         default_factory=list
     )  # (write | truncate, position or size)
+    cold: set[int] = field(default_factory=set)  # numbers of the pages that are not cached
+
+    def is_cached(self, position: int, size: int) -> bool:
+        return self.cold.isdisjoint(_pages(position, size)) and position + size <= len(self.data)
+
+    def warm(self, position: int, size: int) -> None:
+        if self.cold:
+            self.cold.difference_update(_pages(position, size))
+
+    def cool(self, position: int, size: int) -> None:
+        """Only whole and clean pages go."""
+        dirty = [page for kind, at, data in self.pending for page in _pages(at, len(data)) if kind == "write"]
+        first, last = -(-position // PAGE_BYTES), (position + size) // PAGE_BYTES
+        if position + size >= len(self.data):
+            last = -(-len(self.data) // PAGE_BYTES)
+        self.cold |= set(range(first, last)).difference(dirty)
 
     def write(self, position: int, data: bytes) -> None:
+        self.warm(position, len(data))
         _patch(self.data, position, data)
         self.pending.append(("write", position, data))
 
@@ -137,7 +156,25 @@ class FakeFile:
     def pread(self, position: int, size: int) -> bytes:
         inode = self._held()
         self._files._read_fault("pread", self.path)
+        inode.warm(position, size)
         return bytes(inode.data[position : position + size])
+
+    def pread_cached(self, position: int, size: int) -> Buffer | None:
+        inode = self._held()
+        self._files._read_fault("pread", self.path)
+        if not self._files.tells_what_is_cached or not inode.is_cached(position, size):
+            return None
+        return bytes(inode.data[position : position + size])
+
+    def will_need(self, position: int, size: int) -> None:
+        if self._inode is not None:
+            self._files.advice.append(("will_need", self.path, position, size))
+            self._inode.warm(position, size)
+
+    def drop_cached(self, position: int, size: int) -> None:
+        if self._inode is not None:
+            self._files.advice.append(("drop_cached", self.path, position, size))
+            self._inode.cool(position, size)
 
     def size(self) -> int:
         self._files._read_fault("size", self.path)
@@ -185,6 +222,8 @@ class FakeFiles:
         self.tear_bytes = 0  # if that is a write, this many bytes of it (at most) get through
         self.capacity_bytes = capacity_bytes
         self.is_dead = False
+        self.tells_what_is_cached = True
+        self.advice: list[tuple[str, str, int, int]] = []  # kind, path, position, size
         self._root = _Folder()
         self._locks: set[str] = set()
         self._faults: list[tuple[str, str, int, int]] = []  # operation, part of the path, errno, after
@@ -201,6 +240,21 @@ class FakeFiles:
         inode = self._file(path)
         inode.data[byte] ^= 1 << bit
         inode.sync()
+
+    def evict(self, part: str = "") -> None:
+        """All clean pages of the files with `part` in their path leave the page cache."""
+        for path, inode in _all_files(self._root, ""):
+            if part in path:
+                inode.cool(0, len(inode.data))
+
+    def cached_bytes(self, path: str) -> int:
+        """Bytes of the file that are in the page cache, by whole pages."""
+        inode = self._file(path)
+        return sum(
+            min(PAGE_BYTES, len(inode.data) - page * PAGE_BYTES)
+            for page in _pages(0, len(inode.data))
+            if page not in inode.cold
+        )
 
     def content(self, path: str) -> bytes:
         """The bytes of a file."""
@@ -374,6 +428,18 @@ class FakeFiles:
 
 def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part]
+
+
+def _pages(position: int, size: int) -> range:
+    return range(position // PAGE_BYTES, -(-(position + size) // PAGE_BYTES))
+
+
+def _all_files(folder: _Folder, path: str) -> Iterator[tuple[str, _Inode]]:
+    for name, node in folder.names.items():
+        if isinstance(node, _Folder):
+            yield from _all_files(node, f"{path}/{name}")
+        else:
+            yield f"{path}/{name}", node
 
 
 def _patch(data: bytearray, position: int, piece: bytes) -> None:

@@ -117,9 +117,10 @@ def test_nothing_waits_means_no_timer(rig: CoreRig) -> None:
     assert not [effect for effect in rig.core.take_effects() if isinstance(effect, WakeAt)]
 
 
-def test_a_completed_reader_may_find_the_disk_broken(rig: CoreRig) -> None:
+def test_a_completed_reader_may_find_the_disk_broken() -> None:
     """The read of a woken fetch fails: the partitions of that disk go offline in the same event, and
     other waiting readers hear of it."""
+    rig = CoreRig(log_tail_cache_bytes=0)
     first, second = rig.topic("a"), rig.topic("b")
     waiting = [rig.fetch(first, max_wait_ms=60_000), rig.fetch(second, max_wait_ms=60_000)]
     rig.files.fail("pread", "a-0")

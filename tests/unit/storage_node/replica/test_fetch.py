@@ -284,8 +284,9 @@ def test_reads_never_pass_the_high_watermark(rig: CoreRig) -> None:
     assert values_of(waiting.answer_frames) == [(1, b"unsafe")]
 
 
-def test_a_rotten_batch_is_not_served(rig: CoreRig) -> None:
+def test_a_rotten_batch_is_not_served() -> None:
     """A bit flipped on the disk: an error for the reader, a word to the operator, the rest is served."""
+    rig = CoreRig(log_tail_cache_bytes=0)
     topic_id = rig.topic()
     one = batch(b"v" * 100)
     rig.produce(topic_id, one, one)
@@ -299,8 +300,9 @@ def test_a_rotten_batch_is_not_served(rig: CoreRig) -> None:
     assert rig.produce(topic_id).first.base_offset == 2
 
 
-def test_a_read_error_takes_the_disk_offline(rig: CoreRig) -> None:
+def test_a_read_error_takes_the_disk_offline() -> None:
     """EIO on a read: the disk is not trusted any more."""
+    rig = CoreRig(log_tail_cache_bytes=0)
     topic_id = rig.topic()
     rig.produce(topic_id)
     rig.files.fail("pread", ".log")

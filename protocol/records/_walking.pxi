@@ -1,0 +1,39 @@
+"""Part of _batch.pyx: skipping sound batches as they are stored. The readable twin: walking.py."""
+
+
+cdef inline uint32_t _big32(const uint8_t *data) noexcept nogil:
+    return (<uint32_t>data[0] << 24) | (<uint32_t>data[1] << 16) | (<uint32_t>data[2] << 8) | data[3]
+
+
+cdef inline uint64_t _big64(const uint8_t *data) noexcept nogil:
+    return (<uint64_t>_big32(data) << 32) | _big32(data + 4)
+
+
+cdef tuple _walk_sound(
+    object view, const uint8_t *data, Py_ssize_t at, Py_ssize_t end,
+    int64_t base_offset, int64_t upto_offset, int32_t leader_epoch,
+):
+    """Invariant: at <= end <= bytes of `data`, which are those of `view`; a header is read only where all of
+    it lies before `end`."""
+    cdef const uint8_t *header
+    cdef int64_t last_delta, size
+    while end - at >= HEADER_BYTES:
+        header = data + at
+        last_delta = <int32_t>_big32(header + 23)
+        size = LENGTH_END + <int64_t><int32_t>_big32(header + 8)
+        if (
+            <int64_t>_big64(header) != base_offset
+            or <int32_t>_big32(header + 12) != leader_epoch
+            or header[16] != 2
+            or last_delta < 0
+            or size < HEADER_BYTES
+            or size > end - at
+            # Order: no sum that could overflow
+            or last_delta >= upto_offset - base_offset
+        ):
+            break
+        if crc32c(view[at + COVERED_AT : at + size]) != _big32(header + CRC_AT):
+            break
+        at += size
+        base_offset += last_delta + 1
+    return at, base_offset

@@ -1,0 +1,40 @@
+"""Memory that reads from the page cache go into, used again when nobody holds it any more.
+
+A fresh megabyte costs more in page faults, or in being zeroed, than the copy into it. Nobody tells when an
+answer has left: the pool sees it by the reference count of the memory, which every view on it raises.
+"""
+
+from __future__ import annotations
+
+import mmap
+import sys
+
+# Below it an ordinary allocation is as good.
+_POOLED_FROM_BYTES = 64 * 1024
+# Bound: memory that the pool keeps; what answers need beyond it is allocated and freed.
+POOL_BYTES = 32 * 1024 * 1024
+_IDLE_REFERENCES = 3  # the pool's list, the loop variable, the argument of getrefcount
+
+
+class PageBuffers:
+    """A pool of buffers, one owner thread."""
+
+    def __init__(self, pool_bytes: int = POOL_BYTES) -> None:
+        self._left_bytes = pool_bytes
+        self._pools: dict[int, list[mmap.mmap]] = {}  # by size, a power of two
+
+    def take(self, size: int) -> memoryview:
+        """`size` writable bytes with any content; they are in use until the view and its slices are gone."""
+        if size < _POOLED_FROM_BYTES:
+            return memoryview(bytearray(size))
+        rounded = 1 << (size - 1).bit_length()
+        pool = self._pools.setdefault(rounded, [])
+        for buffer in pool:
+            if sys.getrefcount(buffer) <= _IDLE_REFERENCES:
+                return memoryview(buffer)[:size]
+        # never zeroed by us, and pages that are not used take no memory
+        fresh = mmap.mmap(-1, rounded)
+        if rounded <= self._left_bytes:
+            self._left_bytes -= rounded
+            pool.append(fresh)
+        return memoryview(fresh)[:size]

@@ -1,0 +1,201 @@
+"""Reads for fetches that must wait for a disk: which of them run, and their results until they are taken.
+
+Pure; the reads themselves run on threads. A result is handed over as the bytes that were read: were they only
+brought into the page cache, they could be gone again before the client asks, and it would never get them.
+
+Bound: `max_running` at a time and `max_bytes` being read or read and not taken; what finds no room waits its
+turn, one read of each connection in turn. A connection has at most `_MAX_PER_SESSION`. What a client does not
+come for, because it sought elsewhere, goes after `_UNCLAIMED_MS` when its room is needed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import KafkaError
+from ..effects import ReadCold
+
+if TYPE_CHECKING:
+    from ..log.log import Log
+    from ..log.reads import Run
+    from .partition import Partition, PartitionKey
+    from .replica_manager import ReplicaManager
+
+_MAX_PER_SESSION = 64
+_UNCLAIMED_MS = 1_000
+# Bound: of one read, unless its first batch is larger. Disks are at full speed with it.
+MAX_READ_BYTES = 4 * 1024 * 1024
+
+_Place = tuple["PartitionKey", int]  # partition and offset
+
+
+@dataclass(slots=True, eq=False)
+class ColdRead:
+    """One read. `run` goes on a thread; then the owner's `finished`."""
+
+    session: int
+    partition: Partition
+    log: Log
+    offset: int
+    max_bytes: int
+    upto_offset: int
+    ahead_bytes: int
+    leader_epoch: int = field(init=False)
+    cuts: int = field(init=False)
+    run_found: Run | None = None
+    error: KafkaError | None = None
+    is_done: bool = False
+    done_ms: int = 0
+    held_bytes: int = 0  # what it counts for in the bound
+
+    def __post_init__(self) -> None:
+        self.leader_epoch, self.cuts = self.partition.leader_epoch, self.log.cuts
+
+    @property
+    def place(self) -> _Place:
+        """What it reads."""
+        return self.partition.key, self.offset
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the log is still the one that was read: same partition, same leadership, not cut since."""
+        partition = self.partition
+        return (
+            partition.log is self.log
+            and partition.leader_epoch == self.leader_epoch
+            and self.log.cuts == self.cuts
+        )
+
+    def run(self) -> None:
+        """Read from the disk. What goes wrong stays here."""
+        try:
+            self.run_found = self.log.read_one_run(
+                self.offset, self.max_bytes, upto_offset=self.upto_offset, ahead_bytes=self.ahead_bytes
+            )
+        except KafkaError as error:
+            self.error = error
+
+
+class ColdReads:
+    """The reads of all connections. `now_ms` is moved by the owner with each event."""
+
+    def __init__(self, replicas: ReplicaManager, *, max_running: int, max_bytes: int) -> None:
+        self._replicas = replicas
+        self._max_running = max_running
+        self._max_bytes = max_bytes
+        self.now_ms = 0
+        self.running = 0
+        self.held_bytes = 0
+        self._sessions: dict[int, dict[_Place, ColdRead]] = {}
+        self._queues: OrderedDict[int, deque[ColdRead]] = OrderedDict()  # of those with reads that wait
+        self._done: OrderedDict[ColdRead, None] = OrderedDict()  # not taken yet, oldest first
+
+    def find(self, session: int, partition: Partition, offset: int) -> ColdRead | None:
+        """The read of this place for this connection, done or not; one that is not valid any more is gone."""
+        read = self._sessions.get(session, {}).get((partition.key, offset))
+        if read is not None and not (read.partition is partition and read.is_valid):
+            self.drop(read)
+            return None
+        return read
+
+    def ask(self, read: ColdRead) -> None:
+        """Read it in its turn. When its connection has too many, not now: the client will ask again."""
+        mine = self._sessions.setdefault(read.session, {})
+        assert read.place not in mine, "it is asked for once"
+        if len(mine) >= _MAX_PER_SESSION:
+            self._drop_unclaimed(read.session)
+        if len(mine) >= _MAX_PER_SESSION:
+            return
+        self._sessions.setdefault(read.session, mine)[read.place] = read
+        self._queues.setdefault(read.session, deque()).append(read)
+        self._start()
+
+    def drop(self, read: ColdRead) -> None:
+        """The result was taken, or nobody wants it any more."""
+        if not self._is_wanted(read):
+            return
+        mine = self._sessions[read.session]
+        del mine[read.place]
+        if not mine:
+            del self._sessions[read.session]
+        if read.is_done:
+            self._let_go(read)
+            self._start()
+
+    def finished(self, read: ColdRead) -> None:
+        """A read came back from its thread."""
+        self.running -= 1
+        self.held_bytes -= read.held_bytes
+        read.is_done, read.done_ms, read.held_bytes = True, self.now_ms, 0
+        if self._is_wanted(read):
+            read.held_bytes = 0 if read.run_found is None else len(read.run_found.data)
+            self.held_bytes += read.held_bytes
+            self._done[read] = None
+        self._start()
+
+    def forget(self, session: int) -> None:
+        """A connection is gone."""
+        self._queues.pop(session, None)
+        for read in list(self._sessions.get(session, {}).values()):
+            self.drop(read)
+
+    def start_waiting(self) -> None:
+        """Time has passed: what nobody came for may make room."""
+        self._start()
+
+    def check(self) -> None:
+        """Assert the bound and the books; for tests."""
+        wanted = [read for mine in self._sessions.values() for read in mine.values()]
+        assert self.running <= self._max_running
+        assert set(self._done) == {read for read in wanted if read.is_done}
+        assert all(self._sessions.values()), "no connection without a read"
+
+    # --- inside ----------------------------------------------------------------------------------------
+
+    def _is_wanted(self, read: ColdRead) -> bool:
+        return self._sessions.get(read.session, {}).get(read.place) is read
+
+    def _let_go(self, read: ColdRead) -> None:
+        del self._done[read]
+        self.held_bytes -= read.held_bytes
+        read.held_bytes = 0
+
+    def _start(self) -> None:
+        """Start what may run: one of each connection in turn."""
+        while self.running < self._max_running and self._queues:
+            session, queue = next(iter(self._queues.items()))
+            while queue and not self._is_wanted(queue[0]):
+                queue.popleft()
+            if not queue:
+                del self._queues[session]
+                continue
+            if not self._has_room(queue[0].max_bytes):
+                return
+            self._queues.move_to_end(session)
+            read = queue.popleft()
+            self.running += 1
+            read.held_bytes = read.max_bytes
+            self.held_bytes += read.held_bytes
+            self._replicas.effects.append(ReadCold(read))
+
+    def _has_room(self, wanted: int) -> bool:
+        while self.held_bytes and self.held_bytes + wanted > self._max_bytes:
+            oldest = next(iter(self._done), None)
+            if oldest is None or self.now_ms - oldest.done_ms < _UNCLAIMED_MS:
+                return False
+            self._drop_quietly(oldest)
+        return True
+
+    def _drop_unclaimed(self, session: int) -> None:
+        for read in list(self._sessions.get(session, {}).values()):
+            if read.is_done and self.now_ms - read.done_ms >= _UNCLAIMED_MS:
+                self._drop_quietly(read)
+
+    def _drop_quietly(self, read: ColdRead) -> None:
+        mine = self._sessions[read.session]
+        del mine[read.place]
+        if not mine:
+            del self._sessions[read.session]
+        self._let_go(read)

@@ -1,0 +1,224 @@
+"""Real files that are not in the page cache: read by threads, and then without waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from headrace.protocol.errors import CorruptMessageError, HeadraceError
+from headrace.storage_node.log.files_io import OsFile, OsFiles
+from headrace.storage_node.replica.cold_reads import ColdRead
+from node_rig import batch, node_rig, run, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from node_rig import Rig
+
+CONFIG = {"log.tail.cache.bytes": 0, "fetch.read.ahead.bytes": 0}
+BATCHES, SIZE = 30, 50_000
+
+
+def evict(directory: Path) -> None:
+    """Bring all segment files to the disk and drop their pages."""
+    for path in directory.rglob("*.log"):
+        number = os.open(path, os.O_RDONLY)
+        os.fdatasync(number)
+        os.posix_fadvise(number, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(number)
+
+
+def log_file(directory: Path) -> Path:
+    (path,) = directory.rglob("*.log")
+    return path
+
+
+def is_cold(path: Path) -> bool:
+    """Whether the first byte of the file must be waited for, or nobody can tell."""
+    file = OsFiles().open(str(path))
+    try:
+        return file.pread_cached(0, 1) is None
+    finally:
+        file.close()
+
+
+async def cold_topic(rig: Rig, directory: Path) -> tuple[bytes, Any]:
+    topic_id = await rig.topic()
+    client = await rig.client()
+    for number in range(BATCHES):
+        await client.produce(topic_id, batch(b"%d:" % number + b"v" * SIZE))
+    evict(directory)
+    return topic_id, client
+
+
+async def read_all(client: Any, topic_id: bytes) -> list[int]:
+    """The numbers in front of all values."""
+    numbers: list[int] = []
+    while len(numbers) < BATCHES:
+        answer, found = await client.fetch(topic_id, len(numbers), max_wait_ms=1_000)
+        assert answer.error_code == 0
+        numbers += [int(value.split(b":")[0]) for _, value in found]
+    return numbers
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Cold reads wait on their threads until it is set."""
+    release = threading.Event()
+    read = ColdRead.run
+
+    def slowly(self: ColdRead) -> None:
+        assert release.wait(30)
+        read(self)
+
+    monkeypatch.setattr(ColdRead, "run", slowly)
+    return release
+
+
+def test_cold_pages_are_served(tmp_path: Path) -> None:
+    """All of the log comes back, in order; afterwards its pages are cached, if anybody can tell."""
+
+    async def scenario() -> None:
+        async with node_rig(tmp_path, config=CONFIG) as rig:
+            topic_id, client = await cold_topic(rig, tmp_path)
+            path = log_file(tmp_path)
+            assert is_cold(path)
+            assert await read_all(client, topic_id) == [*range(BATCHES)]
+            if not is_cold(path):
+                runs = 0
+                read = ColdRead.run
+
+                def counted(self: ColdRead) -> None:
+                    nonlocal runs
+                    runs += 1
+                    read(self)
+
+                ColdRead.run = counted  # type: ignore[method-assign]
+                try:
+                    assert await read_all(client, topic_id) == [*range(BATCHES)]
+                finally:
+                    ColdRead.run = read  # type: ignore[method-assign]
+                assert runs == 0, "cached pages need no thread"
+
+    run(scenario)
+
+
+def test_a_file_system_without_nowait_is_served_by_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The refusal is met once per file system, and nothing is missing."""
+    asked = 0
+
+    def refuse(*_: object) -> int:
+        nonlocal asked
+        asked += 1
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "preadv", refuse)
+
+    async def scenario() -> None:
+        async with node_rig(tmp_path, config=CONFIG) as rig:
+            topic_id, client = await cold_topic(rig, tmp_path)
+            assert await read_all(client, topic_id) == [*range(BATCHES)]
+
+    run(scenario)
+    assert asked == 1
+
+
+def test_others_are_served_while_cold_reads_hang(tmp_path: Path, held: threading.Event) -> None:
+    """All threads wait for the disk: producers, tail readers and warm readers do not."""
+
+    async def scenario() -> None:
+        config = {"fetch.cold.threads": 1, "log.tail.cache.partition.bytes": 200_000}
+        async with node_rig(tmp_path, config=config) as rig:
+            topic_id, client = await cold_topic(rig, tmp_path)
+            warm = await rig.topic("warm")
+            slow = asyncio.create_task(client.fetch(topic_id, 0, max_wait_ms=1))
+            other = await rig.client()
+            await until(lambda: rig.core.cold_reads.running == 1)
+            await other.produce(topic_id, batch(b"new"))
+            await other.produce(warm, batch(b"new"))
+            assert (await other.fetch(topic_id, BATCHES))[1] == [(BATCHES, b"new")]
+            assert (await other.fetch(warm, 0))[1] == [(0, b"new")]
+            assert not slow.done()
+            held.set()
+            assert (await slow)[1][0][0] == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_node_ends_during_a_cold_read(tmp_path: Path, held: threading.Event, crash: bool) -> None:
+    """It waits for the thread, answers nobody, and starts again on the same disk with nothing lost."""
+
+    async def scenario() -> None:
+        async with node_rig(tmp_path, config=CONFIG) as rig:
+            topic_id, client = await cold_topic(rig, tmp_path)
+            slow = asyncio.create_task(client.fetch(topic_id, 0, max_wait_ms=1))
+            await until(lambda: rig.core.cold_reads.running == 1)
+            ending = asyncio.create_task(rig.restart(crash=crash))
+            await until(lambda: rig.node._is_closed or rig.node._is_stopping)
+            held.set()
+            await ending
+            with pytest.raises((HeadraceError, asyncio.CancelledError)):
+                await slow
+            again = await rig.client()
+            assert await read_all(again, topic_id) == [*range(BATCHES)]
+
+    run(scenario)
+
+
+def test_the_files_of_a_deleted_topic_may_go_during_a_cold_read(
+    tmp_path: Path, held: threading.Event
+) -> None:
+    """The reader hears of the deletion, and the node goes on."""
+
+    async def scenario() -> None:
+        async with node_rig(tmp_path, config=CONFIG) as rig:
+            topic_id, client = await cold_topic(rig, tmp_path)
+            slow = asyncio.create_task(client.fetch(topic_id, 0, max_wait_ms=1))
+            await until(lambda: rig.core.cold_reads.running == 1)
+            rig.controller.delete_topic(topic_id)
+            answer, found = await slow
+            assert answer.error_code != 0
+            assert not found
+            held.set()
+            await until(lambda: rig.core.cold_reads.running == 0)
+            other = await rig.topic("other")
+            assert (await client.produce(other, batch(b"x"))).error_code == 0
+
+    run(scenario)
+
+
+def test_damage_on_the_disk_is_told_and_not_served(tmp_path: Path) -> None:
+    """A byte changed in the file itself."""
+
+    async def scenario() -> None:
+        async with node_rig(tmp_path, config=CONFIG) as rig:
+            topic_id, client = await cold_topic(rig, tmp_path)
+            path = log_file(tmp_path)
+            with path.open("r+b") as file:
+                file.seek(1_000)
+                file.write(b"X")
+            evict(tmp_path)
+            answer, found = await client.fetch(topic_id, 0)
+            assert answer.error_code == CorruptMessageError.code
+            assert not found
+            assert (await client.fetch(topic_id, 1))[1][0][0] == 1
+
+    run(scenario)
+
+
+def test_a_short_answer_of_the_kernel_counts_as_not_cached(tmp_path: Path) -> None:
+    """Half of the range is in the page cache: nobody gets half."""
+    files = OsFiles()
+    file = files.open(str(tmp_path / "a"), create=True)
+    assert isinstance(file, OsFile)
+    file.pwrite(0, [bytes(1 << 24)])
+    file.fdatasync()
+    file.drop_cached(0, 1 << 24)
+    assert file.pread(0, 10) == bytes(10)
+    assert file.pread_cached(0, 1 << 24) is None

@@ -1,0 +1,132 @@
+"""The newest batches in memory: what the file has, within the bound, and never what the log has lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fake_files import FakeFiles
+from headrace.storage_node.log.tail_cache import JOIN_BELOW_BYTES, Tail, TailCache
+from log_rig import append, batch, open_log, read_all, split
+
+if TYPE_CHECKING:
+    from headrace.storage_node.log.log import Log
+
+
+def log_with_tail(cache: TailCache | None = None, folder: str = "/d/t-0", **keys: object) -> Log:
+    log = open_log(FakeFiles(), folder, **keys)  # type: ignore[arg-type]
+    log.tail = Tail(TailCache(1 << 22, 1 << 22) if cache is None else cache)
+    return log
+
+
+def from_memory(
+    log: Log, offset: int, max_bytes: int = 1 << 20, *, min_one: bool = True
+) -> list[bytes] | None:
+    """The batches that the tail gives, as they are."""
+    assert log.tail is not None
+    found = log.tail.read(offset, max_bytes, log.log_end_offset, min_one=min_one)
+    return None if found is None else split(b"".join(map(bytes, found.data)))
+
+
+def test_it_gives_the_bytes_of_the_file() -> None:
+    """Restamped batches too, from every offset, within every limit."""
+    log = log_with_tail(message_timestamp_type="LogAppendTime")
+    for number in range(20):
+        append(log, batch(2, tag=str(number), size=number * 4_000))
+    stored = read_all(log)
+    for offset in range(40):
+        assert from_memory(log, offset) == stored[offset // 2 :][: len(from_memory(log, offset) or ())]
+        for limit in (1, 10_000, 100_000):
+            found = from_memory(log, offset, limit)
+            file = split(b"".join(map(bytes, log.read(offset, limit, upto_offset=40).data)))
+            assert found == file
+    assert from_memory(log, 39, 10, min_one=False) == []
+
+
+def test_small_batches_share_a_part_and_large_ones_have_their_own() -> None:
+    """A thousand small ones make one part; a large one is joined once and then shared by its readers."""
+    log = log_with_tail()
+    for size in [10] * 1000 + [JOIN_BELOW_BYTES] + [10] * 3:
+        append(log, batch(1, size=size))
+    assert log.tail is not None
+    first, second = (log.tail.read(0, 1 << 20, 1004, min_one=True) for _ in range(2))
+    assert first is not None
+    assert second is not None
+    assert len(first.data) == 3
+    assert first.data[1] is second.data[1]
+
+
+def test_it_stops_below_the_limit_of_the_reader() -> None:
+    """Nothing at or above the high watermark."""
+    log = log_with_tail()
+    for _ in range(4):
+        append(log, batch(2))
+    assert log.tail is not None
+    found = log.tail.read(0, 1 << 20, 5, min_one=True)
+    assert found is not None
+    assert found.next_offset == 4
+
+
+def test_the_oldest_goes_first_over_all_logs_and_each_has_its_share() -> None:
+    """Bound: bytes held; one busy log does not drive out the others beyond its share."""
+    cache = TailCache(20_000, 12_000)
+    quiet, busy = log_with_tail(cache), log_with_tail(cache, "/d/u-0")
+    append(quiet, batch(1, size=2_000))
+    for number in range(200):
+        append(busy, batch(1, tag=str(number), size=1_000))
+        assert cache.held_bytes <= 20_000
+    assert from_memory(quiet, 0) is not None
+    assert from_memory(busy, 0) is None
+    assert from_memory(busy, 195) == read_all(busy, offset=195)
+    third = log_with_tail(cache, "/d/v-0")
+    for number in range(9):
+        append(third, batch(1, tag=str(number), size=1_000))
+    assert from_memory(quiet, 0) is None, "the oldest of all"
+    for log in (quiet, busy, third):
+        log.drop_tail()
+    assert (cache.held_bytes, len(cache)) == (0, 0)
+
+
+def test_a_batch_beyond_the_share_empties_the_tail() -> None:
+    """What is here reaches up to the end of the log, or there is nothing."""
+    log = log_with_tail(TailCache(10_000, 10_000))
+    append(log, batch(1))
+    append(log, batch(1, size=20_000))
+    assert from_memory(log, 0) is None
+    append(log, batch(1))
+    assert from_memory(log, 1) is None
+    assert from_memory(log, 2) == read_all(log, offset=2)
+
+
+def test_a_small_view_does_not_hold_a_large_frame() -> None:
+    """It is copied; a frame that is mostly the batch is kept as it is."""
+    log = log_with_tail()
+    data = batch(1, size=500)
+    frame = bytearray(1 << 20)
+    frame[: len(data)] = data
+    append(log, memoryview(frame)[: len(data)])
+    frame[:] = bytes(1 << 20)
+    assert from_memory(log, 0) == read_all(log)
+
+
+def test_nothing_is_given_that_the_log_has_lost() -> None:
+    """Truncation, deletion, closing: memory forgets before the file does."""
+    log = log_with_tail(segment_bytes=400)
+    for number in range(8):
+        append(log, batch(1, tag=str(number), size=100))
+    log.advance_log_start_offset(2)
+    assert from_memory(log, 1) is None
+    assert from_memory(log, 2) == read_all(log)
+    log.delete_segments_below(4)
+    assert from_memory(log, 3) is None
+    log.truncate_to(6)
+    assert from_memory(log, 5) is None
+    append(log, batch(1, tag="new"))
+    assert from_memory(log, 6) == read_all(log, offset=6)
+    log.truncate_fully_and_start_at(50)
+    append(log, batch(1, tag="again"))
+    assert from_memory(log, 50) == read_all(log)
+    tail = log.tail
+    log.close_abruptly()
+    assert tail is not None
+    assert len(tail) == 0
+    assert log.tail is None

@@ -1,0 +1,362 @@
+"""Fetches of what is not in memory: who waits for the disk, and who must not notice."""
+
+from __future__ import annotations
+
+import pytest
+from core_rig import CoreRig, FakePeer, FakeRequest
+from headrace.protocol.errors import (
+    CorruptMessageError,
+    KafkaStorageError,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+    UnknownTopicIdError,
+)
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.data import FetchPartition, FetchRequest, MetadataRequest
+from headrace.storage_node.effects import ReadCold
+from headrace.storage_node.replica.fetch import COLD_WAIT_MS
+from node_rig import batch, values_of
+
+LOG_FILE = "/d/t-0/" + "0" * 20 + ".log"
+
+
+@pytest.fixture
+def rig() -> CoreRig:
+    return CoreRig(log_tail_cache_bytes=0)
+
+
+def cold_topic(rig: CoreRig, name: str = "t", batches: int = 3, size: int = 100) -> bytes:
+    """A topic of which nothing is in memory."""
+    topic_id = rig.topic(name)
+    for number in range(batches):
+        rig.produce(topic_id, batch(b"%d" % number + b"v" * size))
+    rig.core.flush_all()
+    rig.check()
+    rig.flush()
+    rig.files.evict(f"{name}-0/")
+    return topic_id
+
+
+def values(request: FakeRequest) -> list[bytes | None]:
+    assert request.first.error_code == 0, request.first
+    return [value for _, value in values_of(request.answer_frames)]
+
+
+def both(
+    rig: CoreRig, first: bytes, second: bytes, *, wait_ms: int = 500, offsets: tuple[int, int] = (0, 0)
+) -> FakeRequest:
+    entries = tuple(
+        FetchPartition(topic_id, 0, offset, 1 << 20)
+        for topic_id, offset in zip((first, second), offsets, strict=True)
+    )
+    return rig.ask(registry.FETCH, FetchRequest(wait_ms, 1, 1 << 20, 0, entries))
+
+
+def test_a_cold_reader_delays_nobody() -> None:
+    """All threads are held by one cold reader: readers at the tail of the same partition and of others, warm
+    readers of files, producers and metadata get their answers in the very step that asks."""
+    rig = CoreRig(fetch_cold_threads=2, log_tail_cache_bytes=1 << 20, log_tail_cache_partition_bytes=3_000)
+    held = cold_topic(rig, "held", batches=100)
+    other, warm = cold_topic(rig, "other", batches=100), rig.topic("warm")
+    for number in range(50):
+        rig.produce(warm, batch(b"%d" % number))
+    reader = FakePeer(session=5)
+    cold = [rig.fetch(topic_id, offset, peer=reader) for topic_id in (held, other) for offset in (0, 7)]
+    assert len(rig.pop(ReadCold)) == 2, "all threads are busy, and stay so"
+    assert not any(request.is_answered for request in cold)
+    waiting = rig.fetch(held, 100, max_wait_ms=500)
+    for topic_id, end in ((held, 100), (other, 100), (warm, 50)):
+        assert rig.produce(topic_id, batch(b"new")).first.base_offset == end
+        assert values(rig.fetch(topic_id, end)) == [b"new"]
+    assert values(waiting) == [b"new"]
+    assert len(values(rig.fetch(warm, 0))) == 51, "from the page cache"
+    metadata = rig.ask(registry.METADATA, MetadataRequest(None))
+    assert len(metadata.answer.topics) == 3
+    assert not any(request.is_answered for request in cold)
+
+
+def test_a_cold_read_completes_the_fetch_that_waits(rig: CoreRig) -> None:
+    """No wait was asked for, and yet the answer has the records: they are there, only not in memory."""
+    request = rig.fetch(cold_topic(rig), max_wait_ms=0)
+    assert not request.is_answered
+    assert rig.read_cold() == 1
+    assert [value[:1] for value in values(request) if value] == [b"0", b"1", b"2"]
+    assert rig.core.parked == 0
+    assert rig.core.cold_reads.held_bytes == 0
+
+
+def test_the_hot_partition_is_answered_at_once_and_the_cold_one_next_time(rig: CoreRig) -> None:
+    """The read goes on, and the client's next fetch takes it, even if the pages were evicted again."""
+    cold, hot = cold_topic(rig, "t"), rig.topic("hot")
+    rig.produce(hot, batch(b"a"))
+    request = both(rig, cold, hot)
+    assert values_of(request.answer_frames) == [(0, b"a")]
+    assert [answer.frame_count for answer in request.answer.partitions] == [0, 1]
+    assert request.first.high_watermark == 3
+    rig.produce(hot, batch(b"b"))
+    assert values_of(both(rig, cold, hot, offsets=(0, 1)).answer_frames) == [(1, b"b")]
+    assert rig.read_cold() == 1, "asked for once"
+    rig.files.evict("t-0/")
+    rig.produce(hot, batch(b"c"))
+    request = both(rig, cold, hot, offsets=(0, 2))
+    assert [answer.frame_count for answer in request.answer.partitions] == [1, 1]
+    assert len(values_of(request.answer_frames)) == 4
+
+
+def test_an_append_answers_a_fetch_that_waits_for_a_disk(rig: CoreRig) -> None:
+    """One cold and one idle partition: records that come to the idle one do not wait for the other's disk."""
+    cold, idle = cold_topic(rig), rig.topic("idle")
+    request = both(rig, cold, idle)
+    assert not request.is_answered
+    rig.produce(idle, batch(b"now"))
+    assert values_of(request.answer_frames) == [(0, b"now")]
+
+
+def test_a_disk_slower_than_the_longest_wait_still_makes_progress(rig: CoreRig) -> None:
+    """The request waits beyond its own wait, then comes back empty; the next one takes what was read."""
+    topic_id = cold_topic(rig)
+    request = rig.fetch(topic_id, max_wait_ms=500)
+    rig.pass_time(500)
+    assert not request.is_answered
+    rig.pass_time(COLD_WAIT_MS - 500)
+    assert request.first.frame_count == 0
+    again = rig.fetch(topic_id, max_wait_ms=500)
+    rig.pass_time(499)
+    assert rig.read_cold() == 1, "still the first read"
+    assert len(values(again)) == 3
+
+
+def test_min_bytes_wait_as_before_and_then_for_the_disk(rig: CoreRig) -> None:
+    """Too few bytes until the deadline: then what there is, from the disk."""
+    topic_id = cold_topic(rig)
+    request = rig.fetch(topic_id, max_wait_ms=500, min_bytes=1 << 19)
+    assert rig.pop(ReadCold) == []
+    rig.pass_time(500)
+    assert not request.is_answered
+    assert rig.read_cold() == 1
+    assert len(values(request)) == 3
+
+
+def test_a_file_system_that_cannot_tell_serves_everything_by_threads() -> None:
+    """Without RWF_NOWAIT nothing but the tail is read on the loop."""
+    rig = CoreRig(log_tail_cache_partition_bytes=3_000)
+    rig.files.tells_what_is_cached = False
+    topic_id = rig.topic()
+    for number in range(20):
+        rig.produce(topic_id, batch(b"%d" % number))
+    assert values(rig.fetch(topic_id, 19)) == [b"19"]
+    request = rig.fetch(topic_id)
+    assert not request.is_answered
+    assert rig.read_cold() == 1
+    assert len(values(request)) == 20
+
+
+# --- bounds -------------------------------------------------------------------------------------------
+
+
+def test_threads_and_bytes_are_bounded_and_connections_take_turns() -> None:
+    """One client with ten cold partitions does not keep another waiting for all of them."""
+    rig = CoreRig(log_tail_cache_bytes=0, fetch_cold_threads=1)
+    topics = [cold_topic(rig, f"t{number}") for number in range(10)]
+    greedy, modest = FakePeer(session=1), FakePeer(session=2)
+    entries = tuple(FetchPartition(topic_id, 0, 0, 1 << 20) for topic_id in topics)
+    rig.ask(registry.FETCH, FetchRequest(500, 1, 1 << 20, 0, entries), peer=greedy)
+    request = rig.fetch(topics[0], peer=modest)
+    assert rig.core.cold_reads.running == 1
+    for _ in range(3):
+        rig.read_cold(1)
+    assert len(values(request)) == 3
+
+
+def test_results_that_nobody_takes_hold_no_more_than_the_bound_and_make_room_in_the_end() -> None:
+    """A client that seeks elsewhere again and again: what it left goes after a while, others are served."""
+    rig = CoreRig(log_tail_cache_bytes=0, fetch_cold_max_bytes=1 << 20)
+    topic_id, hot = cold_topic(rig, batches=60, size=30_000), rig.topic("hot")
+    rig.produce(hot, batch(b"hot"))
+    for offset in range(40):
+        rig.files.evict("t-0/")
+        both(rig, topic_id, hot, offsets=(offset, 0))  # answered by the hot one; what was read stays
+        rig.read_cold()
+        assert rig.core.cold_reads.held_bytes <= (1 << 20) + 40_000
+    rig.files.evict("t-0/")
+    other = rig.fetch(topic_id, 3, peer=FakePeer(session=9), max_wait_ms=3_000)
+    assert rig.read_cold() == 0, "no room yet"
+    for _ in range(20):
+        rig.pass_time(1_000)
+        rig.read_cold()
+        if other.is_answered and not other.answer_frames:
+            other = rig.fetch(topic_id, 3, peer=FakePeer(session=9), max_wait_ms=3_000)
+    assert len(values(other)) > 0
+
+
+def test_a_gone_client_leaves_nothing(rig: CoreRig) -> None:
+    """Its reads that wait are forgotten, those that run are dropped when they come back."""
+    topics = [cold_topic(rig, f"t{number}") for number in range(8)]
+    peer = FakePeer(session=5)
+    requests = [rig.fetch(topic_id, peer=peer) for topic_id in topics]
+    peer.is_connected = False
+    rig.core.connection_gone(5)
+    rig.check()
+    assert all(request.is_dropped for request in requests)
+    assert rig.read_cold() == 4, "those that ran"
+    cold = rig.core.cold_reads
+    assert (cold.held_bytes, cold.running, rig.core.parked) == (0, 0, 0)
+
+
+def test_a_smaller_limit_cuts_what_was_read_at_a_batch(rig: CoreRig) -> None:
+    """The fetch that takes the result allows less than the one that asked: whole batches, at least one."""
+    topic_id, hot = cold_topic(rig), rig.topic("hot")
+    rig.produce(hot, batch(b"a"))
+    for limit, count in ((1, 1), (400, 2)):
+        rig.files.evict("t-0/")
+        both(rig, topic_id, hot)
+        rig.read_cold()
+        assert len(values(rig.fetch(topic_id, partition_max_bytes=limit))) == count
+        rig.read_cold()
+
+
+def test_a_flood_of_cold_partitions_in_one_request_is_bounded() -> None:
+    """Bound: reads per connection; the rest is asked for when these are taken."""
+    rig = CoreRig(log_tail_cache_bytes=0, fetch_cold_threads=1)
+    topic_id = rig.topic(partitions=200)
+    for partition in range(200):
+        rig.produce(topic_id, partition=partition)
+    rig.files.evict()
+    offsets, seen = [0] * 200, 0
+    for _ in range(400):
+        entries = tuple(
+            FetchPartition(topic_id, partition, offset, 1 << 20) for partition, offset in enumerate(offsets)
+        )
+        request = rig.ask(registry.FETCH, FetchRequest(10_000, 1, 1 << 20, 0, entries))
+        assert sum(len(mine) for mine in rig.core.cold_reads._sessions.values()) <= 64
+        while not request.is_answered and rig.read_cold(1):
+            pass
+        if not request.is_answered:
+            break
+        for partition, answer in enumerate(request.answer.partitions):
+            if answer.frame_count:
+                offsets[partition], seen = 1, seen + 1
+    assert seen == 200
+
+
+# --- what may have changed meanwhile ----------------------------------------------------------------------
+
+
+def test_what_was_read_is_checked_against_the_present(rig: CoreRig) -> None:
+    """Leadership lost, topic deleted, records deleted: the late result is not shown."""
+    moved, deleted = cold_topic(rig, "a"), cold_topic(rig, "b")
+    shortened = cold_topic(rig, "c")
+    requests = [rig.fetch(topic_id) for topic_id in (moved, deleted, shortened)]
+    reads = rig.pop(ReadCold)
+    for effect in reads:
+        effect.read.run()
+    rig.set_leader(moved, -1)
+    rig.remove(deleted)
+    rig.core.replicas.partitions[shortened, 0].log.advance_log_start_offset(2)
+    for effect in reads:
+        rig.core.cold_read(effect.read, rig.now_ms)
+        rig.check()
+    codes = [request.first.error_code for request in requests]
+    assert codes == [NotLeaderOrFollowerError.code, UnknownTopicIdError.code, OffsetOutOfRangeError.code]
+    assert not any(request.answer_frames for request in requests)
+
+
+def test_a_result_of_an_older_leadership_is_read_again(rig: CoreRig) -> None:
+    """This node lost and won the partition meanwhile; the log may have been cut in between."""
+    topic_id = cold_topic(rig)
+    waiting = rig.fetch(topic_id)
+    (effect,) = rig.pop(ReadCold)
+    effect.read.run()
+    partition = rig.core.replicas.partitions[topic_id, 0]
+    partition.log.truncate_to(1)
+    partition.high_watermark = partition.flushed_offset = 1
+    rig.files.evict("t-0/")
+    rig.core.cold_read(effect.read, rig.now_ms)
+    rig.check()
+    assert not waiting.is_answered
+    assert rig.read_cold() == 1
+    assert len(values(waiting)) == 1
+
+
+def test_a_log_deleted_during_a_cold_read(rig: CoreRig) -> None:
+    """The file is closed before the read begins: the disk is fine, the reader hears of the topic."""
+    topic_id = cold_topic(rig)
+    other = cold_topic(rig, "other")
+    request = rig.fetch(topic_id)
+    rig.remove(topic_id)
+    rig.purge()
+    assert request.first.error_code == UnknownTopicIdError.code
+    rig.read_cold()
+    request = rig.fetch(other)
+    rig.read_cold()
+    assert len(values(request)) == 3
+
+
+def test_a_segment_deleted_before_the_read_began(rig: CoreRig) -> None:
+    """Retention took the segment: out of range, and no disk is blamed."""
+    topic_id = cold_topic(rig)
+    log = rig.core.replicas.partitions[topic_id, 0].log
+    log.roll(0)
+    rig.produce(topic_id)
+    request = rig.fetch(topic_id)
+    log.delete_segments_below(3)
+    rig.read_cold()
+    assert request.first.error_code == OffsetOutOfRangeError.code
+    assert len(values(rig.fetch(topic_id, 3))) == 1
+
+
+# --- bad disks --------------------------------------------------------------------------------------------
+
+
+def test_a_disk_error_in_a_cold_read_takes_the_disk_offline(rig: CoreRig) -> None:
+    """As on the loop: nothing of that disk is served or acknowledged after it."""
+    topic_id = cold_topic(rig)
+    request = rig.fetch(topic_id)
+    rig.files.fail("pread", ".log")
+    rig.read_cold()
+    assert request.first.error_code == KafkaStorageError.code
+    assert rig.produce(topic_id).first.error_code == KafkaStorageError.code
+    assert rig.ended()
+
+
+def test_a_damaged_batch_in_a_cold_read(rig: CoreRig) -> None:
+    """An error for the reader, a word to the operator, the rest is served."""
+    topic_id = cold_topic(rig)
+    rig.files.flip_bit(LOG_FILE, 80, 3)
+    request = rig.fetch(topic_id)
+    rig.read_cold()
+    assert request.first.error_code == CorruptMessageError.code
+    assert request.answer_frames == []
+    assert "damaged" in rig.notes()
+    rig.files.evict("t-0/")
+    request = rig.fetch(topic_id, 1)
+    rig.read_cold()
+    assert len(values(request)) == 2
+    assert rig.produce(topic_id).first.error_code == 0
+
+
+def test_the_books_notice_a_lost_result() -> None:
+    """The checker of the tests above is no decoration."""
+    rig = CoreRig(log_tail_cache_bytes=0)
+    topic_id, hot = cold_topic(rig), rig.topic("hot")
+    rig.produce(hot)
+    both(rig, topic_id, hot)
+    rig.read_cold()
+    cold = rig.core.cold_reads
+    cold._done.clear()
+    with pytest.raises(AssertionError):
+        cold.check()
+
+
+def test_one_answer_reads_no_more_than_a_step_from_files() -> None:
+    """Bound: nobody else is served meanwhile. What is in memory comes all the same, the rest next time."""
+    rig = CoreRig(log_tail_cache_partition_bytes=600_000)
+    topic_id, hot = rig.topic(partitions=6), rig.topic("hot")
+    for partition in range(6):
+        for _ in range(4):
+            rig.produce(topic_id, batch(b"v" * 500_000), partition=partition)
+    rig.produce(hot, batch(b"hot"))
+    entries = tuple(FetchPartition(topic_id, partition, 0, 1 << 20) for partition in range(6))
+    body = FetchRequest(0, 1, 1 << 30, 0, (*entries, FetchPartition(hot, 0, 0, 1 << 20)))
+    counts = [answer.frame_count for answer in rig.ask(registry.FETCH, body).answer.partitions]
+    assert counts == [1, 1, 0, 0, 0, 0, 1]
