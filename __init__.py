@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         utf8,
         uuid,
     )
+    from .clients.arrow.layout import ARROW_SCHEMA
     from .protocol import errors
     from .protocol.errors import HeadraceError, KafkaError
     from .protocol.model import TopicPartition
@@ -56,6 +57,7 @@ _OTHER_HOMES = {
     "HeadraceError": ".protocol.errors",
     "KafkaError": ".protocol.errors",
     "TopicPartition": ".protocol.model",
+    "ARROW_SCHEMA": ".clients.arrow.layout",
     "local": ".services.local_io",
     "LocalCluster": ".services.local_io",
 }
@@ -67,7 +69,7 @@ __all__ = [
     "BatchResult", "RecordFuture", "ProducerInterceptor", "murmur2_sticky",
     "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",
     "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64", "uuid", "json", "msgpack",
-    "errors", "HeadraceError", "KafkaError",
+    "errors", "HeadraceError", "KafkaError", "ARROW_SCHEMA",
 ]  # fmt: skip
 
 

@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
+    import pyarrow
+
     from ...protocol.model import TopicPartition
+    from ..arrow.reading import Reading
     from ..config import ConsumerOptions
+    from ..consumer.gathering import Gathering
     from ..consumer.incoming import OnDeserializeError
     from ..records import TimestampLike
     from ..serdes import Deserializer
@@ -108,10 +112,22 @@ class AsyncConsumer(Generic[K, V]):
         """
         self._check_assigned()
         while batch := await self._first_of_batch(max_records):
-            ends_at = self._now() + timeout
-            while len(batch) < max_records and (left_s := self._left(ends_at)) > 0:
-                batch += await self.poll(left_s, max_records - len(batch))
+            is_over = await self._fill(batch, max_records, self._now() + timeout)
             yield batch
+            if is_over or self._engine.take_wakeup():
+                return
+
+    def arrow_batches(
+        self, max_rows: int = 65_536, timeout: float = 1.0, columns: Iterable[str] | None = None
+    ) -> AsyncIterator[pyarrow.RecordBatch]:
+        """Arrow record batches in the layout of `headrace.ARROW_SCHEMA`, each with at least one row.
+
+        As `Consumer.arrow_batches`.
+        """
+        from ..arrow.reading import Reading
+
+        self._check_assigned()
+        return self._read_arrow(Reading(max_rows, timeout, columns))
 
     # --- assignment and position ------------------------------------------------------------------------
 
@@ -280,6 +296,57 @@ class AsyncConsumer(Generic[K, V]):
             left_s = None if ends_at is None else self._left(ends_at)
             if records or engine.take_wakeup() or (left_s is not None and left_s <= 0):
                 return records
+            await self._wait(left_s)
+
+    async def _fill(self, batch: list[Record[K, V]], max_records: int, ends_at: float) -> bool:
+        """Fill a batch up until `ends_at`; True when woken."""
+        engine = self._engine
+        while len(batch) < max_records and (left_s := self._left(ends_at)) > 0:
+            self._news.clear()
+            # Order: errors wait until these records are in the user's hands.
+            more = engine.take(max_records - len(batch), after_records=True)
+            batch += more
+            if more:
+                continue
+            if engine.is_blocked or engine.take_wakeup():
+                return not engine.is_blocked
+            await self._wait(left_s)
+        return False
+
+    async def _read_arrow(self, reading: Reading) -> AsyncIterator[pyarrow.RecordBatch]:
+        engine = self._engine
+        while True:
+            gathering = engine.gathering(reading.wanted, reading.max_rows)
+            try:
+                is_over = await self._gather(gathering, reading.timeout_s)
+                batch = reading.batch(gathering) if gathering.count else None
+            except BaseException:
+                engine.undo(gathering)  # the rows are in nobody's hands
+                raise
+            engine.handed_out(gathering)
+            if batch is not None:
+                yield batch
+            if is_over or engine.take_wakeup():
+                return
+            await asyncio.sleep(0)  # let the loop fetch ahead, and others run, between batches
+
+    async def _gather(self, gathering: Gathering, timeout_s: float) -> bool:
+        """Fill a table; True when the iteration ends with it."""
+        engine, idle_s = self._engine, self._iter_timeout
+        ends_at = None if idle_s is None else self._now() + idle_s
+        while True:
+            self._news.clear()
+            is_first = not gathering.count
+            engine.gather(gathering)
+            if gathering.is_ready:
+                return False
+            if is_first and gathering.count:
+                ends_at = self._now() + timeout_s
+            left_s = None if ends_at is None else self._left(ends_at)
+            if left_s is not None and left_s <= 0:
+                return not gathering.count
+            if engine.take_wakeup():
+                return True
             await self._wait(left_s)
 
     def _most(self, max_records: int | None) -> int:

@@ -19,7 +19,7 @@ from ..config import ProducerConfig
 from ..producer.delivery_io import BatchResult, RecordFuture
 from ..producer.outgoing_io import OVERHEAD_BYTES, Outgoing
 from ..producer.partitioner import murmur2_sticky
-from ..producer.producer_io import NO_PARTITION, NO_ROOM, ProducerEngine
+from ..producer.producer_io import NO_PARTITION, NO_ROOM, NO_TOPIC, ProducerEngine
 from ..records import K, PartitionInfo, ProducerRecord, RecordMetadata, V
 from ..serdes import bytes_
 from .cluster_io import attach_async
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
+    from ..arrow.sending_io import ArrowData, Need
     from ..config import ProducerOptions
     from ..producer.delivery_io import Delivery
     from ..producer.outgoing_io import Prepared, ProducerInterceptor
@@ -118,6 +119,41 @@ class AsyncProducer(Generic[K, V]):
             outcomes.append(self._send_or_fail(topic, item))
         entered = [await item if isinstance(item, asyncio.Future) else item for item in outcomes]
         result = BatchResult([*entered])
+        await _until_done(result.deliveries())
+        return result
+
+    async def send_arrow(
+        self,
+        topic: str,
+        data: ArrowData,
+        *,
+        key: str | None = "key",
+        value: str | None = "value",
+        headers: str | None = "headers",
+        partition: str | None = "partition",
+        timestamp: str | None = "timestamp",
+    ) -> BatchResult:
+        """Send every row of a pyarrow Table or RecordBatch, a data frame, or a dict of columns, and wait until
+        each has its outcome. As `Producer.send_arrow`."""
+        from ..arrow.sending_io import ArrowSend, Names
+
+        engine = self._engine
+        names = Names(key, value, headers, partition, timestamp)
+        sending = ArrowSend(self._outgoing, self.config, topic, data, names)
+        if sending.needs_records:
+            return await self.send_many(topic, sending.records())
+        while topic in self._lines:  # what was sent before comes first
+            await self._line_ended()
+        steps, answer, deadline_ms = sending.steps(engine), None, 0
+        while True:
+            try:
+                need = steps.send(answer)
+            except StopIteration as done:
+                result: BatchResult = done.value
+                break
+            if need.is_first:
+                deadline_ms = self._deadline_ms()
+            answer = await self._meet(engine, topic, need, deadline_ms)
         await _until_done(result.deliveries())
         return result
 
@@ -335,6 +371,25 @@ class AsyncProducer(Generic[K, V]):
             raise self._no_room() from None
         finally:
             engine.lower_waiting()
+
+    async def _meet(
+        self, engine: ProducerEngine, topic: str, need: Need, deadline_ms: int
+    ) -> HeadraceError | None:
+        """Wait for what `send_arrow` lacks; the error if that does not come."""
+        try:
+            if need.lacks == NO_ROOM:
+                await self._wait_for_room(engine, deadline_ms)
+            elif need.lacks in (NO_TOPIC, NO_PARTITION):
+                await engine.load_topic(
+                    topic, deadline_ms, 0 if need.partition is None else need.partition + 1
+                )
+            else:
+                await asyncio.sleep(0)  # the loop has others to serve, and batches to send
+        except ClosedError:
+            raise
+        except HeadraceError as error:
+            return error
+        return None
 
     async def _until_room(self) -> None:
         while self._lines or (self._made is not None and not self._made.has_room()):

@@ -17,6 +17,7 @@ from ..cluster.backoff import Backoff
 from ..config import RESET_BY_DURATION
 from ..durations import duration_ms
 from .fetcher import Effect, Fetcher, FetchLimits, Notify, RefreshMetadata, SendFetch, SendLookup, TakeHint
+from .gathering import Gathering, Wanted
 from .handout import Handout, Loads, OnBadRecord
 from .incoming import checked_partitions
 from .offsets_io import list_offsets
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 log = logging.getLogger("headrace.client.consumer")
+
+# Bound: bytes of keys, of values or of headers in one table of `arrow_batches`, whatever its rows.
+MAX_COLUMN_BYTES = 1 << 28
 
 
 class ConsumerEngine:
@@ -62,8 +66,9 @@ class ConsumerEngine:
             config.max_partition_fetch_bytes,
         )
         self._fetcher = Fetcher(limits, self._backoff, self._reset_timestamp())
+        self._codec = active_codec()
         self._handout = Handout(
-            self._fetcher, active_codec(), *loads, on_bad_record, check_crcs=config.check_crcs
+            self._fetcher, self._codec, *loads, on_bad_record, check_crcs=config.check_crcs
         )
         self._lock = threading.Lock()
         self._news = threading.Condition(self._lock)
@@ -72,6 +77,7 @@ class ConsumerEngine:
         self._assigned: tuple[TopicPartition, ...] = ()
         self._warned: set[str] = set()
         self._wake_is_sent = self._woken = False
+        self.is_blocked = False  # the last `take` stopped before an error that the next one raises
         self._timer: asyncio.TimerHandle | None = None
         self._failure: HeadraceError | None = None
         self._wake_loop = hub.loop.call_soon_threadsafe if is_threaded else hub.loop.call_soon
@@ -82,14 +88,67 @@ class ConsumerEngine:
 
     # --- any thread -------------------------------------------------------------------------------------
 
-    def take(self, max_records: int) -> list[Any]:
-        """Records that are there now; empty when none are. Errors: see `Handout.head`."""
+    def take(self, max_records: int, *, after_records: bool = False) -> list[Any]:
+        """Records that are there now; empty when none are. Errors: see `Handout.head`; none come
+        `after_records` that the caller has and would lose: they are left for the next call."""
         with self._lock:
+            self.is_blocked = after_records and self._failure is not None
+            if self.is_blocked:
+                return []
             self._check()
             try:
-                return self._handout.take(max_records)
+                taken = self._handout.take(max_records, after_records=after_records)
+                self.is_blocked = self._handout.is_blocked
+                return taken
             finally:
                 self._wake_if_needed()
+
+    def gathering(self, wanted: Wanted, max_rows: int) -> Gathering:
+        """A new table to fill by `gather`; then `finish` it and tell `handed_out`, or `undo` it."""
+        sink = self._codec.columns(**wanted._asdict(), max_column_bytes=MAX_COLUMN_BYTES)
+        return Gathering(sink, max_rows)
+
+    def gather(self, gathering: Gathering) -> None:
+        """Move rows that are there now into the table. Errors: see `Handout.head`; with rows gathered it is
+        blocked instead, and the next one raises."""
+        while gathering.left and not gathering.is_blocked:
+            with self._lock:
+                if gathering.count and self._failure is not None:
+                    gathering.is_blocked = True
+                    return
+                self._check()
+                try:
+                    chunks = self._handout.choose(gathering)
+                finally:
+                    self._wake_if_needed()
+            if not chunks:
+                return
+            self._gather_from(chunks, gathering)
+
+    def _gather_from(self, chunks: list[Chunk], gathering: Gathering) -> None:
+        moves: list[tuple[Chunk, int]] = []
+        try:
+            # Without the lock: the loop fetches on meanwhile.
+            self._handout.gather(gathering, chunks, moves)
+        except HeadraceError:
+            if not gathering.count:
+                raise
+            gathering.is_blocked = True
+        finally:
+            with self._lock:
+                self._handout.moved(moves)
+                self._wake_if_needed()
+
+    def handed_out(self, gathering: Gathering) -> None:
+        """The user has the rows."""
+        with self._lock:
+            self._handout.records_total += gathering.count
+
+    def undo(self, gathering: Gathering) -> None:
+        """The user does not get the rows: go back to where they began."""
+        with self._lock:
+            self._handout.undo(gathering)
+            self._wake_if_needed()
 
     def head(self) -> Chunk | None:
         """The next chunk to iterate over; report its end with `settle`."""

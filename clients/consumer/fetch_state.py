@@ -1,7 +1,8 @@
 """One partition as a consumer sees it: where it reads, what is fetched and not yet handed out. Pure.
 
 Fetched bytes stay as they came until they are wanted: a `Chunk` is one record batch, decoded when the user
-gets to it, and its values are deserialised then.
+gets to it, and its values are deserialised then. The bytes are kept beside the records, because the user may
+go on with columns in the middle of a batch.
 """
 
 from __future__ import annotations
@@ -19,15 +20,19 @@ if TYPE_CHECKING:
 class Chunk:
     """One fetched batch on its way to the user.
 
-    `records[index:ready]` can be handed out; those from `ready` on are not deserialised yet. `is_active`
-    turns False when the partition is paused, sought or dropped: whoever iterates over the chunk stops.
+    Once `is_decoded`, `records[index:ready]` can be handed out; those from `ready` on are not deserialised
+    yet. `is_active` turns False when the partition is paused, sought or dropped: whoever iterates over the
+    chunk stops. `count` is what the batch says of itself, not yet believed.
     """
 
     __slots__ = (
         "batch",
+        "count",
         "index",
         "is_active",
         "is_control",
+        "is_decoded",
+        "is_partly_gathered",
         "next_offset",
         "ready",
         "records",
@@ -35,14 +40,21 @@ class Chunk:
         "state",
     )
 
-    def __init__(self, state: PartitionState, batch: Buffer, next_offset: int, is_control: bool) -> None:
-        self.state = state
-        self.batch: Buffer | None = batch
+    def __init__(
+        self, state: PartitionState, batch: Buffer, next_offset: int, is_control: bool, count: int = 0
+    ) -> None:
+        self.state, self.batch, self.count = state, batch, count
         self.next_offset, self.is_control = next_offset, is_control
         self.size_bytes = len(batch)
         self.records: list[Any] = []
         self.index = self.ready = 0
-        self.is_active = True
+        self.is_active, self.is_decoded = True, False
+        self.is_partly_gathered = False  # rows of it went into a table, others are left
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the user has records of it, and others are left."""
+        return self.index > 0 or self.is_partly_gathered
 
 
 @dataclass(slots=True, eq=False)
@@ -75,7 +87,17 @@ class PartitionState:
         if head.index < len(head.records):
             offset: int = head.records[head.index].offset
             return offset
-        return head.next_offset if head.batch is None else self.position
+        return head.next_offset if head.is_decoded else self.position
+
+    def unpack_head(self) -> Chunk:
+        """The first chunk as it came, with `position` at its next record; whoever iterates over it stops."""
+        head = self.chunks[0]
+        if head.is_decoded:
+            self.position = self.next_position()
+            head.is_active = False
+            head = Chunk(self, head.batch, head.next_offset, head.is_control, head.count)
+            self.chunks[0] = head
+        return head
 
     def drop_chunks(self) -> int:
         """Forget what was fetched; how many bytes that were."""

@@ -374,7 +374,7 @@ class Fetcher:
             batch, position = view[position:end], end
             if header.next_offset <= state.fetch_offset:
                 continue  # the fetch started inside a compacted range, or the node repeats itself
-            chunk = Chunk(state, batch, header.next_offset, header.is_control)
+            chunk = Chunk(state, batch, header.next_offset, header.is_control, header.record_count)
             chunk.is_active = not state.is_paused
             state.chunks.append(chunk)
             state.fetch_offset = header.next_offset

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ..records import Headers
     from .fetch_state import Chunk, PartitionState
     from .fetcher import Fetcher
+    from .gathering import Gathering
 
 Loads = Callable[[str, bytes, "Headers"], Any]
 # What to do with a record that cannot be deserialised: the record to hand out instead, None to skip it.
@@ -41,6 +42,7 @@ class Handout:
         self._is_plain = loads_key is None and loads_value is None
         self._last: TopicPartition | None = None  # whose chunk was handed out last
         self.records_total = 0
+        self.is_blocked = False  # the last `take` stopped before an error
 
     def head(self, *, after_records: bool = False) -> Chunk | None:
         """A chunk with at least one record to hand out now, or None when nothing is there.
@@ -52,13 +54,14 @@ class Handout:
         for state in self._in_turn():
             if state.error is not None and not state.chunks:  # what was fetched before the error comes first
                 if after_records:
+                    self.is_blocked = True
                     return None
                 self._raise_error(state, state.error)
             if state.is_paused:
                 continue
             while state.chunks:
                 chunk = state.chunks[0]
-                if chunk.batch is not None:
+                if not chunk.is_decoded:
                     self._decode(chunk)
                 if chunk.index >= chunk.ready and chunk.index < len(chunk.records):
                     self._make_ready(chunk)
@@ -68,15 +71,17 @@ class Handout:
                 self._fetcher.chunk_done(chunk)
         return None
 
-    def take(self, max_records: int) -> list[Any]:
+    def take(self, max_records: int, *, after_records: bool = False) -> list[Any]:
         """Up to `max_records` records; empty when nothing is there. Errors: as `head`, but never after
-        records were found in the same call."""
+        records were found in the same call, or `after_records` of another."""
         taken: list[Any] = []
+        self.is_blocked = False
         while len(taken) < max_records:
             try:
-                chunk = self.head(after_records=bool(taken))
+                chunk = self.head(after_records=after_records or bool(taken))
             except HeadraceError:
-                if taken:
+                if taken or after_records:
+                    self.is_blocked = True
                     break  # the batch is still there: the next call raises it
                 raise
             if chunk is None:
@@ -94,13 +99,81 @@ class Handout:
         if chunk.index >= len(chunk.records) and state.chunks and state.chunks[0] is chunk:
             self._fetcher.chunk_done(chunk)
 
+    def choose(self, gathering: Gathering) -> list[Chunk]:
+        """Chunks with about as many rows as the gathering has room for, none of them decoded; empty when
+        nothing is there. All that is there of one partition comes before the next.
+
+        Errors: what a partition met, once; while the gathering has rows it is blocked instead.
+        """
+        chosen: list[Chunk] = []
+        rows = 0
+        for state in self._in_turn():
+            if state.error is not None and not state.chunks:
+                if gathering.count or chosen:
+                    gathering.is_blocked = not chosen
+                    return chosen
+                self._raise_error(state, state.error)
+            if state.is_paused or not state.chunks:
+                continue
+            state.unpack_head()
+            self._last = state.tp
+            for chunk in state.chunks:
+                chosen.append(chunk)
+                rows += chunk.count
+                if rows >= gathering.left:
+                    return chosen
+        return chosen
+
+    def gather(self, gathering: Gathering, chunks: list[Chunk], moves: list[tuple[Chunk, int]]) -> None:
+        """Take the rows of chosen chunks; `moves` gets how far each was read, to be told by `moved`.
+
+        Needs no lock: the chunks stay what they are as long as the user does nothing else. Errors: as
+        `head`, for the first chunk that cannot be read.
+        """
+        previous: PartitionState | None = None
+        position = 0
+        for chunk in chunks:
+            if not gathering.left:
+                return
+            if chunk.state is not previous:
+                previous = chunk.state
+                assert previous.position is not None
+                position = previous.position
+            next_offset = chunk.next_offset
+            if not chunk.is_control:
+                try:
+                    next_offset = gathering.add(chunk, position, check_crc=self._check_crcs)
+                except HeadraceError as error:
+                    raise type(error)(f"{chunk.state.tp} at offset {position}: {error}") from error
+            moves.append((chunk, next_offset))
+            if next_offset != chunk.next_offset:
+                gathering.is_blocked = True  # full, by rows or by the bytes of a column
+                return
+            position = next_offset
+
+    def moved(self, moves: list[tuple[Chunk, int]]) -> None:
+        """Move the positions behind what was gathered."""
+        for chunk, next_offset in moves:
+            if next_offset == chunk.next_offset:
+                self._fetcher.chunk_done(chunk)
+            else:
+                chunk.state.position = next_offset
+                chunk.is_partly_gathered = True
+
+    def undo(self, gathering: Gathering) -> None:
+        """What was gathered is not handed out: go back to where it began, unless the user went elsewhere."""
+        for tp, (version, position) in gathering.starts.items():
+            state = self._fetcher.states.get(tp)
+            if state is not None and state.version == version:
+                self._fetcher.seek(tp, position)
+
     def _in_turn(self) -> list[PartitionState]:
         states = list(self._fetcher.states.values())
         for index, state in enumerate(states):
             if state.tp == self._last:
                 head = state.chunks[0] if state.chunks else None
                 # a chunk that was begun is finished first
-                start = index if head is not None and head.index > 0 else index + 1
+                start = index if head is not None and head.is_begun else index + 1
                 return states[start:] + states[:start]
         return states
 
@@ -112,7 +185,6 @@ class Handout:
 
     def _decode(self, chunk: Chunk) -> None:
         state = chunk.state
-        assert chunk.batch is not None
         assert state.position is not None
         if not chunk.is_control:
             tp = state.tp
@@ -126,7 +198,7 @@ class Handout:
                 records = [record for record in records if record.offset >= state.position]
             chunk.records = list(records)
             chunk.ready = len(records) if self._is_plain else 0
-        chunk.batch = None
+        chunk.is_decoded = True
 
     def _make_ready(self, chunk: Chunk) -> None:
         """Deserialise from `ready` on, up to the first bad record that is to be raised."""

@@ -1,9 +1,10 @@
 """Records waiting to be sent: batches under construction per partition, and the memory they hold. Pure.
 
 The producer's threads append while the sender takes batches away; their owner holds one lock for every
-call. A batch is *open* while records may still join it. Only the first batch of a queue is ever sent, and
-while `is_muted` (an earlier batch of the partition is under way) none is, so nothing ever
-reorders a partition. What that costs in pipelining is won back by letting the open batch of a muted
+call. Only through the slots of `lanes.py` do records join without it, up to what is charged; hence the
+comments "Order:" about slots. A batch is *open* while records may still join it. Only the first batch of a
+queue is ever sent, and while `is_muted` (an earlier batch of the partition is under way) none is, so nothing
+ever reorders a partition. What that costs in pipelining is won back by letting the open batch of a muted
 partition grow past batch.size, up to max.request.size: one round trip then carries more, not fewer, bytes.
 
 Invariant: `used_bytes` is the sum of `charged_bytes` over all live batches.
@@ -13,15 +14,16 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from ...protocol.records.codec import BatchBuilder, Header
     from ..cluster.chance import Chance
     from ..cluster.metadata import ClusterView
+    from .lanes import Lane, Lanes, Slot
 
+from .lanes import LockedLanes
 from .partitioner import StickyChoice
 
 # A new batch is charged this much, and twice its size each time it outgrows what it was charged, so that many
@@ -31,6 +33,10 @@ GROWTH_BYTES = 16_384
 # How long a size limit that was learned from a refusal holds: it may have been raised since, and finding out
 # costs no more than a few batches sent once in vain.
 LEARNED_LIMIT_MS = 300_000
+
+
+# (builder, start, stop bytes) -> position after the last item that joined; see `BatchBuilder.append_values`
+Join = Callable[["BatchBuilder", int, int], int]
 
 
 class AccumulatorLimits(NamedTuple):
@@ -68,10 +74,10 @@ class Batch:
 class PartitionQueue:
     """The batches of one partition in sending order; the last one may be open."""
 
-    __slots__ = ("batches", "is_muted", "open", "partition", "topic")
+    __slots__ = ("batches", "is_muted", "open", "partition", "slot", "topic")
 
-    def __init__(self, topic: TopicQueues, partition: int) -> None:
-        self.topic, self.partition = topic, partition
+    def __init__(self, topic: TopicQueues, partition: int, slot: Slot) -> None:
+        self.topic, self.partition, self.slot = topic, partition, slot
         self.batches: deque[Batch] = deque()
         self.open: Batch | None = None
         self.is_muted = False
@@ -84,10 +90,10 @@ class TopicQueues:
     was meant for the others waits there for its deadline.
     """
 
-    __slots__ = ("max_batch_bytes", "name", "partition_count", "queues", "relearn_at_ms", "sticky")
+    __slots__ = ("lane", "max_batch_bytes", "name", "partition_count", "queues", "relearn_at_ms", "sticky")
 
-    def __init__(self, name: str, sticky: StickyChoice, max_batch_bytes: int) -> None:
-        self.name, self.sticky = name, sticky
+    def __init__(self, name: str, sticky: StickyChoice, max_batch_bytes: int, lane: Lane) -> None:
+        self.name, self.sticky, self.lane = name, sticky, lane
         self.queues: list[PartitionQueue] = []
         self.partition_count = 0
         # Shrinks for a while when the topic's max.message.bytes turns out to be less than max.request.size.
@@ -107,7 +113,9 @@ class Accumulator:
         new_builder: Callable[[int], BatchBuilder],  # max bytes -> builder
         new_delivery: Callable[[PartitionQueue], Any],
         random: Chance,
+        lanes: Lanes | None = None,
     ) -> None:
+        self._lanes = LockedLanes() if lanes is None else lanes
         self._limits, self._new_builder, self._new_delivery = limits, new_builder, new_delivery
         self._random = random
         self.topics: dict[str, TopicQueues] = {}
@@ -141,26 +149,36 @@ class Accumulator:
             self._seal(batch)
         elif builder.size_bytes > batch.charged_bytes:  # type: ignore[union-attr]
             self._grew(batch)
+        elif index == 0:
+            self._share(batch)
         return index
 
-    def append_run(
-        self, queue: PartitionQueue, timestamp_ms: int, values: Sequence[bytes | None], start: int
-    ) -> int:
-        """Add values without keys from `start` on to the queue's open batch; the index after the last one
-        that joined it. Stops early when the batch is full or has passed a threshold: choose anew then."""
+    def append_run(self, queue: PartitionQueue, join: Join, start: int, end: int) -> tuple[int, int]:
+        """Let `join` add items from `start` on to the queue's open batch: the index there of the first one,
+        and the position after the last one that joined, before `end` if the batch is full or has passed a
+        threshold: choose anew then. What `join` raises is raised only if nothing joined."""
         batch = queue.open
         assert batch is not None
         builder = batch.builder
         assert builder is not None
-        append, limit = builder.append, batch.charged_bytes
-        for position in range(start, len(values)):
-            if append(timestamp_ms, None, values[position], ()) < 0:
+        queue.slot.close()  # Order: before the count is read, so that the run's records stand together.
+        first = builder.count
+        try:
+            position = join(builder, start, batch.charged_bytes)
+        except (TypeError, ValueError):
+            if builder.count == first:
+                raise
+            position = start + builder.count - first
+        else:
+            if position < end and builder.size_bytes <= batch.charged_bytes:
                 self._seal(batch)
-                return position
-            if builder.size_bytes > limit:
-                self._grew(batch)
-                return position + 1
-        return len(values)
+        finally:
+            if batch.is_open and builder.count:
+                if builder.size_bytes > batch.charged_bytes:
+                    self._grew(batch)
+                else:
+                    self._share(batch)
+        return first, position
 
     def open_batch(self, queue: PartitionQueue, now_ms: int) -> bool:
         """Start a new batch for the queue; False when the buffer is full."""
@@ -188,11 +206,16 @@ class Accumulator:
     def drop_if_empty(self, queue: PartitionQueue) -> None:
         """Undo `open_batch` when its first record turned out to be unfit."""
         batch = queue.open
+        # An empty batch was never shared: its slot is closed.
         if batch is not None and batch.builder is not None and not batch.builder.count:
             queue.batches.remove(batch)
             queue.open = None
             self.ready.pop(queue, None)
             self.forget(batch)
+
+    def queue_of(self, topic: TopicQueues, partition: int | None) -> PartitionQueue:
+        """The queue of a partition that exists; None: of the sticky one."""
+        return self.sticky_queue(topic) if partition is None else topic.queues[partition]
 
     def sticky_queue(self, topic: TopicQueues) -> PartitionQueue:
         """The partition that records without a key go to now."""
@@ -209,10 +232,14 @@ class Accumulator:
         topic = self.topics.get(name)
         if topic is None:
             sticky = StickyChoice(self._limits.batch_bytes, self._random)
-            topic = self.topics[name] = TopicQueues(name, sticky, self._limits.max_batch_bytes)
+            lane = self._lanes.add_lane(name)
+            topic = self.topics[name] = TopicQueues(name, sticky, self._limits.max_batch_bytes, lane)
         for partition in range(len(topic.queues), partition_count):
-            topic.queues.append(PartitionQueue(topic, partition))
+            topic.queues.append(PartitionQueue(topic, partition, topic.lane.add_slot()))
         topic.partition_count = partition_count
+        if topic.sticky.partition >= partition_count:
+            topic.lane.stick_to(-1)
+        topic.lane.set_count(partition_count)  # Order: when the slots are there.
         return topic
 
     def learn_limit(self, topic: TopicQueues, limit_bytes: int, now_ms: int) -> None:
@@ -311,12 +338,13 @@ class Accumulator:
     def close_all(self) -> list[Batch]:
         """Drop every batch; the memory is free, the outcome is the caller's to tell."""
         dropped = list(self.live)
-        for batch in dropped:
+        for batch in dropped:  # Order: what was opened stays in `live` until it is sealed here
             if batch.is_open:
                 self._seal(batch)
             batch.is_expired = True
             batch.queue.batches.clear()
             self.forget(batch)
+        self._lanes.close()
         self.ready.clear()
         self._timers.clear()
         return dropped
@@ -357,10 +385,18 @@ class Accumulator:
             self._make_ready(batch)
         if self.used_bytes >= limits.buffer_bytes:
             self._seal(batch)
+        else:
+            self._share(batch)
+
+    def _share(self, batch: Batch) -> None:
+        """Let records join the open batch outside the lock, as far as it is charged."""
+        assert batch.builder is not None
+        batch.queue.slot.open(batch.builder, batch.delivery, batch.charged_bytes)
 
     def _seal(self, batch: Batch) -> None:
         """No further record joins this batch."""
         assert batch.builder is not None
+        batch.queue.slot.close()  # Order: first of all, so that the count and the size are final.
         batch.is_open = False
         batch.count, batch.size_bytes = batch.builder.count, batch.builder.size_bytes
         self._charge(batch, batch.size_bytes)
@@ -390,7 +426,7 @@ class Accumulator:
         lengths = None
         if self._limits.is_adaptive:
             lengths = [len(topic.queues[partition].batches) for partition in available]
-        topic.sticky.switch(topic.partition_count, available, lengths)
+        topic.lane.stick_to(topic.sticky.switch(topic.partition_count, available, lengths))
 
     def _with_leader(self, topic: TopicQueues) -> list[int]:
         numbers = range(topic.partition_count)

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import ApiTimeoutError, HeadraceError
 from ..records import RecordMetadata
+from .record_facts import RecordFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 log = logging.getLogger("headrace.client.producer")
 
@@ -135,16 +136,10 @@ class Delivery:
             callback()
 
 
-class RecordFuture:
+class RecordFuture(RecordFacts):
     """The outcome of one record. Has the reading half of concurrent.futures.Future."""
 
-    __slots__ = ("_index", "_key_size", "_timestamp", "_value_size", "delivery")
-
-    def __init__(
-        self, delivery: Delivery, index: int, timestamp: int, key_size: int, value_size: int
-    ) -> None:
-        self.delivery, self._index, self._timestamp = delivery, index, timestamp
-        self._key_size, self._value_size = key_size, value_size
+    __slots__ = ()
 
     def done(self) -> bool:
         """True once the record is acknowledged or has failed for good."""
@@ -224,7 +219,9 @@ class Run:
 
     __slots__ = ("count", "delivery", "first_index", "timestamp", "value_sizes")
 
-    def __init__(self, delivery: Delivery, first_index: int, timestamp: int, value_sizes: list[int]) -> None:
+    def __init__(
+        self, delivery: Delivery, first_index: int, timestamp: int, value_sizes: Sequence[int]
+    ) -> None:
         self.delivery, self.first_index, self.timestamp = delivery, first_index, timestamp
         self.value_sizes = value_sizes
         self.count = len(value_sizes)

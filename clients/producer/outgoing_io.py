@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...protocol.errors import MessageTooLargeError
@@ -9,9 +11,10 @@ from ..records import Headers, ProducerRecord, RecordMetadata, normalize_headers
 from ..serdes import is_plain_bytes, serializer
 from .delivery_io import FailedFuture, RecordFuture, call_user
 from .partitioner import murmur2_sticky
+from .record_facts import plain_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ..config import ProducerConfig
     from ..records import HeadersLike, TimestampLike
@@ -20,9 +23,12 @@ if TYPE_CHECKING:
 # 61 of a batch header and at most 36 around a record's own bytes; see protocol/records.
 OVERHEAD_BYTES = 61 + 36
 HEADER_OVERHEAD_BYTES = 10
-# Bound: how many values are buffered under one hold of the lock, which the IO thread wants too.
-MAX_RUN = 256
+# Bound: how many values are buffered under one hold of the lock, which the IO thread wants too; of an
+# iterator, how many wait for the next one to come.
+MAX_RUN = 4096
+MAX_ITERATED_RUN = 256
 
+Dumps = Callable[[str, Any, Headers], "bytes | None"]
 # key, value, headers, timestamp in ms
 Prepared = tuple["bytes | None", "bytes | None", Headers, int]
 
@@ -58,6 +64,18 @@ class Outgoing:
         self._max_bytes = config.max_request_size
         self.wall_ms = wall_ms
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether a record of bytes needs nothing done but the check of its size."""
+        return self._is_plain_key and self._is_plain_value and not self.interceptors
+
+    def serializers(self) -> tuple[Dumps | None, Dumps | None]:
+        """Those of key and value, `(topic, value, headers) -> bytes`; None for plain bytes."""
+        return (
+            None if self._is_plain_key else self._dumps_key,
+            None if self._is_plain_value else self._dumps_value,
+        )
+
     def prepare(
         self,
         topic: str,
@@ -77,24 +95,22 @@ class Outgoing:
             self._check_size(topic, size, pairs)
         return key, value, pairs, self.wall_ms() if timestamp is None else timestamp_to_ms(timestamp)
 
-    def groups(self, records: Iterable[Any]) -> Iterator[tuple[bool, list[Any]]]:
-        """(True, plain values that need nothing done), up to MAX_RUN at a time, or (False, [one record])."""
+    def groups(self, records: Iterable[Any]) -> Iterator[tuple[Sequence[int] | None, list[Any]]]:
+        """(sizes, plain values that need nothing done), or (None, [one record]), in the order of `records`.
+
+        What is not a list or a tuple already is taken MAX_ITERATED_RUN at a time.
+        """
         is_plain = self._is_plain_value and not self.interceptors and self.partitioner is murmur2_sticky
         largest = self._max_bytes - OVERHEAD_BYTES
-        run: list[Any] = []
-        for record in records:
-            if is_plain and type(record) is bytes and len(record) <= largest:
-                run.append(record)
-                if len(run) < MAX_RUN:
-                    continue
-                yield True, run
-            else:
-                if run:
-                    yield True, run
-                yield False, [record]
-            run = []
-        if run:
-            yield True, run
+        for chunk in _chunks(records):
+            position, count = 0, len(chunk)
+            while position < count:
+                sizes: Sequence[int] = ()
+                if is_plain and type(chunk[position]) is bytes:
+                    sizes = plain_sizes(chunk, position, largest)
+                end = position + (len(sizes) or 1)
+                yield (sizes or None), (chunk if end - position == count else chunk[position:end])
+                position = end
 
     def failed(self, topic: str, item: Any, error: BaseException) -> RecordFuture:
         """The outcome of a record that was never buffered."""
@@ -126,3 +142,14 @@ class Outgoing:
             raise MessageTooLargeError(
                 f"a record of {size} bytes for {topic!r} does not fit max.request.size ({self._max_bytes})"
             )
+
+
+def _chunks(records: Iterable[Any]) -> Iterator[list[Any]]:
+    """Lists of our own, which nobody changes meanwhile."""
+    if isinstance(records, (list, tuple)):
+        for start in range(0, len(records), MAX_RUN):
+            yield list(records[start : start + MAX_RUN])
+    else:
+        iterator = iter(records)
+        while chunk := list(islice(iterator, MAX_ITERATED_RUN)):
+            yield chunk

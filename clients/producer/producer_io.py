@@ -19,6 +19,8 @@ from ..cluster.backoff import Backoff
 from ..records import PartitionInfo
 from .accumulator import Accumulator, AccumulatorLimits, Batch, PartitionQueue
 from .delivery_io import Delivery
+from .lanes import LockedLanes, new_lanes
+from .outgoing_io import OVERHEAD_BYTES
 from .partitioner import Partitioner, murmur2_sticky, positive_hash
 from .sender import Effect, RefreshMetadata, Resolve, RoomMade, Sender, SendProduce, TakeHint
 from .splitting import split_batch
@@ -27,11 +29,13 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
-    from ...protocol.records.codec import BatchBuilder
+    from ...protocol.records.codec import BatchBuilder, Columns
+    from ...protocol.records.header import Buffer
     from ..cluster.hub_io import Hub
     from ..cluster.metadata import ClusterView
     from ..config import ProducerConfig
     from ..records import Headers
+    from .accumulator import Join
 
 log = logging.getLogger("headrace.client.producer")
 
@@ -41,12 +45,25 @@ ROOM_SHARE = 4
 
 NO_TOPIC, NO_PARTITION, NO_ROOM = "topic", "partition", "room"
 
+# (delivery, index of the first in it, how many)
+Runs = list[tuple[Delivery, int, int]]
+
 
 class ProducerEngine:
-    """One producer on the loop of `hub`. `append`, `hurry` and the counters may be used from any thread."""
+    """One producer on the loop of `hub`. `append`, `hurry` and the counters may be used from any thread.
+
+    `is_plain`: records are bytes as they come, nobody intercepts them, and now is their timestamp, so that
+    they may go by `lanes`.
+    """
 
     def __init__(
-        self, hub: Hub, config: ProducerConfig, partitioner: Partitioner, io_thread: int | None
+        self,
+        hub: Hub,
+        config: ProducerConfig,
+        partitioner: Partitioner,
+        io_thread: int | None,
+        *,
+        is_plain: bool = False,
     ) -> None:
         self._hub, self.config, self._io_thread = hub, config, io_thread
         self._partitioner = None if partitioner is murmur2_sticky else partitioner
@@ -62,7 +79,10 @@ class ProducerEngine:
             config.delivery_timeout_ms,
             config.partitioner_adaptive,
         )
-        self._accumulator = Accumulator(limits, self._new_builder, self._new_delivery, hub.random)
+        is_common = is_plain and self._partitioner is None
+        most_bytes = config.max_request_size - OVERHEAD_BYTES
+        self.lanes = new_lanes(self._codec, most_bytes, self._ignore_keys) if is_common else LockedLanes()
+        self._accumulator = Accumulator(limits, self._new_builder, self._new_delivery, hub.random, self.lanes)
         self._sender = Sender(
             self._accumulator,
             Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, hub.random),
@@ -126,36 +146,40 @@ class ProducerEngine:
 
     def append_values(
         self, topic: str, values: Sequence[bytes | None], start: int, timestamp_ms: int
-    ) -> tuple[list[tuple[Delivery, int, int]], str | None]:
+    ) -> tuple[Runs, str | None]:
         """Put values without keys from `start` on into batches of the sticky partitions.
 
-        Shape: runs of (delivery, index in it, how many values), and what is missing for the rest (None when
-        nothing is). Not for custom partitioners.
+        Shape and errors: as `append_rows`. Not for custom partitioners.
         """
-        accumulator, runs = self._accumulator, []
-        with self._lock:
-            if self._failure is not None:
-                raise self._failure
-            queues = self._topics.get(topic)
-            if queues is None:
-                return [], NO_TOPIC
-            lacks = None
-            while start < len(values):
-                queue = accumulator.sticky_queue(queues)
-                if queue.open is None and not accumulator.open_batch(queue, self._now_ms()):
-                    lacks = NO_ROOM
-                    break
-                batch = queue.open
-                assert batch is not None
-                assert batch.builder is not None
-                first = batch.builder.count
-                end = accumulator.append_run(queue, timestamp_ms, values, start)
-                if end > start:
-                    runs.append((batch.delivery, first, end - start))
-                start = end
-            if accumulator.needs_wake and not self._wake_is_sent:
-                self._wake()
-        return runs, lacks
+
+        def join(builder: BatchBuilder, position: int, stop_bytes: int) -> int:
+            return builder.append_values(timestamp_ms, values, position, stop_bytes)
+
+        return self._append_runs(topic, join, start, len(values), None)
+
+    def append_rows(
+        self,
+        topic: str,
+        columns: Columns,
+        rows: Buffer | None,
+        start: int,
+        end: int,
+        partition: int | None,
+        timestamp_ms: int,
+    ) -> tuple[Runs, str | None]:
+        """Put the rows `rows[start:end]` (None: `start` to `end` themselves) of `columns` into batches of one
+        partition; None: of the sticky ones.
+
+        Shape: runs of (delivery, index in it, how many rows), and what is missing for the rest (NO_TOPIC,
+        NO_PARTITION, NO_ROOM; None when nothing is). The runs may end before `end` with nothing missing: at a
+        row that fits no batch; what is wrong with it is raised by the next call, which starts with it. Not
+        for custom partitioners. Errors: what ended the producer; TypeError, ValueError.
+        """
+
+        def join(builder: BatchBuilder, position: int, stop_bytes: int) -> int:
+            return builder.append_columns(columns, timestamp_ms, rows, position, end, stop_bytes)
+
+        return self._append_runs(topic, join, start, end, partition)
 
     def wait_for_room(self, timeout_s: float) -> bool:
         """Wait in the user's thread until the buffer may have room; False when the time is over at once."""
@@ -192,6 +216,15 @@ class ProducerEngine:
         queues = self._topics.get(topic)
         return None if queues is None else queues.partition_count
 
+    def sticky_order(self, topic: str) -> list[int]:
+        """The partitions of a topic that was loaded that rows without a key may go to, the present choice
+        first."""
+        with self._lock:
+            queues, view = self._topics[topic], self._hub.metadata.view
+            first = self._accumulator.sticky_queue(queues).partition
+            numbers = [(first + number) % queues.partition_count for number in range(queues.partition_count)]
+            return [first] + [number for number in numbers[1:] if view.leader_of(topic, number) is not None]
+
     def partitions(self, topic: str) -> list[PartitionInfo]:
         """The partitions of a topic that was loaded, as the metadata has them."""
         found = self._hub.metadata.view.topics.get(topic)
@@ -223,6 +256,7 @@ class ProducerEngine:
 
     def forked(self) -> None:
         """In a forked child: the loop and its thread stayed behind, and the lock may be held for ever."""
+        self.lanes.close()
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._failure = ClosedError("this producer belongs to the parent process; make a new one after fork")
@@ -364,6 +398,43 @@ class ProducerEngine:
         self._pump()
 
     # --- inside -----------------------------------------------------------------------------------------
+
+    def _append_runs(
+        self, topic: str, join: Join, start: int, end: int, partition: int | None
+    ) -> tuple[Runs, str | None]:
+        accumulator = self._accumulator
+        runs: Runs = []
+        with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            queues = self._topics.get(topic)
+            if queues is None:
+                return [], NO_TOPIC
+            if partition is not None and not 0 <= partition < queues.partition_count:
+                return [], NO_PARTITION
+            lacks = None
+            try:
+                while start < end:
+                    queue = accumulator.queue_of(queues, partition)
+                    if queue.open is None and not accumulator.open_batch(queue, self._now_ms()):
+                        lacks = NO_ROOM
+                        break
+                    batch = queue.open
+                    assert batch is not None
+                    try:
+                        first, position = accumulator.append_run(queue, join, start, end)
+                    finally:
+                        accumulator.drop_if_empty(queue)
+                    if position > start:
+                        runs.append((batch.delivery, first, position - start))
+                    start = position
+            except (TypeError, ValueError):  # what joined before has to be told
+                if not runs:
+                    raise
+            finally:
+                if accumulator.needs_wake and not self._wake_is_sent:
+                    self._wake()
+        return runs, lacks
 
     def _choose(self, topic: str, key: bytes | None, count: int) -> int | None:
         if self._partitioner is None:

@@ -285,4 +285,5 @@ def _first_size(queue: PartitionQueue) -> int:
     batch = queue.batches[0]
     if batch.data is not None:
         return len(batch.data)
-    return batch.builder.size_bytes if batch.builder is not None else batch.size_bytes
+    # What is charged to an open batch bounds it: records may still join while the request is made up.
+    return batch.charged_bytes if batch.is_open else batch.size_bytes

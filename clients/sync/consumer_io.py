@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
+    import pyarrow
+
     from ...protocol.model import TopicPartition
+    from ..arrow.reading import Reading
     from ..config import ConsumerOptions
+    from ..consumer.gathering import Gathering
     from ..consumer.incoming import OnDeserializeError
     from ..records import TimestampLike
     from ..serdes import Deserializer
@@ -114,9 +118,25 @@ class Consumer(Generic[K, V]):
         self._check_assigned()
         while batch := self._first_of_batch(max_records):
             ends_at = time.monotonic() + timeout
-            while len(batch) < max_records and (left_s := ends_at - time.monotonic()) > 0:
-                batch += self.poll(left_s, max_records - len(batch))
+            is_over = self._fill(batch, max_records, ends_at)
             yield batch
+            if is_over or self._engine.take_wakeup():
+                return
+
+    def arrow_batches(
+        self, max_rows: int = 65_536, timeout: float = 1.0, columns: Iterable[str] | None = None
+    ) -> Iterator[pyarrow.RecordBatch]:
+        """Arrow record batches in the layout of `headrace.ARROW_SCHEMA`, each with at least one row.
+
+        One is handed out when `max_rows` are there, or `timeout` seconds after its first row; earlier only
+        when the bytes of one column reach 256 MB. `columns` names those that are wanted, in that order; the
+        others are not decoded. Keys and values are bytes, whatever deserialisers the consumer has. Ends like
+        the iteration over records. Errors: as `poll`; ImportError without pyarrow.
+        """
+        from ..arrow.reading import Reading
+
+        self._check_assigned()
+        return self._read_arrow(Reading(max_rows, timeout, columns))
 
     # --- assignment and position ------------------------------------------------------------------------
 
@@ -266,6 +286,52 @@ class Consumer(Generic[K, V]):
             left_s = None if ends_at is None else ends_at - time.monotonic()
             if records or (left_s is not None and left_s <= 0) or engine.wait(left_s):
                 return records
+
+    def _fill(self, batch: list[Record[K, V]], max_records: int, ends_at: float) -> bool:
+        """Fill a batch up until `ends_at`; True when woken."""
+        engine = self._engine
+        while len(batch) < max_records and (left_s := ends_at - time.monotonic()) > 0:
+            # Order: errors wait until these records are in the user's hands.
+            more = engine.take(max_records - len(batch), after_records=True)
+            batch += more
+            if not more and engine.is_blocked:
+                return False
+            if not more and engine.wait(left_s):
+                return True
+        return False
+
+    def _read_arrow(self, reading: Reading) -> Iterator[pyarrow.RecordBatch]:
+        engine = self._engine
+        while True:
+            gathering = engine.gathering(reading.wanted, reading.max_rows)
+            try:
+                is_over = self._gather(gathering, reading.timeout_s)
+                batch = reading.batch(gathering) if gathering.count else None
+            except BaseException:
+                engine.undo(gathering)  # the rows are in nobody's hands
+                raise
+            engine.handed_out(gathering)
+            if batch is not None:
+                yield batch
+            if is_over or engine.take_wakeup():
+                return
+
+    def _gather(self, gathering: Gathering, timeout_s: float) -> bool:
+        """Fill a table; True when the iteration ends with it."""
+        engine, idle_s = self._engine, self._iter_timeout
+        ends_at = None if idle_s is None else time.monotonic() + idle_s
+        while True:
+            is_first = not gathering.count
+            engine.gather(gathering)
+            if gathering.is_ready:
+                return False
+            if is_first and gathering.count:
+                ends_at = time.monotonic() + timeout_s
+            left_s = None if ends_at is None else ends_at - time.monotonic()
+            if left_s is not None and left_s <= 0:
+                return not gathering.count
+            if engine.wait(left_s):
+                return True
 
     def _most(self, max_records: int | None) -> int:
         self._check_assigned()

@@ -24,10 +24,11 @@ from ..serdes import bytes_
 from .attach_io import attach
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
     from typing import Self, Unpack
 
+    from ..arrow.sending_io import ArrowData, Need
     from ..cluster.cluster_io import ClusterIo
     from ..config import ProducerOptions
     from ..producer.delivery_io import Delivery
@@ -71,10 +72,21 @@ class Producer(Generic[K, V]):
         self._append = self._engine.append
         self._max_block_s = self.config.max_block_ms / 1000
         self._is_closed = False
+        # Over the method of the class, unless a subclass has its own: one call less for every record.
+        send = self._engine.lanes.bind(self._send_any)
+        if type(self).send is Producer.send:
+            self.send = send  # type: ignore[method-assign]
         io.add(self)
 
     async def _make_engine(self) -> ProducerEngine:
-        return ProducerEngine(self._io.hub, self.config, self._outgoing.partitioner, self._io.thread_id)
+        outgoing = self._outgoing
+        return ProducerEngine(
+            self._io.hub,
+            self.config,
+            outgoing.partitioner,
+            self._io.thread_id,
+            is_plain=outgoing.is_plain and outgoing.wall_ms is wall_ms,
+        )
 
     def send(
         self,
@@ -92,6 +104,21 @@ class Producer(Generic[K, V]):
         A value of None is a tombstone. Errors: SerializationError, MessageTooLargeError,
         UnknownTopicOrPartitionError, BufferExhaustedError, ClosedError.
         """
+        return self._send_any(
+            topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers
+        )
+
+    def _send_any(
+        self,
+        topic: str,
+        value: V | None = None,
+        *,
+        key: K | None = None,
+        partition: int | None = None,
+        timestamp: TimestampLike | None = None,
+        headers: HeadersLike = (),
+    ) -> RecordFuture:
+        """`send`, readable; where it is compiled, that one passes on here what is not common."""
         outgoing = self._outgoing
         if outgoing.interceptors:
             return self._send_intercepted(topic, ProducerRecord(value, key, headers, partition, timestamp))
@@ -117,11 +144,14 @@ class Producer(Generic[K, V]):
         """
         outcomes: list[RecordFuture | Run] = []
         full: BufferExhaustedError | None = None  # it stayed full once: no use to wait again for each record
-        for plain, items in self._outgoing.groups(records):
+        for sizes, items in self._outgoing.groups(records):
             try:
                 if full is not None:
                     raise full
-                outcomes += self._send_values(topic, items) if plain else [self._send_item(topic, items[0])]
+                if sizes is None:
+                    outcomes.append(self._send_item(topic, items[0]))
+                else:
+                    outcomes += self._send_values(topic, items, sizes)
             except BufferExhaustedError as error:
                 full = error
                 outcomes += [self._outgoing.failed(topic, item, error) for item in items]
@@ -130,6 +160,42 @@ class Producer(Generic[K, V]):
             except (HeadraceError, TypeError, ValueError) as error:
                 outcomes += [self._outgoing.failed(topic, item, error) for item in items]
         return BatchResult(outcomes)
+
+    def send_arrow(
+        self,
+        topic: str,
+        data: ArrowData,
+        *,
+        key: str | None = "key",
+        value: str | None = "value",
+        headers: str | None = "headers",
+        partition: str | None = "partition",
+        timestamp: str | None = "timestamp",
+    ) -> BatchResult:
+        """Hand over every row of a pyarrow Table or RecordBatch, a data frame, or a dict of columns.
+
+        The other arguments name the columns, None for one not to be used; only that of the values has to be
+        there. Blocks as `send` does; each row has its own outcome in the result, in row order; one that
+        cannot be sent does not hold up the others. Errors: TypeError, ValueError for the table as a whole,
+        before anything is sent; ClosedError; ImportError without pyarrow.
+        """
+        from ..arrow.sending_io import ArrowSend, Names
+
+        self._check_open()
+        names = Names(key, value, headers, partition, timestamp)
+        sending = ArrowSend(self._outgoing, self.config, topic, data, names)
+        if sending.needs_records:
+            return self.send_many(topic, sending.records())
+        steps, answer, ends_at = sending.steps(self._engine), None, 0.0
+        while True:
+            try:
+                need = steps.send(answer)
+            except StopIteration as done:
+                result: BatchResult = done.value
+                return result
+            if need.is_first:
+                ends_at = time.monotonic() + self._max_block_s
+            answer = self._meet(topic, need, ends_at - time.monotonic())
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything now and wait until it is acknowledged or has failed; `timeout` in seconds.
@@ -193,15 +259,14 @@ class Producer(Generic[K, V]):
     def _deadline_ms(self) -> int:
         return self._io.hub.now_ms() + self.config.max_block_ms
 
-    def _send_values(self, topic: str, values: list[bytes]) -> list[RecordFuture | Run]:
+    def _send_values(self, topic: str, values: list[bytes], sizes: Sequence[int]) -> list[RecordFuture | Run]:
         """Plain bytes without keys: what joined a batch before an error keeps its own outcome."""
         outcomes: list[RecordFuture | Run] = []
         start, timestamp_ms = 0, self._outgoing.wall_ms()
         while start < len(values):
             runs, lacks = self._engine.append_values(topic, values, start, timestamp_ms)
             for delivery, first, count in runs:
-                sizes = [len(value) for value in values[start : start + count]]
-                outcomes.append(Run(delivery, first, timestamp_ms, sizes))
+                outcomes.append(Run(delivery, first, timestamp_ms, sizes[start : start + count]))
                 start += count
             if lacks is not None:
                 try:
@@ -218,6 +283,10 @@ class Producer(Generic[K, V]):
         record: ProducerRecord[Any, Any]
         record = item if isinstance(item, ProducerRecord) else ProducerRecord(value=item)
         topic = record.topic or topic
+        if record.timestamp is None and not record.headers:
+            future = self._engine.lanes.try_send(topic, record.value, record.key, record.partition)
+            if future is not None:
+                return future
         if self._outgoing.interceptors:
             return self._send_intercepted(topic, record)
         prepared = self._outgoing.prepare(topic, record.key, record.value, record.headers, record.timestamp)
@@ -265,6 +334,19 @@ class Producer(Generic[K, V]):
             if not isinstance(found, str):
                 return found
             lacks = found
+
+    def _meet(self, topic: str, need: Need, left_s: float) -> HeadraceError | None:
+        """Wait for what `send_arrow` lacks; the error if that does not come."""
+        try:
+            if need.lacks == NO_ROOM:
+                self._wait_for_room(left_s)
+            elif need.lacks in (NO_TOPIC, NO_PARTITION):
+                self._load(topic, need.partition, left_s)
+        except ClosedError:
+            raise
+        except HeadraceError as error:
+            return error
+        return None
 
     def _wait_for_room(self, left_s: float) -> None:
         if self._io.is_io_thread():

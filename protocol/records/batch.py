@@ -25,7 +25,10 @@ from crc32c import crc32c
 
 from ..errors import InvalidRecordError
 from ..model import NO_TIMESTAMP
+from .column_reading import PythonColumnSink
+from .column_writing import append_columns, append_values, check_timestamp
 from .compression import compress
+from .hashing import hash_column, murmur2, partition_rows
 from .header import (
     ATTRIBUTES_POSITION,
     HEADER_BYTES,
@@ -53,7 +56,10 @@ from .settings import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from .codec import BatchBuilder, Header, RecordLike
+    from _typeshed import ReadableBuffer
+
+    from .codec import BatchBuilder, ColumnSink, Header, RecordLike
+    from .columns import BinaryColumn, Columns
 
 # crc (4) then what the CRC covers of the header: attributes .. record count
 _COVERED_HEADER = struct.Struct(">hiqqqhii")
@@ -119,8 +125,7 @@ class PythonBatchBuilder:
         encoded_headers = [_encoded_header(header) for header in tuple(headers)]
         if self._is_built:
             raise ValueError("the batch is already built")
-        if not -1 <= timestamp_ms <= INT64_MAX:
-            raise ValueError(f"a timestamp is -1 or at least 0 and fits in 64 bits, not {timestamp_ms}")
+        check_timestamp(timestamp_ms)
         base = timestamp_ms if self._base_timestamp is None else self._base_timestamp
         if timestamp_ms - base > INT64_MAX:
             raise ValueError(f"timestamp {timestamp_ms} is too far from the batch's {base}")
@@ -142,6 +147,26 @@ class PythonBatchBuilder:
         self._max_timestamp = max(self._max_timestamp, timestamp_ms)
         self.count += 1
         return self.count - 1
+
+    def append_columns(
+        self,
+        columns: Columns,
+        timestamp_ms: int,
+        rows: ReadableBuffer | None,
+        start: int,
+        end: int,
+        stop_bytes: int,
+    ) -> int:
+        if self._is_built:
+            raise ValueError("the batch is already built")
+        return append_columns(self, columns, timestamp_ms, rows, start, end, stop_bytes)
+
+    def append_values(
+        self, timestamp_ms: int, values: Sequence[bytes | None], start: int, stop_bytes: int
+    ) -> int:
+        if self._is_built:
+            raise ValueError("the batch is already built")
+        return append_values(self, timestamp_ms, values, start, stop_bytes)
 
     def _has_room(self, body_bytes: int) -> bool:
         """Whether a record with that body may come in. Errors: ValueError if no batch could hold it."""
@@ -363,3 +388,24 @@ class PythonCodec:
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> BatchHeader:
         return self.inspect(batch, is_dense=is_dense, max_decompressed_bytes=max_decompressed_bytes).header
+
+    def columns(
+        self,
+        *,
+        keys: bool = True,
+        values: bool = True,
+        headers: bool = True,
+        max_column_bytes: int = INT32_MAX,
+    ) -> ColumnSink:
+        return PythonColumnSink(
+            self, keys=keys, values=values, headers=headers, max_column_bytes=max_column_bytes
+        )
+
+    def murmur2(self, data: bytes) -> int:
+        return murmur2(data)
+
+    def hash_column(self, column: BinaryColumn, count: int) -> bytes:
+        return hash_column(column, count)
+
+    def partition_rows(self, partitions: ReadableBuffer, partition_count: int) -> tuple[bytes, list[int]]:
+        return partition_rows(partitions, partition_count)

@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import ConfigError
+from .columns import BinaryColumn, Columns, DecodedColumns, HeaderColumn
 from .environment_io import codec_choice
 from .header import BatchHeader, Buffer, Compression, TimestampType
 from .opening import MAX_DECOMPRESSED_BYTES, BatchFacts
@@ -17,11 +18,18 @@ from .opening import MAX_DECOMPRESSED_BYTES, BatchFacts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from _typeshed import ReadableBuffer
+
 __all__ = [
     "MAX_DECOMPRESSED_BYTES",
     "BatchBuilder",
     "BatchFacts",
+    "BinaryColumn",
+    "ColumnSink",
+    "Columns",
+    "DecodedColumns",
     "Header",
+    "HeaderColumn",
     "RecordCodec",
     "RecordLike",
     "active_codec",
@@ -62,6 +70,33 @@ class BatchBuilder(Protocol):
         no batch, a header key that UTF-8 cannot hold, or after `build`; TypeError for other types.
         """
 
+    def append_columns(
+        self,
+        columns: Columns,
+        timestamp_ms: int,
+        rows: ReadableBuffer | None,
+        start: int,
+        end: int,
+        stop_bytes: int,
+    ) -> int:
+        """Append the rows numbered rows[start:end] (int32; None: the rows start .. end themselves).
+
+        Stops when all joined, when the batch is full, or after the row with which `size_bytes` passes
+        `stop_bytes`; gives the position behind the last one that joined. `timestamp_ms` is for columns
+        without timestamps. Errors as in `append`, and ValueError for offsets that run backwards or out of
+        their data, a header key that is null or not UTF-8, a row that is not there: raised for the first
+        unfit row with nothing of it added; the rows before it stay, `count` tells. Buffers that are too short
+        for `columns.count` rows: ValueError, and nothing is added.
+        """
+
+    def append_values(
+        self, timestamp_ms: int, values: Sequence[bytes | None], start: int, stop_bytes: int
+    ) -> int:
+        """`append_columns` for a sequence of values from position `start` on, without keys or headers.
+
+        TypeError for a value that is neither bytes nor None; those before it stay.
+        """
+
     @property
     def count(self) -> int:
         """Records appended so far."""
@@ -75,6 +110,36 @@ class BatchBuilder(Protocol):
 
         The base timestamp is the first record's (or the delete horizon). Nothing can be appended after it.
         """
+
+
+class ColumnSink(Protocol):
+    """Records of many batches, gathered by column. Not thread-safe: ValueError when two calls meet."""
+
+    @property
+    def count(self) -> int:
+        """Rows gathered so far."""
+
+    def append(
+        self,
+        batch: Buffer,
+        *,
+        partition: int,
+        from_offset: int = 0,
+        max_rows: int,
+        check_crc: bool = True,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    ) -> tuple[int, int]:
+        """Take the records of a batch at or after `from_offset`, at most `max_rows`.
+
+        Gives the rows taken, and the offset to go on from: that of the first record left out, or the
+        header's next offset when none was. A row that would carry the bytes of one column past
+        `max_column_bytes` is left out (the first row of a sink never is): finish, and go on in a new sink.
+        The whole batch is checked, also what is not taken. Errors as in `RecordCodec.decode`, and ValueError
+        for a negative max_rows, a partition beyond 32 bits, or after `finish`; the sink is then as before.
+        """
+
+    def finish(self) -> DecodedColumns:
+        """All rows gathered, once; ValueError after that."""
 
 
 class RecordCodec(Protocol):
@@ -144,6 +209,38 @@ class RecordCodec(Protocol):
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> BatchFacts:
         """`check`, and the range of the records' timestamps, found in the same walk."""
+
+    def columns(
+        self,
+        *,
+        keys: bool = True,
+        values: bool = True,
+        headers: bool = True,
+        max_column_bytes: int = 2**31 - 1,
+    ) -> ColumnSink:
+        """A new empty sink for the columns asked for; the others are checked and left out.
+
+        Errors: ValueError if max_column_bytes is not between 1 and 2^31-1.
+        """
+
+    def murmur2(self, data: bytes) -> int:
+        """The 32-bit murmur2 hash of Kafka's clients, unsigned. Errors: TypeError for other than bytes."""
+
+    def hash_column(self, column: BinaryColumn, count: int) -> ReadableBuffer:
+        """murmur2 of each of the `count` values, as uint32; 0 for null.
+
+        Errors: ValueError for offsets that run backwards or out of their data, or buffers too short.
+        """
+
+    def partition_rows(
+        self, partitions: ReadableBuffer, partition_count: int
+    ) -> tuple[ReadableBuffer, Sequence[int]]:
+        """The rows sorted by partition, those of one partition in their order; `partitions` is int32 per row.
+
+        Gives row numbers (int32) and where each partition's rows start in them: those of p are
+        starts[p] .. starts[p+1], and the rows marked -1 stand last, from starts[partition_count] to
+        starts[partition_count+1]. Errors: ValueError for another partition, or more than 2^24 of them.
+        """
 
 
 def pick_codec(choice: str | None) -> RecordCodec:

@@ -15,7 +15,7 @@ def test_the_next_position_is_that_of_the_next_record() -> None:
     chunk = Chunk(state, b"bytes", 12, False)
     state.chunks.append(chunk)
     assert state.next_position() == 5
-    chunk.batch, chunk.records = None, [SimpleNamespace(offset=7), SimpleNamespace(offset=10)]
+    chunk.is_decoded, chunk.records = True, [SimpleNamespace(offset=7), SimpleNamespace(offset=10)]
     assert state.next_position() == 7
     chunk.index = 1
     assert state.next_position() == 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 from headrace.clients.producer.accumulator import FIRST_CHARGE_BYTES
 from producer_rig import ProducerRig, view_of
@@ -220,7 +221,13 @@ def test_a_run_of_values_stops_at_thresholds() -> None:
     while start < len(values):
         if queue.open is None:
             rig.accumulator.open_batch(queue, 0)
-        end = rig.accumulator.append_run(queue, 0, values, start)
+
+        def join(builder: Any, position: int, stop_bytes: int) -> int:
+            return builder.append_values(0, values, position, stop_bytes)
+
+        count = queue.open.builder.count
+        first, end = rig.accumulator.append_run(queue, join, start, len(values))
+        assert first == count
         assert end >= start
         start = end
     rig.accumulator.check()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from headrace.clients import serdes
 from headrace.clients.config import ProducerConfig
 from headrace.clients.producer.delivery_io import Delivery, RecordFuture
-from headrace.clients.producer.outgoing_io import MAX_RUN, Outgoing
+from headrace.clients.producer.outgoing_io import MAX_ITERATED_RUN, MAX_RUN, Outgoing
 from headrace.clients.producer.partitioner import murmur2_sticky
+from headrace.clients.producer.record_facts import plain_sizes, python_plain_sizes
 from headrace.clients.records import ProducerRecord, RecordMetadata
 from headrace.protocol.errors import MessageTooLargeError, SerializationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def outgoing(
@@ -62,18 +66,53 @@ def test_text_without_a_serde_is_refused_with_advice() -> None:
         outgoing().prepare("t", None, "text", (), None)
 
 
-def test_groups_collect_plain_values() -> None:
-    """Runs of plain bytes up to MAX_RUN, everything else alone, order kept."""
+def shape(groups: Iterable[tuple[Any, list[Any]]]) -> list[tuple[list[int] | None, int]]:
+    return [(None if sizes is None else list(sizes), len(items)) for sizes, items in groups]
+
+
+@pytest.mark.parametrize("kind", [list, tuple, iter])
+def test_groups_collect_plain_values(kind: Any) -> None:
+    """Runs of plain bytes with their sizes, up to MAX_RUN, everything else alone, order kept."""
     record = ProducerRecord(b"r", key=b"k")
     items: list[Any] = [b"a", b"b", record, b"c", None, *[b"x"] * (MAX_RUN + 1)]
-    groups = list(outgoing().groups(items))
+    groups = list(outgoing().groups(kind(items)))
     assert [item for _, group in groups for item in group] == items
-    assert [(plain, len(group)) for plain, group in groups] == [
-        (True, 2), (False, 1), (True, 1), (False, 1), (True, MAX_RUN), (True, 1),
-    ]  # fmt: skip
-    assert all(not plain for plain, _ in outgoing(value=serdes.utf8).groups(["a", "b"]))
-    assert all(not plain for plain, _ in outgoing(interceptors=[object()]).groups([b"a"]))
-    assert [plain for plain, _ in outgoing(max_request_size=1000).groups([b"x" * 1000])] == [False]
+    sizes = [size for sizes, _ in groups for size in (sizes or [None])]
+    assert sizes == [1, 1, None, 1, None, *[1] * (MAX_RUN + 1)]
+    assert all(len(group) == len(sizes or [None]) for sizes, group in groups)
+    most = MAX_ITERATED_RUN if kind is iter else MAX_RUN
+    assert max(len(group) for _, group in groups) <= most
+
+
+def test_only_plain_values_are_grouped() -> None:
+    """What has to be serialised, intercepted or refused goes alone."""
+    assert shape(outgoing(value=serdes.utf8).groups(["a", "b"])) == [(None, 1), (None, 1)]
+    assert shape(outgoing(interceptors=[object()]).groups([b"a"])) == [(None, 1)]
+    assert shape(outgoing(max_request_size=1000).groups([b"x" * 1000, b"x"])) == [(None, 1), ([1], 1)]
+
+
+def test_a_list_that_changes_meanwhile_is_sent_as_it_was() -> None:
+    """The groups are our own lists."""
+    values = [b"a", b"bb", b"ccc"]
+    for _, group in outgoing().groups(values):
+        values.clear()
+        assert group == [b"a", b"bb", b"ccc"]
+
+
+@pytest.mark.parametrize("sizes_of", [plain_sizes, python_plain_sizes])
+def test_sizes_end_at_what_is_not_plain(sizes_of: Any) -> None:
+    """Other types, subclasses of bytes, and what is too long."""
+
+    class Sub(bytes):
+        pass
+
+    values = [b"", b"ab", b"abcd", None, b"x", Sub(b"y")]
+    assert list(sizes_of(values, 0, 10)) == [0, 2, 4]
+    assert list(sizes_of(values, 0, 3)) == [0, 2]
+    assert list(sizes_of(values, 3, 10)) == []
+    assert list(sizes_of(values, 4, 10)) == [1]
+    assert list(sizes_of(values, 6, 10)) == []
+    assert list(sizes_of(values, 60, 10)) == []
 
 
 class Spy:

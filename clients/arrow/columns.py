@@ -1,0 +1,158 @@
+"""Arrow arrays as the codec's columns: buffers without copies where the layout allows it. Pure.
+
+What lies behind slices, 64-bit offsets, fixed sizes, dictionaries or maps becomes plain binary here. A piece
+whose column would pass 2 GB raises TooWide: half of its rows will do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...protocol.records.columns import BinaryColumn, HeaderColumn
+from .library import pa, pc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAX_COLUMN_BYTES = 2**31 - 1
+
+
+class TooWide(Exception):
+    """The values of a column do not fit 32-bit offsets."""
+
+
+def to_binary(column: Any) -> Any:
+    """The same values as an array of type binary. Errors: TooWide."""
+    types, kind = pa.types, column.type
+    if types.is_dictionary(kind):
+        words = column.dictionary
+        longest = 0 if not len(words) else pc.max(pc.binary_length(words)).as_py() or 0
+        if len(column) * longest > MAX_COLUMN_BYTES:
+            raise TooWide
+        return to_binary(column.dictionary_decode())
+    if types.is_large_binary(kind) or types.is_large_string(kind):
+        column = _narrow(column)
+    elif types.is_fixed_size_binary(kind) and len(column) * kind.byte_width > MAX_COLUMN_BYTES:
+        raise TooWide
+    return column.cast(pa.binary())
+
+
+def binary_column(column: Any) -> BinaryColumn | None:
+    """The buffers of an array of type binary or string; None when all of it is null."""
+    if column.null_count == len(column):
+        return None
+    validity, offsets, data = column.buffers()
+    if not column.null_count:
+        validity = None
+    return BinaryColumn(offsets, b"" if data is None else data, validity, column.offset)
+
+
+def lengths(column: Any) -> Any:
+    """Bytes per row as int64, null as 0."""
+    return pc.fill_null(pc.binary_length(column), 0).cast(pa.int64())
+
+
+class Headers(NamedTuple):
+    """Headers of some rows, and the bytes of each row's names and values."""
+
+    column: HeaderColumn
+    row_bytes: Callable[[int], Any]  # what to add per header -> int64 array
+
+
+def header_column(column: Any) -> Headers | None:
+    """Headers of a list of structs or a map; None when no row has any. Errors: TooWide."""
+    types, count = pa.types, len(column)
+    if types.is_null(column.type) or not count:
+        return None
+    width = 8 if types.is_large_list(column.type) else 4
+    starts = _offsets(column, width)
+    first, last = starts[0].as_py(), starts[count].as_py()
+    if first == last:
+        return None
+    if types.is_map(column.type):
+        names, values = column.keys, column.items
+    else:
+        pairs = column.values
+        names, values = pairs.field("key"), pairs.field("value")
+    # only what these rows use; the offsets then begin at 0
+    names = to_binary(names.slice(first, last - first))
+    values = to_binary(values.slice(first, last - first))
+    starts = pc.subtract(starts, first).cast(pa.int32())
+    validity = _bitmap(column) if column.null_count else None
+    all_null = BinaryColumn(bytes(4 * (last - first + 1)), b"", bytes((last - first + 7) // 8))
+    found = HeaderColumn(
+        starts.buffers()[1], binary_column(names) or all_null, binary_column(values) or all_null, validity
+    )
+
+    def row_bytes(per_header: int) -> Any:
+        each = pc.add(pc.add(lengths(names), lengths(values)), per_header)
+        sums = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(each)])
+        ends = pc.take(sums, starts)
+        return pc.subtract(ends.slice(1), ends.slice(0, count))
+
+    return Headers(found, row_bytes)
+
+
+def int32s(column: Any) -> Any:
+    """Whole numbers as int32; what 32 bits cannot hold becomes the nearest that they can."""
+    if pa.types.is_uint64(column.type):
+        column = pc.min_element_wise(column, pa.scalar(2**31 - 1, pa.uint64()), skip_nulls=False)
+    column = column.cast(pa.int64())
+    column = pc.min_element_wise(column, pa.scalar(2**31 - 1, pa.int64()), skip_nulls=False)
+    return pc.max_element_wise(column, pa.scalar(-(2**31), pa.int64()), skip_nulls=False).cast(pa.int32())
+
+
+def milliseconds(column: Any, now_ms: int) -> Any:
+    """Timestamps as int64 in ms, nulls as now; what 64 bits cannot hold is negative."""
+    if pa.types.is_timestamp(column.type):
+        column = _ms_of(column.cast(pa.int64()), column.type.unit)
+    elif pa.types.is_uint64(column.type):
+        is_far = pc.greater(column, pa.scalar(2**63 - 1, pa.uint64()))
+        column = pc.if_else(is_far, pa.scalar(None, pa.uint64()), column).cast(pa.int64())
+        column = pc.if_else(is_far, pa.scalar(-1, pa.int64()), column)
+    return pc.fill_null(column.cast(pa.int64()), now_ms)
+
+
+def buffer_of(column: Any, width: int) -> Any:
+    """The values of a fixed-width array without nulls, `width` bytes each."""
+    return column.buffers()[1].slice(column.offset * width, len(column) * width)
+
+
+def _ms_of(times: Any, unit: str) -> Any:
+    """Of int64 in any unit; what is before 1970 or does not fit becomes -1."""
+    is_bad = pc.less(times, 0)
+    if unit == "s":
+        is_bad = pc.or_(is_bad, pc.greater(times, (2**63 - 1) // 1000))
+    times = pc.if_else(is_bad, pa.scalar(-1, pa.int64()), times)
+    if unit == "s":
+        return pc.if_else(is_bad, times, pc.multiply(times, 1000))
+    return times if unit == "ms" else _floor(times, 1000 if unit == "us" else 1_000_000)
+
+
+def _floor(times: Any, per_ms: int) -> Any:
+    whole = pc.divide(times, per_ms)  # towards 0
+    return pc.if_else(pc.less(times, 0), times, whole)
+
+
+def _offsets(column: Any, width: int) -> Any:
+    kind = pa.int64() if width == 8 else pa.int32()
+    buffer = column.buffers()[1]
+    return pa.Array.from_buffers(kind, len(column) + 1, [None, buffer], offset=column.offset)
+
+
+def _bitmap(column: Any) -> Any:
+    """Which rows are there, one bit each from bit 0 of the buffer on."""
+    return pa.concat_arrays([pc.is_valid(column), pa.array([], pa.bool_())]).buffers()[1]
+
+
+def _narrow(column: Any) -> Any:
+    """A large array whose offsets fit 32 bits: those far inside a long buffer are moved to its start."""
+    if not len(column):
+        return column
+    starts = _offsets(column, 8)
+    first, last = starts[0].as_py(), starts[len(column)].as_py()
+    if last - first > MAX_COLUMN_BYTES:
+        raise TooWide
+    if last <= MAX_COLUMN_BYTES:
+        return column
+    return pa.concat_arrays([column, pa.array([], column.type)])

@@ -1,0 +1,31 @@
+"""What both faces of the consumer need for `arrow_batches`: checked arguments, gathered rows to a batch. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..consumer.gathering import Wanted
+from .layout import Projection, projection, to_record_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..consumer.gathering import Gathering
+
+
+class Reading:
+    """The arguments of one `arrow_batches`. Errors: TypeError, ValueError for what cannot be read."""
+
+    def __init__(self, max_rows: int, timeout: float, columns: Iterable[str] | None) -> None:
+        if isinstance(max_rows, bool) or not isinstance(max_rows, int):
+            raise TypeError(f"max_rows is a whole number, not {max_rows!r}")
+        if max_rows < 1:
+            raise ValueError(f"max_rows must be at least 1, not {max_rows}")
+        self.max_rows, self.timeout_s = max_rows, timeout
+        self._projection: Projection = projection(columns)
+        has = self._projection.has
+        self.wanted = Wanted(has("key"), has("value"), has("headers"))
+
+    def batch(self, gathering: Gathering) -> Any:
+        """The pyarrow.RecordBatch of what was gathered, at least one row."""
+        return to_record_batch(self._projection, gathering.finish(), gathering.topics)

@@ -1,0 +1,120 @@
+"""What became of the rows of a `send_arrow`: an object per row only when a row is looked at."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any
+
+from ..producer.delivery_io import BatchResult, Delivery, RecordFuture
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...protocol.records.columns import BinaryColumn
+
+
+class PieceResult:
+    """Some consecutive rows. They were handed over in the order `rows` (int32 row numbers, None: as they
+    stand), in runs that lie next to each other in one batch."""
+
+    def __init__(
+        self,
+        count: int,
+        rows: Any,
+        timestamps: Any,
+        now_ms: int,
+        keys: BinaryColumn | None,
+        values: BinaryColumn | None,
+    ) -> None:
+        self.count, self._rows, self._now_ms = count, rows, now_ms
+        self._timestamps = None if timestamps is None else memoryview(timestamps).cast("B").cast("q")
+        self._keys, self._values = _Sizes(keys), _Sizes(values)
+        self._starts: list[int] = []  # positions in `rows` where runs begin
+        self._runs: list[tuple[Delivery, int]] = []  # and the index of the first record in the batch
+        self._positions: memoryview | None = None
+        self.added = 0
+
+    def add(self, delivery: Delivery, first_index: int, count: int) -> None:
+        """The next `count` rows in order have this outcome."""
+        self._starts.append(self.added)
+        self._runs.append((delivery, first_index))
+        self.added += count
+
+    def add_failed(self, topic: str, partition: int, count: int, error: BaseException) -> None:
+        """The next `count` rows were never buffered."""
+        failed = Delivery(topic, partition, None)
+        failed.resolve(-1, -1, error)
+        self.add(failed, 0, count)
+
+    def deliveries(self) -> list[Delivery]:
+        """The batches the rows went into."""
+        return [delivery for delivery, _ in self._runs]
+
+    def future(self, row: int) -> RecordFuture:
+        """The future of one row."""
+        position = self._position(row)
+        number = bisect_right(self._starts, position) - 1
+        delivery, first = self._runs[number]
+        timestamp = self._now_ms if self._timestamps is None else self._timestamps[row]
+        index = first + position - self._starts[number]
+        return RecordFuture(delivery, index, timestamp, self._keys.of(row), self._values.of(row))
+
+    def _position(self, row: int) -> int:
+        if self._rows is None:
+            return row
+        if self._positions is None:
+            # the inverse of a permutation, once somebody asks
+            order = memoryview(self._rows).cast("B").cast("i")
+            positions = memoryview(bytearray(4 * self.count)).cast("i")
+            for position, number in enumerate(order):
+                positions[number] = position
+            self._positions = positions
+        return self._positions[row]
+
+
+class ArrowResult(BatchResult):
+    """The outcomes of `send_arrow`, one per row and in their order."""
+
+    def __init__(self, pieces: list[PieceResult]) -> None:
+        self._pieces = pieces
+        self._ends: list[int] = []
+        total = 0
+        for piece in pieces:
+            total += piece.count
+            self._ends.append(total)
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __iter__(self) -> Iterator[RecordFuture]:
+        for piece in self._pieces:
+            yield from map(piece.future, range(piece.count))
+
+    def __getitem__(self, index: int) -> RecordFuture:
+        index = range(len(self))[index]  # negative ones too; IndexError beyond
+        number = bisect_right(self._ends, index)
+        piece = self._pieces[number]
+        return piece.future(index - (self._ends[number] - piece.count))
+
+    def deliveries(self) -> list[Delivery]:
+        """The distinct batches that the rows went into."""
+        return list(dict.fromkeys(found for piece in self._pieces for found in piece.deliveries()))
+
+
+class _Sizes:
+    """How long the values of a column are, from its offsets alone: the data need not be kept."""
+
+    def __init__(self, column: BinaryColumn | None) -> None:
+        self._first = 0 if column is None else column.first
+        self._offsets = None if column is None else memoryview(column.offsets).cast("B").cast("i")
+        has_nulls = column is not None and column.validity is not None
+        self._validity = memoryview(column.validity).cast("B") if has_nulls else None  # type: ignore[union-attr,arg-type]
+
+    def of(self, row: int) -> int:
+        """Bytes of one value, -1 for null."""
+        if self._offsets is None:
+            return -1
+        row += self._first
+        if self._validity is not None and not self._validity[row >> 3] >> (row & 7) & 1:
+            return -1
+        return self._offsets[row + 1] - self._offsets[row]

@@ -1,0 +1,157 @@
+"""`send_arrow` of both faces, up to the waiting: a generator that tells what it needs and goes on when told.
+
+It yields `Need`s; the face waits as it does for `send`, and sends back None, or the error that ended the
+waiting. Rows go piece by piece, within a piece partition by partition, so their order in a partition is
+their order in the table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...protocol.records.codec import active_codec
+from ..producer.producer_io import NO_PARTITION, NO_TOPIC
+from ..records import ProducerRecord
+from .library import pc
+from .pieces_io import Group, Piece, Rules, Spread, ready_pieces
+from .result_io import ArrowResult, PieceResult
+from .tables import Names, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from ...protocol.errors import HeadraceError
+    from ..config import ProducerConfig
+    from ..producer.outgoing_io import Outgoing
+    from ..producer.producer_io import ProducerEngine
+    from .tables import Rows
+
+PAUSE = "pause"
+# pyarrow.Table | pyarrow.RecordBatch | a data frame (pandas, or any with Arrow's C stream) | columns by name
+ArrowData = Any
+
+
+class Need(NamedTuple):
+    """What is lacking: NO_TOPIC, NO_PARTITION (with a number), NO_ROOM; or PAUSE: nothing, but others may
+    want to run. `is_first`: something was achieved since the last need, so waiting starts anew."""
+
+    lacks: str
+    partition: int | None = None
+    is_first: bool = True
+
+
+class ArrowSend:
+    """One call. Errors: TypeError, ValueError for the table as a whole, before anything is sent."""
+
+    def __init__(
+        self, outgoing: Outgoing, config: ProducerConfig, topic: str, data: Any, names: Names
+    ) -> None:
+        dumps_key, dumps_value = outgoing.serializers()
+        self.table = Table(data, names, key_serde=dumps_key is not None, value_serde=dumps_value is not None)
+        self._outgoing, self._topic = outgoing, topic
+        self._rules = Rules(
+            topic,
+            dumps_key,
+            dumps_value,
+            outgoing.partitioner,
+            config.partitioner_ignore_keys,
+            config.max_request_size,
+            max(config.batch_size, 1),
+            active_codec(),
+        )
+        self._error: HeadraceError | None = None  # it stayed full once: no use to wait again for each piece
+        self._pieces: list[PieceResult] = []
+
+    @property
+    def needs_records(self) -> bool:
+        """Whether every row has to become a record of its own, because interceptors see it."""
+        return bool(self._outgoing.interceptors)
+
+    def records(self) -> Iterator[ProducerRecord[Any, Any]]:
+        """The rows as records for `send_many`."""
+        plain_key, plain_value = (dumps is None for dumps in self._outgoing.serializers())
+        for row in self.table.records():
+            key = row.key.encode() if plain_key and isinstance(row.key, str) else row.key
+            value = row.value.encode() if plain_value and isinstance(row.value, str) else row.value
+            pairs = row.headers or ()
+            headers = [(p["key"], p["value"]) if isinstance(p, dict) else p for p in pairs]
+            yield ProducerRecord(value, key, headers, row.partition, row.timestamp)
+
+    def steps(self, engine: ProducerEngine) -> Generator[Need, HeadraceError | None, ArrowResult]:
+        """Hand everything over. Errors: what ended the producer."""
+        for rows in self.table.pieces():
+            count = yield from self._partition_count(engine, rows)
+            now_ms = self._outgoing.wall_ms()
+            if count is None:
+                self._refuse(rows, now_ms)
+                continue
+            spread = Spread(count, engine.sticky_order(self._topic))
+            for part, piece in ready_pieces(rows, self._rules, spread, now_ms):
+                yield from self._send_piece(engine, part, piece, now_ms)
+            yield Need(PAUSE)
+        return ArrowResult(self._pieces)
+
+    def _partition_count(
+        self, engine: ProducerEngine, rows: Rows
+    ) -> Generator[Need, HeadraceError | None, int | None]:
+        """How many partitions there are; None when they cannot be known."""
+        count = engine.partition_count(self._topic)
+        if count is None:
+            if self._error is None:
+                self._error = yield Need(NO_TOPIC)
+            count = engine.partition_count(self._topic)
+            if count is None:
+                return None
+        if rows.partition is not None:
+            largest = pc.max(rows.partition).as_py()
+            if largest is not None and count <= largest < 2**31 and self._error is None:
+                # As with `send`: the topic may have grown. Rows of partitions it does not have fail.
+                yield Need(NO_PARTITION, largest)
+                count = engine.partition_count(self._topic)
+        return count
+
+    def _send_piece(
+        self, engine: ProducerEngine, rows: Rows, piece: Piece, now_ms: int
+    ) -> Generator[Need, HeadraceError | None, None]:
+        columns = piece.columns
+        result = PieceResult(rows.count, piece.rows, columns.timestamps, now_ms, columns.keys, columns.values)
+        self._pieces.append(result)
+        for group in piece.groups:
+            if group.error is not None:
+                result.add_failed(self._topic, -1, group.end - group.start, group.error)
+            else:
+                yield from self._send_group(engine, piece, group, result, now_ms)
+
+    def _send_group(
+        self, engine: ProducerEngine, piece: Piece, group: Group, result: PieceResult, now_ms: int
+    ) -> Generator[Need, HeadraceError | None, None]:
+        start, partition, is_first = group.start, group.partition, True
+        while start < group.end and self._error is None:
+            try:
+                runs, lacks = engine.append_rows(
+                    self._topic, piece.columns, piece.rows, start, group.end, partition, now_ms
+                )
+            except (TypeError, ValueError) as error:  # this row alone
+                result.add_failed(self._topic, -1 if partition is None else partition, 1, error)
+                start += 1
+                continue
+            for delivery, first, count in runs:
+                result.add(delivery, first, count)
+                start += count
+            is_first = is_first or bool(runs)
+            if lacks is not None:
+                self._error = yield Need(lacks, partition, is_first)
+                is_first = False
+        if start < group.end:
+            assert self._error is not None
+            failed = -1 if partition is None else partition
+            result.add_failed(self._topic, failed, group.end - start, self._error)
+
+    def _refuse(self, rows: Rows, now_ms: int) -> None:
+        assert self._error is not None
+        result = PieceResult(rows.count, None, None, now_ms, None, None)
+        result.add_failed(self._topic, -1, rows.count, self._error)
+        self._pieces.append(result)
+
+
+__all__ = ["PAUSE", "ArrowSend", "Names", "Need"]

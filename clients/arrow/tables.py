@@ -1,0 +1,248 @@
+"""What users hand to `send_arrow`, made into checked pieces of the columns that are used. Pure.
+
+Everything about the table as a whole is found here, before a single row is sent: missing columns, types
+that cannot be records, header names that are no UTF-8, offsets that lead nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..records import normalize_headers
+from .layout import HEADERS_TYPE
+from .library import pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Bounds: a piece is encoded partition by partition, so this is how long one may keep the others waiting.
+PIECE_ROWS = 65_536
+PIECE_BYTES = 8 << 20
+# Chunks of fewer rows than this on average are joined first: the work per chunk would outweigh the rows.
+FEW_ROWS = 256
+
+
+class Names(NamedTuple):
+    """Which column is which; None: it is not used. Only `value` has to be there."""
+
+    key: str | None
+    value: str | None
+    headers: str | None
+    partition: str | None
+    timestamp: str | None
+
+
+class Rows(NamedTuple):
+    """Consecutive rows as Arrow arrays of one length; None for a column that is not there."""
+
+    count: int
+    key: Any
+    value: Any
+    headers: Any
+    partition: Any
+    timestamp: Any
+
+    def slice(self, start: int, count: int) -> Rows:
+        """Some of the rows, without a copy."""
+        columns = (None if column is None else column.slice(start, count) for column in self[1:])
+        return Rows(count, *columns)
+
+
+class Table:
+    """The used columns of what was given, checked. `serdes` says which of key and value may be other than
+    bytes and text, because the producer has a serde for them.
+
+    Errors: TypeError for what is no table or a type that cannot be a record; ValueError for a missing or
+    doubled column, columns of unequal length, bytes that are not what their type says.
+    """
+
+    def __init__(self, data: Any, names: Names, *, key_serde: bool, value_serde: bool) -> None:
+        if names.value is None:
+            raise ValueError("value= names the column of the values, the only one that has to be there")
+        table = _table(data, names)
+        self.count: int = table.num_rows
+        self._names = Names(*(_found(table, name) for name in names))
+        if self._names.value is None:
+            raise ValueError(f"there is no column {names.value!r} for the values, only {table.column_names}")
+        used = [name for name in self._names if name is not None]
+        self._table = table.select(list(dict.fromkeys(used)))
+        self._check_types(key_serde, value_serde)
+        try:
+            self._table.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"the columns {used} do not hold what they say: {error}") from error
+        if self._names.headers is not None:
+            _check_headers(self._names.headers, self._table.column(self._names.headers))
+
+    def pieces(self) -> Iterator[Rows]:
+        """The rows in order, at most PIECE_ROWS and, if they are of even size, PIECE_BYTES at a time."""
+        table = self._table
+        chunks = max((column.num_chunks for column in table.columns), default=0)
+        if chunks > 1 and table.num_rows < FEW_ROWS * chunks:
+            table = table.combine_chunks()
+        for batch in table.to_batches():
+            columns = {name: _plain(batch.column(name)) for name in batch.schema.names}
+            picked = (None if name is None else columns[name] for name in self._names)
+            rows = Rows(batch.num_rows, *picked)
+            size_bytes = max(sum(_bytes(column) for column in columns.values()), 1)
+            step = max(min(PIECE_ROWS, rows.count * PIECE_BYTES // size_bytes), 1)
+            for start in range(0, rows.count, step):
+                yield rows.slice(start, min(step, rows.count - start))
+
+    def records(self) -> Iterator[Any]:
+        """Row by row as Python values in the fields of `Names`; for what sees single records."""
+        for rows in self.pieces():
+            columns = [column if column is None else column.to_pylist() for column in rows[1:]]
+            for index in range(rows.count):
+                yield Names._make(None if column is None else column[index] for column in columns)
+
+    def _check_types(self, key_serde: bool, value_serde: bool) -> None:
+        schema, names = self._table.schema, self._names
+        for field, name, has_serde in (("key", names.key, key_serde), ("value", names.value, value_serde)):
+            if name is not None and not has_serde and not is_binary(schema.field(name).type):
+                raise TypeError(
+                    f"column {name!r} has type {schema.field(name).type}: a {field} is binary or text; cast it,"
+                    f" or make the producer with a serde, such as {field}=headrace.json"
+                )
+        if names.partition is not None:
+            kind = schema.field(names.partition).type
+            if not (pa.types.is_integer(kind) or pa.types.is_null(kind)):
+                raise TypeError(f"column {names.partition!r} has type {kind}: partitions are whole numbers")
+        if names.timestamp is not None:
+            _check_timestamp(names.timestamp, schema.field(names.timestamp).type)
+        if names.headers is not None:
+            _check_headers_type(names.headers, schema.field(names.headers).type)
+
+
+def is_binary(kind: Any) -> bool:
+    """Whether values of an Arrow type are taken as they are: bytes and text in all their layouts."""
+    types = pa.types
+    kind = _bare(kind)
+    return (
+        types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
+        or types.is_binary_view(kind) or is_text(kind) or types.is_null(kind)
+    )  # fmt: skip
+
+
+def is_text(kind: Any) -> bool:
+    """Whether an Arrow type is UTF-8 text."""
+    types = pa.types
+    kind = _bare(kind)
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _bare(kind: Any) -> Any:
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _table(data: Any, names: Names) -> Any:
+    wanted = [name for name in dict.fromkeys(names) if name is not None]
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if isinstance(data, Mapping):
+        return _from_mapping(data, wanted, names.headers)
+    if type(data).__name__ == "DataFrame" and hasattr(data, "iloc"):  # pandas
+        try:
+            used = data[[name for name in wanted if name in data.columns]]
+            return pa.Table.from_pandas(used, preserve_index=False)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            raise TypeError(f"the data frame cannot be made an Arrow table: {error}") from error
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        return pa.table(data)
+    raise TypeError(
+        "send_arrow takes a pyarrow RecordBatch or Table, a data frame, or a dict of columns, not"
+        f" {type(data).__name__}"
+    )
+
+
+def _from_mapping(data: Mapping[Any, Any], wanted: list[str], headers: str | None) -> Any:
+    columns = {name: _column(name, data[name], name == headers) for name in wanted if name in data}
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"the columns have different lengths: {lengths}")
+    return pa.table(columns)
+
+
+def _column(name: str, given: Any, is_headers: bool) -> Any:
+    if isinstance(given, (pa.Array, pa.ChunkedArray)):
+        return given
+    if isinstance(given, (str, bytes)) or not hasattr(given, "__len__"):
+        raise TypeError(f"column {name!r} is a sequence of values or an array, not {type(given).__name__}")
+    try:
+        return pa.array(_header_lists(given), HEADERS_TYPE) if is_headers else pa.array(given)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+        raise TypeError(f"column {name!r} cannot be made an Arrow array: {error}") from error
+
+
+def _header_lists(given: Any) -> Any:
+    """Headers in the forms that `send` takes, as a list of pairs per row."""
+    return [None if item is None else list(normalize_headers(item)) for item in given]
+
+
+def _found(table: Any, name: str | None) -> str | None:
+    if name is None:
+        return None
+    if not isinstance(name, str):
+        raise TypeError(f"columns are named by text, not {name!r}")
+    found = len(table.schema.get_all_field_indices(name))
+    if found > 1:
+        raise ValueError(f"there are {found} columns {name!r}")
+    return name if found else None
+
+
+def _check_timestamp(name: str, kind: Any) -> None:
+    if pa.types.is_timestamp(kind):
+        if kind.tz is None:
+            raise TypeError(
+                f"column {name!r} has no time zone: cast it to timestamp('us', tz='UTC') if it is UTC"
+            )
+    elif not (pa.types.is_integer(kind) or pa.types.is_null(kind)):
+        raise TypeError(f"column {name!r} has type {kind}: timestamps are timestamps or ms as whole numbers")
+
+
+def _check_headers_type(name: str, kind: Any) -> None:
+    types = pa.types
+    if types.is_null(kind):
+        return
+    if types.is_map(kind):
+        pair = (kind.key_type, kind.item_type)
+    elif types.is_list(kind) or types.is_large_list(kind):
+        inner = kind.value_type
+        fields = [inner.field(index) for index in range(inner.num_fields)] if types.is_struct(inner) else []
+        by_name = {field.name: field.type for field in fields}
+        pair = (by_name.get("key"), by_name.get("value"))
+    else:
+        pair = (None, None)
+    if pair[0] is None or pair[1] is None or not is_text(pair[0]) or not is_binary(pair[1]):
+        raise TypeError(
+            f"column {name!r} has type {kind}: headers are list<struct<key: string, value: binary>>"
+        )
+
+
+def _check_headers(name: str, column: Any) -> None:
+    for chunk in column.chunks:
+        if pa.types.is_list(chunk.type) or pa.types.is_large_list(chunk.type):
+            pairs = chunk.flatten()  # of this slice alone
+            if pairs.null_count or pairs.field("key").null_count:
+                raise ValueError(f"column {name!r} has headers without a name")
+
+
+def _plain(column: Any) -> Any:
+    """Without wrappings that would be in the way of slices: extension types, views."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    if pa.types.is_binary_view(column.type) or pa.types.is_string_view(column.type):
+        return column.cast(pa.large_binary())
+    return column
+
+
+def _bytes(column: Any) -> int:
+    if pa.types.is_dictionary(column.type):  # what it has when decoded, on average
+        words = column.dictionary
+        return int(len(column) * words.nbytes // max(len(words), 1))
+    return int(column.nbytes)

@@ -1,0 +1,294 @@
+"""Part of _batch.pyx: the way of common records into a producer's batches, around its lock.
+
+See clients/producer/lanes.py for the rules. `CompiledLanes.send` decides, encodes and makes the future in one
+piece without running Python code, so it is atomic under the GIL; whatever is not common is passed on to the
+producer's readable path. No step here may run Python code between the look at a slot and the append:
+objects that the garbage collector watches are not made, and nothing is released that could call back.
+"""
+
+cdef extern from "Python.h":
+    bint PyBytes_CheckExact(object thing)
+    bint PyUnicode_CheckExact(object thing)
+    bint PyLong_CheckExact(object thing)
+
+cdef extern from "<time.h>" nogil:
+    ctypedef int clockid_t
+    cdef struct timespec:
+        long tv_sec
+        long tv_nsec
+    int clock_gettime(clockid_t clock, timespec *now)
+    clockid_t CLOCK_REALTIME
+
+
+cdef inline int64_t _wall_ms() noexcept nogil:
+    """The same reading as runtime.clock_io.wall_ms; -1 when there is none."""
+    cdef timespec now
+    if clock_gettime(CLOCK_REALTIME, &now) != 0:
+        return -1
+    return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
+
+
+cdef uint32_t _key_hash(const uint8_t *data, Py_ssize_t length) noexcept nogil:
+    """Kafka's murmur2. Source: Utils.murmur2; the readable one is in clients/producer/partitioner.py."""
+    cdef uint32_t m = 0x5BD1E995
+    cdef uint32_t h = <uint32_t>0x9747B28C ^ <uint32_t>length
+    cdef uint32_t k
+    cdef Py_ssize_t at = 0
+    while at + 4 <= length:
+        k = data[at] | <uint32_t>data[at + 1] << 8 | <uint32_t>data[at + 2] << 16 | <uint32_t>data[at + 3] << 24
+        k *= m
+        k ^= k >> 24
+        k *= m
+        h *= m
+        h ^= k
+        at += 4
+    if at < length:
+        if length - at == 3:
+            h ^= <uint32_t>data[at + 2] << 16
+        if length - at >= 2:
+            h ^= <uint32_t>data[at + 1] << 8
+        h ^= data[at]
+        h *= m
+    h ^= h >> 13
+    h *= m
+    h ^= h >> 15
+    return h
+
+
+@cython.no_gc
+cdef class RecordFacts:
+    """The fields of a record's future. Not watched by the garbage collector: there may be millions, and the
+    one cycle that they can be in (a done callback that holds the future) ends when the batch is done."""
+
+    cdef readonly object delivery
+    cdef readonly long long _timestamp
+    cdef readonly int _index
+    cdef readonly int _key_size
+    cdef readonly int _value_size
+
+    def __init__(self, delivery, int index, long long timestamp, int key_size, int value_size):
+        self.delivery = delivery
+        self._timestamp = timestamp
+        self._index = index
+        self._key_size = key_size
+        self._value_size = value_size
+
+
+cdef extern from *:
+    """
+    /* What type.__call__ would do first; what it would do then, __init__, is done by hand. */
+    #define headrace_new_of(type, arguments) ((type)->tp_new((type), (arguments), NULL))
+    """
+    object headrace_new_of(type kind, tuple arguments)
+
+
+@cython.final
+cdef class CompiledSlot:
+    """One partition's open batch, while records may join it outside the lock."""
+
+    cdef CompiledBatchBuilder _builder
+    cdef object _delivery
+    cdef Py_ssize_t _limit_bytes
+
+    def open(self, CompiledBatchBuilder builder not None, delivery, Py_ssize_t limit_bytes):
+        if builder._is_built or not builder.count:
+            raise ValueError("a slot is open for a batch with records that is not built")
+        # Order: the builder last, because it is what opens the slot.
+        self._delivery = delivery
+        self._limit_bytes = min(limit_bytes, builder._max_bytes, <Py_ssize_t>INT32_MAX)
+        self._builder = builder
+
+    def close(self):
+        self._builder = None
+        self._delivery = None
+
+
+@cython.final
+cdef class CompiledLane:
+    """The slots of one topic."""
+
+    cdef list _slots
+    cdef Py_ssize_t _count
+    cdef CompiledSlot _sticky
+
+    def __cinit__(self):
+        self._slots = []
+
+    def add_slot(self):
+        slot = CompiledSlot()
+        self._slots.append(slot)
+        return slot
+
+    def set_count(self, Py_ssize_t partition_count):
+        if not 0 <= partition_count <= len(self._slots):
+            raise ValueError(f"{partition_count} partitions of {len(self._slots)} slots")
+        self._count = partition_count
+
+    def stick_to(self, Py_ssize_t partition):
+        self._sticky = self._slots[partition] if 0 <= partition < len(self._slots) else None
+
+
+@cython.final
+cdef class CompiledLanes:
+    """The lanes of one producer, and its `send`.
+
+    `send_slowly` is the readable path with the same signature; `future_type` a subclass of RecordFacts
+    without fields of its own; `max_record_bytes` bounds key and value together.
+    """
+
+    cdef dict _lanes
+    cdef object _send_slowly
+    cdef type _future_type
+    cdef Py_ssize_t _max_record_bytes
+    cdef bint _ignore_keys
+
+    def __cinit__(self, future_type, Py_ssize_t max_record_bytes, bint ignore_keys):
+        if not issubclass(future_type, RecordFacts):
+            raise TypeError("a future needs the fields of RecordFacts")
+        self._lanes = {}
+        self._future_type = future_type
+        self._max_record_bytes = max_record_bytes
+        self._ignore_keys = ignore_keys
+
+    def add_lane(self, str topic not None):
+        lane = self._lanes[topic] = CompiledLane()
+        return lane
+
+    def close(self):
+        self._lanes = {}
+
+    def bind(self, send_slowly):
+        self._send_slowly = send_slowly
+        return self.send
+
+    def send(self, topic, value=None, *, key=None, partition=None, timestamp=None, headers=()):
+        cdef object future
+        if timestamp is None and headers is _NO_HEADERS:
+            future = self._try(topic, value, key, partition)
+            if future is not None:
+                return future
+        return self._send_slowly(
+            topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers
+        )
+
+    def try_send(self, topic, value, key, partition):
+        return self._try(topic, value, key, partition)
+
+    cdef object _try(self, topic, value, key, partition):
+        """The future of a record that joined a batch, None for one that is not common."""
+        cdef CompiledLane lane
+        cdef CompiledSlot slot
+        cdef RecordFacts future
+        cdef Py_ssize_t key_bytes = -1, value_bytes = -1
+        cdef long long number
+        cdef int64_t timestamp
+        cdef int overflow = 0, index
+        if not PyUnicode_CheckExact(topic):
+            return None
+        if value is not None:
+            if not PyBytes_CheckExact(value):
+                return None
+            value_bytes = PyBytes_GET_SIZE(value)
+        if key is not None:
+            if not PyBytes_CheckExact(key):
+                return None
+            key_bytes = PyBytes_GET_SIZE(key)
+        if max(key_bytes, 0) > self._max_record_bytes - max(value_bytes, 0):
+            return None
+        found = self._lanes.get(topic)
+        if found is None:
+            return None
+        lane = <CompiledLane>found
+        if partition is not None:
+            if not PyLong_CheckExact(partition):
+                return None
+            number = PyLong_AsLongLongAndOverflow(partition, &overflow)
+            if overflow or not 0 <= number < lane._count:
+                return None
+            slot = <CompiledSlot>lane._slots[<Py_ssize_t>number]
+        elif key is None or self._ignore_keys:
+            slot = lane._sticky
+            if slot is None:
+                return None
+        elif lane._count:
+            number = _key_hash(<const uint8_t *>PyBytes_AS_STRING(key), key_bytes) & 0x7FFFFFFF
+            slot = <CompiledSlot>lane._slots[<Py_ssize_t>(number % lane._count)]
+        else:
+            return None
+        timestamp = _wall_ms()
+        if slot._builder is None or timestamp < 0:
+            return None
+        # Order: the future first, because making it may fail. Then the look at the slot and the append.
+        future = <RecordFacts>headrace_new_of(self._future_type, _NO_HEADERS)
+        index = _append_common(slot, timestamp, key, key_bytes, value, value_bytes)
+        if index < 0:
+            return None
+        future.delivery = slot._delivery
+        future._index = index
+        future._timestamp = timestamp
+        future._key_size = <int>key_bytes
+        future._value_size = <int>value_bytes
+        return future
+
+
+cdef inline int _append_common(
+    CompiledSlot slot, int64_t timestamp, key, Py_ssize_t key_bytes, value, Py_ssize_t value_bytes
+) except -2:
+    """The index of a record without headers that joined the slot's batch; -1 if the slot is closed, or the
+    record would pass its limit. Runs no Python code. Errors: MemoryError, and nothing is added."""
+    cdef CompiledBatchBuilder builder = slot._builder
+    cdef Py_ssize_t body_bytes, size_bytes
+    cdef int64_t delta
+    cdef uint8_t *out
+    if builder is None:
+        return -1
+    # No overflow: a slot is open only once there is a base timestamp, and both are at least -1.
+    delta = timestamp - builder._base_timestamp
+    body_bytes = (
+        2  # attributes, and a header count of 0
+        + _varint_size(delta)
+        + _varint_size(builder.count)
+        + _nullable_size(key_bytes)
+        + _nullable_size(value_bytes)
+    )
+    size_bytes = builder._size + _varint_size(body_bytes) + body_bytes
+    if size_bytes > slot._limit_bytes:
+        return -1
+    builder._reserve(size_bytes)
+    out = _put_varint(builder._data + builder._size, body_bytes)
+    out[0] = 0
+    out = _put_varint(out + 1, delta)
+    out = _put_varint(out, builder.count)
+    out = _put_nullable(out, key, key_bytes)
+    out = _put_nullable(out, value, value_bytes)
+    out[0] = 0
+    assert out + 1 == builder._data + size_bytes, "the size computed is the size written"
+    builder._size = size_bytes
+    if timestamp > builder._max_timestamp:
+        builder._max_timestamp = timestamp
+    builder.count += 1
+    return builder.count - 1
+
+
+def plain_sizes(list values not None, Py_ssize_t start, Py_ssize_t max_bytes):
+    """The sizes of the values from `start` on, up to the first that is not bytes of at most `max_bytes`.
+
+    Shape: a memoryview of int32.
+    """
+    cdef Py_ssize_t position, count = 0, size, end = len(values)
+    cdef int32_t *out
+    cdef bytes sizes
+    start = min(max(start, 0), end)
+    sizes = PyBytes_FromStringAndSize(NULL, (end - start) * sizeof(int32_t))
+    out = <int32_t *>PyBytes_AS_STRING(sizes)
+    max_bytes = min(max_bytes, <Py_ssize_t>INT32_MAX)
+    for position in range(start, end):  # no Python code runs here, so the list stays as it is
+        value = <object>values[position]
+        if not PyBytes_CheckExact(value):
+            break
+        size = PyBytes_GET_SIZE(value)
+        if size > max_bytes:
+            break
+        out[count] = <int32_t>size
+        count += 1
+    return memoryview(sizes).cast("i")[:count]
