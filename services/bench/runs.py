@@ -218,7 +218,7 @@ def _sent_facts(plan: SendPlan, results: list[SendResult]) -> dict[str, Any]:
         "unsent": sum(result.unsent for result in results),
         "first_error": errors[0] if errors else None,
         "bytes": size_bytes,
-        "elapsed_s": round(elapsed_s, 4),
+        "elapsed_s": round(elapsed_s, 6),
         "records_per_s": _per_s(acknowledged, elapsed_s),
         "mb_per_s": _per_s(size_bytes / MB, elapsed_s),
         "latency_ms": latency.summary_ms(),
@@ -239,7 +239,7 @@ def _read_facts(plan: ReadPlan, results: list[ReadResult]) -> dict[str, Any]:
     return {
         "records": records,
         "bytes": size_bytes,
-        "elapsed_s": round(elapsed_s, 4),
+        "elapsed_s": round(elapsed_s, 6),
         "records_per_s": _per_s(records, elapsed_s),
         "mb_per_s": _per_s(size_bytes / MB, elapsed_s),
         "latency_ms": None,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 from headrace.services.bench.histogram import Histogram
 from headrace.services.cli.bench import text_report
 from headrace.services.cli.main import run
 
-if TYPE_CHECKING:
-    from pathlib import Path
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("command", ["", "produce", "consume", "latency", "mixed"])
@@ -96,3 +97,15 @@ def test_the_report_for_people() -> None:
     lines = text_report({**top, "bench": "mixed", "produce": facts(), "consume": facts(latency_ms=None)})
     assert [line for line in lines if not line.startswith(" ")][1:] == ["produce:", "consume:"]
     assert sum("latency" in line for line in lines) == 1
+
+
+def test_the_commands_of_the_page_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/BENCH.md shows options that are there."""
+    page = (ROOT / "docs" / "BENCH.md").read_text()
+    commands = [line.split() for line in page.splitlines() if line.startswith("headrace bench ")]
+    assert {words[2] for words in commands} == {"produce", "consume", "latency", "mixed"}
+    for words in commands:
+        assert run([*words[1:3], "--help"]) == 0
+        text = capsys.readouterr().out
+        for option in (word for word in words if word.startswith("-")):
+            assert re.search(rf"(^|\s){option}[ ,\n]", text), option
