@@ -93,9 +93,13 @@ def _producing(size: int, count: int, *, workload: str, title: str, note: str = 
             Comparison("send_many", "produce", RATE, 5.0, title=f"`send_many`, {title}: records/s"),
             Comparison("send_many", "produce+callback", RATE, 5.0, title=f"`send_many`, {title}: records/s"),
             Comparison("send_arrow", "produce", RATE, 5.0, title=f"`send_arrow`, {title}: records/s"),
-            Comparison("send_arrow", "produce+callback", RATE, 5.0, title=f"`send_arrow`, {title}: records/s"),
+            Comparison(
+                "send_arrow", "produce+callback", RATE, 5.0, title=f"`send_arrow`, {title}: records/s"
+            ),
             Comparison("send", "produce", CPU_PER_GB, 1.0, at_least=False, title=_cpu("`send`", title)),
-            Comparison("send_many", "produce", CPU_PER_GB, 1.0, at_least=False, title=_cpu("`send_many`", title)),
+            Comparison(
+                "send_many", "produce", CPU_PER_GB, 1.0, at_least=False, title=_cpu("`send_many`", title)
+            ),
             Comparison(
                 "send_arrow", "produce", CPU_PER_GB, 1.0, at_least=False, title=_cpu("`send_arrow`", title)
             ),
@@ -122,6 +126,12 @@ def _reading(size: int, count: int, *, workload: str, title: str) -> Group:
         f"catch up from the page cache, one consumer, {title}",
         (
             cell("consume", KAFKA),
+            Cell(
+                "consume, default queue",
+                KAFKA,
+                "consume",
+                {"face": "consume", "size": size, "defaults": True},
+            ),
             cell("poll-one", KAFKA),
             cell("poll", HEADRACE),
             cell("iterate", HEADRACE),
@@ -133,6 +143,9 @@ def _reading(size: int, count: int, *, workload: str, title: str) -> Group:
             rate("arrow_batches", 10.0),
             cpu("poll"),
             cpu("arrow_batches"),
+            Comparison("poll", "consume, default queue", RATE),
+            Comparison("iterate", "poll-one", RATE),
+            Comparison("arrow_batches", "consume, default queue", RATE),
         ),
         preload={"size": size, "count": count},
     )
@@ -154,7 +167,9 @@ def _open_loop(
         _both("openloop", {"size": 1000, "linger_ms": 5, "partition_count": PARTITIONS, **spec}),
         (
             *(
-                Comparison("headrace", "kafka", metric, goal, at_least=False, title=f"latency {name}, {title}")
+                Comparison(
+                    "headrace", "kafka", metric, goal, at_least=False, title=f"latency {name}, {title}"
+                )
                 for metric, name in percentiles
             ),
             Comparison("headrace", "kafka", ACK_P50, at_least=False),
@@ -227,14 +242,19 @@ def _tail(readers: int, *, in_quick: bool = True) -> Group:
 def _cold() -> Group:
     spec = {"size": 1000, "share": 0.25, "seconds": 6.0, "warm_s": 1.0, "linger_ms": 5}
     spec = {**spec, "partition_count": PARTITIONS}
-    quiet, cold = _both("openloop", spec, "quiet"), _both("openloop", {**spec, "cold": True}, "with a cold reader")
+    quiet, cold = (
+        _both("openloop", spec, "quiet"),
+        _both("openloop", {**spec, "cold": True}, "with a cold reader"),
+    )
     limit = "acknowledgement p99 with a cold reader / quiet"
     return Group(
         "w10",
         "live produce at 25 % while a reader catches up from the disk",
         (*quiet, *cold),
         (
-            Comparison("headrace with a cold reader", "headrace quiet", ACK_P99, 2.0, at_least=False, title=limit),
+            Comparison(
+                "headrace with a cold reader", "headrace quiet", ACK_P99, 2.0, at_least=False, title=limit
+            ),
             Comparison("kafka with a cold reader", "kafka quiet", ACK_P99, at_least=False),
             Comparison("headrace with a cold reader", "kafka with a cold reader", "cold_mb_per_s"),
         ),
@@ -314,7 +334,7 @@ GROUPS: tuple[Group, ...] = (
     _compressed("snappy", 600_000, in_quick=False),
     _compressed("gzip", 100_000, in_quick=False),
     _reading(100, 4_000_000, workload="w9-100", title="100 B"),
-    _reading(1000, 1_000_000, workload="w9-1k", title="1 KB"),
+    _reading(1000, 1_200_000, workload="w9-1k", title="1 KB"),
     _open_loop("w6-10k", "10,000 records/s of 1 KB, linger 5 ms",
                {"rate": 10_000, "seconds": 5.0, "warm_s": 1.0}, is_goal=True),
     _open_loop("w6-10k-linger0", "10,000 records/s of 1 KB, linger 0",

@@ -93,7 +93,9 @@ class Session:
             if len(last) == 3 and max(last) - min(last) <= WARM_AGREE * statistics.median(last):
                 break
         seconds = time.monotonic() - began
-        agree = len(rates) >= 3 and max(rates[-3:]) - min(rates[-3:]) <= WARM_AGREE * statistics.median(rates[-3:])
+        agree = len(rates) >= 3 and max(rates[-3:]) - min(rates[-3:]) <= WARM_AGREE * statistics.median(
+            rates[-3:]
+        )
         self.facts["kafka_warm_up"] = {
             "seconds": round(seconds, 1), "windows": [round(rate) for rate in rates], "agreed": agree
         }  # fmt: skip
@@ -133,6 +135,9 @@ class Session:
         for attempt in range(1 + MOST_REPEATS):
             columns, load = machine_io.cpu_columns(), machine_io.load_average()
             found = self._once(cell, cells.scaled(cell.spec, is_quick=self.is_quick))
+            if cell.system in self._systems:
+                usage = machine_io.sample(self._systems[cell.system].pid)
+                found = {"rss_mb": usage.rss / MB, "fds": usage.fds, "threads": usage.threads, **found}
             steal = machine_io.steal_share(columns, machine_io.cpu_columns())
             run = {"group": group.id, "cell": cell.name, "system": cell.system, "pair": pair, "attempt": attempt,
                    "load_before": load, "load_after": machine_io.load_average(), "steal": round(steal, 4),
@@ -176,7 +181,7 @@ class Session:
         if read["read"] != loaded["count"] or read["bytes"] != whole * spec["size"]:
             raise LostDataError(f"{cell.name} read {read['read']} records of {loaded['count']}: {read}")
         found = with_rates(read)
-        if spec["size"] == 1000 and spec["face"] in ("consume", "poll"):
+        if spec["size"] == 1000 and cell.name in ("consume", "poll"):
             self._slowest.setdefault(f"{cell.system} consume", []).append(found[cells.RATE])
         return found
 
@@ -209,7 +214,9 @@ class Session:
         found |= {f"e2e_{name}_ms": value for name, value in worst(follows).items()}
         found["curve"] = follows[0]["e2e"]["curve"]
         span_s = max(report["span_s"] for report in follows)
-        found["fan_out_mb_per_s"] = sum(report["bytes"] for report in follows) / span_s / MB if span_s else 0.0
+        found["fan_out_mb_per_s"] = (
+            sum(report["bytes"] for report in follows) / span_s / MB if span_s else 0.0
+        )
         found |= {"rss_mb": usage.rss / MB, "fds": usage.fds, "threads": usage.threads, "rate": spec["rate"]}
         if spec.get("cold"):
             found["cold_mb_per_s"] = reports[readers]["bytes"] / reports[readers]["seconds"] / MB
@@ -229,10 +236,14 @@ class Session:
         system, topic = self._systems[cell.system], self._new_topic(cell.system, PARTITIONS)
         try:
             with _Profiled(self, system):
-                reports = self._work([{**spec, "loop": "window"}] * spec["producers"], system, topic, profile=True)
+                reports = self._work(
+                    [{**spec, "loop": "window"}] * spec["producers"], system, topic, profile=True
+                )
         finally:
             system.delete_topic(topic)
-        totals = {name: sum(report[name] for report in reports) for name in ("records", "bytes", "client_cpu_s")}
+        totals = {
+            name: sum(report[name] for report in reports) for name in ("records", "bytes", "client_cpu_s")
+        }
         longest = max(report["seconds"] for report in reports)
         server_s = max(report["server_cpu_s"] for report in reports)
         found = with_rates({**totals, "seconds": longest, "server_cpu_s": server_s})
@@ -275,7 +286,12 @@ class Session:
     def _work(
         self, orders: list[dict[str, Any]], system: System, topic: str, *, profile: bool = False
     ) -> list[dict[str, Any]]:
-        common = {"system": system.name, "bootstrap": system.bootstrap, "topic": topic, "server_pid": system.pid}
+        common = {
+            "system": system.name,
+            "bootstrap": system.bootstrap,
+            "topic": topic,
+            "server_pid": system.pid,
+        }
         orders = [{**common, **order} for order in orders]
         if profile and self._profile:
             for number, order in enumerate(orders):
@@ -284,12 +300,16 @@ class Session:
 
     def _verify(self, system: System, topic: str, expected: dict[str, Any]) -> None:
         """Read all back in processes of their own; count and checksum must agree. Errors: LostDataError."""
-        shares = [list(range(part, PARTITIONS, len(self.client_cores))) for part in range(len(self.client_cores))]
+        shares = [
+            list(range(part, PARTITIONS, len(self.client_cores))) for part in range(len(self.client_cores))
+        ]
         orders = [{"loop": "verify", "partitions": share} for share in shares if share]
         read = self._work(orders, system, topic)
         count, checksum = sum(r["count"] for r in read), sum(r["checksum"] for r in read)
         if count != expected["count"] or expected["checksum"] not in (None, checksum):
-            raise LostDataError(f"{system.name}: sent {expected}, read {count} records with checksum {checksum}")
+            raise LostDataError(
+                f"{system.name}: sent {expected}, read {count} records with checksum {checksum}"
+            )
 
     def _preload(self, name: str, spec: dict[str, Any]) -> None:
         system, topic = self._systems[name], self._new_topic(name, PARTITIONS)

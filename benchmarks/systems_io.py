@@ -103,7 +103,7 @@ class Kafka:
         self._node = kafka_io.start_node(self.data_dir, self.SETTINGS, jvm=kafka_io.SERVER_JVM, cores=cores)
         self.bootstrap, self.pid = self._node.bootstrap, self._node.pid
         try:
-            self._admin = AdminClient({"bootstrap.servers": self.bootstrap})
+            self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         except BaseException:
             self._node.stop()
             raise

@@ -70,7 +70,9 @@ def _verifier(spec: dict[str, Any]) -> tuple[Callable[[], list[bytes]], list[int
         ends = [kafka.get_watermark_offsets(part, timeout=20)[1] for part in parts]
         return lambda: [message.value() for message in kafka.consume(TAKE, 0.5)], ends
     consumer = clients.headrace_consumer(spec, spec["partitions"])
-    return lambda: [record.value for record in consumer.poll(1.0, TAKE)], list(consumer.end_offsets().values())
+    return lambda: [record.value for record in consumer.poll(1.0, TAKE)], list(
+        consumer.end_offsets().values()
+    )
 
 
 def _kafka_consume(spec: dict[str, Any]) -> Chunks:

@@ -133,7 +133,9 @@ def window(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     """At most five records under way for `seconds`: each acknowledgement lets the next one go."""
     value = payload.pool(spec["size"])[0]
     acks = Histogram()
-    step = _kafka_window(spec, value, acks) if spec["system"] == "kafka" else _headrace_window(spec, value, acks)
+    step = (
+        _kafka_window(spec, value, acks) if spec["system"] == "kafka" else _headrace_window(spec, value, acks)
+    )
     ends_at = time.monotonic() + 0.3
     while time.monotonic() < ends_at:
         step()
