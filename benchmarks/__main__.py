@@ -11,7 +11,7 @@ from typing import Any
 
 from . import cells, kafka_io, machine_io, results, startup_io
 from .children_io import ChildError
-from .page import goal_table, page
+from .page import goal_table, page, ratio_lines
 from .session_io import LostDataError, Session
 
 HERE = Path(__file__).parent
@@ -82,8 +82,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"Apache Kafka cannot run here: {reason}", file=sys.stderr)
         return 1
     found = measure(options, groups, has_startup=not only or "startup" in only)
-    for line in goal_table(found):
-        print(line)
+    print("\n".join(ratio_lines(found) if only else goal_table(found)))
     if only or options.pairs or options.no_warm_up or options.profile:
         say("a part of the benchmarks: no page is written")
         return 0

@@ -29,37 +29,44 @@ COLUMNS = (
 _WITH_FDS, _WITH_FAN_OUT = ("W11",), ("W8",)
 METRICS = {name: title for title, name, _ in COLUMNS}
 METHOD = """\
-- Two systems on one machine: one Apache Kafka {kafka} KRaft node (JVM `-Xms1G -Xmx1G`, G1, Kafka's own flags) and
-  one headrace storage node, alone in its process, with its controller in another one. All settings of both are
-  defaults, but that Kafka deletes the files of deleted topics at once.
-- Only one of them is under load at a time. The other one stays up and idles: a JVM that is stopped is cold again.
-- Servers are pinned to cores {server_cores}, client processes to cores {client_cores}; one group runs unpinned.
-- Clients are processes of their own, Python on both sides, with loops of one shape: confluent-kafka for Kafka,
-  headrace for headrace. {partitions} partitions, acks=1, batch.size 65,536, linger 5 ms, no compression, idempotence
-  off, where the cell does not say otherwise. confluent-kafka's queues are deep (1 M records, 1 GB to send, 256 MB
-  to read; a pause of 1 ms, not 1 s, when the latter is full) and it checks checksums, as headrace does by default.
-  headrace's buffer is its default (32 MiB).
-- 10,000 distinct random values (8,388 of 1 KB) are sent in turn; the same for both. Readers touch every value.
-- Every record that a produce cell sent is read back by a client and counted, and the CRC-32 of all values is added
-  up; reading cells count records and bytes, latency cells the records that arrived. A run that lost or doubled
-  anything fails, and no page is written.
-- Producing is timed from the first record until the last is acknowledged; reading from the end of the first call
-  that brought records.
-- Latency is that of an open loop: a record's time starts when it was meant to be sent, in the producer's process,
-  and ends when it is in the hands of the reader, another process (e2e), or acknowledged (ack). It includes linger.
+- Two systems on one machine: one Apache Kafka {kafka} KRaft node (JVM `-Xms1G -Xmx1G`, G1, Kafka's own
+  flags) and one headrace storage node, alone in its process, with its controller in another one. All
+  settings of both are defaults, but that Kafka deletes the files of deleted topics at once.
+- Only one of them is under load at a time. The other one stays up and idles: a JVM that is stopped is
+  cold again.
+- Servers are pinned to cores {server_cores}, client processes to cores {client_cores}; one group runs
+  unpinned.
+- Clients are processes of their own, Python on both sides, with loops of one shape: confluent-kafka for
+  Kafka, headrace for headrace. {partitions} partitions, acks=1, batch.size 65,536, linger 5 ms, no
+  compression, idempotence off, where the cell does not say otherwise. confluent-kafka's queues are deep
+  (1 M records, 1 GB to send, 256 MB to read; a pause of 1 ms, not 1 s, when the latter is full) and it
+  checks checksums, as headrace does by default. headrace's buffer is its default (32 MiB).
+- 10,000 distinct random values (8,388 of 1 KB) are sent in turn; the same for both. Readers touch every
+  value.
+- Every record that a produce cell sent is read back by a client and counted, and the CRC-32 of all values
+  is added up; reading cells count records and bytes, latency cells the records that arrived. A run that
+  lost or doubled anything fails, and no page is written.
+- Producing is timed from the first record until the last is acknowledged; reading from the end of the
+  first call that brought records.
+- Latency is that of an open loop: a record's time starts when it was meant to be sent, in the producer's
+  process, and ends when it is in the hands of the reader, another process (e2e), or acknowledged (ack).
+  It includes linger.
 - Durability class A: both acknowledge what is in the page cache.
-- Cells run interleaved: A B, B A, A B, ...; each ratio is the median of the ratios of the pairs, with the 95 %
-  interval of a bootstrap. An interval that reaches further than 15 % from its median resolves nothing. A verdict
-  compares the median with the goal.
-- Before: {touched} GiB of memory touched in {touch_s} s by a file that was written and deleted, because a page costs up
-  to ten times as much the first time. JVM warm-up: {warm}. headrace: one window of the same load.
-- Topics are deleted between cells; a cell writes less than 2 GB, which stays below the kernel's write-back limits.
-- A cell during which the hypervisor kept more than 2 % of the CPU time is repeated, at most twice. Load before each
-  cell, steal and everything else measured: [results.json](benchmarks/results.json). The load average is recorded
-  only: the cell before leaves it high.
-- CPU is user and system time of the server process, controller not included (Kafka's is: one JVM holds both).
-- Limits: client and server share one machine and its loopback, the disk is virtual (fsync costs next to nothing),
-  and windows last seconds, not a minute. Never compare figures of different machines.
+- Cells run interleaved: A B, B A, A B, ...; each ratio is the median of the ratios of the pairs, with the
+  95 % interval of a bootstrap. An interval that reaches further than 15 % from its median resolves
+  nothing. A verdict compares the median with the goal.
+- Before: {touched} GiB of memory touched in {touch_s} s by a file that was written and deleted, because a
+  page costs up to ten times as much the first time. JVM warm-up: {warm}. headrace: one window of the same
+  load.
+- Topics are deleted between cells; a cell writes less than 2 GB, which stays below the kernel's
+  write-back limits.
+- A cell during which the hypervisor kept more than 2 % of the CPU time is repeated, at most twice. Load
+  before each cell, steal and everything else measured: [results.json](benchmarks/results.json). The load
+  average is recorded only: the cell before leaves it high.
+- CPU is user and system time of the server process, controller not included (Kafka's is: one JVM holds
+  both).
+- Limits: client and server share one machine and its loopback, the disk is virtual (fsync costs next to
+  nothing), and windows last seconds, not a minute. Never compare figures of different machines.
 """
 
 
@@ -87,6 +94,18 @@ def page(results: dict[str, Any], profiles: str) -> str:
     parts += [f"- {name}: {why}." for name, why in results["not_measured"].items()]
     parts += ["", profiles.strip()]
     return "\n".join(parts) + "\n"
+
+
+def ratio_lines(results: dict[str, Any]) -> list[str]:
+    """Every ratio in a line of text, for the terminal."""
+    lines = []
+    for row in results["comparisons"]:
+        if "ratio" in row:
+            doubt = "" if row["is_resolved"] else ", not resolved"
+            state = f", goal {row['goal']:g}: {row['verdict']}" if row["goal"] is not None else doubt
+            what = f"{row['group']:<15} {row['above']} / {row['below']}"
+            lines.append(f"{what:<60} {row['metric']:<20} {row['ratio']:6.2f}  {interval(row)}{state}")
+    return lines
 
 
 def goal_table(results: dict[str, Any]) -> list[str]:
@@ -227,7 +246,7 @@ def startup_lines(startup: dict[str, Any]) -> list[str]:
         lines.append(f"- `headrace up --nodes 3` with a Ray of its own, the whole command: {told}{memory}.")
     if "idle" in startup:
         idle = startup["idle"]
-        lines.append(f"- An idle node of one controller: {idle['rss_mb']} MB, {idle['cpu_percent']} % of a core over 10 s,"
+        lines.append(f"- An idle node: {idle['rss_mb']} MB, {idle['cpu_percent']} % of a core over 10 s,"
                      f" {idle['threads']} threads, {idle['fds']} descriptors.")  # fmt: skip
     return lines or ["Not measured in this run."]
 

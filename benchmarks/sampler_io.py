@@ -44,7 +44,7 @@ class Sampler:
         self._wall_s = time.monotonic() - self._wall_s
 
     def write(self, path: str | Path) -> None:
-        """`path`: the table. `path`.stacks: one line per stack, "outer;inner microseconds", as flame graphs read."""
+        """`path`: the table. `path`.stacks: lines of "outer;inner microseconds" for flame graphs."""
         own: Counter[str] = Counter()
         whole: Counter[str] = Counter()
         for stack, count in self._stacks.items():
@@ -70,7 +70,7 @@ class Sampler:
         names: dict[int | None, str] = {}
         used: dict[int, int] = {}
         while not self._ends.wait(INTERVAL_S):
-            frames = sys._current_frames()
+            frames = sys._current_frames()  # noqa: SLF001 - documented, for tools like this one
             if not frames.keys() <= names.keys():
                 names = {thread.ident: thread.name for thread in threading.enumerate()}
             for ident, frame in frames.items():

@@ -95,8 +95,8 @@ def follow(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
             began, last = began or now, now
             count += len(times)
             size += sum(map(len, values))
-    return {**clock.stop(), "e2e": summary(arrived), "arrived": arrived.count, "records": count, "bytes": size,
-            "span_s": (last - began) / 1e9}  # fmt: skip
+    return {**clock.stop(), "e2e": summary(arrived), "arrived": arrived.count, "records": count,
+            "bytes": size, "span_s": (last - began) / 1e9}  # fmt: skip
 
 
 def ping(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
