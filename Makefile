@@ -8,7 +8,7 @@ export RAY_AUTH_MODE ?= disabled
 export QUICKSTART_INPUT := $(value INPUT)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test fmt lint types imports check codec docs clean
+.PHONY: help setup quickstart test bench fmt lint types imports check codec docs clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -33,6 +33,14 @@ quickstart: $(STAMP) ## a file through a three-node cluster on Ray and back (INP
 
 test: $(STAMP) ## all tests
 	$(BIN)/python -m pytest -q -n auto --dist loadgroup $(ARGS)
+
+$(VENV)/.bench: $(STAMP)
+	@echo "installing what the benchmarks need: confluent-kafka, matplotlib, pyarrow"
+	@$(BIN)/python -m pip install --quiet --no-build-isolation --editable ".[test,dev,bench]"
+	@touch $@
+
+bench: $(VENV)/.bench ## beside Apache Kafka, 25 min, writes docs/BENCHMARKS.md (QUICK=1: 10 min; ONLY=w1,w6)
+	@$(BIN)/python -m headrace.benchmarks $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 fmt: $(STAMP) ## format the code
 	$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .

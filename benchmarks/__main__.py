@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
-from . import cells, kafka_io
-from .session_io import Session
+from . import cells, kafka_io, machine_io, results, startup_io
+from .children_io import ChildError
+from .page import goal_table, page, ratio_lines
+from .session_io import LostDataError, Session
+
+HERE = Path(__file__).parent
+DOCS = HERE.parent / "docs"
+RESULTS = DOCS / "benchmarks" / "results.json"
 
 
 def say(text: str) -> None:
@@ -26,22 +34,45 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="w1,w9-100", help="these parts; prints, writes no page")
     parser.add_argument("--cell", default="", help="of the group in --only: just this cell")
     parser.add_argument("--pairs", type=int, default=0, help="how many, instead of the mode's")
-    parser.add_argument("--profile", default="", metavar="FILE", help="sample node and client: FILE.node, ...")
-    parser.add_argument("--no-warm-up", action="store_true", help="skip touching memory and the JVM's warm-up")
+    parser.add_argument(
+        "--profile", default="", metavar="FILE", help="sample node and client: FILE.node, ..."
+    )
+    parser.add_argument(
+        "--no-warm-up", action="store_true", help="skip touching memory and the JVM's warm-up"
+    )
     parser.add_argument("--list", action="store_true", help="show groups and cells")
-    parser.add_argument("--page", action="store_true", help="write the page anew from docs/benchmarks/results.json")
+    parser.add_argument(
+        "--page", action="store_true", help="write the page anew from docs/benchmarks/results.json"
+    )
     options = parser.parse_args()
     if options.list:
-        for group in cells.GROUPS:
-            quick = "" if group.in_quick else " (full run only)"
-            print(f"{group.id:<16} {group.title}{quick}")
-            print(" " * 17 + ", ".join(cell.name for cell in group.cells))
+        return list_groups()
+    if options.page:
+        write_page(json.loads(RESULTS.read_text()))
         return 0
-    return run(options)
+    try:
+        return run(options)
+    except KeyError as error:
+        print(error.args[0], file=sys.stderr)
+    except (LostDataError, ChildError, kafka_io.KafkaError) as error:
+        print(f"failed, nothing is written: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("interrupted, nothing is written", file=sys.stderr)
+    return 1
+
+
+def list_groups() -> int:
+    """What `--only` and `--cell` take."""
+    for group in cells.GROUPS:
+        quick = "" if group.in_quick else " (full run only)"
+        print(f"{group.id:<16} {group.title}{quick}")
+        print(" " * 17 + ", ".join(cell.name for cell in group.cells))
+    print(f"{'startup':<16} local(), headrace up on Ray, an idle node")
+    return 0
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure."""
+    """Measure, show the goals, and write the page when everything ran."""
     only = {name.strip().lower() for name in options.only.split(",") if name.strip()}
     groups = cells.chosen(only, is_quick=options.quick)
     if options.cell:
@@ -50,13 +81,42 @@ def run(options: argparse.Namespace) -> int:
     if reason and any(cell.system == cells.KAFKA for group in groups for cell in group.cells):
         print(f"Apache Kafka cannot run here: {reason}", file=sys.stderr)
         return 1
+    found = measure(options, groups, has_startup=not only or "startup" in only)
+    print("\n".join(ratio_lines(found) if only else goal_table(found)))
+    if only or options.pairs or options.no_warm_up or options.profile:
+        say("a part of the benchmarks: no page is written")
+        return 0
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+    write_page(found)
+    say(f"wrote {DOCS.name}/BENCHMARKS.md")
+    return 0
+
+
+def measure(options: argparse.Namespace, groups: list[cells.Group], *, has_startup: bool) -> dict[str, Any]:
+    """Run groups and start-up; everything of results.json. Errors: LostDataError, ChildError, KafkaError."""
     pairs = options.pairs or (cells.QUICK_PAIRS if options.quick else cells.FULL_PAIRS)
     profile = str(Path(options.profile).absolute()) if options.profile else ""
+    machine = {**machine_io.facts(), "load_before": machine_io.load_average()}
+    startup: dict[str, Any] = {}
     with Session(is_quick=options.quick, say=say, profile=profile) as session:
+        if has_startup:
+            startup = startup_io.measure(session, say, repeats=2 if options.quick else 5)
         session.prepare(groups, warm=not options.no_warm_up)
         for group in groups:
             session.run_group(group, options.pairs or min(pairs, group.pairs or pairs))
-    return 0
+        runs, facts = session.runs, session.facts
+    machine["largest_steal"] = max((run["steal"] for run in runs if run["is_used"]), default=0.0)
+    mode = {"is_quick": options.quick, "pairs": pairs, "seconds": round(time.monotonic() - STARTED)}
+    return results.assemble(runs, startup, {**facts, "machine": machine}, mode)
+
+
+def write_page(found: dict[str, Any]) -> None:
+    """The page and its pictures."""
+    from . import plots_io
+
+    plots_io.write(found, RESULTS.parent)
+    (DOCS / "BENCHMARKS.md").write_text(page(found, (HERE / "PROFILES.md").read_text()))
 
 
 def one_cell(group: cells.Group, name: str) -> cells.Group:

@@ -93,9 +93,13 @@ def _producing(size: int, count: int, *, workload: str, title: str, note: str = 
             Comparison("send_many", "produce", RATE, 5.0, title=f"`send_many`, {title}: records/s"),
             Comparison("send_many", "produce+callback", RATE, 5.0, title=f"`send_many`, {title}: records/s"),
             Comparison("send_arrow", "produce", RATE, 5.0, title=f"`send_arrow`, {title}: records/s"),
-            Comparison("send_arrow", "produce+callback", RATE, 5.0, title=f"`send_arrow`, {title}: records/s"),
+            Comparison(
+                "send_arrow", "produce+callback", RATE, 5.0, title=f"`send_arrow`, {title}: records/s"
+            ),
             Comparison("send", "produce", CPU_PER_GB, 1.0, at_least=False, title=_cpu("`send`", title)),
-            Comparison("send_many", "produce", CPU_PER_GB, 1.0, at_least=False, title=_cpu("`send_many`", title)),
+            Comparison(
+                "send_many", "produce", CPU_PER_GB, 1.0, at_least=False, title=_cpu("`send_many`", title)
+            ),
             Comparison(
                 "send_arrow", "produce", CPU_PER_GB, 1.0, at_least=False, title=_cpu("`send_arrow`", title)
             ),
@@ -111,6 +115,8 @@ def _reading(size: int, count: int, *, workload: str, title: str) -> Group:
     def cell(name: str, system: str) -> Cell:
         return Cell(name, system, "consume", {"face": name, "size": size})
 
+    consuming = {"face": "consume", "size": size}
+
     def rate(face: str, goal: float) -> Comparison:
         return Comparison(face, "consume", RATE, goal, title=f"`{face}`, {title}: records/s")
 
@@ -122,6 +128,7 @@ def _reading(size: int, count: int, *, workload: str, title: str) -> Group:
         f"catch up from the page cache, one consumer, {title}",
         (
             cell("consume", KAFKA),
+            Cell("consume-defaults", KAFKA, "consume", {**consuming, "defaults": True}),
             cell("poll-one", KAFKA),
             cell("poll", HEADRACE),
             cell("iterate", HEADRACE),
@@ -133,8 +140,44 @@ def _reading(size: int, count: int, *, workload: str, title: str) -> Group:
             rate("arrow_batches", 10.0),
             cpu("poll"),
             cpu("arrow_batches"),
+            Comparison("poll", "consume-defaults", RATE),
+            Comparison("iterate", "poll-one", RATE),
+            Comparison("arrow_batches", "consume-defaults", RATE),
         ),
         preload={"size": size, "count": count},
+    )
+
+
+def _reading_together(consumers: int) -> Group:
+    spec = {"size": 1000, "consumers": consumers}
+    return Group(
+        f"w9-1k-{consumers}",
+        f"catch up from the page cache, {consumers} consumers in processes of their own, 1 KB",
+        (
+            Cell("consume", KAFKA, "consume", {**spec, "face": "consume"}),
+            Cell("poll", HEADRACE, "consume", {**spec, "face": "poll"}),
+            Cell("arrow_batches", HEADRACE, "consume", {**spec, "face": "arrow_batches"}),
+        ),
+        (Comparison("poll", "consume", RATE), Comparison("arrow_batches", "consume", RATE)),
+        preload={"size": 1000, "count": 1_200_000},
+        in_quick=False,
+        pairs=3,
+    )
+
+
+def _large_batches() -> Group:
+    spec = {"size": 1000, "count": 1_000_000, "batch_bytes": 1_000_000}
+    return Group(
+        "w2-1mb",
+        "produce as fast as it goes, 1 KB, batch.size 1 MB",
+        (
+            Cell("produce", KAFKA, "produce", {**spec, "face": "produce"}),
+            Cell("send", HEADRACE, "produce", {**spec, "face": "send"}),
+            Cell("send_many", HEADRACE, "produce", {**spec, "face": "send_many"}),
+        ),
+        (Comparison("send", "produce", RATE), Comparison("send_many", "produce", RATE)),
+        in_quick=False,
+        pairs=3,
     )
 
 
@@ -154,7 +197,9 @@ def _open_loop(
         _both("openloop", {"size": 1000, "linger_ms": 5, "partition_count": PARTITIONS, **spec}),
         (
             *(
-                Comparison("headrace", "kafka", metric, goal, at_least=False, title=f"latency {name}, {title}")
+                Comparison(
+                    "headrace", "kafka", metric, goal, at_least=False, title=f"latency {name}, {title}"
+                )
                 for metric, name in percentiles
             ),
             Comparison("headrace", "kafka", ACK_P50, at_least=False),
@@ -227,14 +272,19 @@ def _tail(readers: int, *, in_quick: bool = True) -> Group:
 def _cold() -> Group:
     spec = {"size": 1000, "share": 0.25, "seconds": 6.0, "warm_s": 1.0, "linger_ms": 5}
     spec = {**spec, "partition_count": PARTITIONS}
-    quiet, cold = _both("openloop", spec, "quiet"), _both("openloop", {**spec, "cold": True}, "with a cold reader")
+    quiet, cold = (
+        _both("openloop", spec, "quiet"),
+        _both("openloop", {**spec, "cold": True}, "with a cold reader"),
+    )
     limit = "acknowledgement p99 with a cold reader / quiet"
     return Group(
         "w10",
         "live produce at 25 % while a reader catches up from the disk",
         (*quiet, *cold),
         (
-            Comparison("headrace with a cold reader", "headrace quiet", ACK_P99, 2.0, at_least=False, title=limit),
+            Comparison(
+                "headrace with a cold reader", "headrace quiet", ACK_P99, 2.0, at_least=False, title=limit
+            ),
             Comparison("kafka with a cold reader", "kafka quiet", ACK_P99, at_least=False),
             Comparison("headrace with a cold reader", "kafka with a cold reader", "cold_mb_per_s"),
         ),
@@ -261,7 +311,7 @@ def _bare() -> tuple[Group, ...]:
     def bare(name: str, mode: str, size: int, count: int) -> Cell:
         return Cell(name, BARE, "bare", {"mode": mode, "size": size, "count": count, "window": 32})
 
-    raw = Cell("raw produce", HEADRACE, "raw", {"size": 65_536, "count": 16_000, "window": 32})
+    raw = Cell("raw produce", HEADRACE, "raw", {"size": 65_536, "count": 24_000, "window": 32})
     many = Cell("send_many", HEADRACE, "produce", {"face": "send_many", "size": 1000, "count": 1_000_000})
     arrow = Cell("send_arrow", HEADRACE, "produce", {"face": "send_arrow", "size": 1000, "count": 1_000_000})
     what = "64-KB batches / a bare loop that receives and writes: MB/s"
@@ -269,8 +319,8 @@ def _bare() -> tuple[Group, ...]:
         Group(
             "bare-64k",
             "bare ceilings at 64 KB, and headrace under them",
-            (bare("receive and write", "write", 65_536, 16_000), bare("receive", "drop", 65_536, 16_000), raw, many,
-             arrow),
+            (bare("receive and write", "write", 65_536, 24_000), bare("receive", "drop", 65_536, 24_000), raw,
+             many, arrow),
             (Comparison("raw produce", "receive and write", MB, 0.6, title=f"produce requests of {what}"),
              Comparison("send_many", "receive and write", MB, 0.6, title=f"`send_many`, {what}"),
              Comparison("send_arrow", "receive and write", MB, 0.6, title=f"`send_arrow`, {what}"),
@@ -279,7 +329,7 @@ def _bare() -> tuple[Group, ...]:
         Group(
             "bare-1m",
             "bare ceilings at 1 MB, the page cache and the checksum",
-            (bare("receive and write", "write", 1 << 20, 1_000), bare("receive", "drop", 1 << 20, 2_000),
+            (bare("receive and write", "write", 1 << 20, 1_000), bare("receive", "drop", 1 << 20, 1_900),
              Cell("page cache", BARE, "local", {"loop": "pagecache"}),
              Cell("CRC-32C", BARE, "local", {"loop": "crc", "count": 100_000})),
             pairs=3,
@@ -304,17 +354,20 @@ def _unpinned() -> Group:
 GROUPS: tuple[Group, ...] = (
     _producing(100, 4_000_000, workload="w1", title="100 B"),
     _producing(1000, 1_000_000, workload="w2", title="1 KB"),
+    _large_batches(),
     _unpinned(),
     _large(10_000, 100_000, "10 KB"),
     _large(100_000, 10_000, "100 KB"),
     _small(1),
     _small(8, in_quick=False),
+    _small(32, in_quick=False),
     _compressed("lz4", 600_000),
     _compressed("zstd", 600_000),
     _compressed("snappy", 600_000, in_quick=False),
     _compressed("gzip", 100_000, in_quick=False),
     _reading(100, 4_000_000, workload="w9-100", title="100 B"),
-    _reading(1000, 1_000_000, workload="w9-1k", title="1 KB"),
+    _reading(1000, 1_200_000, workload="w9-1k", title="1 KB"),
+    _reading_together(3),
     _open_loop("w6-10k", "10,000 records/s of 1 KB, linger 5 ms",
                {"rate": 10_000, "seconds": 5.0, "warm_s": 1.0}, is_goal=True),
     _open_loop("w6-10k-linger0", "10,000 records/s of 1 KB, linger 0",
@@ -358,7 +411,7 @@ def chosen(only: set[str], *, is_quick: bool) -> list[Group]:
 
 
 def scaled(spec: dict[str, Any], *, is_quick: bool) -> dict[str, Any]:
-    """A cell's or preload's spec as this mode runs it."""
+    """A cell's spec as this mode runs it. What readers find is as much in both: less is over at once."""
     if not is_quick:
         return dict(spec)
     scaled_down = {

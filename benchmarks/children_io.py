@@ -9,13 +9,13 @@ import select
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from .kafka_io import pinned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
 STOP_TIMEOUT_S = 20.0
 

@@ -37,7 +37,7 @@ class Session:
     """The systems run as long as the session; a context manager that leaves nothing behind."""
 
     def __init__(self, *, is_quick: bool, say: Callable[[str], None], profile: str = "") -> None:
-        self.is_quick, self._say, self._profile = is_quick, say, profile
+        self.is_quick, self._say, self.profile = is_quick, say, profile
         self.scratch = Path(tempfile.mkdtemp(prefix="headrace-bench-", dir=Path.home() / ".cache"))
         self.children = Children(self.scratch)
         self.server_cores, self.client_cores = machine_io.split_cores()
@@ -72,7 +72,7 @@ class Session:
             self.facts["touched_gib"], self.facts["touch_s"] = size >> 30, round(seconds, 1)
             self._say(f"touched {size >> 30} GiB of memory in {seconds:.0f} s")
         if HEADRACE in needed:
-            profile = f"{self._profile}.node" if self._profile else ""
+            profile = f"{self.profile}.node" if self.profile else ""
             self._systems[HEADRACE] = Headrace(self.children, self.scratch, self.server_cores, profile)
         if KAFKA in needed:
             began = time.monotonic()
@@ -93,7 +93,9 @@ class Session:
             if len(last) == 3 and max(last) - min(last) <= WARM_AGREE * statistics.median(last):
                 break
         seconds = time.monotonic() - began
-        agree = len(rates) >= 3 and max(rates[-3:]) - min(rates[-3:]) <= WARM_AGREE * statistics.median(rates[-3:])
+        agree = len(rates) >= 3 and max(rates[-3:]) - min(rates[-3:]) <= WARM_AGREE * statistics.median(
+            rates[-3:]
+        )
         self.facts["kafka_warm_up"] = {
             "seconds": round(seconds, 1), "windows": [round(rate) for rate in rates], "agreed": agree
         }  # fmt: skip
@@ -118,7 +120,7 @@ class Session:
         try:
             if group.preload is not None:
                 for name in sorted({cell.system for cell in group.cells}):
-                    self._preload(name, cells.scaled(group.preload, is_quick=self.is_quick))
+                    self._preload(name, group.preload)
             for pair in range(pairs):
                 for cell in cells.order(group, pair):
                     self._run_cell(group, cell, pair)
@@ -133,12 +135,15 @@ class Session:
         for attempt in range(1 + MOST_REPEATS):
             columns, load = machine_io.cpu_columns(), machine_io.load_average()
             found = self._once(cell, cells.scaled(cell.spec, is_quick=self.is_quick))
+            if cell.system in self._systems:
+                usage = machine_io.sample(self._systems[cell.system].pid)
+                found = {"rss_mb": usage.rss / MB, "fds": usage.fds, "threads": usage.threads, **found}
             steal = machine_io.steal_share(columns, machine_io.cpu_columns())
-            run = {"group": group.id, "cell": cell.name, "system": cell.system, "pair": pair, "attempt": attempt,
-                   "load_before": load, "load_after": machine_io.load_average(), "steal": round(steal, 4),
-                   "is_used": steal <= MOST_STEAL or attempt == MOST_REPEATS, **found}  # fmt: skip
-            self.runs.append(run)
-            if run["is_used"]:
+            load_after, is_used = machine_io.load_average(), steal <= MOST_STEAL or attempt == MOST_REPEATS
+            place = {"group": group.id, "cell": cell.name, "system": cell.system, "pair": pair}
+            state = {"load_before": load, "load_after": load_after, "steal": round(steal, 4)}
+            self.runs.append({**place, "attempt": attempt, "is_used": is_used, **state, **found})
+            if is_used:
                 break
             self._say(f"  {cell.name}: steal {steal:.1%}, again")
         self._say(f"  {cell.name:<28} {describe(found)}")
@@ -167,16 +172,21 @@ class Session:
 
     def _consume_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
         system, loaded = self._systems[cell.system], self._preloaded[cell.system]
-        order = {**spec, "loop": "consume", "count": loaded["count"], "partitions": list(range(PARTITIONS))}
+        consumers = spec.get("consumers", 1)
+        order = {**spec, "loop": "consume", "count": loaded["count"], "is_share": consumers > 1}
+        shares = [list(range(start, PARTITIONS, consumers)) for start in range(consumers)]
         with _Profiled(self, system):
-            (read,) = self._work([order], system, loaded["topic"], profile=True)
-        if "absent" in read:
-            return read
+            reports = self._work(
+                [{**order, "partitions": share} for share in shares], system, loaded["topic"], profile=True
+            )
+        if "absent" in reports[0]:
+            return reports[0]
+        read = total(reports)
         whole = loaded["count"] - read["first"]
         if read["read"] != loaded["count"] or read["bytes"] != whole * spec["size"]:
             raise LostDataError(f"{cell.name} read {read['read']} records of {loaded['count']}: {read}")
         found = with_rates(read)
-        if spec["size"] == 1000 and spec["face"] in ("consume", "poll"):
+        if spec["size"] == 1000 and consumers == 1 and cell.name in ("consume", "poll"):
             self._slowest.setdefault(f"{cell.system} consume", []).append(found[cells.RATE])
         return found
 
@@ -209,7 +219,9 @@ class Session:
         found |= {f"e2e_{name}_ms": value for name, value in worst(follows).items()}
         found["curve"] = follows[0]["e2e"]["curve"]
         span_s = max(report["span_s"] for report in follows)
-        found["fan_out_mb_per_s"] = sum(report["bytes"] for report in follows) / span_s / MB if span_s else 0.0
+        found["fan_out_mb_per_s"] = (
+            sum(report["bytes"] for report in follows) / span_s / MB if span_s else 0.0
+        )
         found |= {"rss_mb": usage.rss / MB, "fds": usage.fds, "threads": usage.threads, "rate": spec["rate"]}
         if spec.get("cold"):
             found["cold_mb_per_s"] = reports[readers]["bytes"] / reports[readers]["seconds"] / MB
@@ -229,13 +241,12 @@ class Session:
         system, topic = self._systems[cell.system], self._new_topic(cell.system, PARTITIONS)
         try:
             with _Profiled(self, system):
-                reports = self._work([{**spec, "loop": "window"}] * spec["producers"], system, topic, profile=True)
+                reports = self._work(
+                    [{**spec, "loop": "window"}] * spec["producers"], system, topic, profile=True
+                )
         finally:
             system.delete_topic(topic)
-        totals = {name: sum(report[name] for report in reports) for name in ("records", "bytes", "client_cpu_s")}
-        longest = max(report["seconds"] for report in reports)
-        server_s = max(report["server_cpu_s"] for report in reports)
-        found = with_rates({**totals, "seconds": longest, "server_cpu_s": server_s})
+        found = with_rates(total(reports))
         names = ("p50", "p99", "max")
         return found | {f"ack_{n}_ms": statistics.median(r["ack"][n] for r in reports) for n in names}
 
@@ -275,21 +286,30 @@ class Session:
     def _work(
         self, orders: list[dict[str, Any]], system: System, topic: str, *, profile: bool = False
     ) -> list[dict[str, Any]]:
-        common = {"system": system.name, "bootstrap": system.bootstrap, "topic": topic, "server_pid": system.pid}
+        common = {
+            "system": system.name,
+            "bootstrap": system.bootstrap,
+            "topic": topic,
+            "server_pid": system.pid,
+        }
         orders = [{**common, **order} for order in orders]
-        if profile and self._profile:
+        if profile and self.profile:
             for number, order in enumerate(orders):
-                order["profile"] = f"{self._profile}.{order['loop']}-{number}"
+                order["profile"] = f"{self.profile}.{order['loop']}-{number}"
         return self.children.work(orders, cores=self.client_cores, timeout_s=CELL_TIMEOUT_S)
 
     def _verify(self, system: System, topic: str, expected: dict[str, Any]) -> None:
         """Read all back in processes of their own; count and checksum must agree. Errors: LostDataError."""
-        shares = [list(range(part, PARTITIONS, len(self.client_cores))) for part in range(len(self.client_cores))]
+        shares = [
+            list(range(part, PARTITIONS, len(self.client_cores))) for part in range(len(self.client_cores))
+        ]
         orders = [{"loop": "verify", "partitions": share} for share in shares if share]
         read = self._work(orders, system, topic)
         count, checksum = sum(r["count"] for r in read), sum(r["checksum"] for r in read)
         if count != expected["count"] or expected["checksum"] not in (None, checksum):
-            raise LostDataError(f"{system.name}: sent {expected}, read {count} records with checksum {checksum}")
+            raise LostDataError(
+                f"{system.name}: sent {expected}, read {count} records with checksum {checksum}"
+            )
 
     def _preload(self, name: str, spec: dict[str, Any]) -> None:
         system, topic = self._systems[name], self._new_topic(name, PARTITIONS)
@@ -324,7 +344,7 @@ class _Profiled:
     """While it lasts the headrace node samples itself, when profiles were asked for."""
 
     def __init__(self, session: Session, system: System) -> None:
-        self._system = system if session._profile and isinstance(system, Headrace) else None
+        self._system = system if session.profile and isinstance(system, Headrace) else None
 
     def __enter__(self) -> None:
         if self._system is not None:
@@ -347,6 +367,13 @@ def with_rates(report: dict[str, Any]) -> dict[str, Any]:
         if kind in report:
             found |= {f"{kind}_{name}_ms": value for name, value in report[kind].items() if name != "curve"}
     return found
+
+
+def total(reports: list[dict[str, Any]]) -> dict[str, Any]:
+    """Several clients at once as one: sums, but the longest time, and the server's CPU as seen in it."""
+    sums = ("records", "bytes", "client_cpu_s", "first", "read")
+    found = {name: sum(report[name] for report in reports) for name in sums if name in reports[0]}
+    return found | {name: max(report[name] for report in reports) for name in ("seconds", "server_cpu_s")}
 
 
 def worst(reports: list[dict[str, Any]]) -> dict[str, float]:

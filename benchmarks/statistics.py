@@ -40,9 +40,7 @@ def estimate(values: Sequence[float]) -> Estimate:
         raise ValueError("no values to estimate from")
     # A fixed seed: the page must not change when nothing was measured anew. No secrets hang on it.
     generator = random.Random(len(values))
-    found = sorted(
-        statistics.median(generator.choices(values, k=len(values))) for _ in range(RESAMPLES)
-    )
+    found = sorted(statistics.median(generator.choices(values, k=len(values))) for _ in range(RESAMPLES))
     tail = (1 - CONFIDENCE) / 2
     low, high = found[int(tail * RESAMPLES)], found[int((1 - tail) * RESAMPLES) - 1]
     return Estimate(statistics.median(values), low, high, len(values))

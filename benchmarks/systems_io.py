@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from . import kafka_io
 from .machine_io import set_affinity
@@ -89,7 +89,7 @@ class Kafka:
     """One KRaft node; settings are defaults but for those here."""
 
     name = "kafka"
-    SETTINGS = {
+    SETTINGS: ClassVar = {
         "auto.create.topics.enable": "false",
         "log.segment.delete.delay.ms": "0",  # deleted topics give their disk back before the next cell
         "log.retention.check.interval.ms": "600000",
@@ -103,7 +103,7 @@ class Kafka:
         self._node = kafka_io.start_node(self.data_dir, self.SETTINGS, jvm=kafka_io.SERVER_JVM, cores=cores)
         self.bootstrap, self.pid = self._node.bootstrap, self._node.pid
         try:
-            self._admin = AdminClient({"bootstrap.servers": self.bootstrap})
+            self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         except BaseException:
             self._node.stop()
             raise

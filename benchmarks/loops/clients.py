@@ -8,7 +8,12 @@ BATCH_BYTES = 64 * 1024
 LINGER_MS = 5
 QUEUE_RECORDS = 1_000_000
 QUEUE_KIB = 1 << 20
-QUEUE_FETCHED_KIB = 256 * 1024
+# With its defaults the consumer pauses fetching for up to a second when its queue is full.
+DEEP_QUEUE = {
+    "queued.min.messages": QUEUE_RECORDS,
+    "queued.max.messages.kbytes": 256 * 1024,
+    "fetch.queue.backoff.ms": 1,
+}
 
 
 def kafka_producer(spec: dict[str, Any]) -> Any:
@@ -44,10 +49,8 @@ def kafka_consumer(spec: dict[str, Any], partitions: list[int], *, from_end: boo
             "enable.auto.commit": False,
             "enable.partition.eof": False,
             "check.crcs": True,  # as headrace does by default
-            "queued.min.messages": QUEUE_RECORDS,
-            "queued.max.messages.kbytes": QUEUE_FETCHED_KIB,
-            "fetch.queue.backoff.ms": 1,  # else it pauses for a second when its queue is full
             "socket.nagle.disable": True,
+            **({} if spec.get("defaults") else DEEP_QUEUE),
         }
     )
     offset = OFFSET_END if from_end else OFFSET_BEGINNING
@@ -70,7 +73,9 @@ def headrace_producer(spec: dict[str, Any]) -> Any:
     )
 
 
-def headrace_consumer(spec: dict[str, Any], partitions: list[int], *, from_end: bool = False, **more: Any) -> Any:
+def headrace_consumer(
+    spec: dict[str, Any], partitions: list[int], *, from_end: bool = False, **more: Any
+) -> Any:
     """A headrace consumer with these partitions assigned."""
     from headrace import Consumer, TopicPartition
 

@@ -95,8 +95,8 @@ def follow(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
             began, last = began or now, now
             count += len(times)
             size += sum(map(len, values))
-    return {**clock.stop(), "e2e": summary(arrived), "arrived": arrived.count, "records": count, "bytes": size,
-            "span_s": (last - began) / 1e9}  # fmt: skip
+    return {**clock.stop(), "e2e": summary(arrived), "arrived": arrived.count, "records": count,
+            "bytes": size, "span_s": (last - began) / 1e9}  # fmt: skip
 
 
 def ping(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
@@ -133,7 +133,9 @@ def window(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     """At most five records under way for `seconds`: each acknowledgement lets the next one go."""
     value = payload.pool(spec["size"])[0]
     acks = Histogram()
-    step = _kafka_window(spec, value, acks) if spec["system"] == "kafka" else _headrace_window(spec, value, acks)
+    step = (
+        _kafka_window(spec, value, acks) if spec["system"] == "kafka" else _headrace_window(spec, value, acks)
+    )
     ends_at = time.monotonic() + 0.3
     while time.monotonic() < ends_at:
         step()

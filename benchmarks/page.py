@@ -1,0 +1,255 @@
+"""docs/BENCHMARKS.md out of results.json. Pure: the same results give the same page."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from .cells import GROUPS, PARTITIONS, Group
+from .results import ABSENT, used
+from .statistics import MET, MISSED, UNRESOLVED
+
+VERDICTS = {MET: "met", MISSED: "**missed**", UNRESOLVED: "not resolved", ABSENT: "absent"}
+COLUMNS = (
+    ("records/s", "records_per_s", ",.0f"),
+    ("MB/s", "mb_per_s", ",.1f"),
+    ("server CPU s/GB", "server_cpu_s_per_gb", ".2f"),
+    ("client CPU s/GB", "client_cpu_s_per_gb", ".2f"),
+    ("ack p50 ms", "ack_p50_ms", ".2f"),
+    ("ack p99 ms", "ack_p99_ms", ".2f"),
+    ("e2e p50 ms", "e2e_p50_ms", ".2f"),
+    ("e2e p99 ms", "e2e_p99_ms", ".2f"),
+    ("e2e p99.9 ms", "e2e_p99_9_ms", ".2f"),
+    ("e2e max ms", "e2e_max_ms", ".2f"),
+    ("fan-out MB/s", "fan_out_mb_per_s", ",.1f"),
+    ("cold read MB/s", "cold_mb_per_s", ",.0f"),
+    ("server RSS MB", "rss_mb", ",.0f"),
+    ("server fds", "fds", ",.0f"),
+)
+_WITH_FDS, _WITH_FAN_OUT = ("W11",), ("W8",)
+METRICS = {name: title for title, name, _ in COLUMNS}
+METHOD = """\
+- Two systems on one machine: one Apache Kafka {kafka} KRaft node (JVM `-Xms1G -Xmx1G`, G1, Kafka's own
+  flags) and one headrace storage node, alone in its process, with its controller in another one. All
+  settings of both are defaults, but that Kafka deletes the files of deleted topics at once.
+- Only one of them is under load at a time. The other one stays up and idles: a JVM that is stopped is
+  cold again.
+- Servers are pinned to cores {server_cores}, client processes to cores {client_cores}; one group runs
+  unpinned.
+- Clients are processes of their own, Python on both sides, with loops of one shape: confluent-kafka for
+  Kafka, headrace for headrace. {partitions} partitions, acks=1, batch.size 65,536, linger 5 ms, no
+  compression, idempotence off, where the cell does not say otherwise. confluent-kafka's queues are deep
+  (1 M records, 1 GB to send, 256 MB to read; a pause of 1 ms, not 1 s, when the latter is full) and it
+  checks checksums, as headrace does by default. headrace's buffer is its default (32 MiB).
+- 10,000 distinct random values (8,388 of 1 KB) are sent in turn; the same for both. Readers touch every
+  value.
+- Every record that a produce cell sent is read back by a client and counted, and the CRC-32 of all values
+  is added up; reading cells count records and bytes, latency cells the records that arrived. A run that
+  lost or doubled anything fails, and no page is written.
+- Producing is timed from the first record until the last is acknowledged; reading from the end of the
+  first call that brought records.
+- Latency is that of an open loop: a record's time starts when it was meant to be sent, in the producer's
+  process, and ends when it is in the hands of the reader, another process (e2e), or acknowledged (ack).
+  It includes linger.
+- Durability class A: both acknowledge what is in the page cache.
+- Cells run interleaved: A B, B A, A B, ...; each ratio is the median of the ratios of the pairs, with the
+  95 % interval of a bootstrap. An interval that reaches further than 15 % from its median resolves
+  nothing. A verdict compares the median with the goal.
+- Before: {touched} GiB of memory touched in {touch_s} s by a file that was written and deleted, because a
+  page costs up to ten times as much the first time. JVM warm-up: {warm}. headrace: one window of the same
+  load.
+- Topics are deleted between cells; a cell writes less than 2 GB, which stays below the kernel's
+  write-back limits.
+- A cell during which the hypervisor kept more than 2 % of the CPU time is repeated, at most twice. Load
+  before each cell, steal and everything else measured: [results.json](benchmarks/results.json). The load
+  average is recorded only: the cell before leaves it high.
+- CPU is user and system time of the server process, controller not included (Kafka's is: one JVM holds
+  both).
+- Limits: client and server share one machine and its loopback, the disk is virtual (fsync costs next to
+  nothing), and windows last seconds, not a minute. Never compare figures of different machines.
+"""
+
+
+def page(results: dict[str, Any], profiles: str) -> str:
+    """The whole page."""
+    mode = results["mode"]
+    parts = [
+        "# Benchmarks: headrace beside Apache Kafka",
+        "",
+        "Written by `make bench` from [benchmarks/results.json](benchmarks/results.json);"
+        f" measured {results['machine']['time']}, commit {results['machine']['commit']}.",
+    ]
+    if mode["is_quick"]:
+        parts += [
+            "",
+            "**A QUICK run**: few pairs and short cells. Its intervals say little; run `make bench`.",
+        ]
+    parts += ["", "## Goals", "", *goal_table(results), "", "![ratios](benchmarks/ratios.svg)"]
+    parts += ["", "## Machine", "", *machine_table(results["machine"])]
+    parts += ["", "## Method", "", method(results)]
+    parts += ["## Workloads", "", *[line for group in GROUPS for line in group_section(results, group)]]
+    parts += ["## Latency", "", "![latency](benchmarks/latency.svg)", "", "## Start and rest", ""]
+    parts += startup_lines(results["startup"])
+    parts += ["", "## Not measured yet", ""]
+    parts += [f"- {name}: {why}." for name, why in results["not_measured"].items()]
+    parts += ["", profiles.strip()]
+    return "\n".join(parts) + "\n"
+
+
+def ratio_lines(results: dict[str, Any]) -> list[str]:
+    """Every ratio in a line of text, for the terminal."""
+    lines = []
+    for row in results["comparisons"]:
+        if "ratio" in row:
+            doubt = "" if row["is_resolved"] else ", not resolved"
+            state = f", goal {row['goal']:g}: {row['verdict']}" if row["goal"] is not None else doubt
+            what = f"{row['group']:<15} {row['above']} / {row['below']}"
+            lines.append(f"{what:<60} {row['metric']:<20} {row['ratio']:6.2f}  {interval(row)}{state}")
+    return lines
+
+
+def goal_table(results: dict[str, Any]) -> list[str]:
+    """Every goal with its figure and verdict; none is left out."""
+    rows = [row for row in results["comparisons"] if row["goal"] is not None]
+    states = [row["verdict"] for row in (*rows, *results["start_goals"])]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in VERDICTS if states.count(state))
+    lines = [
+        f"{len(states)} goals: {counts}.",
+        "",
+        "| goal | against | ratio | 95 % interval | pairs | goal | verdict |",
+    ]
+    lines.append("| --- | --- | ---: | --- | ---: | --- | --- |")
+    for row in rows:
+        sign = "≥" if row["at_least"] else "≤"
+        figures = (
+            f"{row['ratio']:.2f} | {interval(row)} | {row['pairs']}"
+            if "ratio" in row
+            else f"- | {row['why']} | -"
+        )
+        goal, state = f"{sign} {row['goal']:g}", VERDICTS[row["verdict"]]
+        lines.append(f"| {row['title']} | `{row['below']}` | {figures} | {goal} | {state}{side(row)} |")
+    for row in results["start_goals"]:
+        value = f"{row['value']:g} {row['unit']}" if "value" in row else row["why"].replace("\n", " ")[:80]
+        limit = f"< {row['goal']:g} {row['unit']}"
+        lines.append(f"| {row['title']} | a limit | {value} | - | - | {limit} | {VERDICTS[row['verdict']]} |")
+    return lines
+
+
+def side(row: dict[str, Any]) -> str:
+    """For an unresolved ratio: on which side of the goal its whole interval lies, if on one."""
+    if row["verdict"] != UNRESOLVED:
+        return ""
+    if row["low"] > row["goal"]:
+        return " (all above the goal)" if row["at_least"] else " (all worse than the goal)"
+    if row["high"] < row["goal"]:
+        return " (all below the goal)" if row["at_least"] else " (all better than the goal)"
+    return ""
+
+
+def interval(row: dict[str, Any]) -> str:
+    """low .. high."""
+    return f"{row['low']:.2f} .. {row['high']:.2f}"
+
+
+def machine_table(machine: dict[str, Any]) -> list[str]:
+    """What it ran on."""
+    packages = ", ".join(f"{name} {version}" for name, version in machine["packages"].items() if version)
+    rows = {
+        "CPU": f"{machine['cpu']}, {machine['cores']} cores",
+        "memory": f"{machine['memory_gib']} GiB, swap {machine['swap_gib']} GiB",
+        "kernel": f"{machine['kernel']}, governor {machine['governor']}",
+        "huge pages": machine["transparent_hugepages"],
+        "Python, Java": f"{machine['python']}, {machine['java']}",
+        "packages": packages,
+        "load and steal": f"load before the run {machine.get('load_before', 0):.2f}, largest steal in a cell"
+        f" {machine.get('largest_steal', 0):.1%}",
+    }
+    return ["| | |", "| --- | --- |", *[f"| {name} | {value} |" for name, value in rows.items()]]
+
+
+def method(results: dict[str, Any]) -> str:
+    """How it was measured, with the figures of this run."""
+    from .kafka_io import VERSION
+
+    machine, before = results["machine"], results["preparation"]
+    warm = before.get("kafka_warm_up")
+    told = "none" if warm is None else (
+        f"{len(warm['windows'])} windows of the same load in {warm['seconds']:.0f} s, the last three"
+        f" {'agreed' if warm['agreed'] else 'did NOT agree'} within 5 %"
+    )  # fmt: skip
+    return METHOD.format(
+        kafka=VERSION, partitions=PARTITIONS, warm=told, touched=before.get("touched_gib"),
+        touch_s=before.get("touch_s"), server_cores=_listed(machine["server_cores"]),
+        client_cores=_listed(machine["client_cores"]),
+    )  # fmt: skip
+
+
+def group_section(results: dict[str, Any], group: Group) -> list[str]:
+    """Medians of each cell and the ratios; empty when the group did not run."""
+    medians = {cell.name: medians_of(results["runs"], group.id, cell.name) for cell in group.cells}
+    if not any(medians.values()):
+        return []
+    columns = [
+        c for c in COLUMNS if any(c[1] in found for found in medians.values()) and is_shown(c[1], group)
+    ]
+    lines = [f"### {group.workload} `{group.id}`: {group.title}", ""]
+    lines += ["| cell | " + " | ".join(title for title, _, _ in columns) + " |"]
+    lines += ["| --- |" + " ---: |" * len(columns)]
+    for cell in group.cells:
+        found = medians[cell.name]
+        if not found:
+            lines.append(f"| {cell.system} `{cell.name}` | absent |" + " |" * (len(columns) - 1))
+            continue
+        texts = [format(found[name], form) if name in found else "" for _, name, form in columns]
+        lines.append(f"| {cell.system} `{cell.name}` | " + " | ".join(texts) + " |")
+    rows = [row for row in results["comparisons"] if row["group"] == group.id and "ratio" in row]
+    if rows:
+        lines += ["", "| ratio | of | median | 95 % interval |", "| --- | --- | ---: | --- |"]
+    for row in rows:
+        doubt = "" if row["is_resolved"] else " (not resolved)"
+        what = f"`{row['above']}` / `{row['below']}`"
+        lines.append(f"| {what} | {METRICS[row['metric']]} | {row['ratio']:.2f} | {interval(row)}{doubt} |")
+    return [*lines, ""]
+
+
+def is_shown(metric: str, group: Group) -> bool:
+    """Some figures are recorded everywhere and shown where they are the point."""
+    if metric == "fds":
+        return group.workload in _WITH_FDS
+    if metric == "fan_out_mb_per_s":
+        return group.workload in _WITH_FAN_OUT
+    return not (group.workload == "BARE" and metric == "rss_mb")
+
+
+def medians_of(runs: list[dict[str, Any]], group: str, cell: str) -> dict[str, float]:
+    """The median over the pairs of each figure of a cell; empty when it did not run or is absent."""
+    found = [run for run in used(runs, group, cell).values() if "absent" not in run]
+    names = {name for run in found for _, name, _ in COLUMNS if run.get(name) is not None}
+    return {
+        name: statistics.median(run[name] for run in found if run.get(name) is not None) for name in names
+    }
+
+
+def startup_lines(startup: dict[str, Any]) -> list[str]:
+    """What was measured of start and rest."""
+    lines = []
+    if "local" in startup:
+        local = startup["local"]
+        lines.append(f"- `headrace.local()`, fresh processes: {_listed(local['seconds'])} s;"
+                     f" with the import {_listed(local['with_import_s'])} s.")  # fmt: skip
+    if "up" in startup:
+        up = startup["up"]
+        told = f"failed: {up['error']}" if "error" in up else f"{_listed(up['seconds'])} s"
+        memory = (
+            f"; largest node process {up['node_rss_mb']} MB (a Ray worker)" if up.get("node_rss_mb") else ""
+        )
+        lines.append(f"- `headrace up --nodes 3` with a Ray of its own, the whole command: {told}{memory}.")
+    if "idle" in startup:
+        idle = startup["idle"]
+        lines.append(f"- An idle node: {idle['rss_mb']} MB, {idle['cpu_percent']} % of a core over 10 s,"
+                     f" {idle['threads']} threads, {idle['fds']} descriptors.")  # fmt: skip
+    return lines or ["Not measured in this run."]
+
+
+def _listed(values: list[Any]) -> str:
+    return ", ".join(map(str, values))

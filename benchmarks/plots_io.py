@@ -1,0 +1,87 @@
+"""The pictures of docs/BENCHMARKS.md, small and the same for the same results."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, Any
+
+from .cells import GROUPS
+from .results import used
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COLORS = {"met": "#2e7d32", "missed": "#c62828", "not resolved": "#9e9e9e"}
+SYSTEM_COLORS = {"kafka": "#6a6a6a", "headrace": "#1565c0"}
+_OPTIONS: dict[str, Any] = {"svg.hashsalt": "headrace", "svg.fonttype": "none", "font.size": 8}
+_TICKS = (0, 50, 90, 99, 99.9, 99.99)
+
+
+def write(results: dict[str, Any], folder: Path) -> None:
+    """ratios.svg and latency.svg."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    with mpl.rc_context(_OPTIONS):
+        _ratios(results, folder / "ratios.svg")
+        _latency(results, folder / "latency.svg")
+
+
+def _ratios(results: dict[str, Any], path: Path) -> None:
+    """One bar per goal with a ratio, its interval, and a tick at the goal; 1 is Kafka (or the other side)."""
+    from matplotlib import pyplot as plt
+
+    rows = [row for row in results["comparisons"] if row["goal"] is not None and "ratio" in row][::-1]
+    figure, axes = plt.subplots(figsize=(8, 0.24 * len(rows) + 0.8))
+    for place, row in enumerate(rows):
+        low, high = row["ratio"] - row["low"], row["high"] - row["ratio"]
+        axes.barh(place, row["ratio"], height=0.6, color=COLORS[row["verdict"]])
+        axes.errorbar(row["ratio"], place, xerr=[[low], [high]], color="black", capsize=2, linewidth=0.8)
+        axes.plot([row["goal"]] * 2, [place - 0.45, place + 0.45], color="black", linewidth=1.5)
+    axes.set_xscale("log")
+    axes.axvline(1, color="black", linewidth=0.5, linestyle=":")
+    axes.set_yticks(range(len(rows)), [f"{row['title'].replace('`', '')} / {row['below']}" for row in rows])
+    axes.set_xlabel("ratio (log scale); thick tick: the goal; green met, red missed, grey not resolved")
+    _save(figure, path)
+
+
+def _latency(results: dict[str, Any], path: Path) -> None:
+    """e2e latency by percentile, one panel per open-loop group."""
+    import math
+
+    from matplotlib import pyplot as plt
+
+    ran = {run["group"] for run in results["runs"]}
+    groups = [group for group in GROUPS if group.workload in ("W6", "W7") and group.id in ran]
+    columns = max(min(len(groups), 3), 1)
+    lines = max(-(-len(groups) // columns), 1)
+    figure, panels = plt.subplots(lines, columns, figsize=(3.2 * columns, 2.4 * lines), squeeze=False)
+
+    def place(percent: float) -> float:
+        return -math.log10(1 - min(percent, 99.999) / 100)
+
+    for panel, group in zip(panels.flat, groups, strict=False):
+        for cell in group.cells:
+            curves = [
+                run["curve"] for run in used(results["runs"], group.id, cell.name).values() if "curve" in run
+            ]
+            points = list(zip(*curves, strict=True))
+            xs = [place(point[0][0]) for point in points]
+            ys = [statistics.median(value for _, value in point) for point in points]
+            panel.plot(xs, ys, color=SYSTEM_COLORS[cell.system], label=cell.system, linewidth=1.2)
+        panel.set_yscale("log")
+        panel.set_title(group.id)
+        panel.set_xticks([place(tick) for tick in _TICKS], [str(tick) for tick in _TICKS])
+        panel.set_ylabel("ms")
+        panel.legend()
+    for panel in panels.flat[len(groups) :]:
+        panel.axis("off")
+    _save(figure, path)
+
+
+def _save(figure: Any, path: Path) -> None:
+    from matplotlib import pyplot as plt
+
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None, "Creator": None})
+    plt.close(figure)

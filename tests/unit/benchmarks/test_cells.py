@@ -1,0 +1,72 @@
+"""The declared cells hang together: every comparison has its cells, every loop exists."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.benchmarks import cells
+from headrace.benchmarks.cells import GROUPS, Group
+from headrace.benchmarks.loops import consume, produce
+from headrace.benchmarks.page import METRICS
+from headrace.benchmarks.session_io import Session
+
+IDS = [group.id for group in GROUPS]
+MOST_BYTES = 2_000_000_000  # beyond, the kernel's write-back is measured too
+
+
+def test_ids_are_distinct() -> None:
+    """Results are found by them."""
+    assert len(set(IDS)) == len(IDS)
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=IDS)
+def test_a_group_is_whole(group: Group) -> None:
+    """Comparisons name its cells and known metrics, goals have titles, cells have a way to run."""
+    names = [cell.name for cell in group.cells]
+    assert len(set(names)) == len(names)
+    for one in group.comparisons:
+        assert {one.above, one.below} <= set(names)
+        assert one.metric in METRICS
+        assert one.goal is None or one.title
+    for cell in group.cells:
+        assert hasattr(Session, f"_{cell.kind}_cell")
+        faces = {"produce": produce.SENDERS, "consume": consume.READERS}.get(cell.kind)
+        assert faces is None or cell.spec["face"] in faces
+        assert (group.preload is not None) >= (cell.kind == "consume")
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=IDS)
+def test_a_cell_stays_below_the_write_back_limits(group: Group) -> None:
+    """What one cell writes is less than 2 GB."""
+    for spec in [cell.spec for cell in group.cells] + [group.preload or {}]:
+        assert spec.get("count", 0) * spec.get("size", 0) <= MOST_BYTES
+
+
+def test_pairs_turn_the_order_round() -> None:
+    """A B, B A: what drifts hits both alike."""
+    group = cells.GROUPS[0]
+    assert cells.order(group, 0) == list(group.cells)
+    assert cells.order(group, 1) == list(reversed(group.cells))
+    assert cells.order(group, 2) == cells.order(group, 0)
+
+
+def test_choosing_parts() -> None:
+    """By workload or id; a typing error is told."""
+    assert {group.id for group in cells.chosen({"w9"}, is_quick=True)} == {"w9-100", "w9-1k", "w9-1k-3"}
+    assert [group.id for group in cells.chosen({"w6-10k"}, is_quick=True)] == ["w6-10k"]
+    assert cells.chosen({"startup"}, is_quick=False) == []
+    with pytest.raises(KeyError, match="w99"):
+        cells.chosen({"w99", "w1"}, is_quick=True)
+
+
+def test_every_workload_so_far_is_there_in_both_modes() -> None:
+    """W1 to W11 and the bare ceilings."""
+    wanted = {f"W{number}" for number in range(1, 12)} | {"BARE"}
+    for is_quick in (True, False):
+        assert {group.workload for group in cells.chosen(set(), is_quick=is_quick)} == wanted
+
+
+def test_quick_is_smaller_in_count_and_time_only() -> None:
+    """Rates and sizes stay, and whole numbers stay whole."""
+    spec = {"count": 11, "seconds": 4.0, "rate": 10, "size": 100}
+    assert cells.scaled(spec, is_quick=True) == {"count": 5, "seconds": 2.0, "rate": 10, "size": 100}
+    assert cells.scaled(spec, is_quick=False) == spec

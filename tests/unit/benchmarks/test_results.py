@@ -1,0 +1,144 @@
+"""From runs to the page: nothing missed is hidden, nothing absent is counted."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from headrace.benchmarks import cells, page, plots_io, results
+from headrace.benchmarks.session_io import total, with_rates, worst
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GROUP = next(group for group in cells.GROUPS if group.id == "w1")
+STARTUP = {
+    "local": {"seconds": [0.2, 0.6], "with_import_s": [0.3, 0.7]},
+    "up": {"error": "no Ray\nhere", "seconds": []},
+    "idle": {"rss_mb": 40.0, "cpu_percent": 0.2, "fds": 20, "threads": 4},
+}
+MACHINE = {
+    "cpu": "c", "cores": 4, "server_cores": [0, 1], "client_cores": [2, 3], "memory_gib": 1, "swap_gib": 0,
+    "kernel": "k", "governor": "g", "transparent_hugepages": "t", "python": "3", "java": "17",
+    "packages": {"a": "1", "b": None}, "time": "now", "commit": "c",
+}  # fmt: skip
+
+
+def run(cell: str, pair: int, rate: float, **more: Any) -> dict[str, Any]:
+    return {"group": "w1", "cell": cell, "system": "kafka", "pair": pair, "is_used": True, "steal": 0.0,
+            "records_per_s": rate, "mb_per_s": rate / 1e4, "server_cpu_s_per_gb": 1.0, **more}  # fmt: skip
+
+
+RUNS = [
+    *(run("produce", pair, 100.0) for pair in range(3)),
+    *(run("produce+callback", pair, 80.0) for pair in range(3)),
+    *(run("send", pair, rate) for pair, rate in enumerate([190.0, 195.0, 192.0])),
+    *(run("send_many", pair, rate) for pair, rate in enumerate([600.0, 610.0, 2000.0])),
+    run("send", 1, 5.0, is_used=False),
+    *({"group": "w1", "cell": "send_arrow", "pair": pair, "is_used": True, "steal": 0.0, "absent": "send_arrow"}
+      for pair in range(3)),
+]  # fmt: skip
+
+
+def compared(above: str, below: str, metric: str = cells.RATE) -> dict[str, Any]:
+    one = next(c for c in GROUP.comparisons if (c.above, c.below, c.metric) == (above, below, metric))
+    return results.compare(RUNS, GROUP, one)
+
+
+def whole() -> dict[str, Any]:
+    mode = {"is_quick": True, "pairs": 3, "seconds": 1}
+    return results.assemble(RUNS, STARTUP, {"machine": MACHINE, "touched_gib": 1, "touch_s": 1.0}, mode)
+
+
+def test_a_missed_goal_is_missed() -> None:
+    """1.92 is not 2; the run that was repeated because of steal does not count."""
+    row = compared("send", "produce")
+    assert (row["ratio"], row["verdict"]) == (1.92, "missed")
+
+
+def test_a_met_goal_is_met() -> None:
+    """2.4 of 80."""
+    assert compared("send", "produce+callback")["verdict"] == "met"
+
+
+def test_a_wild_pair_resolves_nothing() -> None:
+    """Although the median is above the goal."""
+    row = compared("send_many", "produce")
+    assert (row["ratio"], row["verdict"]) == (6.1, "not resolved")
+    assert page.side(row) == " (all above the goal)"
+
+
+def test_what_does_not_exist_is_absent() -> None:
+    """Not met, not missed, and said why."""
+    row = compared("send_arrow", "produce")
+    assert row["verdict"] == "absent"
+    assert "send_arrow" in row["why"]
+
+
+def test_what_was_not_measured_is_absent() -> None:
+    """A zero, a metric that is not there, a cell that did not run."""
+    short = [*RUNS, run("a", 0, 0.0), run("b", 0, 1.0)]
+    for above, below, metric in [("a", "b", cells.RATE), ("a", "b", cells.E2E_P99), ("a", "c", cells.RATE)]:
+        row = results.compare(short, GROUP, cells.Comparison(above, below, metric, 1.0, title="x"))
+        assert row["verdict"] == "absent"
+
+
+def test_limits_take_the_worst_repetition_and_failures_count_as_missed() -> None:
+    """0.6 s of [0.2, 0.6]; a start that failed is no absent one."""
+    rows = {row["title"]: row for row in results.start_goals(STARTUP)}
+    states = [row["verdict"] for row in rows.values()]
+    assert states == ["missed", "missed", "met", "missed", "met"]
+    assert {row["verdict"] for row in results.start_goals({})} == {"absent"}
+
+
+def test_the_page_shows_every_goal_and_is_the_same_each_time() -> None:
+    """Met, missed, not resolved, absent: each has its row; JSON and back makes no difference."""
+    found = whole()
+    text = page.page(json.loads(json.dumps(found)), "## Profiles\n")
+    assert text == page.page(found, "## Profiles\n")
+    table = "\n".join(page.goal_table(found))
+    goals = [one for one in GROUP.comparisons if one.goal is not None]
+    assert table.count("\n| ") == len(goals) + len(results.START_GOALS) + 2  # and the head
+    assert "**missed**" in table
+    assert table in text
+    assert "QUICK" in text
+    assert text.endswith("## Profiles\n")
+    assert "1.92" in "\n".join(page.ratio_lines(found))
+
+
+def test_the_pictures_are_the_same_each_time(tmp_path: Path) -> None:
+    """Or every run would change files that nothing was measured for."""
+    pytest.importorskip("matplotlib")
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        plots_io.write(whole(), tmp_path / name)
+    for picture in ("ratios.svg", "latency.svg"):
+        assert (tmp_path / "a" / picture).read_bytes() == (tmp_path / "b" / picture).read_bytes()
+
+
+def test_rates_of_a_report() -> None:
+    """Per second and per GB; latencies are flattened, curves left out."""
+    report = {"seconds": 2.0, "records": 10, "bytes": 4_000_000, "server_cpu_s": 0.1, "client_cpu_s": 0.2,
+              "ack": {"p99": 3.0, "curve": []}, "expected": {}}  # fmt: skip
+    found = with_rates(report)
+    assert (found["records_per_s"], found["mb_per_s"], found["ack_p99_ms"]) == (5.0, 2.0, 3.0)
+    assert found["server_cpu_s_per_gb"] == pytest.approx(25.0)
+    assert found["client_cpu_s_per_gb"] == pytest.approx(50.0)
+    assert not {"ack", "expected", "ack_curve_ms"} & found.keys()
+
+
+def test_several_clients_as_one() -> None:
+    """Sums, the longest time, the largest percentile."""
+    sums = {"records": 1, "bytes": 2, "client_cpu_s": 0.5}
+    reports = [{**sums, "seconds": seconds, "server_cpu_s": seconds} for seconds in (1.0, 3.0)]
+    assert total(reports) == {
+        "records": 2,
+        "bytes": 4,
+        "client_cpu_s": 1.0,
+        "seconds": 3.0,
+        "server_cpu_s": 3.0,
+    }
+    names = ("p50", "p90", "p99", "p99_9", "max", "mean")
+    latencies = [{"e2e": dict.fromkeys(names, value)} for value in (1.0, 2.0)]
+    assert worst(latencies) == dict.fromkeys(names, 2.0)
