@@ -7,20 +7,19 @@ Bytes are written only after `_reserve` has made room for the exact size compute
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from cpython.mem cimport PyMem_Free, PyMem_RawFree, PyMem_RawMalloc, PyMem_Realloc
+from cpython.sequence cimport PySequence_Fast, PySequence_Fast_GET_ITEM, PySequence_Fast_GET_SIZE
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from crc32c import crc32c
 
 from ..errors import InvalidRecordError
-from .column_reading import PythonColumnSink
-from .column_writing import append_columns, append_values
+from .columns import BinaryColumn, DecodedColumns, HeaderColumn
 from .compression import compress
-from .hashing import hash_column, murmur2, partition_rows
 from .header import Compression, TimestampType
 from .opening import MAX_DECOMPRESSED_BYTES, BatchFacts, open_batch
 from .settings import check_settings
@@ -49,8 +48,13 @@ cdef tuple _NO_HEADERS = ()
 cdef object _NONE_CODEC = Compression.NONE
 
 include "_record.pxi"
+include "_memory.pxi"
+include "_spans.pxi"
 include "_writing.pxi"
+include "_columns_writing.pxi"
 include "_reading.pxi"
+include "_columns_reading.pxi"
+include "_hashing.pxi"
 include "_appending.pxi"
 
 
@@ -138,16 +142,16 @@ cdef class CompiledCodec:
     def check(self, batch, *, bint is_dense=True, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
         return self.inspect(batch, is_dense=is_dense, max_decompressed_bytes=max_decompressed_bytes).header
 
-    def columns(self, *, keys=True, values=True, headers=True, max_column_bytes=INT32_MAX):
-        return PythonColumnSink(
-            self, keys=keys, values=values, headers=headers, max_column_bytes=max_column_bytes
-        )
+    def columns(self, *, bint keys=True, bint values=True, bint headers=True, max_column_bytes=INT32_MAX):
+        return CompiledColumnSink(keys, values, headers, max_column_bytes)
 
     def murmur2(self, data):
-        return murmur2(data)
+        if not isinstance(data, bytes):
+            raise TypeError(f"what is hashed must be bytes, not {type(data).__name__}")
+        return _murmur2(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
     def hash_column(self, column, count):
-        return hash_column(column, count)
+        return _hash_column(column, count)
 
     def partition_rows(self, partitions, partition_count):
-        return partition_rows(partitions, partition_count)
+        return _partition_rows(partitions, partition_count)

@@ -108,7 +108,7 @@ cdef inline int _skip_nullable(Cursor *cursor, Py_ssize_t *start, Py_ssize_t *le
     return FINE
 
 
-cdef inline int _read_record(Cursor *cursor, BatchFields *batch, int32_t index, Fields *out) noexcept nogil:
+cdef inline int _read_record(Cursor *cursor, const BatchFields *batch, int32_t index, Fields *out) noexcept nogil:
     """One record up to its headers. On success `cursor` stands at the first header, and its end is the
     record's end; the caller puts the end of the payload back."""
     cdef int32_t length = 0, delta = 0, header_count = 0

@@ -8,6 +8,8 @@ cdef inline uint64_t _zigzag(int64_t value) noexcept nogil:
 cdef inline int _varint_size(int64_t value) noexcept nogil:
     cdef uint64_t rest = _zigzag(value)
     cdef int size = 1
+    if rest < 0x80:  # nearly all are
+        return 1
     while rest > 0x7F:
         rest >>= 7
         size += 1
@@ -240,7 +242,7 @@ cdef class CompiledBatchBuilder:
         return 0
 
     def append_columns(self, columns, timestamp_ms, rows, start, end, stop_bytes):
-        return append_columns(self, columns, timestamp_ms, rows, start, end, stop_bytes)
+        return _append_columns(self, columns, timestamp_ms, rows, start, end, stop_bytes)
 
     def append_values(self, timestamp_ms, values, start, stop_bytes):
-        return append_values(self, timestamp_ms, values, start, stop_bytes)
+        return _append_values(self, timestamp_ms, values, start, stop_bytes)
