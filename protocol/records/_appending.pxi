@@ -144,6 +144,10 @@ cdef class CompiledLanes:
         return self.send
 
     def send(self, topic, value=None, *, key=None, partition=None, timestamp=None, headers=()):
+        """send(topic, value=None, *, key=None, partition=None, timestamp=None, headers=())
+--
+
+Hand one record over; see `Producer.send`."""
         cdef object future
         if timestamp is None and headers is _NO_HEADERS:
             future = self._try(topic, value, key, partition)
