@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from random import Random
 from typing import Any
 
 import pytest
 from headrace.clients.producer.delivery_io import Delivery
 from headrace.clients.producer.lanes import LockedLanes, new_lanes
-from headrace.clients.producer.partitioner import murmur2
+from headrace.clients.sync.producer_io import Producer
 from headrace.protocol.records._batch import CompiledLanes
 from headrace.protocol.records.batch import PythonCodec
 from headrace.protocol.records.codec import active_codec, pick_codec
+from headrace.protocol.records.hashing import murmur2
 
 COMPILED = pick_codec("compiled")
 DELIVERY = Delivery("t", 0, None)
@@ -223,3 +225,12 @@ def test_any_base_timestamp_is_far_enough(first: int) -> None:
     future = lanes.try_send("t", b"v", None, 0)
     records = COMPILED.decode(builder.build())
     assert [record.timestamp for record in records] == [first, future._timestamp]
+
+
+@is_compiled
+def test_the_compiled_send_takes_what_the_readable_one_takes() -> None:
+    """By the same names and defaults, as `help` and editors see it."""
+    lanes, _, _ = lanes_of()
+    compiled, readable = inspect.signature(lanes.bind(print)), inspect.signature(Producer.send)
+    facts = [(p.name, p.kind, p.default) for p in compiled.parameters.values()]
+    assert facts == [(p.name, p.kind, p.default) for p in readable.parameters.values()][1:]
