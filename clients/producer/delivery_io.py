@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import ApiTimeoutError, HeadraceError
 from ..records import RecordMetadata
-from .per_record import compiled_twin
+from .per_record_io import compiled_twin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -31,33 +31,6 @@ cdef inline int64_t _wall_ms() noexcept nogil:
     return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
 
 
-cdef uint32_t _key_hash(const uint8_t *data, Py_ssize_t length) noexcept nogil:
-    """Kafka's murmur2. Source: Utils.murmur2; the readable one is in clients/producer/partitioner.py."""
-    cdef uint32_t m = 0x5BD1E995
-    cdef uint32_t h = <uint32_t>0x9747B28C ^ <uint32_t>length
-    cdef uint32_t k
-    cdef Py_ssize_t at = 0
-    while at + 4 <= length:
-        k = data[at] | <uint32_t>data[at + 1] << 8 | <uint32_t>data[at + 2] << 16 | <uint32_t>data[at + 3] << 24
-        k *= m
-        k ^= k >> 24
-        k *= m
-        h *= m
-        h ^= k
-        at += 4
-    if at < length:
-        if length - at == 3:
-            h ^= <uint32_t>data[at + 2] << 16
-        if length - at >= 2:
-            h ^= <uint32_t>data[at + 1] << 8
-        h ^= data[at]
-        h *= m
-    h ^= h >> 13
-    h *= m
-    h ^= h >> 15
-    return h
-
-
 @cython.freelist(1024)
 @cython.no_gc
 cdef class RecordFuture:
@@ -220,7 +193,7 @@ cdef class CompiledLanes:
             if slot is None:
                 return None
         elif lane._count:
-            number = _key_hash(<const uint8_t *>PyBytes_AS_STRING(key), key_bytes) & 0x7FFFFFFF
+            number = _murmur2(<const uint8_t *>PyBytes_AS_STRING(key), key_bytes) & 0x7FFFFFFF
             slot = <CompiledSlot>lane._slots[<Py_ssize_t>(number % lane._count)]
         else:
             return None

@@ -10,7 +10,7 @@ from .peers import MIB, Response
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ..messages.envelope import Api
     from ..records.header import Buffer
@@ -36,7 +36,7 @@ class Outgoing:
     future: asyncio.Future[Response]
     api: Api
     correlation_id: int
-    parts: list[Buffer]
+    parts: Sequence[Buffer]
     size: int
     expect_reply: bool
 

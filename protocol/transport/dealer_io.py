@@ -253,7 +253,7 @@ class Connection:
         except zmq.Again:
             self._is_choked = True
             return False
-        outgoing.parts = []
+        outgoing.parts = ()
         if outgoing.expect_reply:
             self._waiting[outgoing.correlation_id] = outgoing
         elif not outgoing.future.done():

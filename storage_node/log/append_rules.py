@@ -6,6 +6,7 @@ Source: Kafka LogValidator.java, ProduceRequest.java validateRecords.
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from crc32c import crc32c
@@ -52,10 +53,9 @@ def check_client_batch(
     Errors: MessageTooLarge, InvalidTimestamp, InvalidRecord, CorruptMessage, UnsupportedCompressionType.
     """
     if checked is None and not internal and _is_plain(batch, config):
-        try:
+        # what is wrong, if anything, the rules below say in their own order
+        with suppress(KafkaError):
             checked = active_codec().inspect(batch)
-        except KafkaError:
-            pass  # below, the rules say in their own order what is wrong
     header = _framed_header(batch) if checked is None else checked.header
     if len(batch) > config.max_message_bytes and not internal:
         raise MessageTooLargeError(

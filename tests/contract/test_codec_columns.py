@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from array import array
 from itertools import pairwise
@@ -485,6 +487,40 @@ def test_what_was_handed_out_stays() -> None:
     for number, decoded in enumerate(kept[1:], 1):
         assert decoded.values is not None
         assert bytes(decoded.values.data) == b"%d" % number * 2_000_000
+
+
+KEPT_PROBE = """
+from headrace.protocol.records.codec import pick_codec
+codec = pick_codec("compiled")
+builder = codec.builder(max_bytes=1 << 24)
+while builder.append(1, None, bytes(1000)) >= 0 and builder.count < 4000:
+    pass
+batch = builder.build()
+
+def resident_bytes():
+    with open("/proc/self/status") as status:
+        return 1024 * next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
+
+before = resident_bytes()
+sinks = [codec.columns() for _ in range(50)]
+for sink in sinks:
+    sink.append(batch, partition=0, max_rows=4000)
+print(resident_bytes() - before)
+del sinks, sink
+print(resident_bytes() - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_little_memory_is_kept() -> None:
+    """50 sinks of 4 MB are dropped: 64 MiB at most stay for the next ones, the rest goes back."""
+    done = subprocess.run(
+        [sys.executable, "-c", KEPT_PROBE], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    full, kept = (int(size) for size in done.stdout.split())
+    assert full > 190 << 20
+    assert kept < 70 << 20
 
 
 def test_columns_are_arrow_arrays_without_a_copy(codec: RecordCodec) -> None:

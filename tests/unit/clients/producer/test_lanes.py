@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from headrace.clients.producer.delivery_io import Delivery
 from headrace.clients.producer.lanes import LockedLanes, new_lanes
-from headrace.clients.producer.partitioner import murmur2
 from headrace.protocol.records._batch import CompiledLanes
 from headrace.protocol.records.batch import PythonCodec
 from headrace.protocol.records.codec import active_codec, pick_codec
+from headrace.protocol.records.hashing import murmur2
 
 COMPILED = pick_codec("compiled")
 DELIVERY = Delivery("t", 0, None)

@@ -5,21 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from headrace.protocol.transport import multipart_io
-from headrace.protocol.transport.multipart_io import PythonMultipart, pick_multipart
+from multipart_twins import TWINS, sockets_use
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.protocol.transport.multipart_io import Multipart
-
-TWINS = ("compiled", "python")
+    from collections.abc import Iterator
 
 
 @pytest.fixture(params=TWINS, autouse=True)
-def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Multipart]:
+def twin(request: pytest.FixtureRequest) -> Iterator[str]:
     """The twin that sockets made in this test use."""
-    picked = pick_multipart(request.param)
-    assert (picked is PythonMultipart) == (request.param == "python"), "the compiled twin must be there"
-    monkeypatch.setattr(multipart_io, "active_multipart", lambda: picked)
-    return picked
+    with sockets_use(request.param):
+        yield request.param

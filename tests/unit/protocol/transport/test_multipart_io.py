@@ -261,7 +261,7 @@ def test_sent_buffers_count_until_they_are_gone_and_then_die(
 def test_a_buffer_counts_while_the_other_end_holds_it(
     pair: tuple[zmq.Socket[bytes], zmq.Socket[bytes]],
 ) -> None:
-    """Inside one process the reader shares the memory: it counts, for its owner alone, until it is dropped."""
+    """Inside one process the reader shares the memory: it counts, for its owner, until it is dropped."""
     pending = PendingBytes()
     left = open_multipart(pair[0], envelope=DEALER_ENVELOPE, pending=pending)
     right = open_multipart(pair[1], envelope=DEALER_ENVELOPE)

@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 from headrace.clients.producer.delivery_io import Delivery, FailedFuture, RecordFuture
-from headrace.clients.producer.per_record import plain_sizes
+from headrace.clients.producer.per_record_io import plain_sizes
 from headrace.protocol.records.codec import active_codec
 
 is_compiled = pytest.mark.skipif(active_codec().name == "python", reason="the readable twin")
