@@ -100,8 +100,8 @@ class Handout:
             self._fetcher.chunk_done(chunk)
 
     def choose(self, gathering: Gathering) -> list[Chunk]:
-        """Chunks with about as many rows as the gathering has room for, none of them decoded; empty when
-        nothing is there. All that is there of one partition comes before the next.
+        """Chunks of one partition with about as many rows as the gathering has room for, none of them
+        decoded; empty when nothing is there. All that is there of one partition comes before the next.
 
         Errors: what a partition met, once; while the gathering has rows it is blocked instead.
         """
@@ -109,8 +109,8 @@ class Handout:
         rows = 0
         for state in self._in_turn():
             if state.error is not None and not state.chunks:
-                if gathering.count or chosen:
-                    gathering.is_blocked = not chosen
+                if gathering.count:
+                    gathering.is_blocked = True
                     return chosen
                 self._raise_error(state, state.error)
             if state.is_paused or not state.chunks:
@@ -121,7 +121,8 @@ class Handout:
                 chosen.append(chunk)
                 rows += chunk.count
                 if rows >= gathering.left:
-                    return chosen
+                    break
+            return chosen  # of one partition: its room is told before the next one is read
         return chosen
 
     def gather(self, gathering: Gathering, chunks: list[Chunk], moves: list[tuple[Chunk, int]]) -> None:
