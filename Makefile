@@ -13,7 +13,7 @@ export QUICKSTART_INPUT := $(value INPUT)
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
-$(STAMP): pyproject.toml $(wildcard protocol/records/*.pyx protocol/records/*.pxi)
+$(STAMP): pyproject.toml $(wildcard protocol/records/*.pyx protocol/records/*.pxi protocol/transport/*.pyx)
 	@$(PYTHON) -c 'import sys; sys.exit("headrace needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	@test -x $(BIN)/pip || { echo "making $(VENV), once: this takes a minute or two"; $(PYTHON) -m venv $(VENV); }
 	@$(BIN)/python -m pip install --quiet --upgrade pip "setuptools>=77" "cython>=3.1" wheel
@@ -55,4 +55,4 @@ docs: $(STAMP) ## write the reference pages docs/CONFIG.md, ERRORS.md, PROTOCOL.
 clean: ## remove what the targets made
 	rm -rf $(VENV) .typecheck build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name '__pycache__' -prune -exec rm -rf {} +
-	find protocol -name '*.so' -delete ; rm -f protocol/records/_batch.c
+	find protocol -name '*.so' -delete ; rm -f protocol/records/_batch.c protocol/transport/_multipart.c

@@ -299,6 +299,9 @@ class StorageNode:
         because a disk fails only once.
         """
         replicas = self.replicas
+        if not self.parked:
+            replicas.changed.clear()
+            return
         while replicas.changed:
             keys, replicas.changed = replicas.changed, []
             for key in dict.fromkeys(keys):

@@ -133,8 +133,10 @@ class AsyncProducer(Generic[K, V]):
         partition: str | None = "partition",
         timestamp: str | None = "timestamp",
     ) -> BatchResult:
-        """Send every row of a pyarrow Table or RecordBatch, a data frame, or a dict of columns, and wait until
-        each has its outcome. As `Producer.send_arrow`."""
+        """Send every row of a pyarrow Table or RecordBatch, a data frame, or a dict of columns.
+
+        As `Producer.send_arrow`, and waits until each row has its outcome.
+        """
         from ..arrow.sending_io import ArrowSend, Names
 
         engine = self._engine
@@ -150,12 +152,11 @@ class AsyncProducer(Generic[K, V]):
                 need = steps.send(answer)
             except StopIteration as done:
                 result: BatchResult = done.value
-                break
+                await _until_done(result.deliveries())
+                return result
             if need.is_first:
                 deadline_ms = self._deadline_ms()
             answer = await self._meet(engine, topic, need, deadline_ms)
-        await _until_done(result.deliveries())
-        return result
 
     async def drain(self) -> None:
         """Wait until there is room in the buffer and nothing waits in line.
@@ -233,7 +234,10 @@ class AsyncProducer(Generic[K, V]):
             raise ClosedError("the producer was closed")
         hub = self._cluster.hub  # raises on another event loop than the first
         if self._made is None:
-            self._made = ProducerEngine(hub, self.config, self._outgoing.partitioner, None)
+            outgoing = self._outgoing
+            self._made = ProducerEngine(
+                hub, self.config, outgoing.partitioner, None, is_plain=outgoing.is_plain
+            )
             self._made.add_room_listener(self._room.set)
         return self._made
 
@@ -273,6 +277,11 @@ class AsyncProducer(Generic[K, V]):
     ) -> RecordFuture | asyncio.Future[RecordFuture]:
         """The record's future, or while it has to wait in line, a future of that."""
         engine, outgoing = self._engine, self._outgoing
+        # Order: not past those that wait in line.
+        if record.timestamp is None and not record.headers and topic not in self._lines:
+            future = engine.lanes.try_send(topic, record.value, record.key, record.partition)
+            if future is not None:
+                return future
         if not outgoing.interceptors:
             return self._enter(engine, topic, record)
         record = outgoing.intercept(record)
@@ -380,9 +389,8 @@ class AsyncProducer(Generic[K, V]):
             if need.lacks == NO_ROOM:
                 await self._wait_for_room(engine, deadline_ms)
             elif need.lacks in (NO_TOPIC, NO_PARTITION):
-                await engine.load_topic(
-                    topic, deadline_ms, 0 if need.partition is None else need.partition + 1
-                )
+                least = 0 if need.partition is None else need.partition + 1
+                await engine.load_topic(topic, deadline_ms, least)
             else:
                 await asyncio.sleep(0)  # the loop has others to serve, and batches to send
         except ClosedError:

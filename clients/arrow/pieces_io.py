@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...protocol.errors import HeadraceError, MessageTooLargeError, UnknownTopicOrPartitionError
+from ...protocol.errors import (
+    HeadraceError,
+    InvalidPartitionsError,
+    MessageTooLargeError,
+    UnknownTopicOrPartitionError,
+)
 from ...protocol.records.columns import Columns
 from ..producer.outgoing_io import HEADER_OVERHEAD_BYTES, OVERHEAD_BYTES
 from ..producer.partitioner import murmur2_sticky
@@ -261,7 +266,7 @@ def _by_partitioner(rows: Rows, key: Any, rules: Rules, partition_count: int, fa
             try:
                 chosen = rules.partitioner(rules.topic, item, partition_count)
                 if chosen is not None and not 0 <= chosen < partition_count:
-                    raise UnknownTopicOrPartitionError(
+                    raise InvalidPartitionsError(
                         f"the partitioner chose {chosen} of {partition_count} partitions of {rules.topic!r}"
                     )
             except (HeadraceError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What both faces of the consumer need for `arrow_batches`: checked arguments, gathered rows to a batch. Pure."""
+"""What both faces of the consumer need for `arrow_batches`: checked arguments, rows made a batch. Pure."""
 
 from __future__ import annotations
 

@@ -60,6 +60,7 @@ class ArrowSend:
             active_codec(),
         )
         self._error: HeadraceError | None = None  # it stayed full once: no use to wait again for each piece
+        self._may_grow = True  # False: it was waited for more partitions, once, in vain
         self._pieces: list[PieceResult] = []
 
     @property
@@ -80,35 +81,32 @@ class ArrowSend:
     def steps(self, engine: ProducerEngine) -> Generator[Need, HeadraceError | None, ArrowResult]:
         """Hand everything over. Errors: what ended the producer."""
         for rows in self.table.pieces():
-            count = yield from self._partition_count(engine, rows)
+            spread = yield from self._spread(engine, rows)
             now_ms = self._outgoing.wall_ms()
-            if count is None:
+            if spread is None:
                 self._refuse(rows, now_ms)
                 continue
-            spread = Spread(count, engine.sticky_order(self._topic))
             for part, piece in ready_pieces(rows, self._rules, spread, now_ms):
                 yield from self._send_piece(engine, part, piece, now_ms)
             yield Need(PAUSE)
         return ArrowResult(self._pieces)
 
-    def _partition_count(
+    def _spread(
         self, engine: ProducerEngine, rows: Rows
-    ) -> Generator[Need, HeadraceError | None, int | None]:
-        """How many partitions there are; None when they cannot be known."""
-        count = engine.partition_count(self._topic)
-        if count is None:
-            if self._error is None:
-                self._error = yield Need(NO_TOPIC)
-            count = engine.partition_count(self._topic)
-            if count is None:
-                return None
-        if rows.partition is not None:
+    ) -> Generator[Need, HeadraceError | None, Spread | None]:
+        """The partitions there are; None when they cannot be known."""
+        if engine.spread(self._topic) is None and self._error is None:
+            self._error = yield Need(NO_TOPIC)
+        found = engine.spread(self._topic)
+        if found is None:
+            return None
+        if rows.partition is not None and self._error is None:
             largest = pc.max(rows.partition).as_py()
-            if largest is not None and count <= largest < 2**31 and self._error is None:
+            if largest is not None and found[0] <= largest < 2**31 and self._may_grow:
                 # As with `send`: the topic may have grown. Rows of partitions it does not have fail.
-                yield Need(NO_PARTITION, largest)
-                count = engine.partition_count(self._topic)
-        return count
+                self._may_grow = (yield Need(NO_PARTITION, largest)) is None
+                found = engine.spread(self._topic) or found
+        return Spread(*found)
 
     def _send_piece(
         self, engine: ProducerEngine, rows: Rows, piece: Piece, now_ms: int

@@ -36,7 +36,7 @@ class Names(NamedTuple):
 class Rows(NamedTuple):
     """Consecutive rows as Arrow arrays of one length; None for a column that is not there."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, of no use here
     key: Any
     value: Any
     headers: Any
@@ -101,9 +101,10 @@ class Table:
         schema, names = self._table.schema, self._names
         for field, name, has_serde in (("key", names.key, key_serde), ("value", names.value, value_serde)):
             if name is not None and not has_serde and not is_binary(schema.field(name).type):
+                kind = schema.field(name).type
                 raise TypeError(
-                    f"column {name!r} has type {schema.field(name).type}: a {field} is binary or text; cast it,"
-                    f" or make the producer with a serde, such as {field}=headrace.json"
+                    f"column {name!r} has type {kind}: a {field} is binary or text; cast it, or make the"
+                    f" producer with a serde, such as {field}=headrace.json"
                 )
         if names.partition is not None:
             kind = schema.field(names.partition).type

@@ -36,8 +36,9 @@ T = TypeVar("T")
 
 log = logging.getLogger("headrace.client.consumer")
 
-# Bound: bytes of keys, of values or of headers in one table of `arrow_batches`, whatever its rows.
-MAX_COLUMN_BYTES = 1 << 28
+# Bound: bytes of keys, of values or of headers in one table of `arrow_batches`, whatever its rows. Small
+# enough that the allocator keeps the memory for the next: fresh pages for each would halve the throughput.
+MAX_COLUMN_BYTES = 16 << 20
 
 
 class ConsumerEngine:

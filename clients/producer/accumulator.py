@@ -225,6 +225,17 @@ class Accumulator:
             partition = topic.sticky.partition
         return topic.queues[partition]
 
+    def spread(self, name: str) -> tuple[int, list[int]] | None:
+        """How many partitions a topic has, and those that records without a key may go to, the present choice
+        first; None before `set_topic`."""
+        topic = self.topics.get(name)
+        if topic is None:
+            return None
+        first, available = self.sticky_queue(topic).partition, self._with_leader(topic)
+        behind = [number for number in available if number > first]
+        order = [first, *behind, *(number for number in available if number < first)]
+        return topic.partition_count, order
+
     # --- topics -----------------------------------------------------------------------------------------
 
     def set_topic(self, name: str, partition_count: int) -> TopicQueues:

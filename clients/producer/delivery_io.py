@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import ApiTimeoutError, HeadraceError
 from ..records import RecordMetadata
-from .record_facts import RecordFacts
+from .per_record_io import compiled_twin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -136,10 +136,17 @@ class Delivery:
             callback()
 
 
-class RecordFuture(RecordFacts):
+class RecordFuture:
     """The outcome of one record. Has the reading half of concurrent.futures.Future."""
 
-    __slots__ = ()
+    # Where the codec is compiled, so are these fields; see `compiled_twin`.
+    __slots__ = ("_index", "_key_size", "_timestamp", "_value_size", "delivery")
+
+    def __init__(
+        self, delivery: Delivery, index: int, timestamp: int, key_size: int, value_size: int
+    ) -> None:
+        self.delivery, self._index, self._timestamp = delivery, index, timestamp
+        self._key_size, self._value_size = key_size, value_size
 
     def done(self) -> bool:
         """True once the record is acknowledged or has failed for good."""
@@ -183,6 +190,9 @@ class RecordFuture(RecordFacts):
         return self._get(timeout)
 
     def __repr__(self) -> str:
+        return self._text()
+
+    def _text(self) -> str:
         where = f"{self.delivery.topic}-{self.delivery.partition}"
         if not self.done():
             return f"<RecordFuture {where} pending>"
@@ -201,6 +211,10 @@ class RecordFuture(RecordFacts):
             delivery.topic, delivery.partition, offset, timestamp, self._key_size, self._value_size
         )
         return metadata, error
+
+
+if not TYPE_CHECKING:
+    RecordFuture = compiled_twin(RecordFuture)
 
 
 class FailedFuture(RecordFuture):

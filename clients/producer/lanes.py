@@ -109,6 +109,5 @@ def new_lanes(codec: RecordCodec, max_record_bytes: int, ignore_keys: bool) -> L
     if codec.name == "python":
         return LockedLanes()
     from ...protocol.records._batch import CompiledLanes
-    from .delivery_io import RecordFuture
 
-    return CompiledLanes(RecordFuture, max_record_bytes, ignore_keys)
+    return CompiledLanes(max_record_bytes, ignore_keys)

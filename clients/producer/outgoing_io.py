@@ -11,7 +11,7 @@ from ..records import Headers, ProducerRecord, RecordMetadata, normalize_headers
 from ..serdes import is_plain_bytes, serializer
 from .delivery_io import FailedFuture, RecordFuture, call_user
 from .partitioner import murmur2_sticky
-from .record_facts import plain_sizes
+from .per_record_io import plain_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

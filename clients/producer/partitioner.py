@@ -12,6 +12,8 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from ...protocol.records.codec import active_codec
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -20,43 +22,10 @@ if TYPE_CHECKING:
 # (topic, key bytes, number of partitions) -> partition, or None for the sticky choice
 Partitioner = Callable[[str, bytes | None, int], int | None]
 
-_SEED = 0x9747B28C
-_M = 0x5BD1E995
-_MASK = 0xFFFFFFFF
-
-# Bound: about 10 MB at worst. Keys repeat, and hashing 16 bytes in Python costs 3 us against 0.1 us here.
-MAX_CACHED_HASHES = 65_536
-MAX_CACHED_KEY_BYTES = 64
-
-
-def murmur2(data: bytes) -> int:
-    """The 32-bit murmur2 hash, unsigned. Source: Kafka Utils.murmur2."""
-    length = len(data)
-    h = _SEED ^ length
-    whole = length & ~3
-    for position in range(0, whole, 4):
-        k = int.from_bytes(data[position : position + 4], "little") * _M & _MASK
-        k = (k ^ k >> 24) * _M & _MASK
-        h = h * _M & _MASK ^ k
-    if length & 3:
-        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
-    h = (h ^ h >> 13) * _M & _MASK
-    return h ^ h >> 15
-
-
-_hashes: dict[bytes, int] = {}
-
 
 def positive_hash(key: bytes) -> int:
-    """murmur2 without its sign bit, as Kafka's toPositive; remembers short keys."""
-    found = _hashes.get(key)
-    if found is None:
-        found = murmur2(key) & 0x7FFFFFFF
-        if len(key) <= MAX_CACHED_KEY_BYTES:
-            if len(_hashes) >= MAX_CACHED_HASHES:
-                _hashes.clear()
-            _hashes[key] = found
-    return found
+    """murmur2 without its sign bit, as Kafka's toPositive."""
+    return active_codec().murmur2(key) & 0x7FFFFFFF
 
 
 def murmur2_sticky(_topic: str, key: bytes | None, partition_count: int) -> int | None:

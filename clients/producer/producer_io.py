@@ -211,19 +211,10 @@ class ProducerEngine:
                 self._wake()
             return [(batch.delivery, _count(batch)) for batch in batches]
 
-    def partition_count(self, topic: str) -> int | None:
-        """How many partitions of a topic are known, None before the first record to it."""
-        queues = self._topics.get(topic)
-        return None if queues is None else queues.partition_count
-
-    def sticky_order(self, topic: str) -> list[int]:
-        """The partitions of a topic that was loaded that rows without a key may go to, the present choice
-        first."""
+    def spread(self, topic: str) -> tuple[int, list[int]] | None:
+        """See `Accumulator.spread`."""
         with self._lock:
-            queues, view = self._topics[topic], self._hub.metadata.view
-            first = self._accumulator.sticky_queue(queues).partition
-            numbers = [(first + number) % queues.partition_count for number in range(queues.partition_count)]
-            return [first] + [number for number in numbers[1:] if view.leader_of(topic, number) is not None]
+            return self._accumulator.spread(topic)
 
     def partitions(self, topic: str) -> list[PartitionInfo]:
         """The partitions of a topic that was loaded, as the metadata has them."""

@@ -129,7 +129,7 @@ class Consumer(Generic[K, V]):
         """Arrow record batches in the layout of `headrace.ARROW_SCHEMA`, each with at least one row.
 
         One is handed out when `max_rows` are there, or `timeout` seconds after its first row; earlier only
-        when the bytes of one column reach 256 MB. `columns` names those that are wanted, in that order; the
+        when the bytes of one column reach 16 MB. `columns` names those that are wanted, in that order; the
         others are not decoded. Keys and values are bytes, whatever deserialisers the consumer has. Ends like
         the iteration over records. Errors: as `poll`; ImportError without pyarrow.
         """

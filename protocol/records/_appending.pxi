@@ -10,6 +10,9 @@ cdef extern from "Python.h":
     bint PyBytes_CheckExact(object thing)
     bint PyUnicode_CheckExact(object thing)
     bint PyLong_CheckExact(object thing)
+    ctypedef struct PyTypeObject:
+        void *tp_dict
+    void PyType_Modified(PyTypeObject *kind)
 
 cdef extern from "<time.h>" nogil:
     ctypedef int clockid_t
@@ -28,37 +31,15 @@ cdef inline int64_t _wall_ms() noexcept nogil:
     return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
 
 
-cdef uint32_t _key_hash(const uint8_t *data, Py_ssize_t length) noexcept nogil:
-    """Kafka's murmur2. Source: Utils.murmur2; the readable one is in clients/producer/partitioner.py."""
-    cdef uint32_t m = 0x5BD1E995
-    cdef uint32_t h = <uint32_t>0x9747B28C ^ <uint32_t>length
-    cdef uint32_t k
-    cdef Py_ssize_t at = 0
-    while at + 4 <= length:
-        k = data[at] | <uint32_t>data[at + 1] << 8 | <uint32_t>data[at + 2] << 16 | <uint32_t>data[at + 3] << 24
-        k *= m
-        k ^= k >> 24
-        k *= m
-        h *= m
-        h ^= k
-        at += 4
-    if at < length:
-        if length - at == 3:
-            h ^= <uint32_t>data[at + 2] << 16
-        if length - at >= 2:
-            h ^= <uint32_t>data[at + 1] << 8
-        h ^= data[at]
-        h *= m
-    h ^= h >> 13
-    h *= m
-    h ^= h >> 15
-    return h
-
-
+@cython.freelist(1024)
 @cython.no_gc
-cdef class RecordFacts:
-    """The fields of a record's future. Not watched by the garbage collector: there may be millions, and the
-    one cycle that they can be in (a done callback that holds the future) ends when the batch is done."""
+cdef class RecordFuture:
+    """The outcome of one record. Has the reading half of concurrent.futures.Future.
+
+    Only the fields are here; `adopt` gives it the methods of its readable twin, in clients/producer. Not
+    watched by the garbage collector, as a subclass of Python would be: there may be millions, and the one
+    cycle that they can be in (a done callback that holds the future) ends when the batch is done.
+    """
 
     cdef readonly object delivery
     cdef readonly long long _timestamp
@@ -73,13 +54,18 @@ cdef class RecordFacts:
         self._key_size = key_size
         self._value_size = value_size
 
+    def __repr__(self):
+        return self._text()
 
-cdef extern from *:
-    """
-    /* What type.__call__ would do first; what it would do then, __init__, is done by hand. */
-    #define headrace_new_of(type, arguments) ((type)->tp_new((type), (arguments), NULL))
-    """
-    object headrace_new_of(type kind, tuple arguments)
+
+def adopt(readable not None):
+    """The compiled twin of a class with the fields of RecordFuture: its methods are taken over."""
+    cdef dict methods = <dict>(<PyTypeObject *>RecordFuture).tp_dict
+    for name, method in vars(readable).items():
+        if callable(method) and not (name.startswith("__") and name.endswith("__")):
+            methods[name] = method
+    PyType_Modified(<PyTypeObject *>RecordFuture)
+    return RecordFuture
 
 
 @cython.final
@@ -132,21 +118,17 @@ cdef class CompiledLane:
 cdef class CompiledLanes:
     """The lanes of one producer, and its `send`.
 
-    `send_slowly` is the readable path with the same signature; `future_type` a subclass of RecordFacts
-    without fields of its own; `max_record_bytes` bounds key and value together.
+    `send_slowly` is the readable path with the same signature; `max_record_bytes` bounds key and value
+    together.
     """
 
     cdef dict _lanes
     cdef object _send_slowly
-    cdef type _future_type
     cdef Py_ssize_t _max_record_bytes
     cdef bint _ignore_keys
 
-    def __cinit__(self, future_type, Py_ssize_t max_record_bytes, bint ignore_keys):
-        if not issubclass(future_type, RecordFacts):
-            raise TypeError("a future needs the fields of RecordFacts")
+    def __cinit__(self, Py_ssize_t max_record_bytes, bint ignore_keys):
         self._lanes = {}
-        self._future_type = future_type
         self._max_record_bytes = max_record_bytes
         self._ignore_keys = ignore_keys
 
@@ -178,7 +160,7 @@ cdef class CompiledLanes:
         """The future of a record that joined a batch, None for one that is not common."""
         cdef CompiledLane lane
         cdef CompiledSlot slot
-        cdef RecordFacts future
+        cdef RecordFuture future
         cdef Py_ssize_t key_bytes = -1, value_bytes = -1
         cdef long long number
         cdef int64_t timestamp
@@ -211,7 +193,7 @@ cdef class CompiledLanes:
             if slot is None:
                 return None
         elif lane._count:
-            number = _key_hash(<const uint8_t *>PyBytes_AS_STRING(key), key_bytes) & 0x7FFFFFFF
+            number = _murmur2(<const uint8_t *>PyBytes_AS_STRING(key), key_bytes) & 0x7FFFFFFF
             slot = <CompiledSlot>lane._slots[<Py_ssize_t>(number % lane._count)]
         else:
             return None
@@ -219,7 +201,7 @@ cdef class CompiledLanes:
         if slot._builder is None or timestamp < 0:
             return None
         # Order: the future first, because making it may fail. Then the look at the slot and the append.
-        future = <RecordFacts>headrace_new_of(self._future_type, _NO_HEADERS)
+        future = RecordFuture.__new__(RecordFuture)
         index = _append_common(slot, timestamp, key, key_bytes, value, value_bytes)
         if index < 0:
             return None

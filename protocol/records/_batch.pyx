@@ -145,7 +145,9 @@ cdef class CompiledCodec:
     def columns(self, *, bint keys=True, bint values=True, bint headers=True, max_column_bytes=INT32_MAX):
         return CompiledColumnSink(keys, values, headers, max_column_bytes)
 
-    def murmur2(self, bytes data not None):
+    def murmur2(self, data):
+        if not isinstance(data, bytes):
+            raise TypeError(f"what is hashed must be bytes, not {type(data).__name__}")
         return _murmur2(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
     def hash_column(self, column, count):

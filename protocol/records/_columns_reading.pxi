@@ -305,9 +305,12 @@ cdef class CompiledColumnSink:
         # Bound: record_count is at most size // 7, open_batch saw to it; and rows are counted in 32 bits.
         g.max_rows = min(rows, INT32_MAX - 1 - g.count)
         self._reserve_row_arrays(g.count + min(g.max_rows, <int64_t>batch.record_count))
+        g.keys.room = self._room(&g.keys)
+        g.values.room = self._room(&g.values)
+        g.header_keys.room = self._room(&g.header_keys)
+        g.header_values.room = self._room(&g.header_values)
         try:
-            if g.values.is_wanted and g.max_rows:
-                _reserve_data(&g.values, 0, self._limit)
+            if g.values.is_wanted and g.max_rows >= batch.record_count:
                 self._reserve_payload(size)
             while fault == NO_ROOM:
                 with nogil:
@@ -325,12 +328,15 @@ cdef class CompiledColumnSink:
             raise
         return 0
 
+    cdef Py_ssize_t _room(self, const Binary *column) noexcept:
+        """A first row may have passed the limit; after it only empty values join."""
+        return max(column.size, min(column.data.capacity, self._limit))
+
     cdef int _reserve_payload(self, Py_ssize_t size) except -1:
         """Room for the values of a whole batch at once: they are most of its bytes, and never more."""
         cdef Gathering *g = &self._g
         if g.values.size + size <= self._limit:
             _reserve_data(&g.values, size, self._limit)
-            g.values.room = min(g.values.data.capacity, self._limit)
         return 0
 
     cdef int _reserve_row_arrays(self, Py_ssize_t rows) except -1:

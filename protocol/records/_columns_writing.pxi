@@ -133,7 +133,7 @@ cdef object _append_columns(CompiledBatchBuilder builder, columns, timestamp_ms,
     cdef bint has_headers = columns.headers is not None, has_rows = rows is not None
     cdef bint has_timestamps = columns.timestamps is not None
     cdef Row row = Row(NULL, NULL, -1, -1, 0, 0, 0)
-    if count < 0:
+    if not 0 <= count <= INT32_MAX:
         raise ValueError(f"{columns.count} rows")
     if has_keys:
         _open_values(held, columns.keys, count, &keys)

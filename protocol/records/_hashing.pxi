@@ -53,7 +53,7 @@ cdef object _hash_column(column, count):
     cdef int64_t row_count = _clamped(count)
     cdef _Block block
     cdef int fault
-    if row_count < 0:
+    if not 0 <= row_count <= INT32_MAX:
         raise ValueError(f"{count} rows")
     _open_values(held, column, row_count, &values)
     block = _new_block(4 * row_count)

@@ -113,7 +113,10 @@ class BatchBuilder(Protocol):
 
 
 class ColumnSink(Protocol):
-    """Records of many batches, gathered by column. Not thread-safe: ValueError when two calls meet."""
+    """Records of many batches, gathered by column. Not thread-safe: ValueError when two calls meet.
+
+    Memory: the bytes of the rows and some 45 for each, twice that at most while it grows.
+    """
 
     @property
     def count(self) -> int:

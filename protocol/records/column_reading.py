@@ -89,17 +89,16 @@ class PythonColumnSink:
     def _has_room(self, record: RecordLike) -> bool:
         if not self.count:
             return True
-        sizes = []
+        needs: list[tuple[_Growing, int]] = []
         if self._keys is not None:
-            sizes.append(self._keys.size_bytes + len(record.key or b""))
+            needs.append((self._keys, len(record.key or b"")))
         if self._values is not None:
-            sizes.append(self._values.size_bytes + len(record.value or b""))
+            needs.append((self._values, len(record.value or b"")))
         if self._header_offsets is not None:
-            sizes.append(self._header_keys.size_bytes + sum(len(key.encode()) for key, _ in record.headers))
-            sizes.append(
-                self._header_values.size_bytes + sum(len(value or b"") for _, value in record.headers)
-            )
-        return all(size <= self._max_column_bytes for size in sizes)
+            needs.append((self._header_keys, sum(len(key.encode()) for key, _ in record.headers)))
+            needs.append((self._header_values, sum(len(value or b"") for _, value in record.headers)))
+        limit = self._max_column_bytes
+        return all(not needed or column.size_bytes + needed <= limit for column, needed in needs)
 
     def _add(self, record: RecordLike) -> None:
         if self._keys is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .columns import BinaryValues, Columns, HeaderColumn, Spans, items
+from .columns import BinaryValues, Columns, HeaderColumn, Spans, check_count, items
 from .settings import INT64_MAX
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ class _Table:
 
     def __init__(self, columns: Columns, timestamp_ms: int) -> None:
         count = columns.count
-        if count < 0:
-            raise ValueError(f"{count} rows")
+        check_count(count)
         self._keys = None if columns.keys is None else BinaryValues(columns.keys, count)
         self._values = None if columns.values is None else BinaryValues(columns.values, count)
         self._headers = None if columns.headers is None else _HeaderRows(columns.headers, count)

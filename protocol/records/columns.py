@@ -10,6 +10,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from .settings import INT32_MAX
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
@@ -67,6 +69,12 @@ class DecodedColumns(NamedTuple):
     timestamp_types: ReadableBuffer
     leader_epochs: ReadableBuffer
     headers: HeaderColumn | None
+
+
+def check_count(count: int) -> None:
+    """Errors: ValueError for a count of rows that 32 bits cannot number."""
+    if not 0 <= count <= INT32_MAX:
+        raise ValueError(f"{count} rows")
 
 
 def items(buffer: ReadableBuffer, code: Literal["B", "i", "q"]) -> memoryview:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
-from .columns import BinaryColumn, BinaryValues, items
+from .columns import BinaryColumn, BinaryValues, check_count, items
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -37,8 +37,7 @@ def murmur2(data: bytes) -> int:
 
 def hash_column(column: BinaryColumn, count: int) -> bytes:
     """See codec.RecordCodec.hash_column."""
-    if count < 0:
-        raise ValueError(f"{count} rows")
+    check_count(count)
     values = BinaryValues(column, count)
     keys = (values.value(row) for row in range(count))
     return array("I", [0 if key is None else murmur2(key) for key in keys]).tobytes()

@@ -134,7 +134,8 @@ def read_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """
     if position < 0 or len(buffer) - position < HEADER_BYTES:
         raise CorruptMessageError(f"{len(buffer) - position} bytes left, a batch header has {HEADER_BYTES}")
-    header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
+    # the struct has as many fields as the tuple: `_make` would only count them, on the hottest of paths
+    header = tuple.__new__(BatchHeader, _HEADER.unpack_from(buffer, position))
     if header.magic != MAGIC:
         raise CorruptMessageError(f"magic {header.magic}, only {MAGIC} is supported")
     if header.batch_length < MIN_BATCH_LENGTH:

@@ -10,11 +10,10 @@ from .peers import MIB, Response
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
-
-    import zmq
+    from collections.abc import Callable, Sequence
 
     from ..messages.envelope import Api
+    from ..records.header import Buffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +36,7 @@ class Outgoing:
     future: asyncio.Future[Response]
     api: Api
     correlation_id: int
-    parts: list[bytes | zmq.Frame]
+    parts: Sequence[Buffer]
     size: int
     expect_reply: bool
 

@@ -36,7 +36,7 @@ from . import wire
 from .backlog_io import Backlog, ConnectionOptions, Outgoing
 from .context_io import set_common_options, shared_context, tcp_endpoint
 from .monitor_io import HANDSHAKE_FAILED, SocketMonitor
-from .multipart_io import held_view, ready_part, send_message
+from .multipart_io import DEALER_ENVELOPE, open_multipart, ready_part
 from .peers import Response, printable
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class Connection:
             if isinstance(error, zmq.ZMQError):  # no such address or port, or no descriptor left
                 raise NetworkError(f"{endpoint}: {error.strerror}") from None
             raise
-        self._recv: Any = self._socket.recv
+        self._messages = open_multipart(self._socket, envelope=DEALER_ENVELOPE)
         self._fd = int(self._socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._fd, self._drain)
         self._schedule()
@@ -249,11 +249,11 @@ class Connection:
         if outgoing.expect_reply and len(self._waiting) >= self._window:
             return False
         try:
-            send_message(self._socket, outgoing.parts)
+            self._messages.send(outgoing.parts)
         except zmq.Again:
             self._is_choked = True
             return False
-        outgoing.parts = []
+        outgoing.parts = ()
         if outgoing.expect_reply:
             self._waiting[outgoing.correlation_id] = outgoing
         elif not outgoing.future.done():
@@ -290,21 +290,16 @@ class Connection:
 
     def _receive(self) -> bool:
         """Take one answer off the socket; False when there is none. Errors: WireError."""
-        recv = self._recv
-        try:
-            head = recv(zmq.DONTWAIT, False)
-        except zmq.Again:
+        messages = self._messages
+        parts: list[Any] | None = messages.receive(self._options.max_frames + DEALER_ENVELOPE)
+        if parts is None:
             return False
-        header = wire.decode_response_header(head)
-        if not head.more:
+        header = wire.decode_response_header(parts[0])
+        if len(parts) < DEALER_ENVELOPE:
             raise wire.WireError("an answer without a body")
-        body = last = recv(zmq.DONTWAIT, False)
-        frames: list[memoryview] = []
-        while last.more:
-            if len(frames) >= self._options.max_frames:
-                raise wire.WireError(f"an answer of more than {self._options.max_frames} frames")
-            last = recv(zmq.DONTWAIT, False)
-            frames.append(held_view(last))
+        if messages.is_cut:
+            raise wire.WireError(f"an answer of more than {self._options.max_frames} frames")
+        body, frames = parts[1], parts[DEALER_ENVELOPE:]
         asked = self._waiting.get(header.correlation_id)
         if asked is None:
             return True  # an error about acks=0, or an answer to nothing
@@ -319,7 +314,7 @@ class Connection:
         decoded = wire.decode_body(decoder, body, self._options.max_body_bytes, asked.api.response.__name__)
         # Order: only now, because a body that cannot be decoded fails everything that is still waiting.
         del self._waiting[header.correlation_id]
-        asked.future.set_result(Response(decoded, frames, body.bytes))
+        asked.future.set_result(Response(decoded, frames, bytes(body)))
         return True
 
     def _refused(self, asked: Outgoing, error: KafkaError) -> None:
@@ -352,7 +347,7 @@ class Connection:
         self._failure = reason
         self._loop.remove_reader(self._fd)
         self._monitor.close()
-        self._socket.close(linger_ms)
+        self._messages.close(linger_ms)
         under_way = [*self._waiting.values(), *self._backlog.clear()]
         self._waiting.clear()
         for outgoing in under_way:

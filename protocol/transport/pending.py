@@ -1,7 +1,7 @@
 """How many bytes were handed to ZeroMQ without a copy and are not sent yet.
 
 ZeroMQ says nothing about its queues, but it keeps a zero-copy buffer alive until the kernel has taken the
-last byte. So each buffer goes out as a memoryview of its own, and the end of that view is the signal.
+last byte, and then says so: the end of each buffer is the signal.
 """
 
 from __future__ import annotations
@@ -11,22 +11,32 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..records.header import Buffer
 
 
 class PendingBytes:
     """Counts the bytes on their way, in all and by owner.
 
-    Views end on a thread of the ZeroMQ binding; what ended is queued there and counted off by the owner's
-    thread at its next look, so the numbers have one writer.
+    Buffers end on other threads; what ended is queued there (`ended`: owner and size) and counted off by the
+    owner's thread at its next look, so the numbers have one writer.
     """
 
     def __init__(self) -> None:
+        self.ended: deque[tuple[bytes, int]] = deque()
+        # brings what has ended into the queue, where that does not happen by itself
+        self.reap: Callable[[], object] | None = None
         self._total = 0
         self._by_owner: dict[bytes, int] = {}
         # By id() of the weak reference: references to views of equal bytes would be equal keys.
         self._views: dict[int, tuple[weakref.ref[memoryview], bytes, int]] = {}
-        self._ended: deque[tuple[bytes, int]] = deque()
+
+    def add(self, owner: bytes, size: int) -> deque[tuple[bytes, int]]:
+        """Count `size` bytes for `owner` until the same pair is appended to the queue that is returned."""
+        self._total += size
+        self._by_owner[owner] = self._by_owner.get(owner, 0) + size
+        return self.ended
 
     def track(self, owner: bytes, buffer: Buffer) -> memoryview:
         """A view of `buffer` that counts for `owner` until nobody holds the view any more.
@@ -38,8 +48,7 @@ class PendingBytes:
             raise BufferError("a frame must lie in one piece")
         watch = weakref.ref(view, self._note_end)
         self._views[id(watch)] = (watch, owner, view.nbytes)
-        self._total += view.nbytes
-        self._by_owner[owner] = self._by_owner.get(owner, 0) + view.nbytes
+        self.add(owner, view.nbytes)
         return view
 
     def total(self) -> int:
@@ -54,11 +63,13 @@ class PendingBytes:
 
     def _note_end(self, watch: weakref.ref[memoryview]) -> None:
         _, owner, size = self._views.pop(id(watch))
-        self._ended.append((owner, size))
+        self.ended.append((owner, size))
 
     def _count_off(self) -> None:
-        while self._ended:
-            owner, size = self._ended.popleft()
+        if self.reap is not None:
+            self.reap()
+        while self.ended:
+            owner, size = self.ended.popleft()
             self._total -= size
             left = self._by_owner[owner] - size
             if left:

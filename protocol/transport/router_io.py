@@ -28,7 +28,7 @@ from . import connections_io, wire
 from .admission import Admission
 from .context_io import bind_tcp, set_common_options, shared_context
 from .monitor_io import HANDSHAKE_FAILED, SocketMonitor
-from .multipart_io import descriptor_of, held_view, ready_part, send_message
+from .multipart_io import ROUTER_ENVELOPE, open_multipart
 from .peers import Peer, PeerTable, Request, RouterLimits, ServerIdentity, printable
 from .pending import PendingBytes
 from .stats import RouterStats
@@ -82,9 +82,9 @@ class Router:
         self._peers = PeerTable(self._limits.max_peers)
         self._pending = PendingBytes()
         self._admission = Admission(apis, identity, self._limits, self._peers, self._pending)
+        self._max_parts = self._limits.max_frames + 1  # with the key
         self._leaving: list[Peer] = []
         self._is_draining = False
-        self._is_skipping = False
         self._is_scheduled = False
         self._is_closed = True
 
@@ -101,7 +101,7 @@ class Router:
         except BaseException:
             self._socket.close(0)
             raise
-        self._recv: Any = self._socket.recv
+        self._messages = open_multipart(self._socket, envelope=ROUTER_ENVELOPE, pending=self._pending)
         self._is_closed = False
         self._now_ms = self._read_clock()
         self._monitor = SocketMonitor(
@@ -132,7 +132,7 @@ class Router:
         self._monitor.close()
         for peer in self._peers:
             self._peers.forget(peer)
-        self._socket.close(linger_ms)
+        self._messages.close(linger_ms)
         if not self._ended.done():
             self._ended.set_result(None)
 
@@ -164,9 +164,9 @@ class Router:
             self.stats.answers_dropped += 1
             return
         payload = body if isinstance(body, bytes) else wire.encode(body)
+        header = wire.encode_response_header(request.correlation_id)
         # the body as well: what a small question brings may be large, and is then accounted for like frames
-        outgoing = [self._outgoing(peer.key, part) for part in (payload, *frames)]
-        self._transmit(peer.key, wire.encode_response_header(request.correlation_id), outgoing)
+        self._transmit(peer.key, (peer.key, header, payload, *frames))
 
     def reply_error(self, request: Request, error: KafkaError) -> None:
         """Answer that the request did not run. The error travels in the header, the body is empty."""
@@ -180,22 +180,15 @@ class Router:
         """The request is done and its client expects no answer (acks=0)."""
         self._admission.settle(request, self._now_ms)
 
-    def _outgoing(self, key: bytes, frame: Buffer) -> bytes | zmq.Frame:
-        """A frame ready to be sent; a large one goes without a copy and is accounted for until it is sent."""
-        if memoryview(frame).nbytes < wire.COPY_BELOW_BYTES:
-            return ready_part(frame)
-        # not through ready_part: it is this very view whose end is the news
-        return zmq.Frame(self._pending.track(key, frame), copy=False)
-
     def _refuse(self, key: bytes, correlation_id: int, error: KafkaError) -> None:
         self.stats.requests_refused += 1
-        self._transmit(key, wire.encode_response_header(correlation_id, error.code, str(error)), (b"",))
+        self._transmit(key, (key, wire.encode_response_header(correlation_id, error.code, str(error)), b""))
 
-    def _transmit(self, key: bytes, header: bytes, rest: Sequence[bytes | zmq.Frame]) -> None:
+    def _transmit(self, key: bytes, parts: Sequence[Buffer]) -> None:
         if self._is_closed:
             return
         try:
-            send_message(self._socket, (key, header, *rest))
+            self._messages.send(parts, key)
         except zmq.ZMQError as error:
             if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
                 raise
@@ -243,48 +236,34 @@ class Router:
         """Take one message off the socket and handle it; False when there is none."""
         if self._is_closed:
             return False
-        if self._is_skipping:
-            self._skip()
+        messages = self._messages
+        if messages.is_cut:
+            messages.skip(SKIP_LIMIT)
             return True
-        try:
-            key = self._recv(zmq.DONTWAIT)
-        except zmq.Again:
+        parts: list[Any] | None = messages.receive(self._max_parts)
+        if parts is None:
             return False
-        head = self._recv(zmq.DONTWAIT, False)
+        key = parts[0]
         try:
-            body, frames = self._receive_rest(head)
-            header = wire.decode_request_header(head)
+            self._check_shape(parts)
+            header = wire.decode_request_header(parts[1])
         except wire.WireError as error:
-            self._drop(key, descriptor_of(head), str(error))
+            self._drop(key, messages.source(), str(error))
             return True
         try:
-            self._handle(key, header, body, frames)
+            self._handle(key, header, parts[2], parts[ROUTER_ENVELOPE:])
         except KafkaError as refusal:
             self._refuse(key, header.correlation_id, refusal)
         return True
 
-    def _receive_rest(self, head: zmq.Frame) -> tuple[zmq.Frame, list[memoryview]]:
-        """Body and frames of the message that begins with `head`. Errors: WireError."""
-        if not head.more:
+    def _check_shape(self, parts: Sequence[Buffer]) -> None:
+        """Errors: WireError when it cannot be a request."""
+        if self._messages.is_cut:
+            raise wire.WireError(f"a message of more than {self._limits.max_frames} frames")
+        if len(parts) < ROUTER_ENVELOPE:
             raise wire.WireError("a message without a body")
-        body = last = self._recv(zmq.DONTWAIT, False)
-        frames: list[memoryview] = []
-        while last.more:
-            if len(frames) + 2 >= self._limits.max_frames:
-                self._is_skipping = True
-                raise wire.WireError(f"a message of more than {self._limits.max_frames} frames")
-            last = self._recv(zmq.DONTWAIT, False)
-            frames.append(held_view(last))
-        return body, frames
 
-    def _skip(self) -> None:
-        """Drop parts up to the end of the message, some per wake."""
-        for _ in range(SKIP_LIMIT):
-            if not self._recv(zmq.DONTWAIT, False).more:
-                self._is_skipping = False
-                return
-
-    def _handle(self, key: bytes, header: RequestHeader, body: zmq.Frame, frames: list[memoryview]) -> None:
+    def _handle(self, key: bytes, header: RequestHeader, body: Buffer, frames: list[memoryview]) -> None:
         """Shake hands, or let a request in and hand it over. Errors: the KafkaError to refuse it with."""
         if len(body) > self._limits.max_body_bytes:
             limit = self._limits.max_body_bytes
@@ -292,7 +271,7 @@ class Router:
         if header.api_key == API_VERSIONS.key:
             self._shake_hands(key, header, body)
             return
-        request = self._admission.let_in(key, header, body.bytes, frames, self._now_ms)
+        request = self._admission.let_in(key, header, bytes(body), frames, self._now_ms)
         self.stats.requests += 1
         self.stats.request_bytes += request.queued_bytes
         try:
@@ -300,11 +279,11 @@ class Router:
         except KafkaError as error:
             self.reply_error(request, error)
 
-    def _shake_hands(self, key: bytes, header: RequestHeader, body: zmq.Frame) -> None:
-        hello = self._admission.read_hello(header, body.bytes)
+    def _shake_hands(self, key: bytes, header: RequestHeader, body: Buffer) -> None:
+        hello = self._admission.read_hello(header, bytes(body))
         # Order: news of broken connections first, since this descriptor may have been one of theirs.
         self._monitor.drain()
-        descriptor = descriptor_of(body)
+        descriptor = self._messages.source()
         address = connections_io.far_end(descriptor, self.port)
         peer = Peer(
             key=key,
@@ -316,7 +295,7 @@ class Router:
         welcome = self._admission.welcome(peer, hello)
         self._strangers.shook_hands(descriptor)
         self.stats.handshakes += 1
-        self._transmit(key, wire.encode_response_header(header.correlation_id), (wire.encode(welcome),))
+        self._transmit(key, (key, wire.encode_response_header(header.correlation_id), wire.encode(welcome)))
 
     # --- connections --------------------------------------------------------------------------------------
 
@@ -339,7 +318,7 @@ class Router:
             self._socket.getsockopt(zmq.EVENTS)
             try:
                 farewell = wire.encode_response_header(NO_REQUEST, reason.code, str(reason))
-                send_message(self._socket, (key, farewell, b""))
+                self._messages.send((key, farewell, b""))
             except zmq.ZMQError as error:
                 if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
                     raise

@@ -70,31 +70,29 @@ def response_decoder(api: Api) -> Any:
 
 def decode_request_header(frame: Readable) -> RequestHeader:
     """Errors: WireError."""
-    header: RequestHeader = _decoded(_request_header, frame, MAX_HEADER_BYTES, "request header")
+    header: RequestHeader = decode_body(_request_header, frame, MAX_HEADER_BYTES, "request header")
     return header
 
 
 def decode_response_header(frame: Readable) -> ResponseHeader:
     """Errors: WireError."""
-    header: ResponseHeader = _decoded(_response_header, frame, MAX_RESPONSE_HEADER_BYTES, "response header")
+    header: ResponseHeader = decode_body(
+        _response_header, frame, MAX_RESPONSE_HEADER_BYTES, "response header"
+    )
     return header
 
 
 def decode_body(decoder: Any, frame: Readable, max_bytes: int, name: str) -> Any:
-    """A body by its api's decoder. Errors: WireError."""
-    return _decoded(decoder, frame, max_bytes, name)
-
-
-def encode_response_header(correlation_id: int, error_code: int = 0, detail: str = "") -> bytes:
-    """The text of the error is cut to fit what a client accepts in a header."""
-    header: bytes = encode(ResponseHeader(correlation_id, error_code, detail[:MAX_DETAIL_LENGTH]))
-    return header
-
-
-def _decoded(decoder: Any, frame: Readable, max_bytes: int, name: str) -> Any:
+    """A body or header by its decoder. Errors: WireError."""
     if len(frame) > max_bytes:
         raise WireError(f"a {name} of {len(frame)} bytes; at most {max_bytes} are allowed")
     try:
         return decoder(frame)
     except _DECODE_FAULTS as error:
         raise WireError(f"a {name} that cannot be decoded: {error}") from error
+
+
+def encode_response_header(correlation_id: int, error_code: int = 0, detail: str = "") -> bytes:
+    """The text of the error is cut to fit what a client accepts in a header."""
+    header: bytes = encode(ResponseHeader(correlation_id, error_code, detail[:MAX_DETAIL_LENGTH]))
+    return header

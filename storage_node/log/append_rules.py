@@ -6,6 +6,7 @@ Source: Kafka LogValidator.java, ProduceRequest.java validateRecords.
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from crc32c import crc32c
@@ -14,18 +15,20 @@ from ...protocol.errors import (
     CorruptMessageError,
     InvalidRecordError,
     InvalidTimestampError,
+    KafkaError,
     MessageTooLargeError,
 )
 from ...protocol.model import NO_TIMESTAMP
 from ...protocol.records.codec import active_codec
 from ...protocol.records.header import (
     ATTRIBUTES_POSITION,
+    COMPRESSION_MASK,
     DELETE_HORIZON_BIT,
+    HEADER_BYTES,
     LOG_APPEND_TIME_BIT,
     MAGIC,
     BatchHeader,
     Buffer,
-    TimestampType,
     read_batch_header,
 )
 
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from .config import LogConfig
 
 _MAGIC_POSITION = 16
+_CODEC_POSITION = 22  # the lower byte of the attributes
 _STAMPED_END = 43  # attributes, last offset delta, base and max timestamp end here
 _STAMPED = struct.Struct(">hiqq")
 _CRC = struct.Struct(">I")
@@ -48,6 +52,10 @@ def check_client_batch(
     what `codec.inspect` gave for the same bytes. `internal` batches come from this server.
     Errors: MessageTooLarge, InvalidTimestamp, InvalidRecord, CorruptMessage, UnsupportedCompressionType.
     """
+    if checked is None and not internal and _is_plain(batch, config):
+        # what is wrong, if anything, the rules below say in their own order
+        with suppress(KafkaError):
+            checked = active_codec().inspect(batch)
     header = _framed_header(batch) if checked is None else checked.header
     if len(batch) > config.max_message_bytes and not internal:
         raise MessageTooLargeError(
@@ -61,6 +69,16 @@ def check_client_batch(
     if not internal:
         _check_timestamps(facts, config, wall_ms)
     return facts
+
+
+def _is_plain(batch: Buffer, config: LogConfig) -> bool:
+    """Whether nothing is to be decompressed and the size is fine: then one look at the batch does for all."""
+    size = len(batch)
+    return (
+        HEADER_BYTES <= size <= config.max_message_bytes
+        and size <= config.segment_bytes
+        and not batch[_CODEC_POSITION] & COMPRESSION_MASK
+    )
 
 
 def restamped(
@@ -100,12 +118,14 @@ def _check_client_attributes(header: BatchHeader) -> None:
 
 
 def _check_timestamps(facts: BatchFacts, config: LogConfig, wall_ms: int) -> None:
-    if facts.header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+    if facts.header.attributes & LOG_APPEND_TIME_BIT:
         raise InvalidTimestampError("a producer must not set the timestamp type to LogAppendTime")
     if config.message_timestamp_type != "CreateTime":
         return
     oldest_ms = max(wall_ms - config.message_timestamp_before_max_ms, 0)
     newest_ms = wall_ms + config.message_timestamp_after_max_ms
+    if oldest_ms <= facts.min_timestamp and facts.max_timestamp <= newest_ms:
+        return
     for timestamp_ms in (facts.min_timestamp, facts.max_timestamp):
         if timestamp_ms != NO_TIMESTAMP and not oldest_ms <= timestamp_ms <= newest_ms:
             raise InvalidTimestampError(f"timestamp {timestamp_ms} is outside [{oldest_ms}, {newest_ms}]")

@@ -76,11 +76,14 @@ class OffsetIndex:
 
     def append(self, offset: int, position: int) -> None:
         """Add the batch at `position` whose last offset is `offset`."""
-        last = self.last
-        assert offset > last.offset, f"offset {offset} after {last.offset}"
-        assert position > last.position or not self._positions, f"position {position} after {last.position}"
+        positions = self._positions
+        if positions:
+            assert position > positions[-1], f"position {position} after {self.last}"
+            assert offset - self.base_offset > self._relative_offsets[-1], (
+                f"offset {offset} after {self.last}"
+            )
         # Order: positions first, so that a reader never sees an offset without its position.
-        self._positions.append(position)
+        positions.append(position)
         self._relative_offsets.append(offset - self.base_offset)
 
     def lookup(self, offset: int) -> OffsetPosition:

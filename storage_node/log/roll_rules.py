@@ -5,8 +5,6 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-from . import offset_index, time_index
-
 if TYPE_CHECKING:
     from ...protocol.model import TopicPartition
     from ...protocol.records.header import BatchHeader
@@ -23,14 +21,13 @@ def must_roll(
     wall_ms: int,
 ) -> bool:
     """Whether a batch that would end at `last_offset` needs a new segment; an empty one takes anything."""
-    if not segment.size_bytes:
+    size = segment.size_bytes
+    if not size:
         return False
     return (
-        segment.size_bytes + header.size_bytes > config.segment_bytes
+        size + header.size_bytes > config.segment_bytes
         or _age_ms(segment, header, wall_ms) > config.segment_ms - jitter_ms(segment, config, partition)
-        or segment.offset_index.size_bytes + offset_index.ENTRY_BYTES > config.segment_index_bytes
-        # one entry for the batch, one more when the segment is sealed
-        or segment.time_index.size_bytes + 2 * time_index.ENTRY_BYTES > config.segment_index_bytes
+        or not segment.has_index_room(config.segment_index_bytes)
         or not segment.can_take(last_offset)
     )
 

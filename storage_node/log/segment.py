@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...protocol.errors import CorruptMessageError
 from ...protocol.model import NO_TIMESTAMP
 from ...protocol.records.header import HEADER_BYTES
-from . import names
+from . import names, offset_index, time_index
 from .batches import scan_batches, walk_headers
 from .files import read_file
 from .offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
@@ -121,6 +121,14 @@ class Segment:
         assert self.is_sealed, "an active segment's indexes are nowhere but in memory"
         self._offset_index = self._time_index = None
         self._tail = (array("q"), array("q"))
+
+    def has_index_room(self, limit_bytes: int) -> bool:
+        """Whether both indexes stay within the limit with one more batch: one entry for it in each, and one
+        more in the time index when the segment is sealed."""
+        return (
+            len(self.offset_index) + 1 <= limit_bytes // offset_index.ENTRY_BYTES
+            and len(self.time_index) + 2 <= limit_bytes // time_index.ENTRY_BYTES
+        )
 
     def can_take(self, last_offset: int) -> bool:
         """Whether an offset fits the 31 bits that an index entry has for it."""

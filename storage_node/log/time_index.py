@@ -68,7 +68,7 @@ class TimeIndex:
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
         """Add an entry unless its timestamp is no larger than the last one's."""
-        if timestamp_ms > self.last.timestamp_ms:
+        if timestamp_ms > (self._timestamps[-1] if self._timestamps else NO_TIMESTAMP):
             # Order: offsets first, so that a reader never sees a timestamp without its offset.
             self._relative_offsets.append(offset - self.base_offset)
             self._timestamps.append(timestamp_ms)

@@ -11,6 +11,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 import headrace
+import pandas as pd
 import pytest
 from headrace import NewTopic, ProducerRecord, TopicPartition, errors
 from headrace.clients.aio.admin_io import AsyncAdmin
@@ -226,6 +227,49 @@ def test_batches_come_in_lists(face: Face, topic: str) -> None:
     sizes = [len(batch) for batch in consumer.batches(10, 0.2)]
     assert sum(sizes) == 25
     assert max(sizes) <= 10
+
+
+def test_tables_go_round(face: Face, topic: str) -> None:
+    """Rows in, the same rows out, as single records show them too."""
+    numbers = range(5000)
+    table = {
+        "key": [None if number % 5 == 0 else b"k%d" % (number % 70) for number in numbers],
+        "value": [None if number % 9 == 0 else b"%d" % number * (number % 40) for number in numbers],
+        "headers": [{"n": str(number)} if number % 3 == 0 else None for number in numbers],
+        "timestamp": [1000 + number for number in numbers],
+    }
+    result = face.make("producer").send_arrow(topic, table)
+    assert result.errors(10) == {}
+    where = [(metadata.partition, metadata.offset) for metadata in result.results()]
+    consumer = face.make("consumer", topic, auto_offset_reset="earliest", iter_timeout=0.5)
+    batches = list(consumer.arrow_batches(900, 0.2))
+    assert all(batch.schema == headrace.ARROW_SCHEMA for batch in batches)
+    assert all(0 < batch.num_rows <= 900 for batch in batches)
+    assert sum(consumer.position(tp) for tp in consumer.assignment()) == len(numbers)
+    assert consumer.metrics()["records-consumed-total"] == len(numbers)
+    found = {(row["partition"], row["offset"]): row for batch in batches for row in batch.to_pylist()}
+    assert len(found) == sum(batch.num_rows for batch in batches) == len(numbers)
+    records = {(record.partition, record.offset): record for record in read(face, topic)}
+    for number, place in enumerate(where):
+        row, record = found[place], records[place]
+        headers = tuple((pair["key"], pair["value"]) for pair in row["headers"])
+        assert (row["key"], row["value"], headers) == (record.key, record.value, record.headers)
+        assert (row["key"], row["value"]) == (table["key"][number], table["value"][number])
+        assert round(row["timestamp"].timestamp() * 1000) == record.timestamp == 1000 + number
+        assert (row["topic"], row["timestampType"]) == (topic, 0)
+
+
+def test_a_data_frame_goes_round(face: Face, topic: str) -> None:
+    """pandas in, pandas out."""
+    frame = pd.DataFrame(
+        {"value": ["a", "b", "c"], "partition": [0, 0, 1], "note": ["not", "sent", "at all"]}
+    )
+    assert face.make("producer").send_arrow(topic, frame).errors(10) == {}
+    consumer = face.make("consumer", topic, auto_offset_reset="earliest", iter_timeout=0.5)
+    columns = ["partition", "offset", "value"]
+    found = pd.concat(batch.to_pandas() for batch in consumer.arrow_batches(10, 0.2, columns))
+    assert list(found.columns) == columns
+    assert sorted(found.itertuples(index=False, name=None)) == [(0, 0, b"a"), (0, 1, b"b"), (1, 0, b"c")]
 
 
 def test_assign_reads_single_partitions(face: Face, topic: str) -> None:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import random
+import struct
 import subprocess
 import sys
 from collections import Counter
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,12 +22,14 @@ from headrace.protocol.errors import (
     InvalidRecordError,
     UnsupportedCompressionTypeError,
 )
-from headrace.protocol.records.codec import pick_codec
+from headrace.protocol.records.codec import BinaryColumn, Columns, HeaderColumn, pick_codec
 from headrace.protocol.records.compression import compress
 from headrace.protocol.records.header import Compression
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from headrace.protocol.records.codec import ColumnSink, RecordCodec
 
 ROUNDS = int(15_000 * float(os.environ.get("HEADRACE_FUZZ_SCALE", "1")))
 SEED = int(os.environ.get("HEADRACE_FUZZ_SEED", "1"))
@@ -121,6 +125,7 @@ def test_hostile_batches(part: int) -> None:
         assert checked != "fine" or decoded == "fine", place
         assert decoded == verdict(compiled.check, data, is_dense=False), place
         assert checked == verdict(python.check, data), place
+        assert decoded == verdict(compiled.columns().append, data, partition=0, max_rows=2), place
         seen[checked] += 1
     # The fuzzer must reach both sides of every door, or it tests nothing.
     if ROUNDS >= 15_000:
@@ -138,7 +143,108 @@ def test_random_bytes_behind_an_honest_header() -> None:
         payload = rng.randbytes(rng.randrange(200))
         data = by_hand.batch(payload, rng.randrange(1, 5), attributes=rng.randrange(8))
         verdict(compiled.check, data)
-        verdict(compiled.decode, data)
+        assert verdict(compiled.decode, data) == verdict(sink_of(compiled).append, data, **ALL_ROWS)
+
+
+# --- hostile columns ----------------------------------------------------------------------------------
+
+ALL_ROWS = {"partition": 0, "max_rows": 2**31}
+
+
+def sink_of(codec: RecordCodec) -> ColumnSink:
+    """A sink that already holds a row."""
+    sink = codec.columns()
+    sink.append(by_hand.batch(by_hand.record()), partition=0, max_rows=1)
+    return sink
+
+
+def hostile_integers(rng: random.Random, code: str, honest: list[int]) -> bytes:
+    """Integers of which some lie, cut or grown, perhaps in the middle of one."""
+    values = list(honest)
+    for _ in range(rng.choice([0] * 12 + [1, 2])):
+        if values:
+            edge = rng.choice([*EDGES, rng.randrange(-5, 50)])
+            values[rng.randrange(len(values))] = edge
+    out = struct.pack(f"={len(values)}{code}", *values)
+    cut = rng.choice([0] * 20 + [1, 4, 9])
+    return out[: len(out) - cut] if rng.random() < 0.8 else out + bytes(cut)
+
+
+def hostile_values(rng: random.Random, count: int) -> BinaryColumn:
+    """A binary column that is honest, or wrong in some of its parts."""
+    first = rng.choice([0, 3] * 9 + [rng.choice([-1, 8, 2**31, 2**63 - 1, 2**70, -(2**70)])])
+    lengths = [rng.randrange(6) for _ in range(count + (first if 0 <= first < 9 else 0))]
+    offsets = [0, *accumulate(lengths)]
+    data = rng.randbytes(offsets[-1]) if rng.random() < 0.3 else b"a" * offsets[-1]
+    if rng.random() < 0.05:
+        data = data[: rng.randrange(len(data) + 1)]
+    bits = rng.choice([None, None, None, b"\xff" * 8, rng.randbytes(8), rng.randbytes(rng.randrange(9))])
+    return BinaryColumn(hostile_integers(rng, "i", offsets), data, bits, first)
+
+
+def hostile_columns(rng: random.Random) -> Columns:
+    """Columns that lie about any of their parts."""
+    count = rng.randrange(12)
+    headers = None
+    if rng.random() < 0.4:
+        pairs = [rng.randrange(3) for _ in range(count)]
+        headers = HeaderColumn(
+            hostile_integers(rng, "i", [0, *accumulate(pairs)]),
+            hostile_values(rng, sum(pairs)),
+            hostile_values(rng, sum(pairs)),
+            rng.choice([None, rng.randbytes(2)]),
+            rng.choice([0] * 9 + [1, -1]),
+        )
+    return Columns(
+        rng.choice([count] * 30 + [count + 1, -1, 2**31, 2**70]),
+        rng.choice([None, hostile_values(rng, count)]),
+        rng.choice([None, hostile_values(rng, count)]),
+        rng.choice([None, hostile_integers(rng, "q", [rng.randrange(-1, 99) for _ in range(count)])]),
+        headers,
+    )
+
+
+def appended(codec: RecordCodec, columns: Columns, *arguments: int | bytes | None) -> tuple[object, ...]:
+    """What append_columns gave or that it refused, and the batch after it."""
+    builder = codec.builder(max_bytes=150)
+    try:
+        result: object = builder.append_columns(columns, *arguments)  # type: ignore[arg-type]
+    except ValueError:
+        result = ValueError
+    return result, builder.count, builder.count and builder.build()
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_hostile_columns(part: int) -> None:
+    """Buffers that lie: both codecs take the same rows, refuse the same ones with ValueError, and what they
+    took came out of the buffers, for the readable one cannot read elsewhere."""
+    compiled, python = pick_codec("compiled"), pick_codec("python")
+    rng = random.Random(SEED * 1000 + part)
+    seen: Counter[bool] = Counter()
+    for number in range(ROUNDS // 2):
+        columns = hostile_columns(rng)
+        some = min(12, max(0, columns.count))
+        numbers = [rng.randrange(some) for _ in range(some)]
+        rows = rng.choice([None, hostile_integers(rng, "i", numbers)])
+        end = columns.count if rng.random() < 0.9 else rng.choice([*EDGES, 2**70])
+        timestamp, start = rng.choice([5] * 20 + [-1, -2, 2**63]), rng.choice([0] * 20 + [1, 2, -1])
+        arguments = (timestamp, rows, start, end, 200)
+        place = f"seed {SEED}, part {part}, round {number}: {columns} {arguments}"
+        one = appended(python, columns, *arguments)
+        assert one == appended(compiled, columns, *arguments), place
+        seen[one[0] is ValueError] += 1
+        if columns.values is not None:
+            assert hashed(python, columns.values, end) == hashed(compiled, columns.values, end), place
+    if ROUNDS >= 15_000:
+        assert min(seen[True], seen[False]) > ROUNDS // 20
+
+
+def hashed(codec: RecordCodec, column: BinaryColumn, count: int) -> object:
+    """The hashes, or that they were refused."""
+    try:
+        return bytes(codec.hash_column(column, count))
+    except ValueError:
+        return ValueError
 
 
 # --- memory -------------------------------------------------------------------------------------------
@@ -197,7 +303,9 @@ BOMBS = {{
 attributes, make, count = BOMBS[sys.argv[1]]
 codec = pick_codec(sys.argv[2])
 data = by_hand.batch(make(), count, attributes=attributes)
-actions = [codec.check] if sys.argv[1] == "honest" else [codec.check, codec.decode, codec.inspect]
+def columns(data, **cap):
+    codec.columns().append(data, partition=0, max_rows=2**31, **cap)
+actions = [codec.check] if sys.argv[1] == "honest" else [codec.check, codec.decode, codec.inspect, columns]
 
 def peak_bytes():
     # not getrusage, whose peak is inherited from the parent through fork

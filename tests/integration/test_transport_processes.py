@@ -16,6 +16,7 @@ from headrace.protocol.errors import NetworkError
 from headrace.protocol.messages.registry import METADATA
 from headrace.protocol.transport.dealer_io import Connection, ConnectionOptions
 from headrace.protocol.transport.router_io import RouterLimits
+from multipart_twins import TWINS, sockets_use
 from transport_kit import ASK, METADATA_BODY, PATIENCE_S, run, serving, until
 
 if TYPE_CHECKING:
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
     Start = Callable[..., tuple[subprocess.Popen[str], int]]
 
 FAKES = Path(__file__).parents[1] / "fakes"
+
+
+@pytest.fixture(params=TWINS, autouse=True)
+def twin(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Both twins, in all processes of a test."""
+    with sockets_use(request.param):
+        yield
 
 
 @pytest.fixture

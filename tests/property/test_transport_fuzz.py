@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from headrace.protocol.messages.envelope import ApiVersionsRequest, RequestHeader
 from headrace.protocol.transport import wire
 from headrace.protocol.transport.router_io import RouterLimits
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from multipart_twins import TWINS, sockets_use
 from transport_kit import APIS, ASK, FETCH_ONE, PRODUCE_ONE, raw_peer, run, serving, until
 
 BODIES = [wire.encode(body) for body in (ASK, FETCH_ONE, PRODUCE_ONE, ApiVersionsRequest("s", "1"))]
@@ -43,9 +45,10 @@ def messages(draw: st.DrawFn) -> list[bytes]:
     return [header, body, *draw(st.lists(st.binary(max_size=20), max_size=6))][: draw(st.integers(1, 8))]
 
 
+@pytest.mark.parametrize("twin", TWINS)
 @settings(max_examples=60, deadline=None)
-@given(st.lists(messages(), min_size=1, max_size=12), st.booleans())
-def test_any_frames_leave_the_server_well(conversation: list[list[bytes]], is_known: bool) -> None:
+@given(conversation=st.lists(messages(), min_size=1, max_size=12), is_known=st.booleans())
+def test_any_frames_leave_the_server_well(twin: str, conversation: list[list[bytes]], is_known: bool) -> None:
     """A peer, known or a stranger, sends up to twelve messages of any kind; then a new client is served."""
 
     async def main() -> None:
@@ -58,4 +61,5 @@ def test_any_frames_leave_the_server_well(conversation: list[list[bytes]], is_kn
                 await served.is_well()
             await until(lambda: served.router.connections <= 1)
 
-    run(main())
+    with sockets_use(twin):
+        run(main())

@@ -9,6 +9,7 @@ import pytest
 import virtual_loop
 from fake_cluster import FakeCluster
 from headrace.clients.aio.cluster_io import AsyncCluster
+from headrace.protocol.records.codec import RecordCodec, pick_codec
 
 Scenario = Callable[[FakeCluster, AsyncCluster], Coroutine[Any, Any, None]]
 
@@ -28,3 +29,12 @@ def play() -> Callable[..., FakeCluster]:
         return fake
 
     return run
+
+
+@pytest.fixture(params=["compiled", "python"])
+def codec(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> RecordCodec:
+    """The clients use this codec."""
+    chosen = pick_codec(request.param)
+    for module in ("arrow.sending_io", "consumer.consumer_io", "producer.producer_io"):
+        monkeypatch.setattr(f"headrace.clients.{module}.active_codec", lambda: chosen)
+    return chosen

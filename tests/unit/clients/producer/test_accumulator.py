@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import pytest
 from headrace.clients.producer.accumulator import FIRST_CHARGE_BYTES
 from producer_rig import ProducerRig, view_of
 
@@ -250,3 +251,82 @@ def test_closing_drops_everything() -> None:
     assert len(rig.accumulator.close_all()) == 2
     assert rig.accumulator.used_bytes == 0
     assert rig.sender.next_due_ms() is None
+
+
+class _Log:
+    """Lanes, a slot and a builder that write down who looks at what."""
+
+    def __init__(self, builder: Any = None) -> None:
+        self.events: list[str] = []
+        self.builder = builder
+
+    def add_lane(self, _: str) -> Any:
+        return self
+
+    def add_slot(self) -> Any:
+        return self
+
+    def set_count(self, partition_count: int) -> None:
+        self.events.append(f"count {partition_count}")
+
+    def stick_to(self, partition: int) -> None:
+        self.events.append(f"stick to {partition}")
+
+    def open(self, _: Any, __: Any, limit_bytes: int) -> None:
+        self.events.append(f"open {limit_bytes}")
+
+    def close(self) -> None:
+        self.events.append("close")
+
+    def __getattr__(self, name: str) -> Any:
+        self.events.append(name)
+        return getattr(self.builder, name)
+
+
+def logged(**facts: Any) -> tuple[ProducerRig, _Log, _Log]:
+    rig, lanes = ProducerRig(**facts), _Log()
+    builder = _Log(rig._builder(10_000))
+    builder.events = lanes.events
+    rig.accumulator._lanes = lanes
+    rig.accumulator._new_builder = lambda _: builder
+    del rig.accumulator.topics["t"]
+    rig.topic = rig.accumulator.set_topic("t", 1)
+    return rig, lanes, builder
+
+
+@pytest.mark.parametrize("how", ["take_first", "expired", "close_all", "append_run"])
+def test_a_slot_is_closed_before_anybody_counts(how: str) -> None:
+    """A record that joined after the count was read would have no outcome, or somebody else's."""
+    rig, lanes, _ = logged(linger_ms=0)
+    queue, accumulator = rig.topic.queues[0], rig.accumulator
+    rig.put(b"a")
+    assert "open 1000" in lanes.events
+    lanes.events.clear()
+    if how == "append_run":
+        accumulator.append_run(queue, lambda *_: 1, 0, 1)
+    else:
+        arguments = {"take_first": (queue,), "expired": (1 << 60,), "close_all": ()}[how]
+        getattr(accumulator, how)(*arguments)
+    assert lanes.events[0] == "close"
+    assert "count" in lanes.events
+
+
+def test_a_batch_is_shared_as_far_as_it_is_charged() -> None:
+    """From its first record on, and up to each new charge; not once it is full for good."""
+    rig, lanes, _ = logged(linger_ms=1000, batch_bytes=10_000, max_batch_bytes=10_000)
+    shared = []
+    for _ in range(9):
+        rig.put(b"x" * 1000)
+        shared += [event for event in lanes.events if event.startswith("open")]
+        lanes.events.clear()
+    assert shared == ["open 4096", "open 8194", "open 10000"]
+
+
+def test_fewer_partitions_move_the_sticky_choice() -> None:
+    """A topic that was created again: its lane sticks nowhere until the next choice."""
+    rig, lanes, _ = logged()
+    rig.accumulator.set_topic("t", 3)
+    rig.topic.sticky.partition = 2
+    lanes.events.clear()
+    rig.accumulator.set_topic("t", 1)
+    assert lanes.events == ["stick to -1", "count 1"]

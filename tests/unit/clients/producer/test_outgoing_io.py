@@ -10,7 +10,7 @@ from headrace.clients.config import ProducerConfig
 from headrace.clients.producer.delivery_io import Delivery, RecordFuture
 from headrace.clients.producer.outgoing_io import MAX_ITERATED_RUN, MAX_RUN, Outgoing
 from headrace.clients.producer.partitioner import murmur2_sticky
-from headrace.clients.producer.record_facts import plain_sizes, python_plain_sizes
+from headrace.clients.producer.per_record_io import plain_sizes, python_plain_sizes
 from headrace.clients.records import ProducerRecord, RecordMetadata
 from headrace.protocol.errors import MessageTooLargeError, SerializationError
 

@@ -1,0 +1,26 @@
+"""Both twins of the multipart messages, for the tests that run over each of them."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+from headrace.protocol.transport import multipart_io
+from headrace.protocol.transport.multipart_io import PythonMultipart, pick_multipart
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TWINS = ("compiled", "python")
+
+
+@contextlib.contextmanager
+def sockets_use(name: str) -> Iterator[None]:
+    """Sockets made meanwhile in this process, and in processes that it starts, use this twin."""
+    picked = pick_multipart(name)
+    assert (picked is PythonMultipart) == (name == "python"), "the compiled twin must be there"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(multipart_io, "active_multipart", lambda: picked)
+        patch.setenv("HEADRACE_CODEC", name)
+        yield

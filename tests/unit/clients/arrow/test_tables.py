@@ -1,0 +1,141 @@
+"""What may be handed to send_arrow, and what is refused before anything is sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from headrace.clients.arrow.layout import HEADERS_TYPE
+from headrace.clients.arrow.tables import PIECE_BYTES, PIECE_ROWS, Names, Table
+
+NAMES = Names("key", "value", "headers", "partition", "timestamp")
+
+
+def table(data: Any, names: Names = NAMES, *, serde: bool = False) -> Table:
+    return Table(data, names, key_serde=serde, value_serde=serde)
+
+
+def rows(data: Any, names: Names = NAMES) -> list[Any]:
+    return list(table(data, names).records())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pa.table({"value": [b"a", b"b"], "key": [None, b"k"]}),
+        pa.record_batch({"value": [b"a", b"b"], "key": [None, b"k"]}),
+        pd.DataFrame({"value": [b"a", b"b"], "key": [None, b"k"], "other": [object(), object()]}),
+        {"value": [b"a", b"b"], "key": pa.array([None, b"k"])},
+        {"value": np.array([b"a", b"b"], dtype=object), "key": (None, b"k")},
+        {"value": np.array([b"a", b"b"]), "key": pa.chunked_array([[None], [b"k"]], pa.binary())},
+    ],
+    ids=["table", "batch", "pandas", "dict", "numpy", "chunked"],
+)
+def test_every_kind_of_table(data: Any) -> None:
+    """The same two rows."""
+    assert rows(data) == [
+        Names(None, b"a", None, None, None),
+        Names(b"k", b"b", None, None, None),
+    ]
+
+
+def test_columns_are_named_by_the_parameters() -> None:
+    """One column may serve twice; None switches one off."""
+    names = Names("id", "id", None, None, None)
+    assert rows({"id": [b"x"], "headers": [5], "partition": ["no"]}, names) == [
+        Names(b"x", b"x", None, None, None)
+    ]
+
+
+def test_headers_in_the_forms_of_send() -> None:
+    """Mappings, pairs, text values, none."""
+    found = rows({"value": [b"v"] * 4, "headers": [{"a": "1"}, [("b", None)], (), None]})
+    assert [row.headers for row in found] == [
+        [{"key": "a", "value": b"1"}],
+        [{"key": "b", "value": None}],
+        [],
+        None,
+    ]
+
+
+def test_pieces_are_bounded_by_rows_and_bytes() -> None:
+    """Slices and chunks of any cut give the same rows in order; many small chunks are joined."""
+    many = table({"value": pa.array([b"x"] * (2 * PIECE_ROWS + 5))})
+    assert [piece.count for piece in many.pieces()] == [PIECE_ROWS, PIECE_ROWS, 5]
+    wide = [piece.count for piece in table({"value": [b"x" * (PIECE_BYTES // 4)] * 16}).pieces()]
+    assert sum(wide) == 16
+    assert max(wide) <= 4
+    cut = pa.chunked_array([[b"%d" % number] for number in range(1000)])
+    assert [piece.count for piece in table({"value": cut}).pieces()] == [1000]
+    assert [row.value for row in rows({"value": cut.slice(3, 2)})] == [b"3", b"4"]
+    assert list(table({"value": pa.array([], pa.binary())}).pieces()) == []
+
+
+UNNAMED = pa.array([[{"key": None, "value": b"x"}]], HEADERS_TYPE)
+NOT_UTF8 = pa.array([[(b"\xff", b"x")]], pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())])))
+BAD_TEXT = pa.Array.from_buffers(
+    pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")]
+)
+BAD_NAME = pa.Array.from_buffers(
+    HEADERS_TYPE,
+    1,
+    [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0")],
+    children=[pa.StructArray.from_arrays([BAD_TEXT, pa.array([b""])], fields=list(HEADERS_TYPE.value_type))],
+)
+BACKWARDS = pa.Array.from_buffers(
+    pa.binary(),
+    2,
+    [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0\1\0\0\0"), pa.py_buffer(b"abc")],
+)
+VALUE = {"value": [b"v"]}
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "text"),
+    [
+        ([b"a"], TypeError, "not list"),
+        (None, TypeError, "not NoneType"),
+        ({}, ValueError, "no column 'value'"),
+        ({"key": [b"a"]}, ValueError, "no column 'value'"),
+        ({"value": [1, 2]}, TypeError, "'value' has type int64"),
+        ({"value": [{"a": 1}]}, TypeError, "'value' has type struct"),
+        ({**VALUE, "key": [1.5]}, TypeError, "'key' has type double"),
+        ({"value": [b"a", 1]}, TypeError, "column 'value'"),
+        ({"value": b"abc"}, TypeError, "column 'value' is a sequence"),
+        ({"value": [b"a"], "key": [b"a", b"b"]}, ValueError, "different lengths"),
+        ({**VALUE, "partition": ["1"]}, TypeError, "'partition' has type string"),
+        ({**VALUE, "partition": [1.0]}, TypeError, "'partition' has type double"),
+        ({**VALUE, "timestamp": [1.5]}, TypeError, "'timestamp' has type double"),
+        ({**VALUE, "timestamp": pa.array([1], pa.timestamp("us"))}, TypeError, "no time zone"),
+        ({**VALUE, "headers": pa.array(["x"])}, TypeError, "'headers' has type string"),
+        ({**VALUE, "headers": [5]}, TypeError, "int"),
+        ({**VALUE, "headers": [{5: b"x"}]}, TypeError, "name is text"),
+        ({**VALUE, "headers": UNNAMED}, ValueError, "headers without a name"),
+        ({**VALUE, "headers": NOT_UTF8}, TypeError, "'headers' has type"),
+        ({**VALUE, "headers": BAD_NAME}, ValueError, "do not hold what they say"),
+        ({"value": BACKWARDS}, ValueError, "do not hold what they say"),
+        ({"value": BAD_TEXT}, ValueError, "do not hold what they say"),
+        (pa.table([[b"a"], [b"b"]], names=["value", "value"]), ValueError, "2 columns 'value'"),
+        (pd.DataFrame({"value": [b"a", 1]}), TypeError, "data frame"),
+    ],
+)
+def test_what_is_refused_says_what_and_where(data: Any, error: type[Exception], text: str) -> None:
+    """Naming the column and its type."""
+    with pytest.raises(error, match=text):
+        table(data)
+
+
+def test_bad_names() -> None:
+    """The value column cannot be switched off, and names are text."""
+    with pytest.raises(ValueError, match="value="):
+        table(VALUE, NAMES._replace(value=None))
+    with pytest.raises(TypeError, match="named by text"):
+        table(VALUE, NAMES._replace(key=5))  # type: ignore[arg-type]
+
+
+def test_other_types_are_let_through_for_serdes() -> None:
+    """Only then."""
+    assert table({"value": [{"a": 1}]}, serde=True).count == 1

@@ -1,0 +1,309 @@
+"""arrow_batches over a fake cluster: positions move with what was handed out, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from headrace.protocol.errors import (
+    ClosedError,
+    ConfigError,
+    CorruptMessageError,
+    NoOffsetError,
+    OffsetOutOfRangeError,
+)
+from headrace.protocol.model import TopicPartition
+from headrace.protocol.records.header import Compression, TimestampType
+
+Play = Callable[..., Any]
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+pytestmark = pytest.mark.usefixtures("codec")
+
+
+def reader(cluster: Any, *topics: str, **options: Any) -> Any:
+    return cluster.consumer(
+        *(topics or ("t",)), auto_offset_reset="earliest", **{"iter_timeout": 2.0, **options}
+    )
+
+
+async def values(batches: Any) -> list[list[bytes]]:
+    return [batch.column("value").to_pylist() async for batch in batches]
+
+
+async def sizes(batches: Any, into: list[int]) -> None:
+    async for batch in batches:
+        into.append(len(batch))
+
+
+def joined(parts: list[list[bytes]]) -> list[bytes]:
+    return [value for part in parts for value in part]
+
+
+def numbered(fake: Any, *counts: int, partition: int = 0) -> list[bytes]:
+    """Batches of so many records; their values."""
+    made = []
+    for count in counts:
+        batch = [b"%d" % (len(made) + number) for number in range(count)]
+        fake.put("t", partition, *batch)
+        made += batch
+    return made
+
+
+def test_batches_have_the_rows_asked_for(play: Play) -> None:
+    """Cut inside batches of records; the last one comes after its time; then the iteration ends."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        made = numbered(fake, 7, 1, 12, 5)
+        found = await values(reader(cluster).arrow_batches(6, 0.5))
+        assert [len(part) for part in found] == [6, 6, 6, 6, 1]
+        assert joined(found) == made
+
+    play(scenario)
+
+
+def test_the_position_follows_each_batch(play: Play) -> None:
+    """And a poll goes on right behind it, a table right behind the poll, a loop right behind the table."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        made = numbered(fake, 10, 10)
+        consumer = reader(cluster)
+        found: list[bytes] = []
+        async for batch in consumer.arrow_batches(3):
+            found += batch.column("value").to_pylist()
+            assert await consumer.position(T0) == len(found)
+            break
+        found += [record.value for record in await consumer.poll(1, 2)]
+        assert await consumer.position(T0) == 5
+        async for batch in consumer.arrow_batches(4):
+            found += batch.column("value").to_pylist()
+            assert batch.column("offset").to_pylist() == [5, 6, 7, 8]
+            break
+        async for record in consumer:
+            found.append(record.value)
+            if len(found) == 12:
+                async for batch in consumer.arrow_batches(2):
+                    found += batch.column("value").to_pylist()
+                    break
+        assert found == made
+        assert consumer.metrics()["records-consumed-total"] == 20
+
+    play(scenario)
+
+
+def test_seeks_and_pauses_inside_the_loop(play: Play) -> None:
+    """They hold from the next batch on."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", 2)
+        numbered(fake, 4)
+        consumer = reader(cluster)
+        found = []
+        async for batch in consumer.arrow_batches(2, 0.1):
+            found.append(batch.column("value").to_pylist())
+            if len(found) == 1:
+                await consumer.seek(T0, 1)
+            elif len(found) == 2:
+                await consumer.pause(T0)
+                fake.put("t", 1, b"other")
+            elif len(found) == 3:
+                await consumer.resume(T0)
+        assert found == [[b"0", b"1"], [b"1", b"2"], [b"other"], [b"3"]]
+
+    play(scenario)
+
+
+def test_partitions_topics_and_columns(play: Play) -> None:
+    """All of the layout, in one batch; a projection in its own order."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", 2)
+        fake.create("u")
+        fake.put("t", 0, b"a", b"b", timestamp=-1)
+        fake.put("t", 1, b"c", timestamp=2**62, compression=Compression.ZSTD)
+        fake.put("u", 0, b"d", timestamp=77, timestamp_type=TimestampType.LOG_APPEND_TIME)
+        consumer = reader(cluster, "t", "u")
+        (batch,) = [batch async for batch in consumer.arrow_batches(timeout=0.5)]
+        rows = {(row["topic"], row["partition"], row["offset"]): row for row in _plain(batch)}
+        assert [rows[key]["value"] for key in sorted(rows)] == [b"a", b"b", b"c", b"d"]
+        assert rows["t", 0, 0]["us"] is None
+        assert rows["t", 1, 0]["us"] == (2**63 - 1) // 1000 * 1000
+        assert (rows["u", 0, 0]["us"], rows["u", 0, 0]["timestampType"]) == (77_000, 1)
+        assert rows["t", 0, 1]["headers"] == []
+        again = reader(cluster, "u")
+        async for batch in again.arrow_batches(columns=["offset", "topic", "value"]):
+            assert batch.schema.names == ["offset", "topic", "value"]
+            assert batch.to_pylist() == [{"offset": 0, "topic": "u", "value": b"d"}]
+            break
+
+    play(scenario)
+
+
+def _plain(batch: Any) -> list[dict[str, Any]]:
+    """Rows with the time as a number: Python's dates end in the year 9999."""
+    import pyarrow as pa
+
+    times = batch.column("timestamp").cast(pa.int64()).to_pylist()
+    rows = batch.drop_columns(["timestamp"]).to_pylist()
+    return [{**row, "us": time} for row, time in zip(rows, times, strict=True)]
+
+
+def test_control_batches_are_passed_over(play: Play) -> None:
+    """The position moves behind them even when nothing follows."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        fake.put("t", 0, b"a")
+        fake.put("t", 0, b"\0" * 6, is_control=True, producer_id=1, producer_epoch=0, is_transactional=True)
+        consumer = reader(cluster)
+        assert await values(consumer.arrow_batches()) == [[b"a"]]
+        assert await consumer.position(T0) == 2
+
+    play(scenario)
+
+
+def test_a_bad_batch_comes_after_what_was_before_it(play: Play) -> None:
+    """Raised again until the user seeks past it; other lists of records are not lost to it either."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        numbered(fake, 3, 2, 2)
+        batches = fake.topics["t"].partitions[0].batches
+        base, following, stored = batches[1]
+        batches[1] = (base, following, stored[:-1] + bytes([stored[-1] ^ 1]))
+        for kind in ("arrow_batches", "batches"):
+            consumer = reader(cluster)
+            found: list[int] = []
+            with pytest.raises(CorruptMessageError, match="t-0 at offset 3"):
+                await sizes(getattr(consumer, kind)(100, 5.0), found)
+            assert found == [3]
+            assert await consumer.position(T0) == 3
+            with pytest.raises(CorruptMessageError):
+                await anext(getattr(consumer, kind)(100, 0.1))
+            await consumer.seek(T0, 5)
+            assert len(await anext(getattr(consumer, kind)(100, 0.1))) == 2
+
+    play(scenario)
+
+
+def test_an_error_of_a_partition_comes_after_the_rows(play: Play) -> None:
+    """Told by the next call, not lost while a batch fills up."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", 2)
+        fake.put("t", 0, b"x")
+        fake.put("t", 1, b"gone")
+        fake.truncate_start("t", 1, 1)
+        for kind in ("arrow_batches", "batches"):
+            consumer = cluster.consumer(auto_offset_reset="none")
+            await consumer.assign([T0, T1])
+            with pytest.raises(NoOffsetError):
+                await anext(getattr(consumer, kind)())
+            await consumer.seek(T0, 0)
+            await consumer.seek(T1, 0)
+            found: list[int] = []
+            with pytest.raises(OffsetOutOfRangeError, match="t-1 at offset 0"):
+                await sizes(getattr(consumer, kind)(10, 60.0), found)
+            assert found == [1]
+
+    play(scenario)
+
+
+def test_wakeup_hands_out_what_is_there_and_ends(play: Play) -> None:
+    """At once, also while records keep coming; and with nothing there."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        numbered(fake, 3)
+        consumer = reader(cluster, iter_timeout=None)
+        loop = asyncio.get_running_loop()
+        for kind in ("arrow_batches", "batches"):
+            await consumer.seek(T0, 0)
+            loop.call_later(1, consumer.wakeup)
+            before = loop.time()
+            assert [len(batch) async for batch in getattr(consumer, kind)(10, 60.0)] == [3]
+            assert loop.time() - before < 2
+            loop.call_later(1, consumer.wakeup)
+            assert [batch async for batch in getattr(consumer, kind)(10, 60.0)] == []
+            await consumer.seek(T0, 0)
+            sizes = []
+            async for batch in getattr(consumer, kind)(1, 60.0):
+                sizes.append(len(batch))
+                consumer.wakeup()
+            assert sizes == [1]
+
+    play(scenario)
+
+
+def test_rows_that_nobody_got_are_read_again(play: Play) -> None:
+    """A cancelled task, a closed consumer."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", 2)
+        fake.put("t", 0, b"0", b"1")
+        fake.put("t", 1, b"2")
+        consumer = reader(cluster)
+        first = await anext(consumer.arrow_batches(1))
+        waiting = asyncio.create_task(anext(consumer.arrow_batches(10, 60.0)))
+        await asyncio.sleep(1)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert sorted(
+            [*first.column("value").to_pylist(), *joined(await values(consumer.arrow_batches()))]
+        ) == [
+            b"0",
+            b"1",
+            b"2",
+        ]
+        fake.put("t", 0, b"3")
+        waiting = asyncio.create_task(values(consumer.arrow_batches(10, 60.0)))
+        await asyncio.sleep(1)
+        await consumer.close()
+        with pytest.raises(ClosedError):
+            await waiting
+
+    play(scenario)
+
+
+def test_many_bytes_end_a_batch_early(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever max_rows says, one column stays below a bound."""
+    monkeypatch.setattr("headrace.clients.consumer.consumer_io.MAX_COLUMN_BYTES", 1000)
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        made = [b"%d" % number * 300 for number in range(9)]
+        fake.put("t", 0, *made, b"x" * 5000, b"y")
+        found = await values(reader(cluster).arrow_batches(timeout=0.5))
+        assert [len(part) for part in found] == [3, 3, 3, 1, 1]
+        assert joined(found)[:9] == made
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"max_rows": 0}, ValueError, "at least 1"),
+        ({"max_rows": 1.5}, TypeError, "whole number"),
+        ({"columns": ["valeu"]}, ValueError, "no column 'valeu'; there are key, value"),
+        ({"columns": "value"}, TypeError, "list of names"),
+        ({"columns": []}, ValueError, "names no column"),
+        ({"columns": ["key", "key"]}, ValueError, "twice"),
+    ],
+)
+def test_bad_arguments(play: Play, arguments: dict[str, Any], error: type[Exception], text: str) -> None:
+    """Raised by the call, not by the first batch."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        with pytest.raises(error, match=text):
+            reader(cluster).arrow_batches(**arguments)
+        with pytest.raises(ConfigError, match="nothing to read"):
+            cluster.consumer().arrow_batches()
+
+    play(scenario)

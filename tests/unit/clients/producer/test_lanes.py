@@ -1,0 +1,225 @@
+"""The lanes: what may go around the lock, and that it is encoded and accounted like all else."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from headrace.clients.producer.delivery_io import Delivery
+from headrace.clients.producer.lanes import LockedLanes, new_lanes
+from headrace.protocol.records._batch import CompiledLanes
+from headrace.protocol.records.batch import PythonCodec
+from headrace.protocol.records.codec import active_codec, pick_codec
+from headrace.protocol.records.hashing import murmur2
+
+COMPILED = pick_codec("compiled")
+DELIVERY = Delivery("t", 0, None)
+is_compiled = pytest.mark.skipif(
+    active_codec().name == "python", reason="the readable codec lets nobody around"
+)
+
+
+def lanes_of(
+    *limits: int, max_record_bytes: int = 1000, ignore_keys: bool = False, first: Any = 7
+) -> tuple[Any, list[Any], Any]:
+    """Lanes of topic "t" with one open slot for each limit, their builders, and the lane."""
+    lanes = CompiledLanes(max_record_bytes, ignore_keys)
+    lane, builders = lanes.add_lane("t"), []
+    for limit in limits:
+        slot, builder = lane.add_slot(), COMPILED.builder(max_bytes=10_000)
+        builder.append(first, None, b"first", ())
+        slot.open(builder, DELIVERY, limit)
+        builders.append(builder)
+    lane.set_count(len(limits))
+    return lanes, builders, lane
+
+
+def test_the_readable_codec_lets_nobody_around() -> None:
+    """Its `send` is the slow one itself."""
+    lanes = new_lanes(PythonCodec(), 1000, False)
+    assert isinstance(lanes, LockedLanes)
+    lane = lanes.add_lane("t")
+    lane.add_slot().open(PythonCodec().builder(max_bytes=100), DELIVERY, 100)
+    lane.add_slot().close()
+    lane.set_count(2)
+    lane.stick_to(1)
+    assert lanes.bind(print) is print
+    assert lanes.try_send("t", b"v", None, 0) is None
+    lanes.close()
+
+
+@is_compiled
+def test_a_record_is_encoded_as_by_the_builder() -> None:
+    """Byte for byte what `append` would have written, with the same time."""
+    random = Random(1)
+    lanes, (builder,), _ = lanes_of(9000, max_record_bytes=9000)
+    facts = []
+    for _ in range(150):
+        key = random.choice([None, b"", random.randbytes(random.randrange(200))])
+        value = random.choice([None, b"", random.randbytes(random.randrange(200))])
+        future = lanes.try_send("t", value, key, 0)
+        if future is None:
+            break
+        facts.append((future._timestamp, key, value))
+        assert (future.delivery, future._index) == (DELIVERY, len(facts))
+        assert future._key_size == (-1 if key is None else len(key))
+        assert future._value_size == (-1 if value is None else len(value))
+    twin = PythonCodec().builder(max_bytes=10_000)
+    twin.append(7, None, b"first", ())
+    for timestamp, key, value in facts:
+        twin.append(timestamp, key, value, ())
+    assert len(facts) > 50
+    assert builder.size_bytes == twin.size_bytes <= 9000
+    assert builder.build() == twin.build()
+
+
+@is_compiled
+def test_the_limit_is_kept_to_the_byte() -> None:
+    """A record that would pass it is left to the lock; one that fits exactly joins."""
+    probe, (builder,), _ = lanes_of(10_000)
+    before = builder.size_bytes
+    assert probe.try_send("t", b"x" * 50, b"k", 0) is not None
+    added = builder.size_bytes - before
+    for short, joins in [(0, True), (1, False)]:
+        lanes, (builder,), _ = lanes_of(before + added - short)
+        assert (lanes.try_send("t", b"x" * 50, b"k", 0) is not None) == joins
+        assert builder.count == 1 + joins
+    # the builder's own limit holds too
+    lanes, (builder,), _ = lanes_of(10**12, max_record_bytes=10**12)
+    assert lanes.try_send("t", b"x" * 10_000, None, 0) is None
+
+
+@is_compiled
+def test_keys_go_where_the_partitioner_sends_them() -> None:
+    """murmur2 of the key, over the partitions that are counted."""
+    lanes, builders, lane = lanes_of(*[10_000] * 7)
+    lane.set_count(5)
+    random = Random(2)
+    for _ in range(300):
+        key = random.randbytes(random.randrange(20))
+        before = [builder.count for builder in builders]
+        assert lanes.try_send("t", b"v", key, None) is not None
+        grown = [number for number, builder in enumerate(builders) if builder.count > before[number]]
+        assert grown == [(murmur2(key) & 0x7FFFFFFF) % 5]
+
+
+@is_compiled
+def test_no_key_goes_to_the_sticky_partition() -> None:
+    """Nowhere while there is none; keys too when they are ignored."""
+    lanes, builders, lane = lanes_of(10_000, 10_000, ignore_keys=True)
+    assert lanes.try_send("t", b"v", None, None) is None
+    lane.stick_to(1)
+    assert lanes.try_send("t", b"v", None, None) is not None
+    assert lanes.try_send("t", b"v", b"key", None) is not None
+    assert [builder.count for builder in builders] == [1, 3]
+    for nowhere in (-1, 2, 99):
+        lane.stick_to(nowhere)
+        assert lanes.try_send("t", b"v", None, None) is None
+
+
+class _Sub(bytes):
+    pass
+
+
+@is_compiled
+@pytest.mark.parametrize(
+    ("topic", "value", "key", "partition"),
+    [
+        ("u", b"v", None, 0),
+        (b"t", b"v", None, 0),
+        ("t", "text", None, 0),
+        ("t", bytearray(b"v"), None, 0),
+        ("t", _Sub(b"v"), None, 0),
+        ("t", b"v", "text", 0),
+        ("t", b"v", _Sub(b"k"), None),
+        ("t", b"v", None, -1),
+        ("t", b"v", None, 1),
+        ("t", b"v", None, 1 << 70),
+        ("t", b"v", None, True),
+        ("t", b"v", None, "0"),
+        ("t", b"v" * 600, b"k" * 500, 0),
+        (["t"], b"v", None, 0),
+    ],
+)
+def test_what_is_not_common_is_left_to_the_readable_path(
+    topic: Any, value: Any, key: Any, partition: Any
+) -> None:
+    """Nothing is added, and `send` passes every argument on as it came."""
+    lanes, (builder,), lane = lanes_of(10_000)
+    lane.stick_to(0)
+    seen: list[Any] = []
+    send = lanes.bind(lambda *given, **named: seen.append((given, named)))
+    send(topic, value, key=key, partition=partition)
+    rest = {"key": key, "partition": partition, "timestamp": None, "headers": ()}
+    assert seen == [((topic, value), rest)]
+    assert builder.count == 1
+
+
+@is_compiled
+def test_times_and_headers_are_left_to_the_readable_path() -> None:
+    """Both are rare; the same without a value."""
+    lanes, (builder,), lane = lanes_of(10_000)
+    lane.stick_to(0)
+    seen: list[Any] = []
+    send = lanes.bind(lambda *_, **named: seen.append(named))
+    send("t", b"v", timestamp=5)
+    send("t", b"v", headers=[("a", b"b")])
+    send("t", b"v", headers={})
+    assert (len(seen), builder.count) == (3, 1)
+    send("t")
+    assert (len(seen), builder.count) == (3, 2)
+    with pytest.raises(TypeError):
+        send()
+    with pytest.raises(TypeError):
+        send("t", b"v", b"k")
+    with pytest.raises(TypeError):
+        send("t", nonsense=1)
+
+
+@is_compiled
+def test_a_closed_slot_takes_nothing() -> None:
+    """And none does once the lanes are closed."""
+    lanes, (builder,), lane = lanes_of(10_000)
+    slot = lane.add_slot()
+    lane.set_count(2)
+    slot.close()
+    assert lanes.try_send("t", b"v", None, 1) is None
+    lanes.close()
+    assert lanes.try_send("t", b"v", None, 0) is None
+    assert builder.count == 1
+
+
+@is_compiled
+def test_a_slot_is_for_a_batch_with_records() -> None:
+    """An empty batch has no base timestamp, and a built one takes no more."""
+    slot = CompiledLanes(1000, False).add_lane("t").add_slot()
+    builder = COMPILED.builder(max_bytes=100)
+    with pytest.raises(ValueError, match="with records"):
+        slot.open(builder, DELIVERY, 100)
+    builder.append(1, None, b"v", ())
+    builder.build()
+    with pytest.raises(ValueError, match="not built"):
+        slot.open(builder, DELIVERY, 100)
+    with pytest.raises(TypeError):
+        slot.open(None, DELIVERY, 100)
+
+
+@is_compiled
+def test_counts_stay_within_the_slots() -> None:
+    """What is not there is never indexed."""
+    lane = CompiledLanes(1000, False).add_lane("t")
+    lane.add_slot()
+    for count in (-1, 2):
+        with pytest.raises(ValueError, match="slots"):
+            lane.set_count(count)
+
+
+@is_compiled
+@pytest.mark.parametrize("first", [-1, 0, (1 << 63) - 1])
+def test_any_base_timestamp_is_far_enough(first: int) -> None:
+    """A batch that began with a strange time takes records of now."""
+    lanes, (builder,), _ = lanes_of(10_000, first=first)
+    future = lanes.try_send("t", b"v", None, 0)
+    records = COMPILED.decode(builder.build())
+    assert [record.timestamp for record in records] == [first, future._timestamp]

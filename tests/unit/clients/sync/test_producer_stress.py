@@ -1,0 +1,211 @@
+"""Many threads on the compiled way and the locked one at once, thread switches everywhere, and a cluster that
+refuses, loses and splits: each record's outcome is what the cluster stored."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import tracemalloc
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fake_cluster import Ask, FakeCluster, Fault
+from headrace.clients.records import ProducerRecord
+from headrace.clients.sync.cluster_io import Cluster
+from headrace.protocol import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+THREADS, RECORDS = 4, 1500
+REFUSED = [errors.NotEnoughReplicasError.code, errors.LeaderNotAvailableError.code]
+
+
+@pytest.fixture(autouse=True)
+def _switches_everywhere() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def troubles(random: Random, *, may_repeat: bool) -> Any:
+    """A rule that makes one request in three fail; without `may_repeat` only before it is executed."""
+
+    def rule(ask: Ask) -> Fault | None:
+        if ask.api != "Produce" or random.random() > 0.33:
+            return None
+        faults = [Fault(lost_request=True), Fault(partition_error=random.choice(REFUSED)), Fault(delay_ms=3)]
+        if may_repeat:
+            faults += [Fault(lost_reply=True), Fault(silent=True)]
+        return random.choice(faults)
+
+    return rule
+
+
+def send_all(producer: Any, number: int, told: list[tuple[bytes, Any]]) -> None:
+    """One thread's records, by every way there is, in order."""
+    random, index = Random(number), 0
+
+    def value() -> bytes:
+        nonlocal index
+        index += 1
+        return b"%d %05d " % (number, index) + b"x" * random.choice([0, 10, 10, 300])
+
+    while index < RECORDS:
+        data, way = value(), random.random()
+        try:
+            if way < 0.5:
+                told.append((data, producer.send("t", data)))
+            elif way < 0.7:
+                told.append((data, producer.send("t", data, key=b"%d" % random.randrange(50))))
+            elif way < 0.85:
+                told.append((data, producer.send("t", data, partition=random.randrange(3))))
+            elif way < 0.9:
+                told.append((data, producer.send("t", data, headers=[("a", b"b")], partition=0)))
+            elif way < 0.95:
+                many = [data, *(value() for _ in range(random.randrange(30)))]
+                told += zip(many, producer.send_many("t", many), strict=True)
+            else:
+                many = [data, *(value() for _ in range(random.randrange(5)))]
+                keyed = [ProducerRecord(each, key=b"k%d" % number) for each in many]
+                told += zip(many, producer.send_many("t", keyed), strict=True)
+        except errors.BufferExhaustedError:
+            continue
+        if random.random() < 0.001:
+            producer.flush(30)
+
+
+def run_threads(producer: Any, work: Any = send_all) -> list[list[tuple[bytes, Any]]]:
+    """What each thread sent, in its order."""
+    told: list[list[tuple[bytes, Any]]] = [[] for _ in range(THREADS)]
+    failures: list[BaseException] = []
+
+    def guarded(number: int) -> None:
+        try:
+            work(producer, number, told[number])
+        except errors.ClosedError:
+            pass
+        except BaseException as error:  # noqa: BLE001 - raised in the test's own thread
+            failures.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    return told
+
+
+def check_successes(fake: FakeCluster, told: list[list[tuple[bytes, Any]]]) -> int:
+    """Whatever is acknowledged lies where its future says; how many are."""
+    stored = [part.records() for part in fake.topics["t"].partitions]
+    acknowledged = 0
+    for value, future in (pair for mine in told for pair in mine):
+        if future.exception(30) is None:
+            metadata = future.result()
+            record = stored[metadata.partition][metadata.offset]
+            assert (record.value, record.timestamp) == (value, metadata.timestamp)
+            assert metadata.serialized_value_size == len(value)
+            acknowledged += 1
+    return acknowledged
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_record_is_stored_once_and_in_order(seed: int) -> None:
+    """Refusals, splits, a buffer that is often full, partitions that are added: without lost answers nothing
+    is stored twice, and each thread's order holds in each partition."""
+    fake, random = FakeCluster(2, latency_ms=0), Random(seed)
+    fake.create("t", 3, max_message_bytes=1500)
+    fake.rules.append(troubles(random, may_repeat=False))
+    with Cluster("node0:9000", make_hub=fake.make_hub, metadata_max_age_ms=100) as cluster:
+        producer = cluster.producer(
+            batch_size=2000, linger_ms=1, buffer_memory=60_000, retry_backoff_ms=1, retry_backoff_max_ms=5
+        )
+        grow = threading.Timer(0.2, fake.grow, ("t", 5))
+        grow.start()
+        told = run_threads(producer)
+        producer.flush(60)
+        grow.join()
+        metrics = producer.metrics()
+        assert metrics["batch-split-total"] > 0
+        assert metrics["record-send-total"] == sum(map(len, told))
+        accumulator = producer._engine._accumulator
+        accumulator.check()
+        assert (accumulator.used_bytes, accumulator.waiting_for_room) == (0, 0)
+    assert check_successes(fake, told) == sum(map(len, told))
+    assert sorted(fake.values("t")) == sorted(value for mine in told for value, _ in mine)
+    for partition in range(len(fake.topics["t"].partitions)):
+        for number in range(THREADS):
+            mine = [value for value in fake.values("t", partition) if value.startswith(b"%d " % number)]
+            assert mine == sorted(mine)
+
+
+def test_lost_answers_and_deadlines_tell_no_lies() -> None:
+    """Batches expire while they are open, queued and under way: what is acknowledged is there."""
+    fake = FakeCluster(2, latency_ms=0)
+    fake.create("t", 3, max_message_bytes=1500)
+    fake.rules.append(troubles(Random(9), may_repeat=True))
+    with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
+        producer = cluster.producer(
+            batch_size=2000, linger_ms=1, buffer_memory=60_000, max_block_ms=500,
+            request_timeout_ms=60, delivery_timeout_ms=150, retry_backoff_ms=1,
+        )  # fmt: skip
+        told = run_threads(producer)
+        producer.flush(60)
+        producer.close()
+        assert producer._engine._accumulator.used_bytes == 0
+    assert check_successes(fake, told) > 0
+    assert set(fake.values("t")) <= {value for mine in told for value, _ in mine}
+
+
+def test_closing_amid_sends_leaves_no_future_open() -> None:
+    """Every record that was taken has an outcome, every later send says that it is closed."""
+    fake = FakeCluster(2, latency_ms=0)
+    fake.create("t", 3)
+    with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
+        producer = cluster.producer(batch_size=2000, linger_ms=1)
+
+        def until_closed(producer: Any, number: int, told: list[tuple[bytes, Any]]) -> None:
+            while True:
+                value = b"%d %05d" % (number, len(told))
+                told.append((value, producer.send("t", value)))
+
+        closing = threading.Timer(0.2, producer.close)
+        closing.start()
+        told = run_threads(producer, until_closed)
+        closing.join()
+        with pytest.raises(errors.ClosedError):
+            producer.send("t", b"late")
+    assert all(future.done() for mine in told for _, future in mine)
+    assert check_successes(fake, told) > 0
+
+
+def test_memory_is_bounded_with_many_partitions_and_a_slow_cluster() -> None:
+    """500 partitions and no answers: what builders hold stays within twice buffer.memory (they double)."""
+    sys.setswitchinterval(0.005)
+    fake = FakeCluster(1, latency_ms=0)
+    fake.create("t", 500)
+    fake.rules.append(lambda ask: Fault(delay_ms=60_000) if ask.api == "Produce" else None)
+    limit = 4 << 20
+    with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
+        producer = cluster.producer(buffer_memory=limit, max_block_ms=300, linger_ms=1, acks="1")
+        producer.partitions_for("t")
+        value, sent = b"x" * 500, 0
+        tracemalloc.start()
+        try:
+            with contextlib.suppress(errors.BufferExhaustedError):
+                for sent in range(100_000):
+                    producer.send("t", value, partition=sent % 500)
+            held = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+        accumulator = producer._engine._accumulator
+        assert accumulator.used_bytes <= limit + 500 * len(value)
+        assert limit // 4 < sent * len(value) < 3 * limit, "it was full at some time, and not too early"
+        assert held <= 2 * limit + (2 << 20)
+        producer.close(0)
+        assert accumulator.used_bytes == 0
