@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import signal
 import statistics
@@ -10,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from . import cells, machine_io
+from . import cells, kafka_io, machine_io
 from .cells import BARE, HEADRACE, KAFKA, PARTITIONS, Cell, Group
 from .children_io import ChildError, Children
 from .systems_io import Headrace, Kafka, System, drop_cached, move, touch_memory
@@ -38,7 +39,9 @@ class Session:
 
     def __init__(self, *, is_quick: bool, say: Callable[[str], None], profile: str = "") -> None:
         self.is_quick, self._say, self.profile = is_quick, say, profile
-        self.scratch = Path(tempfile.mkdtemp(prefix="headrace-bench-", dir=Path.home() / ".cache"))
+        cache = kafka_io.cache_home()
+        cache.mkdir(parents=True, exist_ok=True)
+        self.scratch = Path(tempfile.mkdtemp(prefix="bench-", dir=cache))
         self.children = Children(self.scratch)
         self.server_cores, self.client_cores = machine_io.split_cores()
         self.runs: list[dict[str, Any]] = []
@@ -53,12 +56,11 @@ class Session:
         return self
 
     def __exit__(self, *error: object) -> None:
-        try:
+        with contextlib.ExitStack() as ends:  # each of them, whatever becomes of the others
+            ends.callback(shutil.rmtree, self.scratch, ignore_errors=True)
+            ends.callback(self.children.__exit__, *error)
             for system in self._systems.values():
-                system.stop()
-        finally:
-            self.children.__exit__(*error)
-            shutil.rmtree(self.scratch, ignore_errors=True)
+                ends.callback(system.stop)
 
     # --- preparation ------------------------------------------------------------------------------------
 
@@ -77,7 +79,7 @@ class Session:
         if KAFKA in needed:
             began = time.monotonic()
             self._systems[KAFKA] = Kafka(self.scratch, self.server_cores)
-            self._say(f"Kafka {_kafka_version()} is up after {time.monotonic() - began:.1f} s")
+            self._say(f"Kafka {kafka_io.VERSION} is up after {time.monotonic() - began:.1f} s")
             if warm:
                 self._warm_kafka()
         if HEADRACE in needed and warm:
@@ -395,12 +397,6 @@ def describe(found: dict[str, Any]) -> str:
     if "cold_mb_per_s" in found:
         parts.append(f"cold {found['cold_mb_per_s']:.0f} MB/s")
     return "  ".join(parts)
-
-
-def _kafka_version() -> str:
-    from .kafka_io import VERSION
-
-    return VERSION
 
 
 __all__ = ["BARE", "ChildError", "LostDataError", "Session", "describe", "with_rates", "worst"]

@@ -36,7 +36,7 @@ RUNS = [
     *(run("send", pair, rate) for pair, rate in enumerate([190.0, 195.0, 192.0])),
     *(run("send_many", pair, rate) for pair, rate in enumerate([600.0, 610.0, 2000.0])),
     run("send", 1, 5.0, is_used=False),
-    *({"group": "w1", "cell": "send_arrow", "pair": pair, "is_used": True, "steal": 0.0, "absent": "send_arrow"}
+    *({"group": "w1", "cell": "send_arrow", "pair": pair, "is_used": True, "absent": "send_arrow"}
       for pair in range(3)),
 ]  # fmt: skip
 
