@@ -87,8 +87,8 @@ def run(options: argparse.Namespace) -> int:
         say("a part of the benchmarks: no page is written")
         return 0
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
-    write_page(found)
+    RESULTS.write_text(results.dump(found))
+    write_page(json.loads(RESULTS.read_text()))  # as --page will: from what was written
     say(f"wrote {DOCS.name}/BENCHMARKS.md")
     return 0
 

@@ -107,6 +107,16 @@ def test_the_page_shows_every_goal_and_is_the_same_each_time() -> None:
     assert "1.92" in "\n".join(page.ratio_lines(found))
 
 
+def test_the_file_holds_all_with_six_digits() -> None:
+    """It is JSON again, a run a line."""
+    found = {**whole(), "runs": [{"a": 1 / 3, "b": [[50.0, 2 / 3]], "c": True, "d": None}, {"a": 12_345_678}]}
+    text = results.dump(found)
+    back = json.loads(text)
+    assert back["runs"] == [{"a": 0.333333, "b": [[50.0, 0.666667]], "c": True, "d": None}, {"a": 12_345_678}]
+    assert back.keys() == found.keys()
+    assert len([line for line in text.splitlines() if line.startswith('  {"a"')]) == 2
+
+
 def test_the_pictures_are_the_same_each_time(tmp_path: Path) -> None:
     """Or every run would change files that nothing was measured for."""
     pytest.importorskip("matplotlib")
