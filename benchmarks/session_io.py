@@ -52,7 +52,7 @@ class Session:
         self._slowest: dict[str, list[float]] = {}
 
     def __enter__(self) -> Self:
-        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+        signal.signal(signal.SIGTERM, _interrupt)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -355,6 +355,10 @@ class _Profiled:
     def __exit__(self, *error: object) -> None:
         if self._system is not None:
             self._system.end_profile()
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def with_rates(report: dict[str, Any]) -> dict[str, Any]:
