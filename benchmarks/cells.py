@@ -324,14 +324,14 @@ def _bare() -> tuple[Group, ...]:
     raw = Cell("raw produce", HEADRACE, "raw", {"size": 65_536, "count": 24_000, "window": 32})
     many = Cell("send_many", HEADRACE, "produce", {"face": "send_many", "size": 1000, "count": 1_000_000})
     arrow = Cell("send_arrow", HEADRACE, "produce", {"face": "send_arrow", "size": 1000, "count": 1_000_000})
-    what = "64-KB batches / a bare loop that receives and writes: MB/s"
+    what = "64-KB batches: MB/s"
     return (
         Group(
             "bare-64k",
             "bare ceilings at 64 KB, and headrace under them",
             (bare("receive and write", "write", 65_536, 24_000), bare("receive", "drop", 65_536, 24_000), raw,
              many, arrow),
-            (Comparison("raw produce", "receive and write", MB, 0.6, title=f"produce requests of {what}"),
+            (Comparison("raw produce", "receive and write", MB, 0.6, title=f"produce requests, {what}"),
              Comparison("send_many", "receive and write", MB, 0.6, title=f"`send_many`, {what}"),
              Comparison("send_arrow", "receive and write", MB, 0.6, title=f"`send_arrow`, {what}"),
              Comparison("raw produce", "receive and write", CPU_PER_GB, at_least=False)),
