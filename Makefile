@@ -36,7 +36,8 @@ test: $(STAMP) ## all tests
 
 $(VENV)/.bench: $(STAMP)
 	@echo "installing what the benchmarks need: confluent-kafka, matplotlib, pyarrow"
-	@$(BIN)/python -m pip install --quiet --no-build-isolation --editable ".[test,dev,bench]"
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["bench"], sep="\n")' > $@.txt
+	@$(BIN)/python -m pip install --quiet --requirement $@.txt
 	@touch $@
 
 bench: $(VENV)/.bench ## beside Apache Kafka, 25 min, writes docs/BENCHMARKS.md (QUICK=1: 10 min; ONLY=w1,w6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 import time
@@ -32,7 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="headrace.benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer pairs, shorter cells: under ten minutes")
     parser.add_argument("--only", default="", metavar="w1,w9-100", help="these parts; prints, writes no page")
-    parser.add_argument("--cell", default="", help="of the group in --only: just this cell")
+    parser.add_argument("--cell", default="", metavar="send,produce", help="only these cells")
     parser.add_argument("--pairs", type=int, default=0, help="how many, instead of the mode's")
     parser.add_argument(
         "--profile", default="", metavar="FILE", help="sample node and client: FILE.node, ..."
@@ -76,19 +77,22 @@ def run(options: argparse.Namespace) -> int:
     only = {name.strip().lower() for name in options.only.split(",") if name.strip()}
     groups = cells.chosen(only, is_quick=options.quick)
     if options.cell:
-        groups = [one_cell(group, options.cell) for group in groups]
+        names = options.cell.split(",")
+        groups = [group for group in (some_cells(group, names) for group in groups) if group.cells]
+        if not groups:
+            raise KeyError(f"no cell {options.cell} in {options.only or 'any group'}; see --list")
     reason = kafka_io.absent()
     if reason and any(cell.system == cells.KAFKA for group in groups for cell in group.cells):
         print(f"Apache Kafka cannot run here: {reason}", file=sys.stderr)
         return 1
     found = measure(options, groups, has_startup=not only or "startup" in only)
     print("\n".join(ratio_lines(found) if only else goal_table(found)))
-    if only or options.pairs or options.no_warm_up or options.profile:
+    if only or options.cell or options.pairs or options.no_warm_up or options.profile:
         say("a part of the benchmarks: no page is written")
         return 0
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
-    write_page(found)
+    RESULTS.write_text(results.dump(found))
+    write_page(json.loads(RESULTS.read_text()))  # as --page will: from what was written
     say(f"wrote {DOCS.name}/BENCHMARKS.md")
     return 0
 
@@ -119,9 +123,10 @@ def write_page(found: dict[str, Any]) -> None:
     (DOCS / "BENCHMARKS.md").write_text(page(found, (HERE / "PROFILES.md").read_text()))
 
 
-def one_cell(group: cells.Group, name: str) -> cells.Group:
-    """A group of one cell."""
-    return cells.Group(group.id, group.title, (group.cell(name),), (), group.preload, True, group.is_pinned)
+def some_cells(group: cells.Group, names: list[str]) -> cells.Group:
+    """A group of only these of its cells, perhaps none."""
+    found = tuple(cell for cell in group.cells if cell.name in names)
+    return dataclasses.replace(group, cells=found)
 
 
 if __name__ == "__main__":

@@ -50,9 +50,14 @@ def absent() -> str | None:
     return None
 
 
+def cache_home() -> Path:
+    """The folder for what is fetched or written for a while: HEADRACE_CACHE, or ~/.cache/headrace."""
+    return Path(os.environ.get("HEADRACE_CACHE", Path.home() / ".cache" / "headrace"))
+
+
 def classpath() -> str:
     """Kafka's jars, fetched once into the cache folder; safe when several processes ask at once."""
-    cache = Path(os.environ.get("HEADRACE_CACHE", Path.home() / ".cache" / "headrace")) / f"kafka-{VERSION}"
+    cache = cache_home() / f"kafka-{VERSION}"
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -41,7 +41,7 @@ def _ratios(results: dict[str, Any], path: Path) -> None:
     axes.set_xscale("log")
     axes.axvline(1, color="black", linewidth=0.5, linestyle=":")
     axes.set_yticks(range(len(rows)), [f"{row['title'].replace('`', '')} / {row['below']}" for row in rows])
-    axes.set_xlabel("ratio (log scale); thick tick: the goal; green met, red missed, grey not resolved")
+    axes.set_xlabel("ratio; thick tick: the goal\ngreen met, red missed, grey not resolved")
     _save(figure, path)
 
 
@@ -83,5 +83,5 @@ def _save(figure: Any, path: Path) -> None:
     from matplotlib import pyplot as plt
 
     figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None, "Creator": None})
+    figure.savefig(path, bbox_inches="tight", metadata={"Date": None, "Creator": None})
     plt.close(figure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from .cells import GROUPS, LATER
@@ -82,6 +83,24 @@ def start_goals(startup: dict[str, Any]) -> list[dict[str, Any]]:
         state = MET if worst < limit else MISSED
         rows.append({**row, "value": worst, "verdict": state})
     return rows
+
+
+def dump(found: dict[str, Any]) -> str:
+    """The text of results.json: a run a line, six digits a figure."""
+    head = {name: value for name, value in found.items() if name != "runs"}
+    runs = ",\n".join("  " + json.dumps(rounded(run)) for run in found["runs"])
+    return json.dumps(rounded(head), indent=1).removesuffix("\n}") + ',\n "runs": [\n' + runs + "\n ]\n}\n"
+
+
+def rounded(value: Any) -> Any:
+    """Every float in it with six digits: more are noise, and make each run's file all new."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {name: rounded(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(inner) for inner in value]
+    return value
 
 
 def assemble(

@@ -140,7 +140,8 @@ def _arrow(spec: dict[str, Any]) -> Chunks:
     import pyarrow.compute as pc
 
     consumer = clients.headrace_consumer(spec, spec["partitions"])
-    for batch in consumer.arrow_batches():
+    # a short wait: at the end of the topic a batch that does not fill up is waited for
+    for batch in consumer.arrow_batches(timeout=0.02):
         size = pc.sum(pc.binary_length(batch.column("value"))).as_py()
         yield _some(batch.num_rows), size
 

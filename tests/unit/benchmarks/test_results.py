@@ -36,7 +36,7 @@ RUNS = [
     *(run("send", pair, rate) for pair, rate in enumerate([190.0, 195.0, 192.0])),
     *(run("send_many", pair, rate) for pair, rate in enumerate([600.0, 610.0, 2000.0])),
     run("send", 1, 5.0, is_used=False),
-    *({"group": "w1", "cell": "send_arrow", "pair": pair, "is_used": True, "steal": 0.0, "absent": "send_arrow"}
+    *({"group": "w1", "cell": "send_arrow", "pair": pair, "is_used": True, "absent": "send_arrow"}
       for pair in range(3)),
 ]  # fmt: skip
 
@@ -105,6 +105,16 @@ def test_the_page_shows_every_goal_and_is_the_same_each_time() -> None:
     assert "QUICK" in text
     assert text.endswith("## Profiles\n")
     assert "1.92" in "\n".join(page.ratio_lines(found))
+
+
+def test_the_file_holds_all_with_six_digits() -> None:
+    """It is JSON again, a run a line."""
+    found = {**whole(), "runs": [{"a": 1 / 3, "b": [[50.0, 2 / 3]], "c": True, "d": None}, {"a": 12_345_678}]}
+    text = results.dump(found)
+    back = json.loads(text)
+    assert back["runs"] == [{"a": 0.333333, "b": [[50.0, 0.666667]], "c": True, "d": None}, {"a": 12_345_678}]
+    assert back.keys() == found.keys()
+    assert len([line for line in text.splitlines() if line.startswith('  {"a"')]) == 2
 
 
 def test_the_pictures_are_the_same_each_time(tmp_path: Path) -> None:
