@@ -6,7 +6,7 @@ ZeroMQ's functions are those of the libzmq that pyzmq has loaded; `bind` takes t
 The free function. A large part goes out as it lies, and libzmq calls `headrace_sent` when the last byte is
 gone, on its own thread, which must neither wait for the GIL nor touch a Python object. So it only pushes the
 entry on a stack (one compare-and-swap); whoever holds the GIL takes the whole stack with one exchange and
-lets go of the buffers: each send and receive, each look at an account, each garbage collection. Taking all at
+lets go of the buffers: each send and receive, each look at an account, each sweep of a server. Taking all at
 once is what makes the stack safe: no entry is ever popped while another one is pushed in its place.
 
 Memory safety. A socket is only touched through `_open_handle`, which refuses after `close`. An entry is
@@ -285,6 +285,10 @@ cdef class CompiledMultipart:
         if self._handle == NULL:
             raise _error(ENOTSOCK)
         return self._handle
+
+    def reap(self):
+        """See multipart_io.Multipart.reap."""
+        return _reap()
 
     def close(self, linger_ms):
         """See multipart_io.Multipart.close."""

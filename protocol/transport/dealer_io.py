@@ -54,6 +54,7 @@ SEND_LIMIT = 1000  # messages inside ZeroMQ; what comes beyond waits in the back
 DRAIN_LIMIT = 256  # answers per wake; each costs some microseconds
 _BROKEN = zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | HANDSHAKE_FAILED
 MAX_WINDOW = 1000  # requests under way, however many a server allows
+REAP_AFTER_S = 0.1
 FIRST_WINDOW = 1  # until the handshake has said how many requests may be under way
 
 
@@ -348,6 +349,8 @@ class Connection:
         self._loop.remove_reader(self._fd)
         self._monitor.close()
         self._messages.close(linger_ms)
+        # by then ZeroMQ has sent, or given up, what this connection still had
+        self._loop.call_later(linger_ms / 1000 + REAP_AFTER_S, self._messages.reap)
         under_way = [*self._waiting.values(), *self._backlog.clear()]
         self._waiting.clear()
         for outgoing in under_way:

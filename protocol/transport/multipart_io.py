@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import gc
 import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -68,6 +67,10 @@ class Multipart(Protocol):
     def source(self) -> int:
         """The descriptor of the connection that the last message came on, -1 if ZeroMQ does not say.
         Only known where there is a `pending`, which is on a server."""
+
+    def reap(self) -> int:
+        """Let go of the buffers of this process that were sent meanwhile, as every send and receive does;
+        how many those were. Also after `close`."""
 
     def close(self, linger_ms: int) -> None:
         """Close the socket; what was handed over still goes out for up to `linger_ms`."""
@@ -139,6 +142,10 @@ class PythonMultipart:
             return int(self._head.get(zmq.SRCFD))
         except zmq.ZMQError:
             return -1
+
+    def reap(self) -> int:
+        """See Multipart.reap: pyzmq does it on a thread of its own."""
+        return 0
 
     def close(self, linger_ms: int) -> None:
         """See Multipart.close."""
@@ -218,11 +225,4 @@ def _bound_twin() -> Callable[..., Multipart]:
         ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in _multipart.FUNCTIONS
     ]
     _multipart.bind(addresses)
-    reap = _multipart.reap
-
-    def on_collection(phase: str, info: dict[str, int]) -> None:
-        # Bound: what nobody sends or receives any more for is let go of at the next garbage collection.
-        reap()
-
-    gc.callbacks.append(on_collection)
     return _multipart.CompiledMultipart

@@ -360,6 +360,7 @@ class Router:
 
     def _sweep(self) -> None:
         """Every second: end connections that are idle, stuck, or never shook hands."""
+        self._messages.reap()
         self._now_ms = self._read_clock()
         self._timer = self._loop.call_later(self._sweep_interval_s, self._guarded, self._sweep)
         self.stats.connections_refused += self._strangers.sweep(self._now_ms)
