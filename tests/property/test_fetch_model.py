@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from node_rig import batch, values_of
 
 PARTITIONS = 2
-OFFSETS = st.floats(0, 1, exclude_max=True)
+OFFSETS = st.sampled_from([0.0, 0.2, 0.4, 0.6, 0.8, 0.99])
 
 
 class FetchMachine(RuleBasedStateMachine):
