@@ -245,6 +245,7 @@ class CoreRig:
     def values(self, topic_id: bytes, partition: int = 0) -> list[bytes | None]:
         """Everything a reader sees."""
         request = self.fetch(topic_id, partition=partition)
+        self.read_cold()
         assert request.first.error_code == 0, request.first
         return [value for _, value in values_of(request.answer_frames)]
 

@@ -257,6 +257,7 @@ class HeldFiles(OsFiles):
     """Real files, but syncs of those with `held` in their path wait until the test lets them go."""
 
     def __init__(self, held: str) -> None:
+        super().__init__()
         self.may_go = threading.Event()
         self.has_come = threading.Event()
         self._held = held

@@ -78,6 +78,7 @@ def everything(rig: CoreRig, topic_id: bytes, partition: int) -> list[bytes]:
     values: list[bytes] = []
     while True:
         request = rig.fetch(topic_id, len(values), partition=partition)
+        rig.read_cold()  # after a start, the indexes of sealed segments are not in memory
         assert request.first.error_code == 0, request.first
         more = values_of(request.answer_frames)
         if not more:
