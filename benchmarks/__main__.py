@@ -49,7 +49,7 @@ def main() -> int:
     if options.list:
         return list_groups()
     if options.page:
-        write_page(json.loads(RESULTS.read_text()))
+        write_page(json.loads(RESULTS.read_text()), DOCS)
         return 0
     try:
         return run(options)
@@ -92,35 +92,47 @@ def run(options: argparse.Namespace) -> int:
         return 0
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_text(results.dump(found))
-    write_page(json.loads(RESULTS.read_text()))  # as --page will: from what was written
+    write_page(json.loads(RESULTS.read_text()), DOCS)  # as --page will: from what was written
     say(f"wrote {DOCS.name}/BENCHMARKS.md")
     return 0
 
 
 def measure(options: argparse.Namespace, groups: list[cells.Group], *, has_startup: bool) -> dict[str, Any]:
     """Run groups and start-up; everything of results.json. Errors: LostDataError, ChildError, KafkaError."""
-    pairs = options.pairs or (cells.QUICK_PAIRS if options.quick else cells.FULL_PAIRS)
+    is_quick = options.quick
+    budget_s = cells.BUDGET_QUICK_S if is_quick else cells.BUDGET_FULL_S
     profile = str(Path(options.profile).absolute()) if options.profile else ""
     machine = {**machine_io.facts(), "load_before": machine_io.load_average()}
     startup: dict[str, Any] = {}
+    left_out: list[str] = []
+
+    def is_over() -> bool:
+        return time.monotonic() - STARTED > budget_s
+
     with Session(is_quick=options.quick, say=say, profile=profile) as session:
         if has_startup:
             startup = startup_io.measure(session, say, repeats=2 if options.quick else 5)
         session.prepare(groups, warm=not options.no_warm_up)
         for group in groups:
-            session.run_group(group, options.pairs or min(pairs, group.pairs or pairs))
+            if options.only or options.cell or group.has_goal:
+                session.run_group(group, options.pairs or group.pair_count(is_quick=is_quick))
+            elif is_over():
+                left_out.append(group.id)
+                say(f"{group.id}: no time for it")
+            else:
+                session.run_group(group, options.pairs or group.pair_count(is_quick=is_quick), is_over)
         runs, facts = session.runs, session.facts
     machine["largest_steal"] = max((run["steal"] for run in runs if run["is_used"]), default=0.0)
-    mode = {"is_quick": options.quick, "pairs": pairs, "seconds": round(time.monotonic() - STARTED)}
+    mode = {"is_quick": is_quick, "seconds": round(time.monotonic() - STARTED), "left_out": left_out}
     return results.assemble(runs, startup, {**facts, "machine": machine}, mode)
 
 
-def write_page(found: dict[str, Any]) -> None:
-    """The page and its pictures."""
+def write_page(found: dict[str, Any], folder: Path) -> None:
+    """The page in `folder` and its pictures; the same for the same results."""
     from . import plots_io
 
-    plots_io.write(found, RESULTS.parent)
-    (DOCS / "BENCHMARKS.md").write_text(page(found, (HERE / "PROFILES.md").read_text()))
+    plots_io.write(found, folder / RESULTS.parent.name)
+    (folder / "BENCHMARKS.md").write_text(page(found, (HERE / "PROFILES.md").read_text()))
 
 
 def some_cells(group: cells.Group, names: list[str]) -> cells.Group:

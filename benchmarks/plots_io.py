@@ -11,7 +11,7 @@ from .results import used
 if TYPE_CHECKING:
     from pathlib import Path
 
-COLORS = {"met": "#2e7d32", "missed": "#c62828", "not resolved": "#9e9e9e"}
+COLORS = {"met": "#2e7d32", "missed": "#c62828", "not resolved": "#9e9e9e", "beside": "#90a4ae"}
 SYSTEM_COLORS = {"kafka": "#6a6a6a", "headrace": "#1565c0"}
 _OPTIONS: dict[str, Any] = {"svg.hashsalt": "headrace", "svg.fonttype": "none", "font.size": 8}
 _TICKS = (0, 50, 90, 99, 99.9, 99.99)
@@ -41,7 +41,9 @@ def _ratios(results: dict[str, Any], path: Path) -> None:
     axes.set_xscale("log")
     axes.axvline(1, color="black", linewidth=0.5, linestyle=":")
     axes.set_yticks(range(len(rows)), [f"{row['title'].replace('`', '')} / {row['below']}" for row in rows])
-    axes.set_xlabel("ratio; thick tick: the goal\ngreen met, red missed, grey not resolved")
+    axes.set_xlabel(
+        "ratio; thick tick: the goal\ngreen met, red missed, grey not resolved, blue beside a goal"
+    )
     _save(figure, path)
 
 

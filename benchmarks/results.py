@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from .cells import GROUPS, LATER
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from .cells import Comparison, Group
 
 ABSENT = "absent"
+BESIDE = "beside"  # shown next to the goal that is judged
+CEILINGS = "bare-64k"
 START_GOALS = (
     ("`headrace.local()`: seconds until ready", ("local", "seconds"), 0.5, "s"),
     ("`headrace up --nodes 3` on Ray: seconds until ready", ("up", "seconds"), 10.0, "s"),
@@ -40,6 +43,7 @@ def compare(runs: list[dict[str, Any]], group: Group, comparison: Comparison) ->
         "metric": comparison.metric,
         "goal": comparison.goal,
         "at_least": comparison.at_least,
+        "is_beside": comparison.is_beside,
     }
     above, below = used(runs, group.id, comparison.above), used(runs, group.id, comparison.below)
     absent = [run["absent"] for run in (*above.values(), *below.values()) if "absent" in run]
@@ -54,9 +58,31 @@ def compare(runs: list[dict[str, Any]], group: Group, comparison: Comparison) ->
     found = estimate(ratios(*values))
     row |= {"ratio": found.median, "low": found.low, "high": found.high, "pairs": found.pairs,
             "is_resolved": found.is_resolved}  # fmt: skip
+    row |= share_of_ceiling(
+        runs, [above[pair] for pair in pairs], [below[pair] for pair in pairs], comparison
+    )
     if comparison.goal is not None:
-        row["verdict"] = verdict(found, comparison.goal, at_least=comparison.at_least)
+        row["verdict"] = (
+            BESIDE if comparison.is_beside else verdict(found, comparison.goal, at_least=comparison.at_least)
+        )
     return row
+
+
+def share_of_ceiling(
+    runs: list[dict[str, Any]],
+    above: list[dict[str, Any]],
+    below: list[dict[str, Any]],
+    comparison: Comparison,
+) -> dict[str, float]:
+    """How much of the bare ceiling's MB/s `above` reaches, and the ratio that the ceiling itself would have.
+
+    Empty without a ceiling, or when its cell did not run.
+    """
+    found = used(runs, CEILINGS, comparison.ceiling).values() if comparison.ceiling else ()
+    if not found:
+        return {}
+    top, ours, theirs = (median(run["mb_per_s"] for run in some) for some in (found, above, below))
+    return {"of_ceiling": ours / top, "ceiling_ratio": top / theirs}
 
 
 def comparisons(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -114,6 +140,7 @@ def assemble(
         "comparisons": comparisons(runs),
         "startup": startup,
         "start_goals": start_goals(startup),
-        "not_measured": LATER,
+        "not_measured": LATER
+        | dict.fromkeys(mode.get("left_out", ()), "no time was left for it in this run"),
         "runs": runs,
     }

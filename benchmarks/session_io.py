@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from . import cells, kafka_io, machine_io
+from . import cells, kafka_io, machine_io, warm_up_io
 from .cells import BARE, HEADRACE, KAFKA, PARTITIONS, Cell, Group
 from .children_io import ChildError, Children
 from .systems_io import Headrace, Kafka, System, drop_cached, move, touch_memory
@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 CELL_TIMEOUT_S = 90.0
 MOST_STEAL = 0.02
 MOST_REPEATS = 2
-TOUCH_BYTES = 12 << 30
-WARM_FULL_S, WARM_QUICK_S = 60.0, 20.0
-WARM_WINDOW = {"face": "produce", "size": 1000, "count": 600_000}
-WARM_AGREE = 0.05
-LEAST_WINDOWS = 4
+TOUCH_FULL_BYTES, TOUCH_QUICK_BYTES = 12 << 30, 8 << 30
 FALLBACK_RATE = 200_000  # of the slower system, when the cells that tell it do not run
 MB, GB = 1e6, 1e9
 
@@ -39,7 +35,7 @@ class Session:
     """The systems run as long as the session; a context manager that leaves nothing behind."""
 
     def __init__(self, *, is_quick: bool, say: Callable[[str], None], profile: str = "") -> None:
-        self.is_quick, self._say, self.profile = is_quick, say, profile
+        self.is_quick, self.say, self.profile = is_quick, say, profile
         cache = kafka_io.cache_home()
         cache.mkdir(parents=True, exist_ok=True)
         self.scratch = Path(tempfile.mkdtemp(prefix="bench-", dir=cache))
@@ -47,20 +43,22 @@ class Session:
         self.server_cores, self.client_cores = machine_io.split_cores()
         self.runs: list[dict[str, Any]] = []
         self.facts: dict[str, Any] = {}
-        self._systems: dict[str, System] = {}
+        self.systems: dict[str, System] = {}
         self._topics = 0
         self._preloaded: dict[str, dict[str, Any]] = {}
+        self._loaded_as: dict[str, Any] | None = None
         self._slowest: dict[str, list[float]] = {}
 
     def __enter__(self) -> Self:
-        signal.signal(signal.SIGTERM, _interrupt)
+        self._on_sigterm = signal.signal(signal.SIGTERM, _interrupt)
         return self
 
     def __exit__(self, *error: object) -> None:
         with contextlib.ExitStack() as ends:  # each of them, whatever becomes of the others
+            ends.callback(signal.signal, signal.SIGTERM, self._on_sigterm)
             ends.callback(shutil.rmtree, self.scratch, ignore_errors=True)
             ends.callback(self.children.__exit__, *error)
-            for system in self._systems.values():
+            for system in self.systems.values():
                 ends.callback(system.stop)
 
     # --- preparation ------------------------------------------------------------------------------------
@@ -70,68 +68,41 @@ class Session:
         needed = {cell.system for group in groups for cell in group.cells}
         if warm and groups:
             free = shutil.disk_usage(self.scratch).free
-            size = min(TOUCH_BYTES, free // 2)
+            size = min(TOUCH_QUICK_BYTES if self.is_quick else TOUCH_FULL_BYTES, free // 2)
             seconds = touch_memory(self.scratch, size)
             self.facts["touched_gib"], self.facts["touch_s"] = size >> 30, round(seconds, 1)
-            self._say(f"touched {size >> 30} GiB of memory in {seconds:.0f} s")
+            self.say(f"touched {size >> 30} GiB of memory in {seconds:.0f} s")
         if HEADRACE in needed:
             profile = f"{self.profile}.node" if self.profile else ""
-            self._systems[HEADRACE] = Headrace(self.children, self.scratch, self.server_cores, profile)
+            self.systems[HEADRACE] = Headrace(self.children, self.scratch, self.server_cores, profile)
         if KAFKA in needed:
             began = time.monotonic()
-            self._systems[KAFKA] = Kafka(self.scratch, self.server_cores)
-            self._say(f"Kafka {kafka_io.VERSION} is up after {time.monotonic() - began:.1f} s")
+            self.systems[KAFKA] = Kafka(self.scratch, self.server_cores)
+            self.say(f"Kafka {kafka_io.VERSION} is up after {time.monotonic() - began:.1f} s")
             if warm:
-                self._warm_kafka()
+                self.facts["kafka_warm_up"] = warm_up_io.warm_kafka(self, is_quick=self.is_quick)
         if HEADRACE in needed and warm:
-            self._warm_once(HEADRACE, {**WARM_WINDOW, "face": "send_many"})
-
-    def _warm_kafka(self) -> None:
-        """The same load until three windows agree within 5 %, or the time is over: the JIT compiles."""
-        limit_s = WARM_QUICK_S if self.is_quick else WARM_FULL_S
-        began, rates = time.monotonic(), []
-        # a slow machine gets its windows too: the compiler counts calls, not seconds
-        while time.monotonic() - began < limit_s or len(rates) < LEAST_WINDOWS:
-            rates.append(self._warm_once(KAFKA, WARM_WINDOW))
-            last = rates[-3:]
-            if len(last) == 3 and max(last) - min(last) <= WARM_AGREE * statistics.median(last):
-                break
-        seconds = time.monotonic() - began
-        agree = len(rates) >= 3 and max(rates[-3:]) - min(rates[-3:]) <= WARM_AGREE * statistics.median(
-            rates[-3:]
-        )
-        self.facts["kafka_warm_up"] = {
-            "seconds": round(seconds, 1), "windows": [round(rate) for rate in rates], "agreed": agree
-        }  # fmt: skip
-        self._say(f"JVM warm-up: {len(rates)} windows in {seconds:.0f} s, three agreed: {agree}")
-
-    def _warm_once(self, name: str, spec: dict[str, Any]) -> float:
-        """Produce and read back once; records a second."""
-        system, topic = self._systems[name], self._new_topic(name, PARTITIONS)
-        order = {**spec, "loop": "produce"}
-        (made,) = self._work([order], system, topic)
-        self._verify(system, topic, made["expected"])
-        system.delete_topic(topic)
-        return float(made["records"] / made["seconds"])
+            warm_up_io.window(self, HEADRACE)
 
     # --- groups and cells -------------------------------------------------------------------------------
 
-    def run_group(self, group: Group, pairs: int) -> None:
-        """All pairs of a group; results are appended to `runs`. Errors: LostDataError, ChildError."""
-        self._say(f"{group.id}: {group.title}, {pairs} pairs")
+    def run_group(self, group: Group, pairs: int, is_over: Callable[[], bool] = lambda: False) -> None:
+        """The pairs of a group, but one, until `is_over`; results are appended to `runs`.
+
+        Errors: LostDataError, ChildError.
+        """
+        self.say(f"{group.id}: {group.title}, {pairs} pairs")
+        self._preload(group)
         if not group.is_pinned:
             self._unpin()
         try:
-            if group.preload is not None:
-                for name in sorted({cell.system for cell in group.cells}):
-                    self._preload(name, group.preload)
             for pair in range(pairs):
+                if pair and is_over():
+                    self.say(f"{group.id}: no time for more pairs")
+                    return
                 for cell in cells.order(group, pair):
                     self._run_cell(group, cell, pair)
         finally:
-            for name, loaded in self._preloaded.items():
-                self._systems[name].delete_topic(loaded["topic"])
-            self._preloaded.clear()
             if not group.is_pinned:
                 self._pin()
 
@@ -139,8 +110,8 @@ class Session:
         for attempt in range(1 + MOST_REPEATS):
             columns, load = machine_io.cpu_columns(), machine_io.load_average()
             found = self._once(cell, cells.scaled(cell.spec, is_quick=self.is_quick))
-            if cell.system in self._systems:
-                usage = machine_io.sample(self._systems[cell.system].pid)
+            if cell.system in self.systems:
+                usage = machine_io.sample(self.systems[cell.system].pid)
                 found = {"rss_mb": usage.rss / MB, "fds": usage.fds, "threads": usage.threads, **found}
             steal = machine_io.steal_share(columns, machine_io.cpu_columns())
             load_after, is_used = machine_io.load_average(), steal <= MOST_STEAL or attempt == MOST_REPEATS
@@ -149,18 +120,18 @@ class Session:
             self.runs.append({**place, "attempt": attempt, "is_used": is_used, **state, **found})
             if is_used:
                 break
-            self._say(f"  {cell.name}: steal {steal:.1%}, again")
-        self._say(f"  {cell.name:<28} {describe(found)}")
+            self.say(f"  {cell.name}: steal {steal:.1%}, again")
+        self.say(f"  {cell.name:<28} {describe(found)}")
 
     def _once(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
         way = getattr(self, f"_{cell.kind}_cell")
         return way(cell, spec)
 
     def _produce_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
-        system, topic = self._systems[cell.system], self._new_topic(cell.system, PARTITIONS)
+        system, topic = self.systems[cell.system], self.new_topic(cell.system, PARTITIONS)
         try:
             with _Profiled(self, system):
-                (made,) = self._work([{**spec, "loop": "produce"}], system, topic, profile=True)
+                (made,) = self.work([{**spec, "loop": "produce"}], system, topic, profile=True)
             if "absent" in made:
                 return made
             found = with_rates(made)
@@ -175,12 +146,12 @@ class Session:
         return found
 
     def _consume_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
-        system, loaded = self._systems[cell.system], self._preloaded[cell.system]
+        system, loaded = self.systems[cell.system], self._preloaded[cell.system]
         consumers = spec.get("consumers", 1)
         order = {**spec, "loop": "consume", "count": loaded["count"], "is_share": consumers > 1}
         shares = [list(range(start, PARTITIONS, consumers)) for start in range(consumers)]
         with _Profiled(self, system):
-            reports = self._work(
+            reports = self.work(
                 [{**order, "partitions": share} for share in shares], system, loaded["topic"], profile=True
             )
         if "absent" in reports[0]:
@@ -195,8 +166,8 @@ class Session:
         return found
 
     def _openloop_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
-        system = self._systems[cell.system]
-        topic = self._new_topic(cell.system, spec["partition_count"])
+        system = self.systems[cell.system]
+        topic = self.new_topic(cell.system, spec["partition_count"])
         spec = {**spec, "rate": spec.get("rate") or int(self.slowest_rate() * spec["share"])}
         timed = int(spec["rate"] * (spec["warm_s"] + spec["seconds"])) - int(spec["rate"] * spec["warm_s"])
         patience_s = spec["warm_s"] + spec["seconds"] + 15
@@ -211,7 +182,7 @@ class Session:
                            "seconds": spec["seconds"] + spec["warm_s"]})  # fmt: skip
         try:
             with _Profiled(self, system):
-                reports = self._work([*orders, {**spec, "loop": "openloop"}], system, topic, profile=True)
+                reports = self.work([*orders, {**spec, "loop": "openloop"}], system, topic, profile=True)
             usage = machine_io.sample(system.pid)
         finally:
             system.delete_topic(topic)
@@ -232,20 +203,20 @@ class Session:
         return found
 
     def _ping_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
-        system = self._systems[cell.system]
-        topic = self._new_topic(cell.system, spec["partition_count"])
+        system = self.systems[cell.system]
+        topic = self.new_topic(cell.system, spec["partition_count"])
         try:
             with _Profiled(self, system):
-                (found,) = self._work([{**spec, "loop": "ping"}], system, topic, profile=True)
+                (found,) = self.work([{**spec, "loop": "ping"}], system, topic, profile=True)
         finally:
             system.delete_topic(topic)
         return {**with_rates(found), "curve": found["e2e"]["curve"]}
 
     def _window_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
-        system, topic = self._systems[cell.system], self._new_topic(cell.system, PARTITIONS)
+        system, topic = self.systems[cell.system], self.new_topic(cell.system, PARTITIONS)
         try:
             with _Profiled(self, system):
-                reports = self._work(
+                reports = self.work(
                     [{**spec, "loop": "window"}] * spec["producers"], system, topic, profile=True
                 )
         finally:
@@ -255,10 +226,10 @@ class Session:
         return found | {f"ack_{n}_ms": statistics.median(r["ack"][n] for r in reports) for n in names}
 
     def _raw_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
-        system, topic = self._systems[cell.system], self._new_topic(cell.system, PARTITIONS)
+        system, topic = self.systems[cell.system], self.new_topic(cell.system, PARTITIONS)
         try:
             with _Profiled(self, system):
-                (found,) = self._work([{**spec, "loop": "raw"}], system, topic, profile=True)
+                (found,) = self.work([{**spec, "loop": "raw"}], system, topic, profile=True)
             self._verify(system, topic, {"count": found["sent"], "checksum": None})
         finally:
             system.delete_topic(topic)
@@ -269,7 +240,7 @@ class Session:
         server = self.children.start("bare", "loops.bare", *arguments, cores=self.server_cores)
         try:
             port = int(server.line(20).removeprefix("ready "))
-            order = {**spec, "loop": "bareclient", "port": port, "server_pid": server.pid}
+            order = {**spec, "loop": "bareclient", "port": port, "server_pids": [server.pid]}
             (found,) = self.children.work([order], cores=self.client_cores, timeout_s=CELL_TIMEOUT_S)
         finally:
             self.children.end(server)
@@ -287,14 +258,14 @@ class Session:
         medians = [statistics.median(rates) for rates in self._slowest.values()]
         return min(medians, default=FALLBACK_RATE)
 
-    def _work(
+    def work(
         self, orders: list[dict[str, Any]], system: System, topic: str, *, profile: bool = False
     ) -> list[dict[str, Any]]:
         common = {
             "system": system.name,
             "bootstrap": system.bootstrap,
             "topic": topic,
-            "server_pid": system.pid,
+            "server_pids": system.cpu_pids,
         }
         orders = [{**common, **order} for order in orders]
         if profile and self.profile:
@@ -308,39 +279,51 @@ class Session:
             list(range(part, PARTITIONS, len(self.client_cores))) for part in range(len(self.client_cores))
         ]
         orders = [{"loop": "verify", "partitions": share} for share in shares if share]
-        read = self._work(orders, system, topic)
+        read = self.work(orders, system, topic)
         count, checksum = sum(r["count"] for r in read), sum(r["checksum"] for r in read)
         if count != expected["count"] or expected["checksum"] not in (None, checksum):
             raise LostDataError(
                 f"{system.name}: sent {expected}, read {count} records with checksum {checksum}"
             )
 
-    def _preload(self, name: str, spec: dict[str, Any]) -> None:
-        system, topic = self._systems[name], self._new_topic(name, PARTITIONS)
+    def _preload(self, group: Group) -> None:
+        """Fill what a group reads, unless it is there from the group before; forget what it does not."""
+        if group.preload != self._loaded_as:
+            for name, loaded in self._preloaded.items():
+                self.systems[name].delete_topic(loaded["topic"])
+            self._preloaded.clear()
+        self._loaded_as = group.preload
+        if group.preload is not None:
+            for name in sorted({cell.system for cell in group.cells} - self._preloaded.keys()):
+                self._fill(name, **group.preload)
+
+    def _fill(self, name: str, size: int, count: int, more: int) -> None:
+        system, topic = self.systems[name], self.new_topic(name, PARTITIONS)
+        spec = {"size": size, "count": count if name == KAFKA else more}
         order = {**spec, "loop": "produce", "face": "produce" if name == KAFKA else "send_many"}
-        (made,) = self._work([order], system, topic)
+        (made,) = self.work([order], system, topic)
         self._preloaded[name] = {"topic": topic, "count": made["expected"]["count"]}
         self._verify(system, topic, made["expected"])
 
-    def _new_topic(self, name: str, partitions: int) -> str:
+    def new_topic(self, name: str, partitions: int) -> str:
         self._topics += 1
         topic = f"bench{self._topics}"
-        self._systems[name].create_topic(topic, partitions)
+        self.systems[name].create_topic(topic, partitions)
         return topic
 
     def _folder(self, name: str) -> Path:
-        folder = self._systems[name].data_dir
+        folder = self.systems[name].data_dir
         return folder / "node" if name == HEADRACE else folder
 
     def _unpin(self) -> None:
         self._pinned = self.client_cores
         self.client_cores = sorted({*self.server_cores, *self.client_cores})
-        for system in self._systems.values():
+        for system in self.systems.values():
             move(system, self.client_cores)
 
     def _pin(self) -> None:
         self.client_cores = self._pinned
-        for system in self._systems.values():
+        for system in self.systems.values():
             move(system, self.server_cores)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import time
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from . import kafka_io
 from .machine_io import set_affinity
@@ -21,11 +22,12 @@ TOPIC_TIMEOUT_S = 60.0
 
 
 class System(Protocol):
-    """One server process with a client address."""
+    """One server process with a client address. `cpu_pids`: all processes whose CPU time is the server's."""
 
     name: str
     bootstrap: str
     pid: int
+    cpu_pids: list[int]
     data_dir: Path
 
     def create_topic(self, name: str, partitions: int) -> None: ...
@@ -48,7 +50,7 @@ class Headrace:
         port = self._ready(self._controller)
         self._node = self._start("node", cores, port, profile)
         self.bootstrap, self.pid = f"127.0.0.1:{self._ready(self._node)}", self._node.pid
-        self.controller_pid = self._controller.pid
+        self.cpu_pids = [self._node.pid, self._controller.pid]  # Kafka's one JVM holds both, too
         self._admin = Admin(self.bootstrap)
 
     def create_topic(self, name: str, partitions: int) -> None:
@@ -92,6 +94,7 @@ class Kafka:
     SETTINGS: ClassVar = {
         "auto.create.topics.enable": "false",
         "log.segment.delete.delay.ms": "0",  # deleted topics give their disk back before the next cell
+        "log.initial.task.delay.ms": "500",  # the same, for topics deleted in the first half minute
         "log.retention.check.interval.ms": "600000",
     }
 
@@ -102,8 +105,9 @@ class Kafka:
         self.data_dir.mkdir()
         self._node = kafka_io.start_node(self.data_dir, self.SETTINGS, jvm=kafka_io.SERVER_JVM, cores=cores)
         self.bootstrap, self.pid = self._node.bootstrap, self._node.pid
+        self.cpu_pids = [self.pid]
         try:
-            self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+            self._admin: Any = AdminClient({"bootstrap.servers": self.bootstrap}, logger=_silent())
         except BaseException:
             self._node.stop()
             raise
@@ -129,8 +133,16 @@ class Kafka:
         wait_gone(self.data_dir, name)
 
     def stop(self) -> None:
-        """Cleanly; safe to call again."""
+        """Cleanly; safe to call again. The client goes first: it would tell that its connection broke."""
+        self._admin = None
         self._node.stop()
+
+
+def _silent() -> logging.Logger:
+    """For what librdkafka says of itself; errors come back from its calls."""
+    logger = logging.Logger("librdkafka")
+    logger.addHandler(logging.NullHandler())
+    return logger
 
 
 def wait_gone(folder: Path, topic: str, timeout_s: float = 15.0) -> bool:

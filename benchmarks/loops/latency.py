@@ -6,7 +6,9 @@ record's time starts when it was MEANT to be sent: what held the sender up count
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import threading
 import time
 from collections import deque
 from functools import partial
@@ -20,7 +22,8 @@ from .. import payload
 from . import clients
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from ..worker import Clock
 
@@ -43,7 +46,7 @@ def summary(histogram: Histogram) -> dict[str, Any]:
 def openloop(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     """Send `rate` records a second for `warm_s` + `seconds`; acknowledgement times of the latter part."""
     sharpen_timer()
-    post, poll, flush = _poster(spec)
+    post, flush, serving = _poster(spec)
     filler = payload.pool(spec["size"])[0][STAMP:]
     rate, warm = spec["rate"], int(spec["rate"] * spec["warm_s"])
     count = warm + int(rate * spec["seconds"])
@@ -61,15 +64,15 @@ def openloop(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     schedule = Schedule(rate, now_ns() + 50_000_000)
     clock.start()
     late = 0
-    for first, end in due_ranges(schedule, count):
-        for number in range(first, end):
-            intended = schedule.intended_ns(number)
-            is_timed = number >= warm
-            value = (intended if is_timed else 0).to_bytes(STAMP, "little") + filler
-            post(value, partial(acknowledged, intended) if is_timed and number % every == 0 else None)
-        poll()
-        late = max(late, now_ns() - schedule.intended_ns(end - 1))
-    flush()
+    with serving():
+        for first, end in due_ranges(schedule, count):
+            for number in range(first, end):
+                intended = schedule.intended_ns(number)
+                is_timed = number >= warm
+                value = (intended if is_timed else 0).to_bytes(STAMP, "little") + filler
+                post(value, partial(acknowledged, intended) if is_timed and number % every == 0 else None)
+            late = max(late, now_ns() - schedule.intended_ns(end - 1))
+        flush()
     found = clock.stop()
     return {**found, "records": count, "timed": count - warm, "sent": count + 100, "ack": summary(acks),
             "bytes": count * spec["size"], "rate": rate, "held_up_ms": late / 1e6}  # fmt: skip
@@ -101,7 +104,7 @@ def follow(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
 
 def ping(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     """One record under way: sent, acknowledged, read back, and then the next one."""
-    post, poll, flush = _poster(spec)
+    post, flush, _ = _poster(spec)
     take = _taker(spec)
     take(0.5)
     value = payload.pool(spec["size"])[0]
@@ -125,7 +128,6 @@ def ping(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
         acked, arrived = once()
         acks.record(acked)
         whole.record(arrived)
-    poll()
     return {**clock.stop(), "records": spec["count"], "ack": summary(acks), "e2e": summary(whole)}
 
 
@@ -182,8 +184,28 @@ def _headrace_window(spec: dict[str, Any], value: bytes, acks: Histogram) -> Cal
     return step
 
 
-def _poster(spec: dict[str, Any]) -> tuple[Callable[..., None], Callable[[], object], Callable[[], object]]:
-    """(post a value with a callback or None, serve callbacks, wait for all)."""
+@contextlib.contextmanager
+def _serve(producer: Any) -> Iterator[None]:
+    """Serve a confluent producer's callbacks in a thread beside the sender, as headrace's client does."""
+    ends = threading.Event()
+
+    def serve() -> None:
+        while not ends.is_set():
+            producer.poll(0.05)
+
+    thread = threading.Thread(target=serve, name="bench-callbacks", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()
+
+
+def _poster(
+    spec: dict[str, Any],
+) -> tuple[Callable[..., None], Callable[[], object], Callable[[], AbstractContextManager[None]]]:
+    """(post a value with a callback or None, wait for all, a context in which callbacks are served)."""
     topic = spec["topic"]
     if spec["system"] == "kafka":
         producer = clients.kafka_producer(spec)
@@ -195,7 +217,7 @@ def _poster(spec: dict[str, Any]) -> tuple[Callable[..., None], Callable[[], obj
             else:
                 produce(topic, value, on_delivery=callback)
 
-        return post, partial(producer.poll, 0), partial(producer.flush, FLUSH_S)
+        return post, partial(producer.flush, FLUSH_S), partial(_serve, producer)
     ours = clients.headrace_producer(spec)
     send = ours.send
 
@@ -204,7 +226,7 @@ def _poster(spec: dict[str, Any]) -> tuple[Callable[..., None], Callable[[], obj
         if callback is not None:
             future.add_done_callback(callback)
 
-    return post_ours, lambda: None, partial(ours.flush, FLUSH_S)
+    return post_ours, partial(ours.flush, FLUSH_S), contextlib.nullcontext
 
 
 def _taker(spec: dict[str, Any]) -> Callable[[float], list[bytes]]:

@@ -58,8 +58,30 @@ def test_a_missed_goal_is_missed() -> None:
 
 
 def test_a_met_goal_is_met() -> None:
-    """2.4 of 80."""
-    assert compared("send", "produce+callback")["verdict"] == "met"
+    """6.1 of 100, but for the wild pair."""
+    rows = [{**one, "records_per_s": min(one.get("records_per_s", 0.0), 620.0)} for one in RUNS]
+    one = next(c for c in GROUP.comparisons if (c.above, c.below) == ("send_many", "produce"))
+    assert results.compare(rows, GROUP, one)["verdict"] == "met"
+
+
+def test_a_variant_beside_the_goal_is_shown_and_not_judged() -> None:
+    """Its ratio is there, its verdict does not count."""
+    row = compared("send", "produce+callback")
+    assert (row["verdict"], row["goal"]) == ("beside", 2.0)
+    table = page.goal_table(whole())
+    assert any("`produce+callback`" in line and "(beside)" in line for line in table)
+    judged = [one for one in GROUP.comparisons if one.goal is not None and not one.is_beside]
+    assert table[0].startswith(f"{len(judged) + len(results.START_GOALS)} goals: ")
+
+
+def test_the_share_of_the_bare_ceiling() -> None:
+    """400 of 1,000 MB/s; at 100 of the other side nothing could be more than ten times as fast."""
+    bare = [{**run("receive and write", 0, 1.0), "group": "bare-64k", "mb_per_s": 1000.0}]
+    rows = [run("produce", 0, 1.0, mb_per_s=100.0), run("send", 0, 4.0, mb_per_s=400.0)]
+    one = cells.Comparison("send", "produce", cells.RATE, 2.0, title="x", ceiling="receive and write")
+    row = results.compare([*rows, *bare], GROUP, one)
+    assert page.ceiling(row) == "40%; it allows 10.0"
+    assert page.ceiling(results.compare(rows, GROUP, one)) == ""
 
 
 def test_a_wild_pair_resolves_nothing() -> None:
