@@ -7,6 +7,7 @@ from headrace.benchmarks import cells
 from headrace.benchmarks.cells import GROUPS, Group
 from headrace.benchmarks.loops import consume, produce
 from headrace.benchmarks.page import METRICS
+from headrace.benchmarks.results import CEILINGS
 from headrace.benchmarks.session_io import Session
 
 IDS = [group.id for group in GROUPS]
@@ -38,7 +39,7 @@ def test_a_group_is_whole(group: Group) -> None:
 def test_a_cell_stays_below_the_write_back_limits(group: Group) -> None:
     """What one cell writes is less than 2 GB."""
     for spec in [cell.spec for cell in group.cells] + [group.preload or {}]:
-        assert spec.get("count", 0) * spec.get("size", 0) <= MOST_BYTES
+        assert max(spec.get("count", 0), spec.get("more", 0)) * spec.get("size", 0) <= MOST_BYTES
 
 
 def test_pairs_turn_the_order_round() -> None:
@@ -47,6 +48,35 @@ def test_pairs_turn_the_order_round() -> None:
     assert cells.order(group, 0) == list(group.cells)
     assert cells.order(group, 1) == list(reversed(group.cells))
     assert cells.order(group, 2) == cells.order(group, 0)
+
+
+@pytest.mark.parametrize("is_quick", [False, True])
+def test_groups_with_a_goal_run_first_with_the_most_pairs(is_quick: bool) -> None:
+    """What is left out when time is over has none; what w9-1k loaded is there for w10."""
+    groups = cells.chosen(set(), is_quick=is_quick)
+    has_goal = [group.has_goal for group in groups]
+    assert has_goal == sorted(has_goal, reverse=True)
+    assert {"w1", "w2", "w9-100", "w9-1k", "w6-10k", "w10", "bare-64k"} <= {
+        g.id for g in groups if g.has_goal
+    }
+    judged = [
+        group
+        for group in groups
+        if any(one.goal is not None and not one.is_beside for one in group.comparisons)
+    ]
+    assert {group.pair_count(is_quick=is_quick) for group in judged} == {3 if is_quick else 5}
+    ids = [group.id for group in groups]
+    assert ids[ids.index("w9-1k") :][:2] == ["w9-1k", "w10"]
+    found = {group.id: group for group in groups}
+    assert found["w9-1k"].preload == found["w10"].preload
+
+
+def test_every_ceiling_is_a_cell() -> None:
+    """Of the group that holds them."""
+    names = {cell.name for group in GROUPS if group.id == CEILINGS for cell in group.cells}
+    wanted = {one.ceiling for group in GROUPS for one in group.comparisons if one.ceiling}
+    assert wanted
+    assert wanted <= names
 
 
 def test_choosing_parts() -> None:

@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from headrace.benchmarks import cells, page, plots_io, results
+from headrace.benchmarks import cells, page, plots_io, results, warm_up_io
+from headrace.benchmarks.__main__ import write_page
 from headrace.benchmarks.session_io import total, with_rates, worst
 
 if TYPE_CHECKING:
@@ -147,6 +148,44 @@ def test_the_pictures_are_the_same_each_time(tmp_path: Path) -> None:
         plots_io.write(whole(), tmp_path / name)
     for picture in ("ratios.svg", "latency.svg"):
         assert (tmp_path / "a" / picture).read_bytes() == (tmp_path / "b" / picture).read_bytes()
+
+
+def test_the_page_is_written_the_same_from_a_results_file(tmp_path: Path) -> None:
+    """What `--page` does, twice: byte for byte."""
+    pytest.importorskip("matplotlib")
+    text = results.dump(whole())
+    written = []
+    for name in ("a", "b"):
+        (tmp_path / name / "benchmarks").mkdir(parents=True)
+        write_page(json.loads(text), tmp_path / name)
+        files = sorted(path for path in (tmp_path / name).rglob("*") if path.is_file())
+        written.append({path.relative_to(tmp_path / name): path.read_bytes() for path in files})
+    assert written[0] == written[1]
+    assert {path.name for path in written[0]} == {"BENCHMARKS.md", "ratios.svg", "latency.svg"}
+
+
+def test_what_was_left_out_for_time_is_told() -> None:
+    """By its group, on the page."""
+    mode = {"is_quick": True, "seconds": 1, "left_out": ["w7"]}
+    found = results.assemble(RUNS, STARTUP, {"machine": MACHINE}, mode)
+    assert "- w7: no time" in page.page(found, "")
+
+
+def test_the_warm_up_says_what_was_reached() -> None:
+    """The windows, and whether the last three agree."""
+    warm = {"windows": [1, 2, 3], "agreed": False, "spread": 0.5, "seconds": 40.0}
+    told = page.warm_up(warm)
+    assert "did NOT agree" in told
+    assert "50.0%" in told
+    assert warm_up_io.agreed([1.0, 100.0, 101.0, 104.0])
+    assert not warm_up_io.agreed([100.0, 101.0, 107.0])
+    assert not warm_up_io.agreed([100.0, 101.0])
+
+
+def test_the_page_names_cells_that_move_more_records() -> None:
+    """Half of them in a QUICK run."""
+    assert "w1 12 M against 3 M" in page.unequal(is_quick=False)
+    assert "w1 6 M against 1.5 M" in page.unequal(is_quick=True)
 
 
 def test_rates_of_a_report() -> None:

@@ -1,0 +1,135 @@
+"""The harness itself, on headrace alone: its cells run, count what they should, and tell lost data."""
+
+from __future__ import annotations
+
+import signal
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import pytest
+from headrace.benchmarks.cells import HEADRACE, Cell, Group
+from headrace.benchmarks.session_io import LostDataError, Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HAS_ARROW = find_spec("pyarrow") is not None
+COUNT, WARM = 20_000, 2_000  # WARM: what a producer sends before its clock starts
+
+
+def producing(face: str) -> Cell:
+    return Cell(face, HEADRACE, "produce", {"face": face, "size": 100, "count": COUNT})
+
+
+def reading(face: str) -> Cell:
+    return Cell(face, HEADRACE, "consume", {"face": face, "size": 100})
+
+
+OPEN_LOOP = {"size": 100, "rate": 500, "seconds": 0.4, "warm_s": 0.1, "linger_ms": 0, "partition_count": 2}
+PING = {"size": 100, "count": 20, "warm": 2, "linger_ms": 0, "partition_count": 1}
+WINDOW = {"size": 100, "seconds": 0.2, "linger_ms": 0, "producers": 2}
+PRODUCE = Group("p", "p", tuple(map(producing, ("send", "send_many", *(("send_arrow",) * HAS_ARROW)))))
+CONSUME = Group(
+    "c",
+    "c",
+    tuple(map(reading, ("poll", "iterate", *(("arrow_batches",) * HAS_ARROW)))),
+    preload={"size": 100, "count": 0, "more": COUNT},
+)
+OTHERS = Group(
+    "o",
+    "o",
+    (
+        Cell("open loop", HEADRACE, "openloop", OPEN_LOOP),
+        Cell("ping", HEADRACE, "ping", PING),
+        Cell("window", HEADRACE, "window", WINDOW),
+        Cell("raw", HEADRACE, "raw", {"size": 8_192, "count": 50, "window": 4}),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """headrace's two server processes, no Kafka."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADRACE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        before = signal.getsignal(signal.SIGTERM)
+        with Session(is_quick=False, say=lambda _: None) as running:
+            running.prepare([PRODUCE], warm=False)
+            yield running
+        assert signal.getsignal(signal.SIGTERM) is before
+        assert not running.scratch.exists()
+
+
+def test_producing_sends_reads_back_and_times(session: Session) -> None:
+    """Every face: as many records as asked for, in a time above zero."""
+    session.runs.clear()
+    session.run_group(PRODUCE, 1)
+    assert [run["cell"] for run in session.runs if run["is_used"]] == [cell.name for cell in PRODUCE.cells]
+    for run in session.runs:
+        assert run["records"] == COUNT
+        assert run["bytes"] == COUNT * 100
+        assert run["records_per_s"] > 0
+        assert run["failed"] == 0
+
+
+def test_reading_counts_all_but_the_record_that_starts_the_clock(session: Session) -> None:
+    """Every face reads the whole topic; its clock leaves out one record, in both orders of a pair."""
+    session.runs.clear()
+    session.run_group(CONSUME, 2)
+    assert len([run for run in session.runs if run["is_used"]]) == 2 * len(CONSUME.cells)
+    for run in session.runs:
+        assert (run["first"], run["read"]) == (1, COUNT + WARM)
+        assert run["bytes"] == (COUNT + WARM - 1) * 100
+
+
+def test_latency_cells_time_what_they_say(session: Session) -> None:
+    """The open loop its timed part, the ping each record, the window what was acknowledged."""
+    session.runs.clear()
+    session.run_group(OTHERS, 1)
+    runs = {run["cell"]: run for run in session.runs if run["is_used"]}
+    assert runs["open loop"]["timed"] == 200
+    assert runs["open loop"]["e2e_p99_ms"] >= runs["open loop"]["e2e_p50_ms"] > 0
+    assert runs["ping"]["records"] == 20
+    assert runs["ping"]["e2e_p50_ms"] >= runs["ping"]["ack_p50_ms"] > 0
+    assert runs["window"]["records"] > 0
+    assert runs["raw"]["requests"] == 50
+
+
+def test_no_more_pairs_when_the_time_is_over(session: Session) -> None:
+    """But one is always run."""
+    session.runs.clear()
+    ping = Group("o", "o", (Cell("ping", HEADRACE, "ping", PING),))
+    session.run_group(ping, 3, is_over=lambda: True)
+    assert len({run["pair"] for run in session.runs}) == 1
+
+
+def test_a_lost_record_fails_the_run(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One less than was sent, or other bytes."""
+    work = session.work
+    for name in ("count", "checksum"):
+
+        def lying(*arguments: object, name: str = name, **more: object) -> list[dict[str, object]]:
+            reports = work(*arguments, **more)  # type: ignore[arg-type]
+            for report in reports:
+                if "expected" in report:
+                    report["expected"][name] += 1
+            return reports
+
+        monkeypatch.setattr(session, "work", lying)
+        with pytest.raises(LostDataError, match="sent"):
+            session.run_group(Group("p", "p", (producing("send_many"),)), 1)
+
+
+def test_what_is_loaded_stays_for_the_next_group_that_reads_the_same(session: Session) -> None:
+    """And goes before one that does not."""
+    session.run_group(CONSUME, 1)
+    folder = session.systems[HEADRACE].data_dir / "node"
+
+    def topics() -> set[str]:
+        return {path.name.rpartition("-")[0] for path in folder.glob("bench*-*")}
+
+    loaded = topics()
+    session.run_group(CONSUME, 1)
+    assert topics() == loaded
+    session.run_group(Group("o", "o", (Cell("ping", HEADRACE, "ping", PING),)), 1)
+    assert not loaded & topics()
