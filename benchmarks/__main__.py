@@ -7,6 +7,7 @@ import dataclasses
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,21 +107,21 @@ def measure(options: argparse.Namespace, groups: list[cells.Group], *, has_start
     startup: dict[str, Any] = {}
     left_out: list[str] = []
 
-    def is_over() -> bool:
-        return time.monotonic() - STARTED > budget_s
+    def is_over(group: cells.Group) -> bool:
+        more_s = cells.GOAL_MORE_S if group.has_goal else 0.0
+        return not options.only and time.monotonic() - STARTED > budget_s + more_s
 
     with Session(is_quick=options.quick, say=say, profile=profile) as session:
         if has_startup:
             startup = startup_io.measure(session, say, repeats=2 if options.quick else 5)
         session.prepare(groups, warm=not options.no_warm_up)
         for group in groups:
-            if options.only or options.cell or group.has_goal:
-                session.run_group(group, options.pairs or group.pair_count(is_quick=is_quick))
-            elif is_over():
+            if is_over(group) and not group.has_goal:
                 left_out.append(group.id)
                 say(f"{group.id}: no time for it")
-            else:
-                session.run_group(group, options.pairs or group.pair_count(is_quick=is_quick), is_over)
+                continue
+            pairs = options.pairs or group.pair_count(is_quick=is_quick)
+            session.run_group(group, pairs, partial(is_over, group))
         runs, facts = session.runs, session.facts
     machine["largest_steal"] = max((run["steal"] for run in runs if run["is_used"]), default=0.0)
     mode = {"is_quick": is_quick, "seconds": round(time.monotonic() - STARTED), "left_out": left_out}

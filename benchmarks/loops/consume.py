@@ -141,8 +141,10 @@ def _headrace_iterate(spec: dict[str, Any]) -> Chunks:
 
 
 def _arrow(spec: dict[str, Any]) -> Chunks:
+    import pyarrow as pa
     import pyarrow.compute as pc
 
+    pc.sum(pc.binary_length(pa.array([b"1"]))).as_py()  # its first array imports pandas where there is one
     consumer = clients.headrace_consumer(spec, spec["partitions"])
     # a short wait: at the end of the topic a batch that does not fill up is waited for
     batches = consumer.arrow_batches(timeout=0.02)  # loads what it needs before the first record
