@@ -336,23 +336,37 @@ def _many(partitions: int, *, in_quick: bool = True) -> Group:
 
 
 def _bare() -> tuple[Group, ...]:
-    def bare(name: str, mode: str, size: int, count: int) -> Cell:
-        return Cell(name, BARE, "bare", {"mode": mode, "size": size, "count": count, "window": 32})
+    def bare(name: str, mode: str, size: int, count: int, batches: int = 1) -> Cell:
+        spec = {"mode": mode, "size": size, "count": count, "batches": batches, "window": 32 // batches}
+        return Cell(name, BARE, "bare", spec)
 
-    raw = Cell("raw produce", HEADRACE, "raw", {"size": 65_536, "count": 24_000, "window": 32})
+    def raw(name: str, count: int, batches: int) -> Cell:
+        spec = {"size": 65_536, "count": count, "batches": batches, "window": 32 // batches}
+        return Cell(name, HEADRACE, "raw", spec)
+
     many = Cell("send_many", HEADRACE, "produce", {"face": "send_many", "size": 1000, "count": 1_000_000})
     arrow = Cell("send_arrow", HEADRACE, "produce", {"face": "send_arrow", "size": 1000, "count": 1_000_000})
     what = "64-KB batches: MB/s"
+    of_six = ", 6 a message"
     return (
         Group(
             "bare-64k",
             "bare ceilings at 64 KB, and headrace under them",
-            (bare("receive and write", "write", 65_536, 24_000), bare("receive", "drop", 65_536, 24_000), raw,
-             many, arrow),
-            (Comparison("raw produce", "receive and write", MB, 0.6, title=f"produce requests, {what}"),
+            (bare(RECEIVE_AND_WRITE, "write", 65_536, 24_000), bare("receive", "drop", 65_536, 24_000),
+             raw("raw produce", 24_000, 1), many, arrow),
+            (Comparison("raw produce", RECEIVE_AND_WRITE, MB, 0.6, title=f"produce requests, {what}"),
              *(Comparison(face, RECEIVE_AND_WRITE, MB, 0.6, title=f"`{face}`, {what}", is_beside=True)
                for face in ("send_many", "send_arrow")),
-             Comparison("raw produce", "receive and write", CPU_PER_GB, at_least=False)),
+             Comparison("raw produce", RECEIVE_AND_WRITE, CPU_PER_GB, at_least=False)),
+        ),
+        Group(
+            "bare-6x64k",
+            "messages of six 64-KB batches, as a producer of six busy partitions sends them",
+            (bare(RECEIVE_AND_WRITE + of_six, "write", 65_536, 4_000, 6),
+             raw("raw produce" + of_six, 4_000, 6)),
+            (Comparison("raw produce" + of_six, RECEIVE_AND_WRITE + of_six, MB, 0.6,
+                        title=f"produce requests of six batches, {what}", is_beside=True),
+             Comparison("raw produce" + of_six, RECEIVE_AND_WRITE + of_six, CPU_PER_GB, at_least=False)),
         ),
         Group(
             "bare-1m",

@@ -16,7 +16,8 @@ FILE_BYTES = 1 << 30
 
 
 def serve(directory: str, mode: str) -> None:
-    """A ROUTER that takes messages, with `write` puts them into a file, and answers each with 8 bytes."""
+    """A ROUTER that takes messages of one part or more, with `write` puts each part into a file, and answers
+    each message with 8 bytes."""
     import zmq
 
     socket = zmq.Context().socket(zmq.ROUTER)
@@ -31,34 +32,40 @@ def serve(directory: str, mode: str) -> None:
     recv, send = socket.recv, socket.send
     while True:
         sender = recv()
-        frame = recv(copy=False)
-        if write:
-            offset += os.pwritev(fd, [frame.buffer], offset)
+        more = True
+        while more:
+            frame = recv(copy=False)
+            more = frame.more
+            if write:
+                offset += os.pwritev(fd, [frame.buffer], offset)
         send(sender, zmq.SNDMORE)
         send(b"12345678")
 
 
 def bareclient(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """Send `count` messages of `size` bytes to a bare server, `window` of them under way."""
+    """Send `count` messages of `batches` parts of `size` bytes to a bare server, `window` under way."""
     import zmq
 
     socket = zmq.Context().socket(zmq.DEALER)
     socket.connect(f"tcp://127.0.0.1:{spec['port']}")
     message = random.Random(1).randbytes(spec["size"])
-    recv, send, window = socket.recv, socket.send, spec["window"]
+    recv, send, window, last = socket.recv, socket.send, spec["window"], spec["batches"] - 1
 
     def run(count: int) -> None:
         for number in range(count + window):
             if number >= window:
                 recv()
             if number < count:
+                for _ in range(last):
+                    send(message, zmq.SNDMORE, copy=False)
                 send(message, copy=False)
 
     run(200)
     clock.ready()
     clock.start()
     run(spec["count"])
-    return {**clock.stop(), "records": spec["count"], "bytes": spec["count"] * spec["size"]}
+    return {**clock.stop(), "records": spec["count"] * spec["batches"],
+            "bytes": spec["count"] * spec["batches"] * spec["size"]}  # fmt: skip
 
 
 def pagecache(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
