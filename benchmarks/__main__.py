@@ -50,6 +50,9 @@ def main() -> int:
     if options.list:
         return list_groups()
     if options.page:
+        if not RESULTS.exists():
+            print(f"there is no {RESULTS.relative_to(HERE.parent)}: run `make bench`", file=sys.stderr)
+            return 1
         write_page(json.loads(RESULTS.read_text()), DOCS)
         return 0
     try:
