@@ -182,11 +182,13 @@ class AsyncConsumer(Generic[K, V]):
 
     async def pause(self, *tps: TopicPartition) -> None:
         """Hand out nothing of these partitions (or of all); what was fetched ahead is kept."""
+        await self._discover(None)
         wanted = tps or await self.assignment()
         self._engine.change(lambda fetcher: fetcher.pause(wanted))
 
     async def resume(self, *tps: TopicPartition) -> None:
         """Undo `pause` for these partitions, or for all."""
+        await self._discover(None)
         wanted = tps or await self.assignment()
         self._engine.change(lambda fetcher: fetcher.resume(wanted))
         self._news.set()

@@ -17,6 +17,7 @@ from ..cluster.backoff import Backoff
 from ..config import RESET_BY_DURATION
 from ..durations import duration_ms
 from .fetcher import Effect, Fetcher, FetchLimits, Notify, RefreshMetadata, SendFetch, SendLookup, TakeHint
+from .freed_memory import keep_freed_memory
 from .gathering import Gathering, Wanted
 from .handout import Handout, Loads, OnBadRecord
 from .incoming import checked_partitions
@@ -81,6 +82,7 @@ class ConsumerEngine:
         self.is_blocked = False  # the last `take` stopped before an error that the next one raises
         self._timer: asyncio.TimerHandle | None = None
         self._failure: HeadraceError | None = None
+        keep_freed_memory()
         self._wake_loop = hub.loop.call_soon_threadsafe if is_threaded else hub.loop.call_soon
         hub.join(self)
         hub.metadata.add_listener(self._on_view)

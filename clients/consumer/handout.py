@@ -79,7 +79,7 @@ class Handout:
         while len(taken) < max_records:
             try:
                 chunk = self.head(after_records=after_records or bool(taken))
-            except HeadraceError:
+            except Exception:  # the user's `on_deserialize_error` raises what it likes
                 if taken or after_records:
                     self.is_blocked = True
                     break  # the batch is still there: the next call raises it
@@ -202,25 +202,34 @@ class Handout:
         chunk.is_decoded = True
 
     def _make_ready(self, chunk: Chunk) -> None:
-        """Deserialise from `ready` on, up to the first bad record that is to be raised."""
+        """Deserialise from `ready` on, up to the first record that makes an error; raise it if none is ready
+        before it."""
         records, index = chunk.records, chunk.ready
-        while index < len(records):
-            record = records[index]
-            try:
-                self._deserialize(record)
-            except SerializationError as error:
-                bad = _at(record, error)
-                if self._on_bad_record is None:
-                    if index > chunk.index:
-                        break  # hand out the good ones first
-                    raise bad from error
-                instead = self._on_bad_record(record, bad)
-                if instead is None:
+        try:
+            while index < len(records):
+                record = self._deserialized(records[index])
+                if record is None:
                     del records[index]
                     continue
-                records[index] = instead
-            index += 1
-        chunk.ready = index
+                records[index] = record
+                index += 1
+        except Exception:
+            if index == chunk.index:
+                raise
+            # the good ones are handed out first; the next call meets it again
+        finally:
+            chunk.ready = index  # whatever happened, no record is deserialised twice
+
+    def _deserialized(self, record: Any) -> Any:
+        """The record to hand out, None to skip it."""
+        try:
+            self._deserialize(record)
+        except SerializationError as error:
+            bad = _at(record, error)
+            if self._on_bad_record is None:
+                raise bad from error
+            return self._on_bad_record(record, bad)
+        return record
 
     def _deserialize(self, record: Any) -> None:
         # Order: both before either is replaced, so that a bad record is seen as it came.

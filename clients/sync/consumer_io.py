@@ -200,11 +200,13 @@ class Consumer(Generic[K, V]):
 
     def pause(self, *tps: TopicPartition) -> None:
         """Hand out nothing of these partitions (or of all); what was fetched ahead is kept."""
+        self._discover(None)
         wanted = tps or self.assignment()
         self._engine.change(lambda fetcher: fetcher.pause(wanted))
 
     def resume(self, *tps: TopicPartition) -> None:
         """Undo `pause` for these partitions, or for all."""
+        self._discover(None)
         wanted = tps or self.assignment()
         self._engine.change(lambda fetcher: fetcher.resume(wanted))
 

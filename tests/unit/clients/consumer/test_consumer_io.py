@@ -200,6 +200,21 @@ def test_batches_fill_up_or_time_out(play: Play) -> None:
     play(scenario)
 
 
+def test_pause_waits_for_the_topic_as_seek_does(play: Play) -> None:
+    """Right after it was made, a consumer knows no partition of its topic yet."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", 2)
+        fake.put("t", 0, b"0")
+        fake.put("t", 1, b"1")
+        await cluster.consumer("t").resume(T0)
+        consumer = cluster.consumer("t", auto_offset_reset="earliest")
+        await consumer.pause(T0)
+        assert await drain(consumer) == [b"1"]
+
+    play(scenario)
+
+
 def test_pause_and_resume(play: Play) -> None:
     """One of two partitions; what was fetched of it is not lost."""
 

@@ -152,6 +152,29 @@ def test_bad_records_may_be_skipped_or_replaced() -> None:
     assert seen[0] == (0, b"skip", "t-0 at offset 0: c")
 
 
+def test_what_the_users_action_raises_loses_no_record() -> None:
+    """`on_deserialize_error` raises KeyError for the fourth record: the three before it come first, in the
+    same batch and in the one before, and none of them is deserialised twice."""
+    calls: list[bytes] = []
+
+    def refuse(record: Any, _error: SerializationError) -> Any:
+        calls.append(record.value)
+        raise KeyError(record.offset)
+
+    rig = Rig(value=int64, on_bad=refuse)
+    rig.feed(
+        T0, batch(0, int64.dumps(10), int64.dumps(11)), batch(2, int64.dumps(12), b"bad", int64.dumps(14))
+    )
+    assert rig.values() == [10, 11, 12]
+    for _ in range(2):
+        with pytest.raises(KeyError, match="3"):
+            rig.values()
+        assert rig.position() == 3
+    assert set(calls) == {b"bad"}
+    rig.fetcher.seek(T0, 4)
+    assert rig.values() == []
+
+
 def test_a_corrupt_batch_is_raised_where_it_lies() -> None:
     """A flipped bit in the second batch: the first is handed out, then the error, at each poll."""
     rig = Rig()

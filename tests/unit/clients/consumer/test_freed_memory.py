@@ -1,0 +1,42 @@
+"""Memory that a consumer freed serves the next fetch."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+# Frames of a fetch, freed and made again: page faults of the rounds after the first.
+ROUNDS = """
+import resource, sys
+from headrace.clients.consumer.freed_memory import keep_freed_memory
+if sys.argv[1] == "keep":
+    keep_freed_memory()
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for number in range(6):
+    before = faults()
+    frames = [b"x" * 1_500_000 for _ in range(20)]
+    del frames
+    if number:
+        print(faults() - before)
+"""
+
+
+def faults(mode: str) -> int:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    environment.pop("GLIBC_TUNABLES", None)
+    done = subprocess.run(
+        [sys.executable, "-c", ROUNDS, mode], capture_output=True, text=True, check=True, env=environment
+    )
+    return sum(map(int, done.stdout.split()))
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="about glibc")
+def test_the_next_frames_find_their_pages() -> None:
+    """Five rounds of 30 MB touch 36,000 pages; kept, hardly any is new."""
+    assert faults("keep") < 5_000
+    assert faults("leave") > 20_000, "if this fails, glibc has learned it: the module can go"
