@@ -8,7 +8,9 @@ import pytest
 import virtual_loop
 from fake_cluster import FakeCluster
 from headrace.clients.config import ConnectionConfig
-from headrace.protocol.errors import ClosedError, HeadraceError
+from headrace.protocol.errors import ClosedError, HeadraceError, NetworkError
+from headrace.protocol.messages.data import MetadataRequest
+from headrace.protocol.messages.registry import METADATA
 
 
 class Engine:
@@ -44,5 +46,30 @@ def test_a_failed_task_ends_every_client_with_the_cause() -> None:
         await hub.close()
         assert len(first.reasons) == 1
         assert left.reasons == []
+
+    virtual_loop.run(scenario())
+
+
+def test_a_request_by_call_to_a_node_that_left_and_one_whose_caller_fails() -> None:
+    """The error comes by the call, not from inside `submit`; a bug in the call ends every client."""
+    fake = FakeCluster()
+
+    async def scenario() -> None:
+        hub = fake.make_hub("node0:9000", ConnectionConfig())
+        engine, heard = Engine(), []
+        hub.join(engine)
+        hub.submit(
+            99, METADATA, MetadataRequest(()), timeout_ms=1000, on_done=lambda *told: heard.append(told)
+        )
+        assert heard == []
+        await asyncio.sleep(0.1)
+        [(reply, error)] = heard
+        assert reply is None
+        assert isinstance(error, NetworkError)
+        assert "node 99 left" in str(error)
+        hub.submit(99, METADATA, MetadataRequest(()), timeout_ms=1000, on_done=lambda *_: 1 / 0)
+        await asyncio.sleep(0.1)
+        assert isinstance(engine.reasons[0].__cause__, ZeroDivisionError)
+        await hub.close()
 
     virtual_loop.run(scenario())
