@@ -82,12 +82,14 @@ class Hub:
     ) -> None:
         """`Network.request` to a node of the cluster, its outcome told by a call: for what is asked often.
 
-        `on_done` is called on the loop, never from inside `submit`. Errors, as its second argument:
-        NetworkError for a node that left the cluster; those of `Network.request`.
+        `on_done` is called on the loop, never from inside `submit`, and not after the hub's end. Errors, as
+        its second argument: NetworkError for a node that left the cluster; those of `Network.request`.
         """
         node = self.metadata.view.nodes.get(node_id)
 
         def tell(reply: Reply | None, error: KafkaError | None) -> None:
+            if self.failure is not None:
+                return  # every engine was told
             try:
                 on_done(reply, error)
             except Exception as bug:  # noqa: BLE001 - the shell ends here: nobody else would hear of it

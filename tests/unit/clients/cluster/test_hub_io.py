@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 import virtual_loop
@@ -71,5 +72,33 @@ def test_a_request_by_call_to_a_node_that_left_and_one_whose_caller_fails() -> N
         await asyncio.sleep(0.1)
         assert isinstance(engine.reasons[0].__cause__, ZeroDivisionError)
         await hub.close()
+
+    virtual_loop.run(scenario())
+
+
+def test_a_request_by_call_is_not_told_after_the_end() -> None:
+    """The connection breaks because the hub closes: its engines have heard, the call hears nothing."""
+    fake = FakeCluster()
+
+    async def scenario() -> None:
+        hub = fake.make_hub("node0:9000", ConnectionConfig())
+        await hub.metadata.refresh(hub.now_ms() + 1000)
+        held: list[Any] = []
+        heard: list[object] = []
+
+        def hold(*_args: Any, on_done: Any, **_facts: Any) -> bool:
+            held.append(on_done)
+            return True
+
+        hub.network.submit = hold  # type: ignore[method-assign]
+        for _ in range(2):
+            hub.submit(
+                0, METADATA, MetadataRequest(()), timeout_ms=1, on_done=lambda *told: heard.append(told)
+            )
+        held[0](None, NetworkError("gone"))
+        assert len(heard) == 1
+        await hub.close()
+        held[1](None, NetworkError("gone"))
+        assert len(heard) == 1
 
     virtual_loop.run(scenario())
