@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ...protocol.errors import ClosedError, HeadraceError
+from ...protocol.errors import ClosedError, HeadraceError, KafkaError, NetworkError
 from ...runtime.clock_io import monotonic_ms, wall_ms
 from .metadata_io import MetadataService
 from .network_io import ZmqNetwork
 from .tasks_io import Tasks
 
 if TYPE_CHECKING:
+    from ...protocol.messages.envelope import Api
+    from ...protocol.records.header import Buffer
     from ..config import ConnectionConfig
-    from .network import Network
+    from .network import Network, OnDone, Reply
 
 log = logging.getLogger("headrace.client")
 
@@ -66,6 +68,52 @@ class Hub:
     def leave(self, engine: Engine) -> None:
         """Forget it."""
         self._engines.pop(engine, None)
+
+    def submit(
+        self,
+        node_id: int,
+        api: Api,
+        body: Any,
+        frames: Sequence[Buffer] = (),
+        *,
+        timeout_ms: int,
+        expect_reply: bool = True,
+        on_done: OnDone,
+    ) -> None:
+        """`Network.request` to a node of the cluster, its outcome told by a call: for what is asked often.
+
+        `on_done` is called on the loop, never from inside `submit`, and not after the hub's end. Errors, as
+        its second argument: NetworkError for a node that left the cluster; those of `Network.request`.
+        """
+        node = self.metadata.view.nodes.get(node_id)
+
+        def tell(reply: Reply | None, error: KafkaError | None) -> None:
+            if self.failure is not None:
+                return  # every engine was told
+            try:
+                on_done(reply, error)
+            except Exception as bug:  # noqa: BLE001 - the shell ends here: nobody else would hear of it
+                self.tasks.report(bug)
+
+        async def ask() -> None:
+            try:
+                if node is None:
+                    raise NetworkError(f"node {node_id} left the cluster")
+                reply = await self.network.request(
+                    node.address, api, body, frames, timeout_ms=timeout_ms, expect_reply=expect_reply
+                )
+            except KafkaError as error:
+                tell(None, error)
+            else:
+                tell(reply, None)
+
+        is_sent = False
+        if node is not None and expect_reply:
+            is_sent = self.network.submit(
+                node.address, api, body, frames, timeout_ms=timeout_ms, on_done=tell
+            )
+        if not is_sent:
+            self.tasks.spawn(ask())
 
     async def close(self) -> None:
         """End the tasks and the connections; engines that are still there fail with ClosedError."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from ...protocol.errors import KafkaError
     from ...protocol.messages.envelope import Api
     from ...protocol.records.header import Buffer
 
@@ -29,6 +30,10 @@ class Reply(NamedTuple):
     frames: Sequence[Buffer]
 
 
+# (reply, None) or (None, error)
+OnDone: TypeAlias = "Callable[[Reply | None, KafkaError | None], None]"
+
+
 class Network(Protocol):
     """Requests to nodes over connections that are opened, kept and replaced behind this face."""
 
@@ -47,6 +52,21 @@ class Network(Protocol):
         Errors: NetworkError when the node cannot be reached or the connection broke before the answer;
         RequestTimedOutError after `timeout_ms`, and then the connection is closed, so that an old request
         is not executed after its retry; the error of the response's header.
+        """
+
+    def submit(
+        self,
+        address: Address,
+        api: Api,
+        body: Any,
+        frames: Sequence[Buffer] = (),
+        *,
+        timeout_ms: int,
+        on_done: OnDone,
+    ) -> bool:
+        """`request` if it can be handed over without waiting; False, and nothing is done, if not.
+
+        The outcome is told by a call on the loop, never from inside `submit`; errors as `request`.
         """
 
     async def close(self) -> None:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from ...protocol.messages.envelope import Api
     from ...protocol.records.header import Buffer
+    from ...protocol.transport.dealer_io import Response
     from ..config import ConnectionConfig
-    from .network import Address
+    from .network import Address, OnDone
 
 # Bound: addresses of nodes that are gone are forgotten when there are more than this.
 MAX_IDLE_SLOTS = 256
@@ -37,6 +38,45 @@ class _Slot:
         self.opening: asyncio.Task[Connection] | None = None
         self.failures = self.retry_at_ms = 0
         self.last_error: KafkaError | None = None
+
+
+class _Call:
+    """One request under way that is told by a call: the connection's `Asker`, without a future or a task."""
+
+    __slots__ = ("_failed", "_on_done", "_timer")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        timeout_ms: int,
+        failed: Callable[[RequestTimedOutError | TimeoutError | NetworkError], KafkaError],
+        on_done: OnDone,
+    ) -> None:
+        self._failed = failed
+        self._on_done: OnDone | None = on_done
+        self._timer = loop.call_later(max(timeout_ms, 1) / 1000, self._time_is_over)
+
+    def done(self) -> bool:
+        return self._on_done is None
+
+    def set_result(self, response: Response) -> None:
+        if (on_done := self.give_up()) is not None:
+            on_done(Reply(response.body, response.frames), None)
+
+    def set_exception(self, error: KafkaError) -> None:
+        if (on_done := self.give_up()) is not None:
+            if isinstance(error, (RequestTimedOutError, NetworkError)):
+                error = self._failed(error)
+            on_done(None, error)
+
+    def give_up(self) -> OnDone | None:
+        """Nothing is told any more; whom to tell, unless it was told."""
+        self._timer.cancel()
+        on_done, self._on_done = self._on_done, None
+        return on_done
+
+    def _time_is_over(self) -> None:
+        self.set_exception(RequestTimedOutError("no answer in time"))
 
 
 class ZmqNetwork:
@@ -69,16 +109,39 @@ class ZmqNetwork:
                     await connection.send(api, body, frames, expect_reply=False)
                 return Reply(None, ())
             response = await connection.request(api, body, frames, timeout_s=left_s)
-        except (RequestTimedOutError, TimeoutError) as error:
-            # Order: close before anyone retries, or the old request could be executed after its retry.
-            self._drop(address, connection)
-            raise RequestTimedOutError(
-                f"{address} did not answer {api.name} within {timeout_ms} ms"
-            ) from error
-        except NetworkError as error:
-            self._drop(address, connection)
-            raise NetworkError(f"{address}: {error}") from error
+        except (RequestTimedOutError, TimeoutError, NetworkError) as error:
+            raise self._failed(address, connection, api, timeout_ms, error) from error
         return Reply(response.body, response.frames)
+
+    def submit(
+        self,
+        address: Address,
+        api: Api,
+        body: Any,
+        frames: Sequence[Buffer] = (),
+        *,
+        timeout_ms: int,
+        on_done: OnDone,
+    ) -> bool:
+        """See `Network.submit`."""
+        slot = self._slots.get(address)
+        connection = None if slot is None else slot.connection
+        if connection is None or connection.is_closed or not connection.is_writable:
+            return False
+
+        def failed(error: RequestTimedOutError | TimeoutError | NetworkError) -> KafkaError:
+            return self._failed(address, connection, api, timeout_ms, error)
+
+        loop = asyncio.get_running_loop()
+        call = _Call(loop, timeout_ms, failed, on_done)
+        try:
+            refusal = connection.submit(call, api, body, frames)
+        except BaseException:
+            call.give_up()
+            raise
+        if refusal is not None:
+            loop.call_soon(call.set_exception, refusal)
+        return True
 
     async def close(self) -> None:
         """See `Network.close`."""
@@ -136,6 +199,23 @@ class ZmqNetwork:
         slot.failures, slot.last_error = 0, None
         slot.connection = connection
         return connection
+
+    def _failed(
+        self,
+        address: Address,
+        connection: Connection,
+        api: Api,
+        timeout_ms: int,
+        error: RequestTimedOutError | TimeoutError | NetworkError,
+    ) -> KafkaError:
+        """A request was not answered in time, or its connection broke: drop that, and the error to tell.
+
+        Order: closed before anyone retries, or the old request could be executed after its retry.
+        """
+        self._drop(address, connection)
+        if isinstance(error, NetworkError):
+            return NetworkError(f"{address}: {error}")
+        return RequestTimedOutError(f"{address} did not answer {api.name} within {timeout_ms} ms")
 
     def _drop(self, address: Address, connection: Connection) -> None:
         slot = self._slots.get(address)

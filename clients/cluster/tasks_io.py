@@ -27,6 +27,11 @@ class Tasks:
         task.add_done_callback(self._ended)
         return task
 
+    def report(self, error: BaseException) -> None:
+        """Something outside a task failed that is as bad as a failed task."""
+        if not self._is_closed:
+            self._on_failure(error)
+
     async def close(self) -> None:
         """Cancel all tasks and wait for their end, except for the one that calls."""
         self._is_closed = True
@@ -37,5 +42,5 @@ class Tasks:
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None and not self._is_closed:
-            self._on_failure(error)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.report(error)

@@ -9,7 +9,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...protocol.errors import ClosedError, ConfigError, HeadraceError, KafkaError, NetworkError
+from ...protocol.errors import ClosedError, ConfigError, HeadraceError
 from ...protocol.messages.registry import FETCH, LIST_OFFSETS
 from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from ...protocol.records.codec import active_codec
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable, Mapping
 
+    from ...protocol.errors import KafkaError
     from ..cluster.hub_io import Hub
     from ..cluster.metadata import ClusterView
+    from ..cluster.network import Reply
     from ..config import ConsumerConfig
     from ..records import OffsetAndTimestamp
     from .fetch_state import Chunk, PartitionState
@@ -367,7 +369,7 @@ class ConsumerEngine:
         metadata = self._hub.metadata
         for effect in effects:
             if isinstance(effect, (SendFetch, SendLookup)):
-                self._hub.tasks.spawn(self._exchange(effect))
+                self._ask(effect)
             elif isinstance(effect, TakeHint):
                 metadata.take_hint(effect.topic, effect.partition, effect.leader, effect.leader_epoch)
             elif isinstance(effect, RefreshMetadata):
@@ -377,26 +379,24 @@ class ConsumerEngine:
                 self._news.notify_all()
             self._tell()
 
-    async def _exchange(self, sent: SendFetch | SendLookup) -> None:
-        hub, node = self._hub, self._hub.metadata.view.nodes.get(sent.node_id)
-        is_fetch = isinstance(sent, SendFetch)
-        timeout_ms = self.config.request_timeout_ms + (self.config.fetch_max_wait_ms if is_fetch else 0)
-        try:
-            if node is None:
-                raise NetworkError(f"node {sent.node_id} left the cluster")
-            api = FETCH if is_fetch else LIST_OFFSETS
-            reply = await hub.network.request(node.address, api, sent.request, timeout_ms=timeout_ms)
-        except KafkaError as error:
+    def _ask(self, sent: SendFetch | SendLookup) -> None:
+        hub, is_fetch = self._hub, isinstance(sent, SendFetch)
+
+        def on_done(reply: Reply | None, error: KafkaError | None) -> None:
             with self._lock:
-                effects = self._fetcher.on_failure(sent, error, hub.now_ms())
-        else:
-            with self._lock:
-                if isinstance(sent, SendFetch):
+                if reply is None:
+                    assert error is not None
+                    effects = self._fetcher.on_failure(sent, error, hub.now_ms())
+                elif isinstance(sent, SendFetch):
                     effects = self._fetcher.on_fetched(sent, reply.body, reply.frames, hub.now_ms())
                 else:
                     effects = self._fetcher.on_looked_up(sent, reply.body, hub.now_ms())
-        self._perform(effects)
-        self._pump()
+            self._perform(effects)
+            self._pump()
+
+        timeout_ms = self.config.request_timeout_ms + (self.config.fetch_max_wait_ms if is_fetch else 0)
+        api = FETCH if is_fetch else LIST_OFFSETS
+        hub.submit(sent.node_id, api, sent.request, timeout_ms=timeout_ms, on_done=on_done)
 
     # --- inside -----------------------------------------------------------------------------------------
 

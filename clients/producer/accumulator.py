@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from ...protocol.records.codec import BatchBuilder, Header
+    from ...protocol.records.header import Buffer
     from ..cluster.chance import Chance
     from ..cluster.metadata import ClusterView
     from .lanes import Lane, Lanes, Slot
@@ -63,7 +64,7 @@ class Batch:
         self.queue, self.delivery = queue, delivery
         self.created_ms, self.deadline_ms = created_ms, deadline_ms
         self.builder: BatchBuilder | None = None  # until the first attempt
-        self.data: bytes | None = None  # from the first attempt on
+        self.data: Buffer | None = None  # from the first attempt on
         self.count = self.size_bytes = 0  # known once it is no longer open
         self.is_open, self.is_flushed, self.is_expired = True, False, False
         self.attempts, self.retry_at_ms = 0, 0

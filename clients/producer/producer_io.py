@@ -10,8 +10,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import ClosedError, HeadraceError, InvalidPartitionsError, KafkaError, NetworkError
-from ...protocol.messages.data import ProducePartition, ProduceRequest
+from ...protocol.errors import ClosedError, HeadraceError, InvalidPartitionsError
 from ...protocol.messages.registry import PRODUCE
 from ...protocol.records.codec import active_codec
 from ...protocol.records.header import Compression
@@ -22,6 +21,7 @@ from .delivery_io import Delivery
 from .lanes import LockedLanes, new_lanes
 from .outgoing_io import OVERHEAD_BYTES
 from .partitioner import Partitioner, murmur2_sticky, positive_hash
+from .requests import frames_of, request_of
 from .sender import Effect, RefreshMetadata, Resolve, RoomMade, Sender, SendProduce, TakeHint
 from .splitting import split_batch
 
@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
+    from ...protocol.errors import KafkaError
     from ...protocol.records.codec import BatchBuilder, Columns
     from ...protocol.records.header import Buffer
     from ..cluster.hub_io import Hub
     from ..cluster.metadata import ClusterView
+    from ..cluster.network import Reply
     from ..config import ProducerConfig
     from ..records import Headers
     from .accumulator import Join
@@ -42,6 +44,7 @@ log = logging.getLogger("headrace.client.producer")
 # While callers wait for room, wake them when this share of the buffer is free, not for every batch: a
 # thread switch per batch costs more than the batch.
 ROOM_SHARE = 4
+ROOM_POLL_S = 0.05
 
 NO_TOPIC, NO_PARTITION, NO_ROOM = "topic", "partition", "room"
 
@@ -186,10 +189,13 @@ class ProducerEngine:
         if timeout_s <= 0:
             return False
         with self._room:
+            # Order: looked at again under the lock, because what made room since `append` woke nobody.
+            if self._accumulator.has_room() or self._failure is not None:
+                return True
             self.hurry_locked()
             try:
                 # Bound: a short wait, because room below the wake-up share is room too.
-                self._room.wait(min(timeout_s, 0.05))
+                self._room.wait(min(timeout_s, ROOM_POLL_S))
             finally:  # Ctrl-C too: a caller that is gone must not keep everyone from lingering
                 self._accumulator.waiting_for_room -= 1
         return True
@@ -314,12 +320,13 @@ class ProducerEngine:
             if not self._wake_is_sent and self._accumulator.live:
                 self._wake()
 
-    def _pump(self) -> None:
+    def _pump(self, reached_ms: int = 0) -> None:
+        """Do what can be done at `reached_ms`, or now if that is later."""
         with self._lock:
             self._wake_is_sent = False
             if self._failure is not None:
                 return
-            effects = self._sender.poll(self._hub.metadata.view, self._now_ms())
+            effects = self._sender.poll(self._hub.metadata.view, max(self._now_ms(), reached_ms))
             due_ms = self._sender.next_due_ms()
         self._arm(due_ms)
         self._perform(effects)
@@ -329,15 +336,16 @@ class ProducerEngine:
             self._timer.cancel()
             self._timer = None
         if due_ms is not None:
-            # One more ms: the loop may fire a moment early, and a timer that is not due would spin.
-            delay_s = (max(due_ms - self._now_ms(), 0) + 1) / 1000
-            self._timer = self._hub.loop.call_later(delay_s, self._pump)
+            # The loop may fire a moment early; the time counts as reached then: linger is a bound from above,
+            # and a timer that finds nothing due would spin.
+            delay_s = max(due_ms - self._now_ms(), 0) / 1000
+            self._timer = self._hub.loop.call_later(delay_s, self._pump, due_ms)
 
     def _perform(self, effects: tuple[Effect, ...]) -> None:
         has_room = False
         for effect in effects:
             if isinstance(effect, SendProduce):
-                self._hub.tasks.spawn(self._exchange(effect))
+                self._send(effect)
             elif isinstance(effect, Resolve):
                 delivery: Delivery = effect.batch.delivery
                 delivery.resolve(effect.base_offset, effect.log_append_time_ms, effect.error)
@@ -359,34 +367,30 @@ class ProducerEngine:
         for listener in list(self._room_listeners):
             listener()
 
-    async def _exchange(self, send: SendProduce) -> None:
-        node = self._hub.metadata.view.nodes.get(send.node_id)
-        partitions = tuple(
-            ProducePartition(target.topic_id, target.partition, target.leader_epoch)
-            for target in send.targets
-        )
-        request = ProduceRequest(self._acks, self.config.request_timeout_ms, partitions)
-        frames = [_data_of(batch) for batch in send.batches]
+    def _send(self, send: SendProduce) -> None:
+        def on_done(reply: Reply | None, error: KafkaError | None) -> None:
+            with self._lock:
+                if error is not None:
+                    effects = self._sender.on_failure(send.request_id, error, self._now_ms())
+                else:
+                    body = None if self._acks == 0 or reply is None else reply.body
+                    effects = self._sender.on_response(send.request_id, body, self._now_ms())
+            self._perform(effects)
+            self._pump()
+
+        timeout_ms = self.config.request_timeout_ms
         try:
-            if node is None:
-                raise NetworkError(f"node {send.node_id} left the cluster")
-            reply = await self._hub.network.request(
-                node.address,
+            self._hub.submit(
+                send.node_id,
                 PRODUCE,
-                request,
-                frames,
-                timeout_ms=self.config.request_timeout_ms,
+                request_of(send, self._acks, timeout_ms),
+                frames_of(send),
+                timeout_ms=timeout_ms,
                 expect_reply=self._acks != 0,
+                on_done=on_done,
             )
-        except KafkaError as error:
-            with self._lock:
-                effects = self._sender.on_failure(send.request_id, error, self._now_ms())
-        else:
-            body = None if self._acks == 0 else reply.body
-            with self._lock:
-                effects = self._sender.on_response(send.request_id, body, self._now_ms())
-        self._perform(effects)
-        self._pump()
+        except Exception as bug:  # noqa: BLE001 - what cannot be sent, for whatever reason, must not hang
+            self._hub.tasks.report(bug)
 
     # --- inside -----------------------------------------------------------------------------------------
 
@@ -486,14 +490,6 @@ class ProducerEngine:
 
 def _hint(effect: TakeHint) -> tuple[str, int, int, int]:
     return effect.topic, effect.partition, effect.leader, effect.leader_epoch
-
-
-def _data_of(batch: Batch) -> bytes:
-    """The finished bytes of a batch; built (and compressed) before its first attempt."""
-    if batch.data is None:
-        assert batch.builder is not None
-        batch.data, batch.builder = batch.builder.build(), None
-    return batch.data
 
 
 def _count(batch: Batch) -> int:

@@ -114,7 +114,7 @@ cdef class CompiledBatchBuilder:
         self._max_timestamp = -1
 
     def __dealloc__(self):
-        PyMem_Free(self._data)
+        _give_memory(self._data, self._capacity)
 
     @property
     def size_bytes(self):
@@ -122,19 +122,12 @@ cdef class CompiledBatchBuilder:
 
     cdef int _reserve(self, Py_ssize_t needed) except -1:
         """Room for `needed` bytes in all; doubles, so that appending stays linear."""
-        cdef Py_ssize_t capacity = self._capacity
-        cdef uint8_t *grown
-        if needed <= capacity:
+        cdef Growing growing
+        if needed <= self._capacity:
             return 0
-        if capacity == 0:
-            capacity = FIRST_CAPACITY
-        while capacity < needed:
-            capacity *= 2
-        grown = <uint8_t *>PyMem_Realloc(self._data, capacity)
-        if grown == NULL:
-            raise MemoryError()
-        self._data = grown
-        self._capacity = capacity
+        growing.data, growing.capacity = self._data, self._capacity
+        _grow(&growing, self._size, needed)
+        self._data, self._capacity = growing.data, growing.capacity
         return 0
 
     def append(self, timestamp_ms, key, value, headers=()):
@@ -199,8 +192,7 @@ cdef class CompiledBatchBuilder:
         cdef const char *payload_data
         cdef uint8_t *out
         cdef bytes batch
-        if not self.count:
-            raise ValueError("a batch needs at least one record")
+        self._check_unfinished()
         # Order: closed before compressing, which may let other threads run: the buffer must not move now.
         self._is_built = True
         settings = self._settings
@@ -222,6 +214,30 @@ cdef class CompiledBatchBuilder:
         crc = crc32c(memoryview(batch)[COVERED_AT:])
         _put_big_endian(out + CRC_AT, <int64_t>crc, 4)
         return batch
+
+    def finish(self):
+        cdef Growing growing
+        cdef _Block block
+        cdef Py_ssize_t size = self._size
+        self._check_unfinished()
+        if self._settings.compression is not _NONE_CODEC:
+            return self.build()
+        # Order: closed before the checksum, which may let other threads run.
+        self._is_built = True
+        growing.data, growing.capacity = self._data, self._capacity
+        block = _handed_out(&growing, size)
+        self._data, self._capacity = NULL, 0
+        self._put_batch_header(block._data, size - HEADER_BYTES)
+        crc = crc32c(memoryview(block)[COVERED_AT:])
+        _put_big_endian(block._data + CRC_AT, <int64_t>crc, 4)
+        return memoryview(block)
+
+    cdef int _check_unfinished(self) except -1:
+        if not self.count:
+            raise ValueError("a batch needs at least one record")
+        if self._data == NULL:
+            raise ValueError("the batch is already finished")
+        return 0
 
     cdef int _put_batch_header(self, uint8_t *out, Py_ssize_t payload_bytes) except -1:
         """All 61 bytes but the CRC; the layout is in header.py."""

@@ -200,6 +200,9 @@ class PythonBatchBuilder:
         prefix = assigned_prefix(0, HEADER_BYTES - LENGTH_END + len(payload), -1)
         return b"".join((prefix, _CRC.pack(crc), covered, payload))
 
+    def finish(self) -> Buffer:
+        return self.build()
+
 
 # --- reading ------------------------------------------------------------------------------------------
 

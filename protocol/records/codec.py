@@ -111,6 +111,9 @@ class BatchBuilder(Protocol):
         The base timestamp is the first record's (or the delete horizon). Nothing can be appended after it.
         """
 
+    def finish(self) -> Buffer:
+        """`build` once, without a copy where nothing is compressed: read-only, and the builder is used up."""
+
 
 class ColumnSink(Protocol):
     """Records of many batches, gathered by column. Not thread-safe: ValueError when two calls meet.

@@ -36,6 +36,9 @@ _LEVELS = {
     Compression.ZSTD: (-131072, 22),
 }
 GZIP_DEFAULT_LEVEL = -1  # zlib's own choice, which is 6
+# Source: Kafka Lz4BlockOutputStream.java: the default means the fast compressor, all others the high one.
+_LZ4_DEFAULT_LEVEL = 9
+_LZ4_FAST, _LZ4_LEAST_HIGH = 0, 3  # the library's levels
 _ZSTD_DEFAULT_LEVEL = 3
 _GZIP_WINDOW = 31  # zlib: 15 bits of window, + 16 for the gzip wrapper
 _GZIP_MIN_BYTES = 18  # header 10, trailer 8: CRC-32 and the size modulo 2^32
@@ -74,7 +77,7 @@ def compress(compression: Compression, data: Buffer, level: int | None = None) -
     if compression is Compression.LZ4:
         packed: bytes = lz4.frame.compress(
             data,
-            compression_level=0 if level is None else level,
+            compression_level=_lz4_level(level),
             block_size=lz4.frame.BLOCKSIZE_MAX64KB,
             block_linked=False,  # Kafka's reader refuses blocks that depend on each other
             store_size=False,
@@ -83,6 +86,11 @@ def compress(compression: Compression, data: Buffer, level: int | None = None) -
     if compression is Compression.ZSTD:
         return zstandard.ZstdCompressor(_ZSTD_DEFAULT_LEVEL if level is None else level).compress(data)
     return bytes(data)
+
+
+def _lz4_level(level: int | None) -> int:
+    """The library's level for Kafka's."""
+    return _LZ4_FAST if level is None or level == _LZ4_DEFAULT_LEVEL else max(level, _LZ4_LEAST_HIGH)
 
 
 def decompress(compression_id: int, data: Buffer, max_bytes: int) -> Buffer:

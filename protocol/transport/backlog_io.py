@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from .peers import MIB, Response
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
+    from ..errors import KafkaError
     from ..messages.envelope import Api
     from ..records.header import Buffer
 
@@ -29,11 +30,24 @@ class ConnectionOptions:
     heartbeat_timeout_ms: int = 6_000
 
 
+class Asker(Protocol):
+    """Who waits for an answer: an `asyncio.Future[Response]`, or what is called back at once."""
+
+    def done(self) -> bool:
+        """Whether it has its outcome, or has given up."""
+
+    def set_result(self, result: Response, /) -> None:
+        """The answer. Called once, unless it is done."""
+
+    def set_exception(self, exception: KafkaError, /) -> None:
+        """Why there is none. Called once, unless it is done."""
+
+
 @dataclass(slots=True, eq=False)
 class Outgoing:
-    """A request on its way: its frames until it is sent, its future until it is answered."""
+    """A request on its way: its frames until it is sent, who asked until it is answered."""
 
-    future: asyncio.Future[Response]
+    asker: Asker
     api: Api
     correlation_id: int
     parts: Sequence[Buffer]
@@ -77,7 +91,7 @@ class Backlog:
         while self._queue:
             outgoing = self._queue[0]
             # a caller that has given up before anything was sent needs nothing sent
-            if not outgoing.future.done() and not transmit(outgoing):
+            if not outgoing.asker.done() and not transmit(outgoing):
                 break
             self._queue.popleft()
             self._bytes -= outgoing.size

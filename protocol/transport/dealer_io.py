@@ -33,7 +33,7 @@ from ..errors import (
 from ..messages.envelope import ApiVersionsRequest, ApiVersionsResponse, RequestHeader
 from ..messages.registry import API_VERSIONS
 from . import wire
-from .backlog_io import Backlog, ConnectionOptions, Outgoing
+from .backlog_io import Asker, Backlog, ConnectionOptions, Outgoing
 from .context_io import set_common_options, shared_context, tcp_endpoint
 from .monitor_io import HANDSHAKE_FAILED, SocketMonitor
 from .multipart_io import DEALER_ENVELOPE, open_multipart, ready_part
@@ -205,27 +205,43 @@ class Connection:
         until they are sent, which the answer proves. Errors raised here: BufferError for a frame in pieces.
         """
         future: asyncio.Future[Response] = self._loop.create_future()
+        refusal = self.submit(future, api, body, frames, expect_reply=expect_reply)
+        if refusal is not None:
+            future.set_exception(refusal)
+            if self._failure is not None:
+                future.exception()  # seen, as in `_end`
+        return future
+
+    def submit(
+        self,
+        asker: Asker,
+        api: Api,
+        body: msgspec.Struct | bytes,
+        frames: Sequence[Buffer] = (),
+        *,
+        expect_reply: bool = True,
+    ) -> KafkaError | None:
+        """`send`, the outcome told to `asker`; why it was not taken, and then the asker hears nothing.
+
+        Only without `expect_reply` may the asker hear from inside this call.
+        """
         if self._failure is not None:
-            future.set_exception(NetworkError(self._failure.detail))
-            future.exception()  # seen, as in `_end`
-            return future
+            return NetworkError(self._failure.detail)
         version = self._versions.get(api.key, -1)
         if version < api.min_version or self._oldest.get(api.key, 0) > api.max_version:
-            future.set_exception(UnsupportedVersionError(f"the server does not speak our {api.name}"))
-            return future
+            return UnsupportedVersionError(f"the server does not speak our {api.name}")
         number = next(self._numbers)
         header = RequestHeader(api.key, min(version, api.max_version), number, self._session)
         payload = body if isinstance(body, bytes) else wire.encode(body)
         parts = [ready_part(part) for part in (wire.encode(header), payload, *frames)]
-        outgoing = Outgoing(future, api, number, parts, sum(map(len, parts)), expect_reply)
+        outgoing = Outgoing(asker, api, number, parts, sum(map(len, parts)), expect_reply)
         if len(self._backlog) == 0 and self._transmit(outgoing):
-            return future
+            return None
         if self._is_choked:
             self._schedule()
-        if not self._backlog.append(outgoing):
-            detail = f"{len(self._backlog)} requests wait on this connection already"
-            future.set_exception(ThrottlingQuotaExceededError(detail))
-        return future
+        if self._backlog.append(outgoing):
+            return None
+        return ThrottlingQuotaExceededError(f"{len(self._backlog)} requests wait on this connection already")
 
     async def request(
         self, api: Api, body: msgspec.Struct | bytes, frames: Sequence[Buffer] = (), *, timeout_s: float
@@ -240,6 +256,11 @@ class Connection:
                 return await self.send(api, body, frames)
         except TimeoutError:
             raise RequestTimedOutError(f"no answer to {api.name} within {timeout_s:g} s") from None
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether `writable` would return at once."""
+        return not self._backlog.is_full
 
     async def writable(self) -> None:
         """Wait until the backlog has room; returns at once on a closed connection, where `send` fails."""
@@ -257,8 +278,8 @@ class Connection:
         outgoing.parts = ()
         if outgoing.expect_reply:
             self._waiting[outgoing.correlation_id] = outgoing
-        elif not outgoing.future.done():
-            outgoing.future.set_result(Response(None, []))
+        elif not outgoing.asker.done():
+            outgoing.asker.set_result(Response(None, []))
         self._schedule()
         return True
 
@@ -304,7 +325,7 @@ class Connection:
         asked = self._waiting.get(header.correlation_id)
         if asked is None:
             return True  # an error about acks=0, or an answer to nothing
-        if asked.future.done():
+        if asked.asker.done():
             del self._waiting[header.correlation_id]  # the caller has given up
             return True
         if header.error_code:
@@ -315,14 +336,15 @@ class Connection:
         decoded = wire.decode_body(decoder, body, self._options.max_body_bytes, asked.api.response.__name__)
         # Order: only now, because a body that cannot be decoded fails everything that is still waiting.
         del self._waiting[header.correlation_id]
-        asked.future.set_result(Response(decoded, frames, bytes(body)))
+        asked.asker.set_result(Response(decoded, frames, bytes(body)))
         return True
 
     def _refused(self, asked: Outgoing, error: KafkaError) -> None:
-        asked.future.set_exception(error)
         if isinstance(error, NetworkError):
-            # the server does not know this session any more, so nothing on this connection can succeed
+            # The server does not know this session any more, so nothing on this connection can succeed.
+            # Order: ended first, because who is told may ask again.
             self._end(error, 0)
+        asked.asker.set_exception(error)
 
     # --- the end ------------------------------------------------------------------------------------------
 
@@ -354,9 +376,11 @@ class Connection:
         under_way = [*self._waiting.values(), *self._backlog.clear()]
         self._waiting.clear()
         for outgoing in under_way:
-            if not outgoing.future.done():
-                outgoing.future.set_exception(NetworkError(reason.detail))
-                outgoing.future.exception()  # seen: a caller that does not look has lost nothing it asked for
+            asker = outgoing.asker
+            if not asker.done():
+                asker.set_exception(NetworkError(reason.detail))
+                if isinstance(asker, asyncio.Future):
+                    asker.exception()  # seen: a caller that does not look has lost nothing it asked for
         if self.on_close is not None:
             self.on_close()
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 import virtual_loop
 from fake_cluster import FakeCluster
 from headrace.clients.config import ConnectionConfig
-from headrace.protocol.errors import ClosedError, HeadraceError
+from headrace.protocol.errors import ClosedError, HeadraceError, NetworkError
+from headrace.protocol.messages.data import MetadataRequest
+from headrace.protocol.messages.registry import METADATA
 
 
 class Engine:
@@ -44,5 +47,58 @@ def test_a_failed_task_ends_every_client_with_the_cause() -> None:
         await hub.close()
         assert len(first.reasons) == 1
         assert left.reasons == []
+
+    virtual_loop.run(scenario())
+
+
+def test_a_request_by_call_to_a_node_that_left_and_one_whose_caller_fails() -> None:
+    """The error comes by the call, not from inside `submit`; a bug in the call ends every client."""
+    fake = FakeCluster()
+
+    async def scenario() -> None:
+        hub = fake.make_hub("node0:9000", ConnectionConfig())
+        engine, heard = Engine(), []
+        hub.join(engine)
+        hub.submit(
+            99, METADATA, MetadataRequest(()), timeout_ms=1000, on_done=lambda *told: heard.append(told)
+        )
+        assert heard == []
+        await asyncio.sleep(0.1)
+        [(reply, error)] = heard
+        assert reply is None
+        assert isinstance(error, NetworkError)
+        assert "node 99 left" in str(error)
+        hub.submit(99, METADATA, MetadataRequest(()), timeout_ms=1000, on_done=lambda *_: 1 / 0)
+        await asyncio.sleep(0.1)
+        assert isinstance(engine.reasons[0].__cause__, ZeroDivisionError)
+        await hub.close()
+
+    virtual_loop.run(scenario())
+
+
+def test_a_request_by_call_is_not_told_after_the_end() -> None:
+    """The connection breaks because the hub closes: its engines have heard, the call hears nothing."""
+    fake = FakeCluster()
+
+    async def scenario() -> None:
+        hub = fake.make_hub("node0:9000", ConnectionConfig())
+        await hub.metadata.refresh(hub.now_ms() + 1000)
+        held: list[Any] = []
+        heard: list[object] = []
+
+        def hold(*_args: Any, on_done: Any, **_facts: Any) -> bool:
+            held.append(on_done)
+            return True
+
+        hub.network.submit = hold  # type: ignore[method-assign]
+        for _ in range(2):
+            hub.submit(
+                0, METADATA, MetadataRequest(()), timeout_ms=1, on_done=lambda *told: heard.append(told)
+            )
+        held[0](None, NetworkError("gone"))
+        assert len(heard) == 1
+        await hub.close()
+        held[1](None, NetworkError("gone"))
+        assert len(heard) == 1
 
     virtual_loop.run(scenario())

@@ -12,7 +12,12 @@ import pytest
 from headrace.clients.cluster.network import Address
 from headrace.clients.cluster.network_io import ZmqNetwork
 from headrace.clients.config import ConnectionConfig
-from headrace.protocol.errors import NetworkError, RequestTimedOutError
+from headrace.protocol.errors import (
+    MessageTooLargeError,
+    NetworkError,
+    RequestTimedOutError,
+    UnsupportedVersionError,
+)
 from headrace.protocol.messages.data import ProduceRequest
 from headrace.runtime.clock_io import monotonic_ms
 from transport_kit import ASK, METADATA, PRODUCE, PRODUCE_ONE, Served, run, until
@@ -176,5 +181,117 @@ def test_a_connection_that_fails_after_everyone_gave_up_is_no_stray_error() -> N
         gc.collect()
         assert complaints == []
         await net.close()
+
+    run(scenario())
+
+
+class Heard(list[Any]):
+    """What was told: the answers, and the texts of errors."""
+
+    def __call__(self, reply: Any, error: Any) -> None:
+        self.append(reply if error is None else error)
+
+
+async def opened(net: ZmqNetwork, served: Served) -> Address:
+    address = await serve(served)
+    await net.request(address, METADATA, ASK, timeout_ms=5000)
+    return address
+
+
+def test_answers_by_call() -> None:
+    """Nothing is sent while no connection is open; then each request is told once, after `submit`."""
+
+    async def scenario() -> None:
+        served, net, heard = Served(), network(), Heard()
+        address = await serve(served)
+        assert not net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
+        await net.request(address, METADATA, ASK, timeout_ms=5000)
+        for _ in range(10):
+            assert net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
+        assert heard == []
+        await until(lambda: len(heard) == 10)
+        assert {reply.body.cluster_id for reply in heard} == {"cluster"}
+        assert len(served.requests) == 11, "what was refused was not sent"
+        await net.close()
+        served.router.close()
+        assert len(heard) == 10
+
+    run(scenario())
+
+
+def test_a_silent_node_costs_all_calls_their_connection() -> None:
+    """One call is over after 50 ms: its connection is closed, and the rest under way has failed."""
+
+    async def scenario() -> None:
+        served, net, heard, other = Served(), network(), Heard(), Heard()
+        address = await opened(net, served)
+        served.is_holding = True
+        is_closed: list[bool] = []
+
+        def look(_reply: Any, error: Any) -> None:
+            heard.append(error)
+            is_closed.append(net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=other))
+
+        assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=other)
+        assert net.submit(address, METADATA, ASK, timeout_ms=50, on_done=look)
+        await until(lambda: heard)
+        assert isinstance(heard[0], RequestTimedOutError)
+        assert "did not answer Metadata within 50 ms" in str(heard[0])
+        assert is_closed == [False], "a retry would overtake it on the old connection"
+        assert [type(error) for error in other] == [NetworkError]
+        await until(lambda: served.gone == ["me"])
+        await net.close()
+        served.router.close()
+
+    run(scenario())
+
+
+def test_calls_hear_of_a_lost_connection_and_of_the_end() -> None:
+    """The server goes away under one call, the client closes under another."""
+
+    async def scenario() -> None:
+        served, net, heard = Served(), network(), Heard()
+        address = await opened(net, served)
+        served.is_holding = True
+        assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=heard)
+        await until(lambda: served.held)
+        served.router.close()
+        await until(lambda: heard)
+        assert isinstance(heard[0], NetworkError)
+        assert str(address) in str(heard[0])
+        again = Served()
+        address = await opened(net, again)
+        again.is_holding = True
+        assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=heard)
+        await net.close()
+        assert [type(error) for error in heard] == [NetworkError, NetworkError]
+        assert not net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
+        again.router.close()
+
+    run(scenario())
+
+
+def test_a_call_that_the_server_does_not_serve() -> None:
+    """An api that it lacks, and an error in the header: told later, and the connection stays."""
+
+    async def scenario() -> None:
+        served, net, heard = Served(apis=(METADATA,)), network(), Heard()
+        address = await opened(net, served)
+        assert net.submit(address, PRODUCE, PRODUCE_ONE, timeout_ms=5000, on_done=heard)
+        assert heard == []
+        await until(lambda: heard)
+        assert isinstance(heard[0], UnsupportedVersionError)
+        served.is_holding = True
+        assert net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
+        await until(lambda: served.held)
+        served.router.reply_error(served.held.pop(), MessageTooLargeError("no"))
+        await until(lambda: len(heard) == 2)
+        assert isinstance(heard[1], MessageTooLargeError)
+        served.is_holding = False
+        assert net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
+        await until(lambda: len(heard) == 3)
+        assert heard[2].body.cluster_id == "cluster"
+        await net.close()
+        served.router.close()
 
     run(scenario())

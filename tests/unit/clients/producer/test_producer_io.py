@@ -444,3 +444,49 @@ def test_an_error_inside_a_task_ends_the_client_visibly(play: Play) -> None:
         assert isinstance(NetworkError("x"), errors.KafkaError)
 
     play(scenario)
+
+
+def test_linger_is_a_bound_from_above(play: Play) -> None:
+    """A record leaves when linger.ms is over, not a millisecond later."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        fake.latency_ms = 0
+        producer = cluster.producer(linger_ms=5)
+        await producer.send("t", b"x")
+        loop = asyncio.get_running_loop()
+        before_ms = loop.now_ms()  # type: ignore[attr-defined]
+        await producer.send("t", b"y")
+        assert loop.now_ms() - before_ms == 5  # type: ignore[attr-defined]
+
+    play(scenario)
+
+
+def test_a_timer_that_fires_early_does_its_work(play: Play) -> None:
+    """The loop is always ahead of the producer's clock, which stands still: the batch leaves all the same."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        producer = cluster.producer(linger_ms=5)
+        await producer.send("t", b"x")
+        producer._made._now_ms = lambda: 1_000_000
+        await producer.send("t", b"y")
+        assert fake.values("t") == [b"x", b"y"]
+
+    play(scenario)
+
+
+def test_a_batch_that_cannot_be_built_ends_the_client_visibly(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug of ours while a request is made up fails every future instead of hanging."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        producer = cluster.producer()
+        await producer.send("t", b"1")
+        monkeypatch.setattr("headrace.clients.producer.producer_io.frames_of", lambda _: 1 / 0)
+        with pytest.raises(ClosedError, match=r"internal error.*ZeroDivisionError"):
+            await producer.send("t", b"2")
+
+    play(scenario)

@@ -66,6 +66,18 @@ def test_a_full_buffer_blocks_until_there_is_room(fake: FakeCluster, cluster: Cl
     assert fake.values("t", 0) == [b"%04d" % number * 250 for number in range(1000)]
 
 
+def test_room_that_was_made_before_the_wait_is_seen(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The buffer was full when the record was tried and is empty when the wait begins: nobody will call."""
+    producer = cluster.producer()
+    producer.send("t", b"x").result(5)
+    engine: Any = producer._engine
+    monkeypatch.setattr(engine._room, "wait", lambda _timeout_s: pytest.fail("nobody would wake it"))
+    assert engine.wait_for_room(60)
+    assert engine.metrics()["waiting-threads"] == 0
+
+
 def test_a_full_buffer_gives_up_after_max_block_ms(fake: FakeCluster, cluster: Cluster) -> None:
     """The node is gone: send raises; send_many reports the rest without waiting for each."""
     producer = cluster.producer(

@@ -198,6 +198,43 @@ def test_build_closes_the_batch(codec: RecordCodec) -> None:
     assert builder.count == 1
 
 
+@pytest.mark.parametrize("compression", list(Compression))
+def test_finish_gives_what_build_gives(codec: RecordCodec, compression: Compression) -> None:
+    """The same bytes, read-only, for small and large batches; then the builder is closed."""
+    for count in (1, 20, 3000):
+        built, finished = (codec.builder(max_bytes=1 << 20, compression=compression) for _ in range(2))
+        for number in range(count):
+            for builder in (built, finished):
+                builder.append(number, b"%d" % number, b"value" * 20)
+        data = memoryview(finished.finish())
+        assert data.readonly
+        assert data == built.build()
+        with pytest.raises(ValueError, match="already built"):
+            finished.append(1, b"k", b"v")
+    with pytest.raises(ValueError, match="at least one"):
+        codec.builder(max_bytes=1000, compression=compression).finish()
+
+
+def test_finished_bytes_stay_while_others_are_built(codec: RecordCodec) -> None:
+    """Memory is used again only when nobody holds the bytes any more."""
+
+    def batch(number: int) -> memoryview:
+        builder = codec.builder(max_bytes=1 << 20)
+        for _ in range(200 + number):
+            builder.append(1, None, b"%d" % number * 100)
+        return memoryview(builder.finish())
+
+    held = {}
+    for number in range(100):
+        data = batch(number)
+        if number % 3 == 0:
+            held[number] = data
+    for number, data in held.items():
+        records = codec.decode(data)
+        assert {record.value for record in records} == {b"%d" % number * 100}
+        assert len(records) == 200 + number
+
+
 # --- records ------------------------------------------------------------------------------------------
 
 

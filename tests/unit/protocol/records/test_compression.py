@@ -72,6 +72,17 @@ def test_levels_are_kafkas(codec: Compression, low: int, high: int) -> None:
     assert len(compress(codec, text, high)) < len(compress(codec, text, low))
 
 
+def test_the_default_lz4_level_is_the_fast_compressor() -> None:
+    """As in Kafka: 9 and none give the fast compressor's bytes; every other level searches longer."""
+    text = b"".join(b"%d %d;" % (number % 97, number * number % 1013) for number in range(6000))
+    fast = compress(Compression.LZ4, text)
+    assert compress(Compression.LZ4, text, 9) == fast
+    for level in (1, 3, 8, 10, 17):
+        packed = compress(Compression.LZ4, text, level)
+        assert len(packed) < len(fast), level
+        assert decompress(Compression.LZ4, packed, CAP) == text
+
+
 def test_levels_where_there_are_none() -> None:
     """gzip also takes -1, zlib's default; snappy and no compression have no levels."""
     check_level(Compression.GZIP, -1)

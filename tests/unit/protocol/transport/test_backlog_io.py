@@ -42,7 +42,7 @@ def test_a_caller_that_gave_up_is_skipped() -> None:
         given_up = outgoing(1)
         for item in (outgoing(0), given_up, outgoing(2)):
             queue.append(item)
-        given_up.future.cancel()
+        given_up.asker.cancel()
         queue.flush(lambda item: sent.append(item.correlation_id) is None)
         assert sent == [0, 2]
 

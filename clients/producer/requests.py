@@ -1,0 +1,33 @@
+"""What a produce request is made of: its body, and a frame per batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.messages.data import ProducePartition, ProduceRequest
+
+if TYPE_CHECKING:
+    from ...protocol.records.header import Buffer
+    from .accumulator import Batch
+    from .sender import SendProduce
+
+
+def request_of(send: SendProduce, acks: int, timeout_ms: int) -> ProduceRequest:
+    """The body of the request."""
+    partitions = tuple(
+        ProducePartition(target.topic_id, target.partition, target.leader_epoch) for target in send.targets
+    )
+    return ProduceRequest(acks, timeout_ms, partitions)
+
+
+def frames_of(send: SendProduce) -> list[Buffer]:
+    """The frames beside it: the finished bytes of each batch."""
+    return [_data_of(batch) for batch in send.batches]
+
+
+def _data_of(batch: Batch) -> Buffer:
+    """Built (and compressed) before its first attempt."""
+    if batch.data is None:
+        assert batch.builder is not None
+        batch.data, batch.builder = batch.builder.finish(), None
+    return batch.data
