@@ -4,8 +4,8 @@ Pure; the reads themselves run on threads. A result is handed over as the bytes 
 brought into the page cache, they could be gone again before the client asks, and it would never get them.
 
 Bound: `max_running` at a time and `max_bytes` being read or read and not taken; what finds no room waits its
-turn, one read of each connection in turn. A connection has at most `_MAX_PER_SESSION`. When its room is needed,
-a result goes at once if its client has asked for another place of the partition since, else after
+turn, one read of each connection in turn. A connection has at most `_MAX_PER_SESSION`. When its room is
+needed, a result goes at once if its client has asked for another place of the partition since, else after
 `_UNCLAIMED_MS`; `next_deadline_ms` tells when, because nothing else may happen until then.
 """
 
@@ -134,8 +134,8 @@ class ColdReads:
             self._start()
 
     def finished(self, read: ColdRead) -> None:
-        """A read came back from its thread. Order: whoever waits for it takes it before `start_waiting`, which
-        may let it go for another one."""
+        """A read came back from its thread. Order: whoever waits for it takes it before `start_waiting`,
+        which may let it go for another one."""
         self.running -= 1
         self.held_bytes -= read.held_bytes
         read.is_done, read.done_ms, read.held_bytes = True, self.now_ms, 0

@@ -201,9 +201,8 @@ class FetchHandler:
             elif data:
                 has_found, parts[index] = True, data
                 total += sum(map(len, data))
-            elif starved is None and item.partition is not None and not answer.error_code:
-                if item.entry.fetch_offset < answer.high_watermark:
-                    starved = item.partition.key
+            elif starved is None and item.partition is not None and _is_behind(item.entry, answer):
+                starved = item.partition.key
         if is_cold and not (has_found or has_failed or is_last):
             return False
         self._note_starved(request.peer.session, starved)
@@ -336,6 +335,11 @@ def _has_readable(partition: Partition, log: Log, entry: FetchPartition) -> bool
             f" asked was {offset}"
         )
     return offset < partition.high_watermark
+
+
+def _is_behind(entry: FetchPartition, answer: FetchPartitionResponse) -> bool:
+    """Whether there was something to be read."""
+    return not answer.error_code and entry.fetch_offset < answer.high_watermark
 
 
 def _readable_bytes(partition: Partition, log: Log, entry: FetchPartition) -> int:

@@ -103,7 +103,7 @@ class FetchMachine(RuleBasedStateMachine):
         self.append(number, 2, 5)
         self.rig.flush()
         self.append(number, 2, 5)
-        self.fetch_all(self.values[number].__len__() - 4, number, knows_epoch=False)
+        self.fetch_all(len(self.values[number]) - 4, number, knows_epoch=False)
 
     @rule(lose=st.booleans())
     def lead_anew(self, lose: bool) -> None:
@@ -253,10 +253,10 @@ class FetchMachine(RuleBasedStateMachine):
         self.asked = [item for item in self.asked if not item[0].is_answered]
 
     def check_answer(self, request: FakeRequest, wanted: list[tuple[int, int]], epochs: list[int]) -> None:
-        frames = list(request.answer_frames)
+        frames = list(request.sent)
         for (number, offset), epoch, answer in zip(wanted, epochs, request.answer.partitions, strict=True):
             mine, frames = frames[: answer.frame_count], frames[answer.frame_count :]
-            found = values_of(mine)
+            found = values_of([bytes(frame) for frame in mine])
             if answer.error_code or not found:
                 continue
             model = self.values[number]

@@ -215,9 +215,10 @@ def test_what_nobody_comes_for_makes_room_after_a_second() -> None:
 
 
 def test_a_result_is_taken_by_who_waits_before_it_may_make_room() -> None:
-    """Two readers of one partition behind one connection: each marks the other's read as left, both get on."""
+    """Two readers of one partition share a connection: each marks the other's read as left, both get on."""
     rig = CoreRig(log_tail_cache_bytes=0, fetch_cold_max_bytes=1 << 20, fetch_cold_threads=1)
     topic_id = cold_topic(rig, batches=60, size=30_000)
+    rig.files.tells_what_is_cached = False
     first, second = rig.fetch(topic_id, 0, max_bytes=1 << 20), rig.fetch(topic_id, 40, max_bytes=1 << 20)
     assert rig.read_cold(1) == 1
     assert first.is_answered
@@ -385,8 +386,8 @@ def test_the_books_notice_a_lost_result() -> None:
 
 
 def test_one_answer_reads_no_more_than_a_step_from_files() -> None:
-    """Bound: nobody else is served meanwhile. What is in memory comes all the same, the rest next time: a client
-    that names its partitions always in the same order reads all of them."""
+    """Bound: nobody else is served meanwhile. What is in memory comes all the same, the rest next time: also a
+    client that names its partitions always in the same order reads all of them."""
     rig = CoreRig(log_tail_cache_partition_bytes=600_000)
     topic_id, hot = rig.topic(partitions=6), rig.topic("hot")
     for partition in range(6):
