@@ -386,8 +386,8 @@ def test_the_books_notice_a_lost_result() -> None:
 
 
 def test_one_answer_reads_no_more_than_a_step_from_files() -> None:
-    """Bound: nobody else is served meanwhile. What is in memory comes all the same, the rest next time: also a
-    client that names its partitions always in the same order reads all of them."""
+    """Bound: nobody else is served meanwhile. What is in memory comes all the same, the rest next time: also
+    a client that names its partitions always in the same order reads all of them."""
     rig = CoreRig(log_tail_cache_partition_bytes=600_000)
     topic_id, hot = rig.topic(partitions=6), rig.topic("hot")
     for partition in range(6):
