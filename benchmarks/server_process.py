@@ -15,6 +15,7 @@ from headrace.benchmarks.sampler_io import Sampler
 from headrace.controller.config import ControllerConfig
 from headrace.controller.controller_io import ControllerServer
 from headrace.runtime.loop_io import new_event_loop
+from headrace.runtime.server_host_io import settle_process
 from headrace.storage_node.config import NodeConfig
 from headrace.storage_node.controller_link_io import fixed_locator
 from headrace.storage_node.node_io import NodeServer
@@ -50,6 +51,7 @@ async def main(kind: str, directory: str, port: int, profile: str) -> None:
     """Serve until SIGTERM."""
     server = make_server(kind, directory, port)
     await server.start()
+    settle_process()  # as the actors do
     running = asyncio.create_task(server.run())
     terminated = asyncio.Event()
     loop = asyncio.get_running_loop()

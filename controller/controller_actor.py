@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from ..protocol.errors import NetworkError
-from ..runtime.server_host_io import ServerHost
+from ..runtime.server_host_io import ServerHost, settle_process
 from .config import ControllerConfig
 from .controller_io import ControllerServer
 
@@ -32,7 +32,9 @@ class ControllerActor:
     def __init__(self, config: Mapping[str, Any]) -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         self._config = ControllerConfig.of({"listener.host": _own_address(), **config})
-        self._host = ServerHost(CONTROLLER_NAME, lambda: ControllerServer(self._config))
+        self._host = ServerHost(
+            CONTROLLER_NAME, lambda: ControllerServer(self._config), on_ready=settle_process
+        )
 
     def ready(self, timeout_s: float) -> tuple[str, int]:
         """The endpoint, once the controller serves. Errors: why it cannot start; ApiTimeoutError."""

@@ -331,7 +331,11 @@ class StorageNode:
     def _set_timer(self) -> None:
         if not self.parked:
             return
-        deadlines = (self._produces.next_deadline_ms(), self._fetches.next_deadline_ms())
+        deadlines = (
+            self._produces.next_deadline_ms(),
+            self._fetches.next_deadline_ms(),
+            self._fetch.next_deadline_ms(),
+        )
         earliest = min((deadline for deadline in deadlines if deadline is not None), default=None)
         if earliest is not None and (self._wake_at_ms is None or earliest < self._wake_at_ms):
             self._wake_at_ms = earliest

@@ -16,7 +16,7 @@ import ray
 from ray.exceptions import ActorDiedError, RayError
 
 from ..protocol.errors import HeadraceError, NetworkError
-from ..runtime.server_host_io import ServerHost
+from ..runtime.server_host_io import ServerHost, settle_process
 from .config import NodeConfig
 from .node_io import NodeServer
 
@@ -93,7 +93,9 @@ class NodeActor:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         self._config = NodeConfig.of({"listener.host": _own_address(), **config})
         link = ControllerActorLink(namespace, controller_name)
-        self._host = ServerHost(name, lambda: NodeServer(self._config, ControllerFinder(link)))
+        self._host = ServerHost(
+            name, lambda: NodeServer(self._config, ControllerFinder(link)), on_ready=settle_process
+        )
 
     def ready(self, timeout_s: float) -> tuple[str, int]:
         """The endpoint, once the node serves. Errors: why it cannot start; ApiTimeoutError."""

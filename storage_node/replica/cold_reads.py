@@ -4,8 +4,9 @@ Pure; the reads themselves run on threads. A result is handed over as the bytes 
 brought into the page cache, they could be gone again before the client asks, and it would never get them.
 
 Bound: `max_running` at a time and `max_bytes` being read or read and not taken; what finds no room waits its
-turn, one read of each connection in turn. A connection has at most `_MAX_PER_SESSION`. What a client does not
-come for, because it sought elsewhere, goes after `_UNCLAIMED_MS` when its room is needed.
+turn, one read of each connection in turn. A connection has at most `_MAX_PER_SESSION`. When its room is
+needed, a result goes at once if its client has asked for another place of the partition since, else after
+`_UNCLAIMED_MS`; `next_deadline_ms` tells when, because nothing else may happen until then.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class ColdRead:
     error: KafkaError | None = None
     is_done: bool = False
     done_ms: int = 0
+    is_left: bool = False  # its connection has asked for another place of the partition since
     held_bytes: int = 0  # what it counts for in the bound
 
     def __post_init__(self) -> None:
@@ -94,7 +96,14 @@ class ColdReads:
 
     def find(self, session: int, partition: Partition, offset: int) -> ColdRead | None:
         """The read of this place for this connection, done or not; one that is not valid any more is gone."""
-        read = self._sessions.get(session, {}).get((partition.key, offset))
+        mine = self._sessions.get(session)
+        if mine is None:
+            return None
+        for other in mine.values():
+            # Only marked: two readers may share a connection, and both are to get on.
+            if other.partition.key == partition.key:
+                other.is_left = other.offset != offset
+        read = mine.get((partition.key, offset))
         if read is not None and not (read.partition is partition and read.is_valid):
             self.drop(read)
             return None
@@ -125,7 +134,8 @@ class ColdReads:
             self._start()
 
     def finished(self, read: ColdRead) -> None:
-        """A read came back from its thread."""
+        """A read came back from its thread. Order: whoever waits for it takes it before `start_waiting`,
+        which may let it go for another one."""
         self.running -= 1
         self.held_bytes -= read.held_bytes
         read.is_done, read.done_ms, read.held_bytes = True, self.now_ms, 0
@@ -133,7 +143,6 @@ class ColdReads:
             read.held_bytes = 0 if read.run_found is None else len(read.run_found.data)
             self.held_bytes += read.held_bytes
             self._done[read] = None
-        self._start()
 
     def forget(self, session: int) -> None:
         """A connection is gone."""
@@ -142,8 +151,14 @@ class ColdReads:
             self.drop(read)
 
     def start_waiting(self) -> None:
-        """Time has passed: what nobody came for may make room."""
+        """Time has passed, or a read is done: what nobody came for may make room."""
         self._start()
+
+    def next_deadline_ms(self) -> int | None:
+        """When `start_waiting` finds room that it does not have now; None if no read waits for that."""
+        if not self._queues or not self._done or self.running >= self._max_running:
+            return None
+        return next(iter(self._done)).done_ms + _UNCLAIMED_MS
 
     def check(self) -> None:
         """Assert the bound and the books; for tests."""
@@ -182,15 +197,18 @@ class ColdReads:
 
     def _has_room(self, wanted: int) -> bool:
         while self.held_bytes and self.held_bytes + wanted > self._max_bytes:
-            oldest = next(iter(self._done), None)
-            if oldest is None or self.now_ms - oldest.done_ms < _UNCLAIMED_MS:
+            unclaimed = next(filter(self._is_unclaimed, self._done), None)
+            if unclaimed is None:
                 return False
-            self._drop_quietly(oldest)
+            self._drop_quietly(unclaimed)
         return True
+
+    def _is_unclaimed(self, read: ColdRead) -> bool:
+        return read.is_done and (read.is_left or self.now_ms - read.done_ms >= _UNCLAIMED_MS)
 
     def _drop_unclaimed(self, session: int) -> None:
         for read in list(self._sessions.get(session, {}).values()):
-            if read.is_done and self.now_ms - read.done_ms >= _UNCLAIMED_MS:
+            if self._is_unclaimed(read):
                 self._drop_quietly(read)
 
     def _drop_quietly(self, read: ColdRead) -> None:

@@ -37,15 +37,16 @@ if TYPE_CHECKING:
     from ..log.log import Log
     from ..replies import Incoming, Replies
     from .catch_up import PageAdvice
-    from .partition import Partition
+    from .partition import Partition, PartitionKey
     from .replica_manager import ReplicaManager
 
 ISOLATION_LEVELS = (0, 1)  # read_uncommitted, read_committed
 # Clients wait 30 s for an answer, and more; a disk that needs longer serves the fetch after this one.
 COLD_WAIT_MS = 5_000
-# Bound: what one answer copies out of the page cache, unless one batch is larger: half a millisecond of the
-# loop, in which nobody else is served. Partitions that come away empty are the client's first next time.
-_FILE_BYTES_PER_ANSWER = 2 * 1024 * 1024
+# Bound: what one answer copies out of the page cache, unless one batch is larger; nobody else is served
+# meanwhile. Measured: 0.4 ms of the loop, and 2 MiB take 1.5 ms, which producers see in their p99 and which
+# make a reader no faster. Partitions that come away empty are the connection's first next time.
+_FILE_BYTES_PER_ANSWER = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,8 @@ class FetchHandler:
         self.cold = ColdReads(replicas, max_running=limits.cold_threads, max_bytes=limits.cold_max_bytes)
         self.catch_up = CatchUp(limits.read_ahead_bytes)
         self._file_bytes = 0  # what the answer being made may still read from files
+        # By connection: the partition that came away empty although it had something, and is first next time.
+        self._starved: dict[int, PartitionKey] = {}
 
     def handle(self, request: Incoming, now_ms: int) -> None:
         """Answer at once if enough is there, something is wrong or no wait was asked for; else park.
@@ -125,6 +128,11 @@ class FetchHandler:
         self.cold.now_ms = now_ms
         self.cold.finished(read)
         self._purgatory.check(read.session)
+        self.cold.start_waiting()
+
+    def next_deadline_ms(self) -> int | None:
+        """When `expire` has something to do, parked fetches aside."""
+        return self.cold.next_deadline_ms()
 
     def expire(self, now_ms: int) -> None:
         """A deadline may have passed."""
@@ -136,6 +144,7 @@ class FetchHandler:
         """Drop what it waits for, and what was read for it."""
         self._purgatory.check(session)
         self.cold.forget(session)
+        self._starved.pop(session, None)
         self.catch_up.forget(session)
 
     def _look_up(self, entry: FetchPartition) -> _Wanted:
@@ -173,28 +182,49 @@ class FetchHandler:
         """
         body: FetchRequest = request.body
         left = min(body.max_bytes, self._limits.max_bytes, self._limits.room())
-        answers: list[FetchPartitionResponse] = []
-        frames: list[Buffer] = []
+        answers: list[FetchPartitionResponse | None] = [None] * len(wanted)
+        parts: list[list[Buffer]] = [[]] * len(wanted)
         total = 0
         self._file_bytes = _FILE_BYTES_PER_ANSWER
-        is_cold = has_failed = False
-        for item in wanted:
+        is_cold = has_found = has_failed = False
+        starved: PartitionKey | None = None
+        for index in self._turns(wanted, request.peer.session):
+            item = wanted[index]
             data: list[Buffer] | None = []
             try:
-                answer, data = self._read(item, request.peer.session, left - total, is_first=not frames)
+                answer, data = self._read(item, request.peer.session, left - total, is_first=not has_found)
             except KafkaError as error:
                 answer, has_failed = self._failed(item, error), True
-            answers.append(answer)
+            answers[index] = answer
             if data is None:
                 is_cold = True
-            else:
-                frames += data
-                total += sum(len(buffer) for buffer in data)
-        if is_cold and not (frames or has_failed or is_last):
+            elif data:
+                has_found, parts[index] = True, data
+                total += sum(map(len, data))
+            elif starved is None and item.partition is not None and _is_behind(item.entry, answer):
+                starved = item.partition.key
+        if is_cold and not (has_found or has_failed or is_last):
             return False
+        self._note_starved(request.peer.session, starved)
         self._counters.fetched_bytes += total
-        self._replies.reply(request, FetchResponse(tuple(answers)), frames)
+        response = FetchResponse(tuple(answer for answer in answers if answer is not None))
+        self._replies.reply(request, response, [buffer for data in parts for buffer in data])
         return True
+
+    def _turns(self, wanted: list[_Wanted], session: int) -> Sequence[int]:
+        """In which order the entries are read: as asked, but from the one on that got nothing last time."""
+        key = self._starved.get(session)
+        if key is not None:
+            for start, item in enumerate(wanted):
+                if item.partition is not None and item.partition.key == key:
+                    return (*range(start, len(wanted)), *range(start))
+        return range(len(wanted))
+
+    def _note_starved(self, session: int, key: PartitionKey | None) -> None:
+        if key is not None:
+            self._starved[session] = key
+        else:
+            self._starved.pop(session, None)
 
     def _read(
         self, item: _Wanted, session: int, max_bytes: int, *, is_first: bool
@@ -305,6 +335,11 @@ def _has_readable(partition: Partition, log: Log, entry: FetchPartition) -> bool
             f" asked was {offset}"
         )
     return offset < partition.high_watermark
+
+
+def _is_behind(entry: FetchPartition, answer: FetchPartitionResponse) -> bool:
+    """Whether there was something to be read."""
+    return not answer.error_code and entry.fetch_offset < answer.high_watermark
 
 
 def _readable_bytes(partition: Partition, log: Log, entry: FetchPartition) -> int:

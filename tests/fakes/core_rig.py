@@ -69,6 +69,7 @@ class FakeRequest:
     peer: FakePeer = field(default_factory=FakePeer)
     answer: Any = None
     answer_frames: list[Any] = field(default_factory=list)
+    sent: Sequence[Any] = ()  # the very buffers that were handed over
     error: KafkaError | None = None
     is_dropped: bool = False
 
@@ -89,6 +90,7 @@ class FakeReplies:
     def reply(self, request: FakeRequest, body: Any, frames: Sequence[Any] = ()) -> None:
         assert not request.is_answered, "answered twice"
         request.answer, request.answer_frames = body, [bytes(frame) for frame in frames]
+        request.sent = frames
 
     def reply_error(self, request: FakeRequest, error: KafkaError) -> None:
         assert not request.is_answered, "answered twice"

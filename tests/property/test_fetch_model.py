@@ -40,7 +40,9 @@ class FetchMachine(RuleBasedStateMachine):
         self.starts = [0] * PARTITIONS
         self.written = 0
         self.reads: list[Any] = []
-        self.asked: list[tuple[FakeRequest, list[tuple[int, int]]]] = []
+        self.asked: list[tuple[FakeRequest, list[tuple[int, int]], list[int]]] = []
+        self.epochs = [0] * PARTITIONS
+        self.known_reads: list[Any] = []
         self.peers = [FakePeer(session=number + 1) for number in range(2)]
 
     # --- what happens to the log ---------------------------------------------------------------------------
@@ -95,10 +97,44 @@ class FetchMachine(RuleBasedStateMachine):
             log.advance_log_start_offset(offset)
         self.starts[number] = log.log_start_offset
 
-    @rule()
-    def lead_anew(self) -> None:
-        for leader in (-1, 1):
+    @rule(number=st.integers(0, PARTITIONS - 1))
+    def commit_half(self, number: int) -> None:
+        """With durability=fsync the last batch is not committed, and the tail has it nevertheless."""
+        self.append(number, 2, 5)
+        self.rig.flush()
+        self.append(number, 2, 5)
+        self.fetch_all(len(self.values[number]) - 4, number, knows_epoch=False)
+
+    @rule(lose=st.booleans())
+    def lead_anew(self, lose: bool) -> None:
+        """A new leader epoch, with or without another leader in between."""
+        for leader in (-1, 1) if lose else (1,):
+            self.answers_are_right()  # those given so far, in the epoch in which they were given
             self.rig.set_leader(self.topic_id, leader)
+            self.epochs[0] = self.partition(0).leader_epoch
+
+    @rule(lose=st.booleans())
+    def lead_anew_under_a_read(self, lose: bool) -> None:
+        """A read ends after its leadership did: it is read again, and whoever named the old one is told."""
+        self.append(0, 1, 300)
+        self.evict()
+        for knows_epoch in (False, True):
+            self.fetch_all(self.starts[0], 0, knows_epoch=knows_epoch)
+        self.lead_anew(lose)
+        self.collect()
+        for item in self.reads:
+            if not item[1]:
+                item[0].run()
+                item[1] = True
+        while any(done for _, done in self.reads):
+            self.come_back()
+            self.answers_are_right()
+
+    def fetch_all(self, offset: int, number: int, *, knows_epoch: bool) -> None:
+        epoch = self.partition(number).leader_epoch if knows_epoch else -1
+        entry = FetchPartition(self.topic_id, number, max(offset, self.starts[number]), 1 << 20, epoch)
+        request = self.rig.ask(registry.FETCH, FetchRequest(100, 1, 1 << 20, 0, (entry,)), peer=self.peers[0])
+        self.asked.append((request, [(number, entry.fetch_offset)], [epoch]))
 
     @rule()
     def evict(self) -> None:
@@ -123,18 +159,30 @@ class FetchMachine(RuleBasedStateMachine):
         max_bytes=st.sampled_from([1, 500, 100_000, 1 << 20]),
         min_bytes=st.sampled_from([0, 1, 1_000]),
         wait_ms=st.sampled_from([0, 100, 10_000]),
+        knows_epoch=st.booleans(),
     )
     def fetch(
-        self, part: float, other: float, peer: int, max_bytes: int, min_bytes: int, wait_ms: int
+        self,
+        part: float,
+        other: float,
+        peer: int,
+        max_bytes: int,
+        min_bytes: int,
+        wait_ms: int,
+        knows_epoch: bool = False,
     ) -> None:
         wanted = [
             (number, self.starts[number] + int(share * (len(self.values[number]) - self.starts[number] + 1)))
             for number, share in enumerate((part, other))
         ]
-        entries = tuple(FetchPartition(self.topic_id, number, offset, 1 << 20) for number, offset in wanted)
+        epochs = [self.partition(number).leader_epoch if knows_epoch else -1 for number, _ in wanted]
+        entries = tuple(
+            FetchPartition(self.topic_id, number, offset, 1 << 20, epoch)
+            for (number, offset), epoch in zip(wanted, epochs, strict=True)
+        )
         body = FetchRequest(wait_ms, min_bytes, max_bytes, 0, entries)
         request = self.rig.ask(registry.FETCH, body, peer=self.peers[peer])
-        self.asked.append((request, wanted))
+        self.asked.append((request, wanted, epochs))
 
     @rule(first=OFFSETS, cut=OFFSETS)
     def truncate_under_a_read(self, first: float, cut: float) -> None:
@@ -169,7 +217,9 @@ class FetchMachine(RuleBasedStateMachine):
     def collect(self) -> None:
         for effect in self.rig.pop(AdvisePages):
             effect.advice.run()
-        self.reads += [[effect.read, False] for effect in self.rig.pop(ReadCold)]
+        new = [effect.read for effect in self.rig.pop(ReadCold)]
+        self.reads += [[read, False] for read in new]
+        self.known_reads += new
 
     @precondition(lambda self: self.reads)
     @rule(which=OFFSETS)
@@ -197,19 +247,25 @@ class FetchMachine(RuleBasedStateMachine):
         if not hasattr(self, "rig"):
             return
         self.collect()
-        for request, wanted in self.asked:
+        for request, wanted, epochs in self.asked:
             if request.answer is not None:
-                self.check_answer(request, wanted)
+                self.check_answer(request, wanted, epochs)
         self.asked = [item for item in self.asked if not item[0].is_answered]
 
-    def check_answer(self, request: FakeRequest, wanted: list[tuple[int, int]]) -> None:
-        frames = list(request.answer_frames)
-        for (number, offset), answer in zip(wanted, request.answer.partitions, strict=True):
+    def check_answer(self, request: FakeRequest, wanted: list[tuple[int, int]], epochs: list[int]) -> None:
+        frames = list(request.sent)
+        for (number, offset), epoch, answer in zip(wanted, epochs, request.answer.partitions, strict=True):
             mine, frames = frames[: answer.frame_count], frames[answer.frame_count :]
-            found = values_of(mine)
+            found = values_of([bytes(frame) for frame in mine])
             if answer.error_code or not found:
                 continue
             model = self.values[number]
+            assert epoch in (-1, self.epochs[number]), "who names an old leadership hears of the new one"
+            for read in self.known_reads:
+                if read.run_found is not None and any(frame is read.run_found.data for frame in mine):
+                    assert read.leader_epoch == self.epochs[number], "read in a leadership that is over"
+            committed = self.partition(number).high_watermark
+            assert found[-1][0] < committed, "not committed"
             assert found[0][0] <= offset <= found[-1][0], "the first batch holds the asked offset"
             assert found == [(at, model[at]) for at in range(found[0][0], found[-1][0] + 1)]
             assert found[-1][0] < answer.high_watermark <= len(model)

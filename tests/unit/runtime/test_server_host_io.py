@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
 import threading
 from typing import Any
 
 import pytest
 from headrace.protocol.errors import ApiTimeoutError, KafkaStorageError
-from headrace.runtime.server_host_io import ServerHost
+from headrace.runtime.server_host_io import SWITCH_INTERVAL_S, ServerHost, settle_process
 
 WAIT_S = 10.0
 
@@ -65,6 +67,23 @@ def test_ready_then_status_then_a_clean_stop() -> None:
     assert host.status()["state"] == "stopped"
     assert ends.codes == []
     host.stop(WAIT_S)  # again: nothing to do
+
+
+def test_a_process_of_its_own_is_settled_before_anybody_hears_that_it_is_ready() -> None:
+    """`on_ready` runs once, after the start; and what it does in an actor."""
+    server, seen = FakeServer(), []
+    host = ServerHost("node-1", lambda: server, Ends(), on_ready=lambda: seen.append("settled"))
+    host.wait_ready(WAIT_S)
+    assert seen == ["settled"]
+    host.stop(WAIT_S)
+    interval, frozen = sys.getswitchinterval(), gc.get_freeze_count()
+    try:
+        settle_process()
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL_S)
+        assert gc.get_freeze_count() > frozen
+    finally:
+        sys.setswitchinterval(interval)
+        gc.unfreeze()
 
 
 def test_a_failed_start_is_heard_and_ends_the_process() -> None:

@@ -168,25 +168,62 @@ def test_threads_and_bytes_are_bounded_and_connections_take_turns() -> None:
     assert len(values(request)) == 3
 
 
-def test_results_that_nobody_takes_hold_no_more_than_the_bound_and_make_room_in_the_end() -> None:
-    """A client that seeks elsewhere again and again: what it left goes after a while, others are served."""
+def abandoned(rig: CoreRig, topic_id: bytes, offset: int) -> None:
+    """A client is answered by a hot partition; what is read for it at `offset` stays."""
+    hot = rig.topic("hot")
+    rig.produce(hot, batch(b"hot"))
+    both(rig, topic_id, hot, offsets=(offset, 0))
+    rig.read_cold()
+
+
+def test_results_that_nobody_takes_hold_no_more_than_the_bound() -> None:
+    """A client that seeks elsewhere again and again: what it left makes room at once."""
     rig = CoreRig(log_tail_cache_bytes=0, fetch_cold_max_bytes=1 << 20)
     topic_id, hot = cold_topic(rig, batches=60, size=30_000), rig.topic("hot")
     rig.produce(hot, batch(b"hot"))
     for offset in range(40):
         rig.files.evict("t-0/")
-        both(rig, topic_id, hot, offsets=(offset, 0))  # answered by the hot one; what was read stays
-        rig.read_cold()
+        both(rig, topic_id, hot, offsets=(offset, 0))
+        assert rig.read_cold() == 1, "it does not wait for room that it holds itself"
         assert rig.core.cold_reads.held_bytes <= (1 << 20) + 40_000
-    rig.files.evict("t-0/")
-    other = rig.fetch(topic_id, 3, peer=FakePeer(session=9), max_wait_ms=3_000)
-    assert rig.read_cold() == 0, "no room yet"
-    for _ in range(20):
-        rig.pass_time(1_000)
-        rig.read_cold()
-        if other.is_answered and not other.answer_frames:
-            other = rig.fetch(topic_id, 3, peer=FakePeer(session=9), max_wait_ms=3_000)
-    assert len(values(other)) > 0
+
+
+def test_what_a_client_left_makes_room_for_others_at_once() -> None:
+    """It asked for another place since: nobody waits for a result that nobody wants."""
+    rig = CoreRig(log_tail_cache_bytes=0, fetch_cold_max_bytes=1 << 20)
+    topic_id, other = cold_topic(rig, size=30_000), cold_topic(rig, "other")
+    abandoned(rig, topic_id, 0)
+    waiting = rig.fetch(other, peer=FakePeer(session=9), max_wait_ms=500)
+    assert rig.read_cold() == 0, "no room: it may still come for it"
+    rig.fetch(topic_id, 2)
+    rig.core.cold_reads.start_waiting()
+    rig.check()
+    rig.read_cold()
+    assert len(values(waiting)) == 3
+
+
+def test_what_nobody_comes_for_makes_room_after_a_second() -> None:
+    """By a timer of its own: no other event may come until the one who waits gives up."""
+    rig = CoreRig(log_tail_cache_bytes=0, fetch_cold_max_bytes=1 << 20)
+    topic_id, other = cold_topic(rig, size=30_000), cold_topic(rig, "other")
+    abandoned(rig, topic_id, 0)
+    waiting = rig.fetch(other, peer=FakePeer(session=9), max_wait_ms=20_000)
+    assert rig.read_cold() == 0
+    rig.pass_time(1_000)
+    assert rig.read_cold() == 1
+    assert len(values(waiting)) == 3
+
+
+def test_a_result_is_taken_by_who_waits_before_it_may_make_room() -> None:
+    """Two readers of one partition share a connection: each marks the other's read as left, both get on."""
+    rig = CoreRig(log_tail_cache_bytes=0, fetch_cold_max_bytes=1 << 20, fetch_cold_threads=1)
+    topic_id = cold_topic(rig, batches=60, size=30_000)
+    rig.files.tells_what_is_cached = False
+    first, second = rig.fetch(topic_id, 0, max_bytes=1 << 20), rig.fetch(topic_id, 40, max_bytes=1 << 20)
+    assert rig.read_cold(1) == 1
+    assert first.is_answered
+    assert rig.read_cold(1) == 1
+    assert second.is_answered
 
 
 def test_a_gone_client_leaves_nothing(rig: CoreRig) -> None:
@@ -349,7 +386,8 @@ def test_the_books_notice_a_lost_result() -> None:
 
 
 def test_one_answer_reads_no_more_than_a_step_from_files() -> None:
-    """Bound: nobody else is served meanwhile. What is in memory comes all the same, the rest next time."""
+    """Bound: nobody else is served meanwhile. What is in memory comes all the same, the rest next time: also
+    a client that names its partitions always in the same order reads all of them."""
     rig = CoreRig(log_tail_cache_partition_bytes=600_000)
     topic_id, hot = rig.topic(partitions=6), rig.topic("hot")
     for partition in range(6):
@@ -358,5 +396,10 @@ def test_one_answer_reads_no_more_than_a_step_from_files() -> None:
     rig.produce(hot, batch(b"hot"))
     entries = tuple(FetchPartition(topic_id, partition, 0, 1 << 20) for partition in range(6))
     body = FetchRequest(0, 1, 1 << 30, 0, (*entries, FetchPartition(hot, 0, 0, 1 << 20)))
-    counts = [answer.frame_count for answer in rig.ask(registry.FETCH, body).answer.partitions]
-    assert counts == [1, 1, 0, 0, 0, 0, 1]
+    for turn in range(12):
+        request = rig.ask(registry.FETCH, body)
+        counts = [answer.frame_count for answer in request.answer.partitions]
+        assert counts == [int(number == turn % 6) for number in range(6)] + [1]
+        assert sum(map(len, request.answer_frames)) < 600_000
+    other = rig.ask(registry.FETCH, body, peer=FakePeer(session=9))
+    assert other.answer.partitions[0].frame_count == 1, "each connection has its own turn"
