@@ -11,6 +11,7 @@ from ...protocol.errors import (
     ClosedError,
     ConfigError,
     HeadraceError,
+    InvalidTopicError,
     KafkaError,
     LeaderNotAvailableError,
     NetworkError,
@@ -95,12 +96,9 @@ class MetadataService:
     def watch(self, topics: Iterable[str]) -> None:
         """Keep these topics in the view, once per call, and look for new ones at once.
 
-        Errors: TypeError for a name that is not text, before it spoils the requests of all other topics.
+        Errors: as `plain_name`, before a name spoils the requests of all other topics.
         """
-        names = tuple(topics)
-        for topic in names:
-            if not isinstance(topic, str):
-                raise TypeError(f"a topic is given by its name, not {topic!r}")
+        names = tuple(map(plain_name, topics))
         for topic in names:
             is_new = topic not in self._topics
             self._topics[topic] = self._topics.get(topic, 0) + 1
@@ -323,3 +321,17 @@ class MetadataService:
     def _finish_waiters(self, error: BaseException) -> None:
         waiters, self._waiters = self._waiters, []
         self._settle(waiters, error if isinstance(error, HeadraceError) else ClosedError(str(error)))
+
+
+def plain_name(topic: str) -> str:
+    """A topic's name as messages can carry it: not of a subclass of str (an enum, one of NumPy's).
+
+    Errors: TypeError for what is not text, InvalidTopicError for what is not Unicode.
+    """
+    if not isinstance(topic, str):
+        raise TypeError(f"a topic is given by its name, not {topic!r}")
+    try:
+        topic.encode()
+    except UnicodeEncodeError:
+        raise InvalidTopicError(f"a topic's name is text, not {topic!r}") from None
+    return str.__str__(topic)

@@ -15,6 +15,7 @@ from ...protocol.messages.registry import PRODUCE
 from ...protocol.records.codec import active_codec
 from ...protocol.records.header import Compression
 from ..cluster.backoff import Backoff
+from ..cluster.metadata_io import plain_name
 from ..records import PartitionInfo
 from .accumulator import Accumulator, AccumulatorLimits, Batch, PartitionQueue
 from .delivery_io import Delivery
@@ -225,10 +226,8 @@ class ProducerEngine:
     def partitions(self, topic: str) -> list[PartitionInfo]:
         """The partitions of a topic that was loaded, as the metadata has them."""
         found = self._hub.metadata.view.topics.get(topic)
-        return [
-            PartitionInfo(topic, number, view.leader, view.leader_epoch, view.replicas, view.isr)
-            for number, view in enumerate(found.partitions if found is not None else ())
-        ]
+        views = enumerate(found.partitions if found is not None else ())
+        return [PartitionInfo(topic, n, v.leader, v.leader_epoch, v.replicas, v.isr) for n, v in views]
 
     def metrics(self) -> dict[str, float]:
         """Totals and gauges by Kafka's metric names."""
@@ -261,8 +260,8 @@ class ProducerEngine:
     # --- on the loop ------------------------------------------------------------------------------------
 
     async def load_topic(self, name: str, deadline_ms: int, min_partitions: int = 0) -> None:
-        """Learn a topic's partitions. Errors: UnknownTopicOrPartitionError, ApiTimeoutError."""
-        metadata = self._hub.metadata
+        """Learn a topic's partitions. Errors: as `plain_name`, UnknownTopicOrPartition, ApiTimeout."""
+        metadata, name = self._hub.metadata, plain_name(name)
         is_new = name not in self._topics
         if is_new:
             metadata.watch((name,))

@@ -490,3 +490,38 @@ def test_a_batch_that_cannot_be_built_ends_the_client_visibly(
             await producer.send("t", b"2")
 
     play(scenario)
+
+
+class _Name(str):
+    """As NumPy's text and enums are."""
+
+
+def test_a_topic_named_by_a_subclass_of_text_is_found(play: Play) -> None:
+    """Messages carry plain text only: such a name must neither end the client nor be refused."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        producer = cluster.producer()
+        assert (await producer.send(_Name("t"), b"1")).offset == 0
+        assert [one.offset for one in await asyncio.gather(*[producer.send(_Name("t"), b"2")])] == [1]
+        assert (await producer.send("t", b"3")).offset == 2
+        async with cluster.consumer(_Name("t"), auto_offset_reset="earliest") as consumer:
+            values: list[bytes] = []
+            while len(values) < 3:
+                values += [record.value for record in await consumer.poll(5)]
+        assert values == [b"1", b"2", b"3"]
+
+    play(scenario)
+
+
+def test_a_topic_named_by_half_a_character_fails_alone(play: Play) -> None:
+    """What no message can carry is refused to its sender, and the client goes on."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        producer = cluster.producer()
+        with pytest.raises(InvalidTopicError):
+            await producer.send("\ud800", b"1")
+        assert (await producer.send("t", b"2")).offset == 0
+
+    play(scenario)
