@@ -111,7 +111,7 @@ def normalize_headers(headers: HeadersLike) -> Headers:
 
 def _header(pair: Any) -> tuple[str, bytes | None]:
     # a text of two letters and a mapping of two keys would unpack too, into what nobody meant
-    parts = () if isinstance(pair, (str, Mapping)) else pair
+    parts: Any = () if isinstance(pair, (str, Mapping)) else pair
     try:
         name, value = parts
     except (TypeError, ValueError) as error:

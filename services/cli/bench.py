@@ -328,7 +328,7 @@ def _payload(options: dict[str, Any]) -> Payload:
 def _send_plan(target: Target, options: dict[str, Any]) -> SendPlan:
     _topic_plan(options)  # wrong usage is told before anything is done
     if options["api"] == "arrow":
-        _check_arrow("send_arrow")
+        _check_arrow()
     records, chunk = options["records"], options["chunk"]
     if chunk is not None and options["api"] == "send":
         raise click.UsageError("--chunk has no effect on --api send")
@@ -355,7 +355,7 @@ def _fill_plan(target: Target, options: dict[str, Any], records: int) -> SendPla
 def _read_plan(target: Target, options: dict[str, Any], *, from_end: bool) -> ReadPlan:
     topic = _topic_plan(options)
     if options["api"] == "arrow":
-        _check_arrow("arrow_batches")
+        _check_arrow()
     if (topic.name is None or topic.create) and options["consumers"] > topic.partitions:
         raise click.UsageError(
             f"--consumers {options['consumers']} cannot share {topic.partitions} partitions"
@@ -371,14 +371,9 @@ def _read_plan(target: Target, options: dict[str, Any], *, from_end: bool) -> Re
     )
 
 
-def _check_arrow(method: str) -> None:
-    from ...clients.sync.consumer_io import Consumer
-    from ...clients.sync.producer_io import Producer
-
+def _check_arrow() -> None:
     if find_spec("pyarrow") is None:
         raise click.UsageError("--api arrow needs pyarrow: pip install 'headrace[arrow]'")
-    if not hasattr(Producer, method) and not hasattr(Consumer, method):
-        raise click.UsageError(f"--api arrow: this version has no {method}")
 
 
 # --- while it runs, and at the end ----------------------------------------------------------------------
