@@ -16,6 +16,7 @@ POOL_BYTES = 16 << 20
 POOL_RECORDS = 10_000
 LARGEST_FILE_BYTES = 64 << 20
 MOST_KEYS = 1_000_000
+LARGEST_VALUE = 100 << 20
 
 # the vocabulary of access logs
 _WORDS = (

@@ -57,6 +57,8 @@ class ReadTask:
                 first = start_at_end(consumer, places)
             else:
                 first = sum(consumer.beginning_offsets(*places).values())  # connected before the clock starts
+            if plan.api == "arrow":
+                from ...clients.arrow import reading as _reading  # noqa: F401 - loaded before it, too
             start_ns = link.start(first)
             cpu_s = time.process_time()
             if not plan.from_end:

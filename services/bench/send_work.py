@@ -59,6 +59,8 @@ class SendTask:
         with connect(plan.target.bootstrap, config=plan.target.config) as cluster:
             producer = cluster.producer()
             producer.partitions_for(plan.target.topic)  # connected before the clock starts
+            if plan.api == "arrow":
+                from ...clients.arrow import sending_io as _sending_io  # noqa: F401 - loaded before it, too
             sharpen_timer()
             warmup = share_of_warmup(plan, self.index)
             if warmup and plan.stamp is None:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ..bench.pacing import MOST_PER_S
 from ..bench.pacing_io import now_ns
-from ..bench.payloads import PAYLOAD_KINDS, Payload
+from ..bench.payloads import LARGEST_VALUE, PAYLOAD_KINDS, Payload
 from ..bench.plan import DEFAULT_RECORDS, READ_APIS, SEND_APIS, ReadPlan, SendPlan, Target
 from ..bench.topics import DEFAULT_PARTITIONS, TopicPlan
 from .common import Settings, bootstrap_option, cluster_option, config_option, form_option, with_settings
@@ -59,7 +60,7 @@ _topic_options = _options(
 _payload_options = _options(
     click.option(
         "--record-size",
-        type=click.IntRange(0, 1 << 30),
+        type=click.IntRange(0, LARGEST_VALUE),
         default=100,
         show_default=True,
         help="Bytes of a value.",
@@ -117,7 +118,7 @@ _records = click.option("--records", type=_positive, help="How many in all.")
 _duration = click.option("--duration", type=click.FloatRange(0.001), help="Seconds to send for.")
 _throughput = click.option(
     "--throughput",
-    type=click.FloatRange(min=0, min_open=True),
+    type=click.FloatRange(0, MOST_PER_S, min_open=True),
     help="Records/s of all together, at intended times [default: as fast as it goes].",
 )
 _warmup = click.option(
@@ -125,7 +126,7 @@ _warmup = click.option(
 )
 
 
-@bench.command()
+@bench.command(short_help="Send: records per second, time to acknowledgement.")
 @_records
 @_duration
 @_throughput
@@ -146,7 +147,7 @@ def produce(settings: Settings, **options: Any) -> None:
     _finish(outcome, settings)
 
 
-@bench.command()
+@bench.command(short_help="Read: records per second.")
 @click.option("--records", type=_positive, help="How many in all [default: all that are there].")
 @click.option("--api", type=click.Choice(READ_APIS), default="poll", show_default=True, help="How to read.")
 @click.option(
@@ -177,12 +178,12 @@ def consume(settings: Settings, **options: Any) -> None:
     _finish(outcome, settings)
 
 
-@bench.command()
+@bench.command(short_help="End to end: from the intended send to the arrival.")
 @_records
 @_duration
 @click.option(
     "--throughput",
-    type=click.FloatRange(min=0, min_open=True),
+    type=click.FloatRange(0, MOST_PER_S, min_open=True),
     default=10_000.0,
     show_default=True,
     help="Records/s of all together, at intended times.",
@@ -220,7 +221,7 @@ def latency(settings: Settings, **options: Any) -> None:
     _finish(outcome, settings)
 
 
-@bench.command()
+@bench.command(short_help="Send and read one topic at the same time.")
 @_records
 @_duration
 @_throughput
