@@ -94,7 +94,11 @@ _producer_options = _options(
 )
 _send_api_options = _options(
     click.option(
-        "--api", type=click.Choice(SEND_APIS), default="send", show_default=True, help="How to send."
+        "--api",
+        type=click.Choice(SEND_APIS),
+        default="send",
+        show_default=True,
+        help="How to send; arrow needs pyarrow.",
     ),
     click.option(
         "--chunk", type=click.IntRange(1, 1_000_000), help="Records per call of send-many and arrow."
@@ -149,7 +153,13 @@ def produce(settings: Settings, **options: Any) -> None:
 
 @bench.command(short_help="Read: records per second.")
 @click.option("--records", type=_positive, help="How many in all [default: all that are there].")
-@click.option("--api", type=click.Choice(READ_APIS), default="poll", show_default=True, help="How to read.")
+@click.option(
+    "--api",
+    type=click.Choice(READ_APIS),
+    default="poll",
+    show_default=True,
+    help="How to read; arrow needs pyarrow.",
+)
 @click.option(
     "--from",
     "start",
@@ -240,7 +250,11 @@ def latency(settings: Settings, **options: Any) -> None:
     help="Where the consumers start.",
 )
 @click.option(
-    "--read-api", type=click.Choice(READ_APIS), default="poll", show_default=True, help="How to read."
+    "--read-api",
+    type=click.Choice(READ_APIS),
+    default="poll",
+    show_default=True,
+    help="How to read; arrow needs pyarrow.",
 )
 @_payload_options
 @_send_api_options
