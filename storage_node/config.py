@@ -202,7 +202,7 @@ class NodeConfig(Config):
         64 * MIB,
         low=0,
         unit="bytes",
-        doc="Memory for the newest batches of all partitions; readers at the end need no file then. 0 for none.",
+        doc="Memory for the newest batches of all partitions: readers at the end need no file. 0 for none.",
     )
     log_tail_cache_partition_bytes: int = key(
         "log.tail.cache.partition.bytes",

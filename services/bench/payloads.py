@@ -1,4 +1,4 @@
-"""What the records of a benchmark hold: reproducible values and keys, made before the clock starts. Pure."""
+"""What the records of a benchmark hold: reproducible values and keys, made before the clock starts."""
 
 from __future__ import annotations
 
