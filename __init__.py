@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         utf8,
         uuid,
     )
-    from .clients.arrow.layout import ARROW_SCHEMA
+    from .clients.arrow.layout import ARROW_SCHEMA as ARROW_SCHEMA
     from .protocol import errors
     from .protocol.errors import HeadraceError, KafkaError
     from .protocol.model import TopicPartition
@@ -69,8 +69,9 @@ __all__ = [
     "BatchResult", "RecordFuture", "ProducerInterceptor", "murmur2_sticky",
     "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",
     "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64", "uuid", "json", "msgpack",
-    "errors", "HeadraceError", "KafkaError", "ARROW_SCHEMA",
+    "errors", "HeadraceError", "KafkaError",
 ]  # fmt: skip
+# ARROW_SCHEMA is not among them: it needs pyarrow, and `from headrace import *` must work without
 
 
 def _discover() -> str | None:
@@ -86,7 +87,7 @@ register_resolver("the clusters of this machine", _discover)
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         value: Any = import_module(_MODULES[name], __name__)
-    elif name in __all__:
+    elif name in __all__ or name in _OTHER_HOMES:
         value = getattr(import_module(_OTHER_HOMES.get(name, ".clients"), __name__), name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -110,8 +110,10 @@ def normalize_headers(headers: HeadersLike) -> Headers:
 
 
 def _header(pair: Any) -> tuple[str, bytes | None]:
+    # a text of two letters and a mapping of two keys would unpack too, into what nobody meant
+    parts: Any = () if isinstance(pair, (str, Mapping)) else pair
     try:
-        name, value = pair
+        name, value = parts
     except (TypeError, ValueError) as error:
         raise TypeError(f"headers are (name, value) pairs or a mapping, not {pair!r}") from error
     if not isinstance(name, str):

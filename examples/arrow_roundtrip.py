@@ -1,6 +1,6 @@
 """Columns in, columns out: a table of readings through a topic, and their averages by sensor.
 
-Needs pyarrow (pip install headrace[arrow]). Run: python examples/arrow_roundtrip.py
+Needs pyarrow (pip install 'headrace[arrow]'). Run: python examples/arrow_roundtrip.py
 """
 
 from __future__ import annotations

@@ -163,7 +163,11 @@ class NodeConfig(Config):
         "fetch.max.bytes", 55 * MIB, low=1024, unit="bytes", doc="Largest fetch response, whatever was asked."
     )
     fetch_cold_threads: int = key(
-        "fetch.cold.threads", 4, low=1, high=64, doc="Threads that read what is not in the page cache."
+        "fetch.cold.threads",
+        4,
+        low=1,
+        high=64,
+        doc="Threads that read from disks what is no longer in the page cache.",
     )
     fetch_cold_max_bytes: int = key(
         "fetch.cold.max.bytes",
@@ -198,7 +202,7 @@ class NodeConfig(Config):
         64 * MIB,
         low=0,
         unit="bytes",
-        doc="Memory for the newest batches of all partitions, which readers at the tail get without a read.",
+        doc="Memory for the newest batches of all partitions: readers at the end need no file. 0 for none.",
     )
     log_tail_cache_partition_bytes: int = key(
         "log.tail.cache.partition.bytes",

@@ -7,7 +7,8 @@ try:
     import pyarrow.compute as pc
 except ImportError as error:
     raise ImportError(
-        "Arrow tables need pyarrow, which is not installed here: pip install headrace[arrow]", name="pyarrow"
+        "Arrow tables need pyarrow, which is not installed here: pip install 'headrace[arrow]'",
+        name="pyarrow",
     ) from error
 
 __all__ = ["pa", "pc"]

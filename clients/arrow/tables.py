@@ -6,6 +6,7 @@ that cannot be records, header names that are no UTF-8, offsets that lead nowher
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -63,8 +64,10 @@ class Table:
         table = _table(data, names)
         self.count: int = table.num_rows
         self._names = Names(*(_found(table, name) for name in names))
-        if self._names.value is None:
-            raise ValueError(f"there is no column {names.value!r} for the values, only {table.column_names}")
+        for field, name, found in zip(Names._fields, names, self._names, strict=True):
+            # the other columns may be missing under their usual names, but not under one that was asked for
+            if found is None and name is not None and (field == "value" or name != field):
+                raise ValueError(f"there is no column {name!r} for {field}=, only {_known(data, table)}")
         used = [name for name in self._names if name is not None]
         self._table = table.select(list(dict.fromkeys(used)))
         self._check_types(key_serde, value_serde)
@@ -109,7 +112,11 @@ class Table:
         if names.partition is not None:
             kind = schema.field(names.partition).type
             if not (pa.types.is_integer(kind) or pa.types.is_null(kind)):
-                raise TypeError(f"column {names.partition!r} has type {kind}: partitions are whole numbers")
+                hint = "; pandas makes floats of those beside a missing one: use its dtype 'Int64'"
+                raise TypeError(
+                    f"column {names.partition!r} has type {kind}: partitions are whole numbers"
+                    f"{hint if pa.types.is_floating(kind) else ''}"
+                )
         if names.timestamp is not None:
             _check_timestamp(names.timestamp, schema.field(names.timestamp).type)
         if names.headers is not None:
@@ -154,11 +161,17 @@ def _table(data: Any, names: Names) -> Any:
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise TypeError(f"the data frame cannot be made an Arrow table: {error}") from error
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-        return pa.table(data)
+        with contextlib.suppress(pa.ArrowInvalid):  # a single column has these too
+            return pa.table(data)
     raise TypeError(
         "send_arrow takes a pyarrow RecordBatch or Table, a data frame, or a dict of columns, not"
         f" {type(data).__name__}"
     )
+
+
+def _known(data: Any, table: Any) -> list[Any]:
+    """The columns that were given; `table` may have the used ones alone."""
+    return list(data) if isinstance(data, Mapping) or hasattr(data, "iloc") else list(table.column_names)
 
 
 def _from_mapping(data: Mapping[Any, Any], wanted: list[str], headers: str | None) -> Any:
@@ -181,8 +194,17 @@ def _column(name: str, given: Any, is_headers: bool) -> Any:
 
 
 def _header_lists(given: Any) -> Any:
-    """Headers in the forms that `send` takes, as a list of pairs per row."""
-    return [None if item is None else list(normalize_headers(item)) for item in given]
+    """Headers in the forms that `send` takes, or as Arrow shows its own, as a list of pairs per row."""
+    return [None if item is None else list(normalize_headers(_pairs(item))) for item in given]
+
+
+def _pairs(headers: Any) -> Any:
+    if isinstance(headers, Mapping) or not hasattr(headers, "__len__"):
+        return headers
+    return [
+        (pair["key"], pair["value"]) if isinstance(pair, Mapping) and set(pair) == {"key", "value"} else pair
+        for pair in headers
+    ]
 
 
 def _found(table: Any, name: str | None) -> str | None:

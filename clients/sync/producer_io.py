@@ -174,10 +174,10 @@ class Producer(Generic[K, V]):
     ) -> BatchResult:
         """Hand over every row of a pyarrow Table or RecordBatch, a data frame, or a dict of columns.
 
-        The other arguments name the columns, None for one not to be used; only that of the values has to be
-        there. Blocks as `send` does; each row has its own outcome in the result, in row order; one that
-        cannot be sent does not hold up the others. Errors: TypeError, ValueError for the table as a whole,
-        before anything is sent; ClosedError; ImportError without pyarrow.
+        The other arguments name the columns, None for one not to be used; only that of the values, and those
+        you name, have to be there. Blocks as `send` does; each row has its own outcome in the result, in row
+        order; one that cannot be sent does not hold up the others. Errors: TypeError, ValueError for the
+        table as a whole, before anything is sent; ClosedError; ImportError without pyarrow.
         """
         from ..arrow.sending_io import ArrowSend, Names
 

@@ -212,7 +212,10 @@ def _bound_twin() -> Callable[..., Multipart]:
     """
     from zmq.backend.cython import _zmq
 
-    from . import _multipart
+    try:
+        from . import _multipart
+    except ImportError as error:
+        raise ImportError(f"their compiled twin is not built, `make codec` does it ({error})") from error
 
     # Source: dlsym(3): a handle finds what its library depends on, so also a libzmq that nobody else sees.
     library = ctypes.CDLL(_zmq.__file__)

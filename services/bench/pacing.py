@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 NS_PER_S = 1_000_000_000
+MOST_PER_S = float(
+    NS_PER_S
+)  # Bound: what is due is settled step by step, a few steps up to one record per ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +26,8 @@ class Schedule:
 
     def __post_init__(self) -> None:
         """Errors: ValueError."""
-        if not self.rate_per_s > 0 or self.rate_per_s == float("inf"):
-            raise ValueError(f"a schedule needs a rate above 0, not {self.rate_per_s}")
+        if not 0 < self.rate_per_s <= MOST_PER_S:
+            raise ValueError(f"a rate lies above 0 and is at most {MOST_PER_S:.0f}/s, not {self.rate_per_s}")
         if self.stride < 1 or not 0 <= self.offset < self.stride:
             raise ValueError(f"offset {self.offset} must lie in 0..{self.stride - 1}")
 

@@ -1,4 +1,4 @@
-"""What the records of a benchmark hold: reproducible values and keys, made before the clock starts. Pure."""
+"""What the records of a benchmark hold: reproducible values and keys, made before the clock starts."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ POOL_BYTES = 16 << 20
 POOL_RECORDS = 10_000
 LARGEST_FILE_BYTES = 64 << 20
 MOST_KEYS = 1_000_000
+LARGEST_VALUE = 100 << 20
 
 # the vocabulary of access logs
 _WORDS = (

@@ -57,6 +57,11 @@ class ReadTask:
                 first = start_at_end(consumer, places)
             else:
                 first = sum(consumer.beginning_offsets(*places).values())  # connected before the clock starts
+            if plan.api == "arrow":
+                from ...clients.arrow import reading as _reading  # noqa: F401 - loaded before it, too
+                from ...clients.arrow.library import pa
+
+                pa.scalar(0)  # at its first value pyarrow loads pandas, if that is there
             start_ns = link.start(first)
             cpu_s = time.process_time()
             if not plan.from_end:

@@ -59,6 +59,8 @@ class SendTask:
         with connect(plan.target.bootstrap, config=plan.target.config) as cluster:
             producer = cluster.producer()
             producer.partitions_for(plan.target.topic)  # connected before the clock starts
+            if plan.api == "arrow":
+                from ...clients.arrow import sending_io as _sending_io  # noqa: F401 - loaded before it, too
             sharpen_timer()
             warmup = share_of_warmup(plan, self.index)
             if warmup and plan.stamp is None:
@@ -122,6 +124,10 @@ class _Sender:
         }  # fmt: skip
         self._hand_over = hand_overs[plan.api]
         self._chunks: dict[tuple[int, int], Any] = {}
+        if plan.api != "send":  # made before the clock starts, and what is loaded at its first use too
+            make = self._records if plan.api == "send-many" else self._arrow_batch
+            for first in range(0, len(source.values), plan.chunk):
+                self._chunk(slice(first, min(first + plan.chunk, len(source.values))), make)
 
     # --- loads ------------------------------------------------------------------------------------------
 
@@ -250,7 +256,7 @@ class _Sender:
         return [ProducerRecord(value, key) for value, key in pairs]
 
     def _arrow_batch(self, part: slice) -> Any:
-        import pyarrow as pa
+        from ...clients.arrow.library import pa
 
         columns = {"value": pa.array(self._source.values[part], pa.binary())}
         if self._source.has_keys:

@@ -17,9 +17,10 @@ for attempt in range(2):
     try:
         headrace.ARROW_SCHEMA
     except ImportError as error:
-        assert "pip install headrace[arrow]" in str(error), error
+        assert "pip install 'headrace[arrow]'" in str(error), error
     else:
         raise AssertionError("no error")
+from headrace import *  # names everything that is there without it
 """
 
 

@@ -51,13 +51,15 @@ def test_columns_are_named_by_the_parameters() -> None:
 
 
 def test_headers_in_the_forms_of_send() -> None:
-    """Mappings, pairs, text values, none."""
-    found = rows({"value": [b"v"] * 4, "headers": [{"a": "1"}, [("b", None)], (), None]})
+    """Mappings, pairs, text values, none; and as Arrow's own come out as Python objects."""
+    own = [{"key": "c", "value": "3"}, {"key": "c", "value": b"4"}]
+    found = rows({"value": [b"v"] * 5, "headers": [{"a": "1"}, [("b", None)], (), None, own]})
     assert [row.headers for row in found] == [
         [{"key": "a", "value": b"1"}],
         [{"key": "b", "value": None}],
         [],
         None,
+        [{"key": "c", "value": b"3"}, {"key": "c", "value": b"4"}],
     ]
 
 
@@ -98,8 +100,15 @@ VALUE = {"value": [b"v"]}
     [
         ([b"a"], TypeError, "not list"),
         (None, TypeError, "not NoneType"),
+        (pa.array([b"a"]), TypeError, "or a dict of columns, not BinaryArray"),
+        (pd.Series(["a"]), TypeError, "or a dict of columns, not Series"),
         ({}, ValueError, "no column 'value'"),
-        ({"key": [b"a"]}, ValueError, "no column 'value'"),
+        (
+            {"key": [b"a"], "body": [b"b"]},
+            ValueError,
+            r"no column 'value' for value=, only \['key', 'body'\]",
+        ),
+        (pd.DataFrame({"body": [b"b"]}), ValueError, r"no column 'value' for value=, only \['body'\]"),
         ({"value": [1, 2]}, TypeError, "'value' has type int64"),
         ({"value": [{"a": 1}]}, TypeError, "'value' has type struct"),
         ({**VALUE, "key": [1.5]}, TypeError, "'key' has type double"),
@@ -107,11 +116,13 @@ VALUE = {"value": [b"v"]}
         ({"value": b"abc"}, TypeError, "column 'value' is a sequence"),
         ({"value": [b"a"], "key": [b"a", b"b"]}, ValueError, "different lengths"),
         ({**VALUE, "partition": ["1"]}, TypeError, "'partition' has type string"),
-        ({**VALUE, "partition": [1.0]}, TypeError, "'partition' has type double"),
+        ({**VALUE, "partition": [1.0]}, TypeError, "'partition' has type double.*'Int64'"),
         ({**VALUE, "timestamp": [1.5]}, TypeError, "'timestamp' has type double"),
         ({**VALUE, "timestamp": pa.array([1], pa.timestamp("us"))}, TypeError, "no time zone"),
         ({**VALUE, "headers": pa.array(["x"])}, TypeError, "'headers' has type string"),
         ({**VALUE, "headers": [5]}, TypeError, "int"),
+        ({**VALUE, "headers": ["zz"]}, TypeError, "pairs or a mapping"),
+        ({**VALUE, "headers": [[{"name": "a", "value": b"1"}]]}, TypeError, "pairs or a mapping"),
         ({**VALUE, "headers": [{5: b"x"}]}, TypeError, "name is text"),
         ({**VALUE, "headers": UNNAMED}, ValueError, "headers without a name"),
         ({**VALUE, "headers": NOT_UTF8}, TypeError, "'headers' has type"),
@@ -126,6 +137,13 @@ def test_what_is_refused_says_what_and_where(data: Any, error: type[Exception], 
     """Naming the column and its type."""
     with pytest.raises(error, match=text):
         table(data)
+
+
+@pytest.mark.parametrize("field", Names._fields)
+def test_a_column_that_was_asked_for_must_be_there(field: str) -> None:
+    """A typing error must not send records without keys."""
+    with pytest.raises(ValueError, match=f"no column 'typo' for {field}=, only \\['value'\\]"):
+        table(VALUE, NAMES._replace(**{field: "typo"}))
 
 
 def test_bad_names() -> None:

@@ -9,6 +9,7 @@ import itertools
 import logging
 import random
 import resource
+import sys
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -392,6 +393,15 @@ def test_without_its_libzmq_the_readable_twin_serves(
     assert [record.getMessage() for record in caplog.records] == [
         f"messages take the slow way, through pyzmq: {fault}"
     ]
+
+
+def test_a_missing_build_names_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What to run, not only what could not be imported."""
+    name = _multipart.__name__
+    monkeypatch.delattr(sys.modules[name.rpartition(".")[0]], "_multipart", raising=False)
+    monkeypatch.setitem(sys.modules, name, None)  # as if it were not there
+    with pytest.raises(ImportError, match="make codec"):
+        multipart_io._bound_twin.__wrapped__()
 
 
 def test_a_missing_function_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from headrace.services.bench.pacing import NS_PER_S, Schedule
+from headrace.services.bench.pacing import MOST_PER_S, NS_PER_S, Schedule
 
 
-@pytest.mark.parametrize("rate", [0.5, 1, 3, 7, 1000, 9999.5, 10_000, 3_000_000])
+@pytest.mark.parametrize("rate", [0.5, 1, 3, 7, 1000, 9999.5, 10_000, 3_000_000, MOST_PER_S])
 @pytest.mark.parametrize(("offset", "stride"), [(0, 1), (0, 3), (2, 3)])
 def test_due_is_the_number_of_intended_times_that_have_come(rate: float, offset: int, stride: int) -> None:
     """At an intended time the record is due, a nanosecond before it is not; no drift after an hour."""
@@ -35,7 +35,8 @@ def test_senders_share_one_even_stream() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [(0, 0), (-1, 0), (float("nan"), 0), (float("inf"), 0), (1, 0, 1, 1), (1, 0, 0, 0)]
+    "given",
+    [(0, 0), (-1, 0), (float("nan"), 0), (float("inf"), 0), (2 * MOST_PER_S, 0), (1, 0, 1, 1), (1, 0, 0, 0)],
 )
 def test_what_is_no_schedule(given: tuple[float, ...]) -> None:
     """A rate that never sends, or a place outside the stride."""
