@@ -15,6 +15,7 @@ from headrace.protocol.errors import (
     DeliveryTimeoutError,
     FlushTimeoutError,
     InvalidPartitionsError,
+    InvalidTopicError,
     NetworkError,
     UnknownTopicOrPartitionError,
 )
