@@ -42,7 +42,7 @@ OTHERS = Group(
         Cell("open loop", HEADRACE, "openloop", OPEN_LOOP),
         Cell("ping", HEADRACE, "ping", PING),
         Cell("window", HEADRACE, "window", WINDOW),
-        Cell("raw", HEADRACE, "raw", {"size": 8_192, "count": 50, "window": 4}),
+        Cell("raw", HEADRACE, "raw", {"size": 8_192, "count": 50, "batches": 2, "window": 4}),
     ),
 )
 
