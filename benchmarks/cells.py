@@ -347,7 +347,7 @@ def _bare() -> tuple[Group, ...]:
     many = Cell("send_many", HEADRACE, "produce", {"face": "send_many", "size": 1000, "count": 1_000_000})
     arrow = Cell("send_arrow", HEADRACE, "produce", {"face": "send_arrow", "size": 1000, "count": 1_000_000})
     what = "64-KB batches: MB/s"
-    of_six = ", 6 a message"
+    of_six = " x6"
     return (
         Group(
             "bare-64k",

@@ -16,6 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..protocol.errors import ApiTimeoutError
+from .freed_memory import keep_freed_memory
 from .loop_thread_io import LoopThread
 
 if TYPE_CHECKING:
@@ -62,7 +63,9 @@ def settle_process() -> None:
     garbage collector. Not for a process that belongs to somebody else.
 
     What was loaded so far is never looked through again: a full collection of it stopped a node for 14 ms.
+    The memory of requests is kept for the next ones.
     """
+    keep_freed_memory()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.collect()
     gc.freeze()

@@ -46,9 +46,13 @@ def bareclient(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     """Send `count` messages of `batches` parts of `size` bytes to a bare server, `window` under way."""
     import zmq
 
+    from .raw import ready_batch
+
     socket = zmq.Context().socket(zmq.DEALER)
     socket.connect(f"tcp://127.0.0.1:{spec['port']}")
-    message = random.Random(1).randbytes(spec["size"])
+    message, _ = ready_batch(
+        spec["size"]
+    )  # the same bytes as in the raw cell
     recv, send, window, last = socket.recv, socket.send, spec["window"], spec["batches"] - 1
 
     def run(count: int) -> None:
@@ -65,7 +69,7 @@ def bareclient(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     clock.start()
     run(spec["count"])
     return {**clock.stop(), "records": spec["count"] * spec["batches"],
-            "bytes": spec["count"] * spec["batches"] * spec["size"]}  # fmt: skip
+            "bytes": spec["count"] * spec["batches"] * len(message)}  # fmt: skip
 
 
 def pagecache(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def raw(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
         wire.encode(ProduceRequest(1, TIMEOUT_MS, tuple(itertools.islice(targets, batches))))
         for _ in range(rounds)
     )
-    batch, records = _batch(spec["size"])
+    batch, records = ready_batch(spec["size"])
     frames = [batch] * batches
     decode = wire.response_decoder(PRODUCE)
 
@@ -105,7 +105,8 @@ def raw(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
             "sent": (spec["count"] + WARM_UP) * batches * records}  # fmt: skip
 
 
-def _batch(size: int) -> tuple[bytes, int]:
+def ready_batch(size: int) -> tuple[bytes, int]:
+    """A batch of at most `size` bytes, and how many records are in it."""
     builder = active_codec().builder(max_bytes=size)
     values = itertools.cycle(payload.pool(VALUE_BYTES))
     while builder.append(wall_ms(), None, next(values)) >= 0:

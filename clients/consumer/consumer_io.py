@@ -13,11 +13,11 @@ from ...protocol.errors import ClosedError, ConfigError, HeadraceError
 from ...protocol.messages.registry import FETCH, LIST_OFFSETS
 from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from ...protocol.records.codec import active_codec
+from ...runtime.freed_memory import keep_freed_memory
 from ..cluster.backoff import Backoff
 from ..config import RESET_BY_DURATION
 from ..durations import duration_ms
 from .fetcher import Effect, Fetcher, FetchLimits, Notify, RefreshMetadata, SendFetch, SendLookup, TakeHint
-from .freed_memory import keep_freed_memory
 from .gathering import Gathering, Wanted
 from .handout import Handout, Loads, OnBadRecord
 from .incoming import checked_partitions

@@ -12,7 +12,7 @@ import pytest
 # Frames of a fetch, freed and made again: page faults of the rounds after the first.
 ROUNDS = """
 import resource, sys
-from headrace.clients.consumer.freed_memory import keep_freed_memory
+from headrace.runtime.freed_memory import keep_freed_memory
 if sys.argv[1] == "keep":
     keep_freed_memory()
 def faults():
