@@ -50,9 +50,7 @@ def bareclient(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
 
     socket = zmq.Context().socket(zmq.DEALER)
     socket.connect(f"tcp://127.0.0.1:{spec['port']}")
-    message, _ = ready_batch(
-        spec["size"]
-    )  # the same bytes as in the raw cell
+    message, _ = ready_batch(spec["size"])  # the same bytes as in the raw cell
     recv, send, window, last = socket.recv, socket.send, spec["window"], spec["batches"] - 1
 
     def run(count: int) -> None:
