@@ -7,6 +7,8 @@ the next message is found and cleared anew: a third of the time of reading large
 
 from __future__ import annotations
 
+import ctypes
+
 # The largest block whose release glibc learns from, less its own header and a page of rounding.
 _LESSON_BYTES = (32 << 20) - 65_536
 
@@ -19,3 +21,10 @@ def keep_freed_memory() -> None:
     do nothing.
     """
     bytes(_LESSON_BYTES)
+
+
+def give_memory_back() -> None:
+    """Return the free memory of this process to the kernel, as after a start that needed much."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:  # glibc
+        trim(0)

@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..protocol.errors import ApiTimeoutError
-from .freed_memory import keep_freed_memory
+from .freed_memory import give_memory_back, keep_freed_memory
 from .loop_thread_io import LoopThread
 
 if TYPE_CHECKING:
@@ -65,10 +65,12 @@ def settle_process() -> None:
     What was loaded so far is never looked through again: a full collection of it stopped a node for 14 ms.
     The memory of requests is kept for the next ones.
     """
-    keep_freed_memory()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.collect()
     gc.freeze()
+    # Order: what the start left behind goes first; an idle server must not hold it for good.
+    give_memory_back()
+    keep_freed_memory()
 
 
 class ServerHost:

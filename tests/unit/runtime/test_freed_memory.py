@@ -40,3 +40,25 @@ def test_the_next_frames_find_their_pages() -> None:
     """Five rounds of 30 MB touch 36,000 pages; kept, hardly any is new."""
     assert faults("keep") < 5_000
     assert faults("leave") > 20_000, "if this fails, glibc has learned it: the module can go"
+
+
+# Small blocks with one at the end that stays: glibc keeps all of it by itself.
+HOLES = """
+from pathlib import Path
+from headrace.runtime.freed_memory import give_memory_back
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+blocks = [bytes(2_000) for _ in range(50_000)]
+last = bytes(2_000)
+del blocks
+before = resident()
+give_memory_back()
+print(before - resident())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="about glibc")
+def test_what_a_start_left_behind_goes_back() -> None:
+    """100 MB of freed blocks under one that is still used."""
+    done = subprocess.run([sys.executable, "-c", HOLES], capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 50_000_000
