@@ -1,4 +1,4 @@
-"""What the C library does with the memory of frames and values that came and went. Pure.
+"""What the C library does with the memory of frames and values that came and went.
 
 A fetch brings megabytes, and as many are freed when the user has seen them; so does a produce request. By
 default glibc hands freed memory back to the kernel as soon as a few megabytes lie together, and each page of
