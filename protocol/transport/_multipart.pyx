@@ -41,6 +41,7 @@ cdef extern from *:
         Py_buffer view;
         PyObject *ended;  /* where the end is noted, or NULL */
         PyObject *owner;
+        Py_ssize_t counted;  /* bytes of the account */
     } headrace_entry;
 
     typedef struct {
@@ -86,6 +87,7 @@ cdef extern from *:
         Py_buffer view
         PyObject *ended
         PyObject *owner
+        Py_ssize_t counted
     ctypedef struct headrace_functions:
         int (*init)(headrace_msg *) noexcept
         int (*init_size)(headrace_msg *, size_t) noexcept
@@ -123,6 +125,7 @@ cdef enum:
     DONTWAIT = 1
     SNDMORE = 2
     SRCFD = 2
+    PART_BYTES = 64  # as in multipart_io
     FEW_PARTS = 16  # messages of at most so many parts are built on the C stack
 
 assert (DONTWAIT, SNDMORE, SRCFD) == (zmq.DONTWAIT, zmq.SNDMORE, zmq.SRCFD), "zmq.h has other numbers"
@@ -157,7 +160,7 @@ cdef Py_ssize_t _reap() except -1:
         count += 1
         if done.ended != NULL:
             # a deque's append is atomic, and the account's own thread counts off
-            (<object>done.ended).append((<object>done.owner, done.view.len))
+            (<object>done.ended).append((<object>done.owner, done.counted))
             Py_DECREF(<object>done.ended)
             Py_DECREF(<object>done.owner)
         PyBuffer_Release(&done.view)
@@ -169,17 +172,35 @@ cdef object _error(int number):
     return zmq.Again() if number == EAGAIN else zmq.ZMQError(number)
 
 
-cdef int _prepare(headrace_msg *message, object part, object owner, object pending) except -1:
-    """A small part copied, a large one as it lies, counted for its owner until it is reaped."""
+cdef int _prepare(
+    headrace_msg *message, object part, object owner, object pending, Py_ssize_t *copied, bint is_last
+) except -1:
+    """A small part copied, a large one as it lies, counted for its owner until it is reaped.
+
+    `copied` sums up the small ones; where that comes to much, the last part is held and stands for them.
+    """
     cdef Py_buffer view
-    if PyBytes_CheckExact(part) and PyBytes_GET_SIZE(part) < COPY_BELOW_BYTES:
-        return _copy(message, PyBytes_AS_STRING(part), PyBytes_GET_SIZE(part))
+    cdef Py_ssize_t size = -1, more = 0
+    if PyBytes_CheckExact(part):
+        size = PyBytes_GET_SIZE(part)
+        if size < COPY_BELOW_BYTES:
+            copied[0] += size + PART_BYTES
+            if not is_last or copied[0] < COPY_BELOW_BYTES or owner is None:
+                return _copy(message, PyBytes_AS_STRING(part), size)
     PyObject_GetBuffer(part, &view, PyBUF_SIMPLE)  # refuses what does not lie in one piece
-    if view.len < COPY_BELOW_BYTES:
+    if view.len < COPY_BELOW_BYTES and size < 0:
         try:
-            return _copy(message, view.buf, view.len)
+            if is_last and owner is not None:
+                # its owner may change it, so what is held is a copy
+                part = PyBytes_FromStringAndSize(<char *>view.buf, view.len)
+            else:
+                copied[0] += view.len + PART_BYTES
+                return _copy(message, view.buf, view.len)
         finally:
             PyBuffer_Release(&view)
+        return _prepare(message, part, owner, pending, copied, is_last)
+    if is_last and copied[0] >= COPY_BELOW_BYTES:
+        more = copied[0] if view.len >= COPY_BELOW_BYTES else copied[0] - view.len
     cdef headrace_entry *entry = <headrace_entry *>malloc(sizeof(headrace_entry))
     if entry == NULL:
         PyBuffer_Release(&view)
@@ -191,7 +212,8 @@ cdef int _prepare(headrace_msg *message, object part, object owner, object pendi
         free(entry)
         raise MemoryError
     if owner is not None and pending is not None:
-        ended = pending.add(owner, view.len)
+        entry.counted = view.len + more
+        ended = pending.add(owner, entry.counted)
         Py_INCREF(ended)
         Py_INCREF(owner)
         entry.ended, entry.owner = <PyObject *>ended, <PyObject *>owner
@@ -306,7 +328,7 @@ cdef class CompiledMultipart:
         cdef headrace_msg few[FEW_PARTS]
         cdef headrace_msg *messages = few
         cdef tuple fixed = tuple(parts)
-        cdef Py_ssize_t count = len(fixed), ready = 0, place
+        cdef Py_ssize_t count = len(fixed), ready = 0, copied = 0, place
         _reap()
         if count > FEW_PARTS:
             messages = <headrace_msg *>PyMem_Malloc(count * sizeof(headrace_msg))
@@ -314,7 +336,7 @@ cdef class CompiledMultipart:
                 raise MemoryError
         try:
             for part in fixed:
-                _prepare(&messages[ready], part, owner, self._pending)
+                _prepare(&messages[ready], part, owner, self._pending, &copied, ready == count - 1)
                 ready += 1
             _send_all(handle, messages, count)
         finally:

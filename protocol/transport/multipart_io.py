@@ -29,6 +29,8 @@ _MORE = zmq.DONTWAIT | zmq.SNDMORE
 # pyzmq's Python layer adds a microsecond per frame for features of draft sockets; this is the layer below.
 _send: Any = _BackendSocket.send
 
+PART_BYTES = 64  # what ZeroMQ's queue takes for a part besides its bytes
+
 # Parts before the frames, as each end sees them.
 ROUTER_ENVELOPE = 3  # the peer's key, header, body
 DEALER_ENVELOPE = 2  # header, body
@@ -46,7 +48,9 @@ class Multipart(Protocol):
 
     def send(self, parts: Sequence[Buffer], owner: bytes | None = None) -> None:
         """Hand a whole message to ZeroMQ without waiting: small parts copied, large ones as they lie, which
-        must not change until they are sent. With `owner`, these count for it in `pending` until then.
+        must not change until they are sent. With `owner`, these count for it in `pending` until then,
+        and so do the small parts of a message where they come to as much as a large one (each with
+        PART_BYTES on top), until its last part is sent.
 
         Errors: zmq.ZMQError (EAGAIN full, EHOSTUNREACH gone) from the first part, and then nothing is sent;
         once ZeroMQ took the first part it takes the others too. BufferError when a part does not lie in one
@@ -91,20 +95,28 @@ class PythonMultipart:
 
     def send(self, parts: Sequence[Buffer], owner: bytes | None = None) -> None:
         """See Multipart.send."""
-        ready = [self._outgoing(part, owner) for part in parts]
-        last = ready.pop()
+        prepared = [ready_part(part) for part in parts]
+        small = [len(part) + PART_BYTES for part in prepared if len(part) < COPY_BELOW_BYTES]
+        copied = sum(small)
+        if copied < COPY_BELOW_BYTES:
+            copied = 0  # a usual answer: not worth an entry in the account
+        last = self._outgoing(prepared.pop(), owner, copied)
+        ready = [self._outgoing(part, owner) for part in prepared]
         for part in ready:
             _send(self._socket, part, _MORE, False)
         _send(self._socket, last, zmq.DONTWAIT, False)
 
-    def _outgoing(self, part: Buffer, owner: bytes | None) -> bytes | zmq.Frame:
-        part = ready_part(part)
-        if isinstance(part, bytes) and len(part) < COPY_BELOW_BYTES:
+    def _outgoing(self, part: bytes | memoryview, owner: bytes | None, more: int = 0) -> bytes | zmq.Frame:
+        """Held and counted, with `more` bytes that were copied; or as it is, when it is to be copied."""
+        is_counted = owner is not None and self._pending is not None
+        if isinstance(part, bytes) and len(part) < COPY_BELOW_BYTES and not (more and is_counted):
             return part
         if owner is None or self._pending is None:
             return zmq.Frame(part, copy=False)
+        if len(part) < COPY_BELOW_BYTES:
+            more -= len(part)  # it is one of the small ones
         # it is this very view whose end is the news
-        return zmq.Frame(self._pending.track(owner, part), copy=False)
+        return zmq.Frame(self._pending.track(owner, part, more), copy=False)
 
     def receive(self, max_parts: int) -> list[bytes | memoryview] | None:
         """See Multipart.receive."""

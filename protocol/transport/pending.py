@@ -1,7 +1,8 @@
 """How many bytes were handed to ZeroMQ without a copy and are not sent yet.
 
 ZeroMQ says nothing about its queues, but it keeps a zero-copy buffer alive until the kernel has taken the
-last byte, and then says so: the end of each buffer is the signal.
+last byte, and then says so: the end of each buffer is the signal. Small parts are copied; where those of a
+message come to much, its last part is sent without a copy and stands for them, since it leaves after them.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class PendingBytes:
         self._by_owner[owner] = self._by_owner.get(owner, 0) + size
         return self.ended
 
-    def track(self, owner: bytes, buffer: Buffer) -> memoryview:
-        """A view of `buffer` that counts for `owner` until nobody holds the view any more.
+    def track(self, owner: bytes, buffer: Buffer, more: int = 0) -> memoryview:
+        """A view of `buffer` that counts for `owner`, as `more` bytes than it has, until nobody holds it.
 
         Errors: BufferError when the bytes of `buffer` do not lie in one piece.
         """
@@ -47,8 +48,8 @@ class PendingBytes:
         if not view.c_contiguous:
             raise BufferError("a frame must lie in one piece")
         watch = weakref.ref(view, self._note_end)
-        self._views[id(watch)] = (watch, owner, view.nbytes)
-        self.add(owner, view.nbytes)
+        self._views[id(watch)] = (watch, owner, view.nbytes + more)
+        self.add(owner, view.nbytes + more)
         return view
 
     def total(self) -> int:

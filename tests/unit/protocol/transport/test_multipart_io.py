@@ -416,3 +416,22 @@ def test_addresses_that_cannot_be_are_refused(addresses: list[int]) -> None:
     """Before any of them is called."""
     with pytest.raises(ValueError, match="one address for each"):
         _multipart.bind(addresses)
+
+
+def test_many_small_parts_count_until_they_are_sent(
+    pair: tuple[zmq.Socket[bytes], zmq.Socket[bytes]],
+) -> None:
+    """A thousand small frames count with their places in the queue; a few do not; nothing stays."""
+    pending = PendingBytes()
+    left = open_multipart(pair[0], envelope=DEALER_ENVELOPE, pending=pending)
+    right = open_multipart(pair[1], envelope=DEALER_ENVELOPE)
+    left.send([b"h", b"b", bytes(100)], b"a")
+    assert pending.total() == 0
+    received(right, pair[1])
+    for last in (bytes(8000), memoryview(bytearray(8000)), b"", bytes(LARGE)):
+        frames = [bytes(8000)] * 999
+        left.send([b"", *frames, last], b"a")
+        small = 1000 + (len(last) < COPY_BELOW_BYTES)
+        assert pending.of(b"a") == 999 * 8000 + len(last) + 64 * small
+        assert [bytes(part) for part in received(right, pair[1])] == [b"", *frames, bytes(last)]
+        comes_to_nothing(pending, b"a")
