@@ -108,7 +108,7 @@ def measure(options: argparse.Namespace, groups: list[cells.Group], *, has_start
     profile = str(Path(options.profile).absolute()) if options.profile else ""
     machine = {**machine_io.facts(), "load_before": machine_io.load_average()}
     startup: dict[str, Any] = {}
-    left_out: list[str] = []
+    left_out: dict[str, str] = {}
 
     def is_over(group: cells.Group) -> bool:
         more_s = cells.GOAL_MORE_S if group.has_goal else 0.0
@@ -120,11 +120,18 @@ def measure(options: argparse.Namespace, groups: list[cells.Group], *, has_start
         session.prepare(groups, warm=not options.no_warm_up)
         for group in groups:
             if is_over(group) and not group.has_goal:
-                left_out.append(group.id)
+                left_out[group.id] = "no time was left for it in this run"
                 say(f"{group.id}: no time for it")
                 continue
             pairs = options.pairs or group.pair_count(is_quick=is_quick)
-            session.run_group(group, pairs, partial(is_over, group))
+            try:
+                session.run_group(group, pairs, partial(is_over, group))
+            except ChildError as error:
+                if group.has_goal:
+                    raise
+                # What feeds no goal must not cost the rest of a long run; the page names it.
+                left_out[group.id] = f"it failed in this run: {str(error).splitlines()[-1]}"
+                say(f"{group.id}: {error}")
         runs, facts = session.runs, session.facts
     machine["largest_steal"] = max((run["steal"] for run in runs if run["is_used"]), default=0.0)
     mode = {"is_quick": is_quick, "seconds": round(time.monotonic() - STARTED), "left_out": left_out}

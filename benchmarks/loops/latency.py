@@ -212,10 +212,14 @@ def _poster(
         produce = producer.produce
 
         def post(value: bytes, callback: Any) -> None:
-            if callback is None:
-                produce(topic, value)
-            else:
-                produce(topic, value, on_delivery=callback)
+            arguments = {} if callback is None else {"on_delivery": callback}
+            while True:
+                try:
+                    produce(topic, value, **arguments)
+                except BufferError:  # its queue is full: wait, as headrace's send does; the schedule does not
+                    time.sleep(0.001)
+                else:
+                    return
 
         return post, partial(producer.flush, FLUSH_S), partial(_serve, producer)
     ours = clients.headrace_producer(spec)
