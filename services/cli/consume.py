@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .common import NotFoundError, Settings, bootstrap_option, cluster_option, config_option, with_settings
+from .interrupts import interrupts
 from .offsets import NOTATION, ReadRange, read_range, start_offset
 from .output import OUTPUT_FORMATS
 from .tokens import RecordFormat, default_format, unescaped
@@ -71,6 +72,7 @@ def consume(settings: Settings, *, topics: tuple[str, ...], **options: Any) -> N
 
     given(settings.config, {}, (ConsumerConfig, AdminConfig, ConnectionConfig))  # no producer's keys
     with (
+        interrupts(),
         connect(settings.addresses(), config=settings.client_config()) as cluster,
         cluster.consumer() as consumer,
     ):

@@ -33,7 +33,9 @@ def interrupts() -> Iterator[None]:
         else:
             tell(news)
 
-    handlers = {number: signal.signal(number, _interrupt) for number in (*_SIGNALS, signal.SIGALRM)}
+    # what this process was told to ignore stays ignored: nohup, and a shell's background jobs
+    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    handlers = {number: signal.signal(number, _interrupt) for number in (*heard, signal.SIGALRM)}
     sys.unraisablehook = dropped
     try:
         yield

@@ -25,6 +25,17 @@ def test_a_signal_is_a_keyboard_interrupt(number: signal.Signals) -> None:
     assert signal.getsignal(number) is before
 
 
+def test_what_is_ignored_stays_ignored() -> None:
+    """Under nohup a closed terminal ends nothing."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interrupts():
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 class Kills:
     """Meets the signal inside its destructor, where Python drops exceptions."""
 
