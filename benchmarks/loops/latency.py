@@ -185,13 +185,17 @@ def _headrace_window(spec: dict[str, Any], value: bytes, acks: Histogram) -> Cal
 
 
 @contextlib.contextmanager
-def _serve(producer: Any) -> Iterator[None]:
-    """Serve a confluent producer's callbacks in a thread beside the sender, as headrace's client does."""
+def _serve(producer: Any, has_room: threading.Event) -> Iterator[None]:
+    """Serve a confluent producer's callbacks in a thread beside the sender, as headrace's client does.
+
+    What was served has left the queue: `has_room` is set.
+    """
     ends = threading.Event()
 
     def serve() -> None:
         while not ends.is_set():
-            producer.poll(0.05)
+            if producer.poll(0.05):
+                has_room.set()
 
     thread = threading.Thread(target=serve, name="bench-callbacks", daemon=True)
     thread.start()
@@ -209,7 +213,7 @@ def _poster(
     topic = spec["topic"]
     if spec["system"] == "kafka":
         producer = clients.kafka_producer(spec)
-        produce = producer.produce
+        produce, has_room = producer.produce, threading.Event()
 
         def post(value: bytes, callback: Any) -> None:
             arguments = {} if callback is None else {"on_delivery": callback}
@@ -217,11 +221,13 @@ def _poster(
                 try:
                     produce(topic, value, **arguments)
                 except BufferError:  # its queue is full: wait, as headrace's send does; the schedule does not
-                    time.sleep(0.001)
+                    if not has_room.wait(FLUSH_S):
+                        raise
+                    has_room.clear()
                 else:
                     return
 
-        return post, partial(producer.flush, FLUSH_S), partial(_serve, producer)
+        return post, partial(producer.flush, FLUSH_S), partial(_serve, producer, has_room)
     ours = clients.headrace_producer(spec)
     send = ours.send
 
