@@ -7,9 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fake_cluster import FakeCluster
 from headrace.clients.records import ProducerRecord
-from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol.errors import (
     BufferExhaustedError,
     FlushTimeoutError,
@@ -21,20 +19,8 @@ from headrace.protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
-@pytest.fixture
-def fake() -> FakeCluster:
-    """One node, one topic of three partitions, no latency."""
-    fake = FakeCluster(latency_ms=0)
-    fake.create("t", 3)
-    return fake
-
-
-@pytest.fixture
-def cluster(fake: FakeCluster) -> Iterator[Cluster]:
-    """Sync clients on it."""
-    with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
-        yield cluster
+    from fake_cluster import FakeCluster
+    from headrace.clients.sync.cluster_io import Cluster
 
 
 def test_many_threads_share_one_producer(fake: FakeCluster, cluster: Cluster) -> None:
