@@ -135,14 +135,16 @@ def window(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     """At most five records under way for `seconds`: each acknowledgement lets the next one go."""
     value = payload.pool(spec["size"])[0]
     acks = Histogram()
-    step = (
-        _kafka_window(spec, value, acks) if spec["system"] == "kafka" else _headrace_window(spec, value, acks)
-    )
+
+    def acknowledged(began_ns: int) -> None:
+        acks.record(now_ns() - began_ns)
+
+    step = (_kafka_window if spec["system"] == "kafka" else _headrace_window)(spec, value, acknowledged)
     ends_at = time.monotonic() + 0.3
     while time.monotonic() < ends_at:
         step()
     clock.ready()
-    acks.__init__()  # type: ignore[misc]  # the same object: the callbacks hold it
+    acks = Histogram()
     clock.start()
     ends_at = time.monotonic() + spec["seconds"]
     while time.monotonic() < ends_at:
@@ -151,7 +153,9 @@ def window(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     return {**found, "records": acks.count, "bytes": acks.count * spec["size"], "ack": summary(acks)}
 
 
-def _kafka_window(spec: dict[str, Any], value: bytes, acks: Histogram) -> Callable[[], None]:
+def _kafka_window(
+    spec: dict[str, Any], value: bytes, acknowledged: Callable[[int], None]
+) -> Callable[[], None]:
     producer, topic = clients.kafka_producer(spec), spec["topic"]
     under_way = [0]
 
@@ -159,7 +163,7 @@ def _kafka_window(spec: dict[str, Any], value: bytes, acks: Histogram) -> Callab
         if error is not None:
             raise RuntimeError(str(error))
         under_way[0] -= 1
-        acks.record(now_ns() - began)
+        acknowledged(began)
 
     def step() -> None:
         while under_way[0] < WINDOW:
@@ -170,7 +174,9 @@ def _kafka_window(spec: dict[str, Any], value: bytes, acks: Histogram) -> Callab
     return step
 
 
-def _headrace_window(spec: dict[str, Any], value: bytes, acks: Histogram) -> Callable[[], None]:
+def _headrace_window(
+    spec: dict[str, Any], value: bytes, acknowledged: Callable[[int], None]
+) -> Callable[[], None]:
     producer, topic = clients.headrace_producer(spec), spec["topic"]
     under_way: deque[tuple[int, Any]] = deque()
 
@@ -179,7 +185,7 @@ def _headrace_window(spec: dict[str, Any], value: bytes, acks: Histogram) -> Cal
             under_way.append((now_ns(), producer.send(topic, value)))
         began, future = under_way.popleft()
         future.result(30)
-        acks.record(now_ns() - began)
+        acknowledged(began)
 
     return step
 

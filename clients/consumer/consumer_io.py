@@ -213,11 +213,6 @@ class ConsumerEngine:
             self._assigned = wanted
             self._wake_if_needed()
 
-    def is_assigned(self, tps: Iterable[TopicPartition]) -> bool:
-        """Whether all of these are read."""
-        with self._lock:
-            return all(tp in self._fetcher.states for tp in tps)
-
     def assignment(self) -> tuple[TopicPartition, ...]:
         """The partitions that are read, sorted."""
         with self._lock:

@@ -95,11 +95,6 @@ class Tail:
     def __len__(self) -> int:
         return len(self._entries) - self._first
 
-    @property
-    def first_offset(self) -> int | None:
-        """Where the oldest batch here begins."""
-        return self._bases[self._first] if len(self) else None
-
     def add(self, base_offset: int, next_offset: int, pieces: Sequence[Buffer]) -> None:
         """The batch that was just appended. Its memory must not change any more."""
         entry = _Entry(self, [_kept(piece) for piece in pieces], next_offset)
