@@ -190,8 +190,27 @@ def _headrace_window(
     return step
 
 
+def kafka_post(produce: Callable[..., None], topic: str, has_room: threading.Event) -> Callable[..., None]:
+    """`post(value, callback or None)`; while the queue is full it waits for `has_room`, as headrace's `send`
+    does. The schedule does not wait. Errors: BufferError after a minute."""
+
+    def post(value: bytes, callback: Any) -> None:
+        arguments = {} if callback is None else {"on_delivery": callback}
+        while True:
+            try:
+                produce(topic, value, **arguments)
+            except BufferError:
+                if not has_room.wait(FLUSH_S):
+                    raise
+                has_room.clear()
+            else:
+                return
+
+    return post
+
+
 @contextlib.contextmanager
-def _serve(producer: Any, has_room: threading.Event) -> Iterator[None]:
+def served(producer: Any, has_room: threading.Event) -> Iterator[None]:
     """Serve a confluent producer's callbacks in a thread beside the sender, as headrace's client does.
 
     What was served has left the queue: `has_room` is set.
@@ -219,21 +238,9 @@ def _poster(
     topic = spec["topic"]
     if spec["system"] == "kafka":
         producer = clients.kafka_producer(spec)
-        produce, has_room = producer.produce, threading.Event()
-
-        def post(value: bytes, callback: Any) -> None:
-            arguments = {} if callback is None else {"on_delivery": callback}
-            while True:
-                try:
-                    produce(topic, value, **arguments)
-                except BufferError:  # its queue is full: wait, as headrace's send does; the schedule does not
-                    if not has_room.wait(FLUSH_S):
-                        raise
-                    has_room.clear()
-                else:
-                    return
-
-        return post, partial(producer.flush, FLUSH_S), partial(_serve, producer, has_room)
+        has_room = threading.Event()
+        post = kafka_post(producer.produce, topic, has_room)
+        return post, partial(producer.flush, FLUSH_S), partial(served, producer, has_room)
     ours = clients.headrace_producer(spec)
     send = ours.send
 
