@@ -322,6 +322,11 @@ class Connection:
         if messages.is_cut:
             raise wire.WireError(f"an answer of more than {self._options.max_frames} frames")
         body, frames = parts[1], parts[DEALER_ENVELOPE:]
+        if header.correlation_id == wire.NO_REQUEST and header.error_code:
+            # Order: behind everything that the server had to say. Left before the server ends the connection,
+            # because ZeroMQ then drops what has arrived and was not taken yet.
+            self._end(NetworkError(f"the server ended the connection: {header.error_detail}"), 0)
+            return True
         asked = self._waiting.get(header.correlation_id)
         if asked is None:
             return True  # an error about acks=0, or an answer to nothing
