@@ -29,7 +29,7 @@ from ..messages.registry import API_VERSIONS
 from . import connections_io, wire
 from .admission import Admission
 from .context_io import bind_tcp, set_common_options, shared_context
-from .ending_io import Standing
+from .ending_io import Standing, drop_arrived
 from .monitor_io import HANDSHAKE_FAILED, SocketMonitor
 from .multipart_io import ROUTER_ENVELOPE, open_multipart
 from .peers import Peer, PeerTable, Request, RouterLimits, ServerIdentity, printable
@@ -187,12 +187,7 @@ class Router:
 
     def _refresh(self, wait_ms: int) -> None:
         """Note the news of connections, after waiting for some, and drop what peers have sent."""
-        messages = self._messages
-        for _ in range(DRAIN_LIMIT):
-            if messages.is_cut:
-                messages.skip(SKIP_LIMIT)
-            elif messages.receive(self._max_parts) is None:
-                break
+        drop_arrived(self._messages, self._max_parts)
         self._monitor.wait(wait_ms)
         self._monitor.drain()
 

@@ -1,21 +1,23 @@
-"""Run as a process of its own: peers break off in the middle of large answers while their router ends.
+"""Run as a process of its own: a connection breaks in the middle of large messages while one end closes.
 
-Arguments: how it ends ("close" or "stop"), rounds. ZeroMQ aborts the process where a break and the end of the
-socket meet wrongly; else it prints "alive".
+Arguments: what ends (the router by "close" or "stop", or the "client"), rounds. ZeroMQ aborts the process
+where the break and the end of the socket meet wrongly; else it prints "alive".
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import socket as sockets
 import sys
 import threading
 
 import zmq
-from headrace.protocol.messages.registry import FETCH
+from headrace.protocol.messages.registry import FETCH, PRODUCE
 from headrace.protocol.transport import wire
 from headrace.protocol.transport.context_io import shared_context
 from headrace.protocol.transport.router_io import RouterLimits
-from transport_kit import FETCH_ONE, RawPeer, Served, run, until
+from transport_kit import FETCH_ONE, PRODUCE_ONE, RawPeer, Served, run, until
 
 FRAMES = 200
 FRAME = bytes(8000)
@@ -24,7 +26,30 @@ PEERS = 4
 LINGER_MS = 20
 
 
-async def end_once(way: str) -> None:
+async def end_clients() -> None:
+    """Clients close with half-sent requests while the connections break, from a thread beside their loop."""
+    served = Served()
+    served.router.start()
+    clients = [await served.connect() for _ in range(PEERS)]
+    for client in clients:
+        for _ in range(ANSWERS):
+            client.send(PRODUCE, PRODUCE_ONE, (FRAME,) * FRAMES)
+    ends = [sockets.socket(fileno=os.dup(peer.descriptor)) for peer in served.router._peers]
+
+    def break_off() -> None:
+        for end in ends:
+            end.shutdown(sockets.SHUT_RDWR)
+            end.close()
+
+    breaking = threading.Thread(target=break_off)
+    breaking.start()
+    for client in clients:
+        client.close()
+    await asyncio.to_thread(breaking.join)
+    served.router.close()
+
+
+async def end_router(way: str) -> None:
     """Peers that do not read their answers go while the router does, from a thread beside its loop."""
     served = Served(RouterLimits(max_in_flight=64))
     served.is_holding = True
@@ -62,7 +87,7 @@ def main() -> None:
     """Rounds of one kind."""
     way, rounds = sys.argv[1], int(sys.argv[2])
     for _ in range(rounds):
-        run(end_once(way))
+        run(end_clients() if way == "client" else end_router(way))
     # Order: a last socket sees to it that ZeroMQ's threads have done what came before.
     with shared_context().socket(zmq.PAIR) as pair:
         pair.bind("inproc://closing-stress")
