@@ -21,6 +21,8 @@ MAX_HEADER_BYTES = 256
 # Bound: a response header carries the text of an error.
 MAX_RESPONSE_HEADER_BYTES = 4096
 MAX_DETAIL_LENGTH = 1000
+# The correlation id of a farewell, the last message of a connection: it answers nothing and says why.
+NO_REQUEST = -1
 # Below this many bytes a copy costs less than zero-copy bookkeeping. It also keeps accounts honest: ZeroMQ
 # decodes small frames in place, so that a frame of 100 bytes would keep its whole 8 KiB receive buffer alive.
 COPY_BELOW_BYTES = 8192

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import pickle
+import time
 
 import pytest
 from headrace.protocol.errors import (
@@ -19,7 +20,7 @@ from headrace.protocol.messages.data import ProduceRequest
 from headrace.protocol.messages.envelope import ApiVersionsRequest
 from headrace.protocol.messages.registry import API_VERSIONS, FETCH, METADATA, PRODUCE
 from headrace.protocol.transport import wire
-from headrace.protocol.transport.router_io import Router, RouterLimits, ServerIdentity
+from headrace.protocol.transport.router_io import DRAIN_S, Request, Router, RouterLimits, ServerIdentity
 from transport_kit import (
     ASK,
     FETCH_ONE,
@@ -474,5 +475,37 @@ def test_timers_run_while_a_flood_is_drained() -> None:
                 await until(lambda: len(served.requests) == 4000)
                 assert fired_at
                 assert fired_at[0] < 4000
+
+    run(main())
+
+
+def test_a_drain_of_slow_requests_ends_in_time() -> None:
+    """Each request keeps the handler as long as a whole drain may take: the loop has its turn after each."""
+
+    async def main() -> None:
+        async with serving(RouterLimits(max_in_flight=20)) as served:
+            turns = 0
+            turns_at: list[int] = []
+
+            def turn() -> None:
+                nonlocal turns
+                turns += 1
+                asyncio.get_running_loop().call_soon(turn)
+
+            def handle(request: Request) -> None:
+                turns_at.append(turns)
+                end_s = time.monotonic() + DRAIN_S
+                while time.monotonic() < end_s:
+                    pass
+                served.answer(request)
+
+            served.router._handler = handle
+            with raw_peer(served.router.port) as peer:
+                await peer.shake_hands()
+                turn()
+                for number in range(20):
+                    peer.ask(METADATA.key, wire.encode(ASK), number=number)
+                await until(lambda: len(turns_at) == 20)
+                assert len(set(turns_at)) == 20
 
     run(main())
