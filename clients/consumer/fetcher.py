@@ -276,6 +276,7 @@ class Fetcher:
             self._back_off(state, now_ms)
             return
         topic_id, node_id, epoch = leader
+        state.retry_at_ms = 0  # what is left of a wait for the leader is over, for the requests behind this too
         # Bound: per node; what finds none free is asked for when an answer comes.
         is_new = node_id not in fetches and node_id not in lookups
         if is_new and self._per_node.get(node_id, 0) >= MAX_REQUESTS_PER_NODE:
