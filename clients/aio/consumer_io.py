@@ -69,10 +69,11 @@ class AsyncConsumer(Generic[K, V]):
         while True:
             self._news.clear()
             records = engine.take(most)
+            if records:
+                return records  # Order: before the next call, see `handed_out`
             left_s = self._left(ends_at)
-            if records or left_s <= 0 or engine.take_wakeup():
-                if not records:
-                    await asyncio.sleep(0)  # a loop of empty polls must not starve the others
+            if left_s <= 0 or engine.take_wakeup():
+                await asyncio.sleep(0)  # a loop of empty polls must not starve the others
                 return records
             await self._wait(left_s)
 
@@ -111,10 +112,18 @@ class AsyncConsumer(Generic[K, V]):
         Ends like the iteration over records.
         """
         self._check_assigned()
-        while batch := await self._first_of_batch(max_records):
-            is_over = await self._fill(batch, max_records, self._now() + timeout)
-            yield batch
-            if is_over or self._engine.take_wakeup():
+        engine = self._engine
+        while True:
+            batch: list[Record[K, V]] = []
+            try:
+                is_over = await self._fill(batch, max_records, timeout)
+                engine.handed_out(len(batch))
+            except BaseException:
+                engine.put_back()  # the records are in nobody's hands
+                raise
+            if batch:
+                yield batch
+            if is_over or engine.take_wakeup():
                 return
 
     def arrow_batches(
@@ -288,32 +297,24 @@ class AsyncConsumer(Generic[K, V]):
         except TimeoutError:
             return
 
-    async def _first_of_batch(self, max_records: int) -> list[Record[K, V]]:
-        """The first records of a batch; empty when the iteration is over."""
-        engine, timeout = self._engine, self._iter_timeout
-        ends_at = None if timeout is None else self._now() + timeout
+    async def _fill(self, batch: list[Record[K, V]], max_records: int, timeout_s: float) -> bool:
+        """Fill a batch; True when the iteration ends with it."""
+        engine, idle_s = self._engine, self._iter_timeout
+        ends_at = None if idle_s is None else self._now() + idle_s
         while True:
             self._news.clear()
-            records = engine.take(max_records)
+            is_first = not batch
+            engine.fill(batch, max_records)
+            if len(batch) >= max_records or engine.is_blocked:
+                return False
+            if is_first and batch:
+                ends_at = self._now() + timeout_s
             left_s = None if ends_at is None else self._left(ends_at)
-            if records or engine.take_wakeup() or (left_s is not None and left_s <= 0):
-                return records
+            if left_s is not None and left_s <= 0:
+                return not batch
+            if engine.take_wakeup():
+                return True
             await self._wait(left_s)
-
-    async def _fill(self, batch: list[Record[K, V]], max_records: int, ends_at: float) -> bool:
-        """Fill a batch up until `ends_at`; True when woken."""
-        engine = self._engine
-        while len(batch) < max_records and (left_s := self._left(ends_at)) > 0:
-            self._news.clear()
-            # Order: errors wait until these records are in the user's hands.
-            more = engine.take(max_records - len(batch), after_records=True)
-            batch += more
-            if more:
-                continue
-            if engine.is_blocked or engine.take_wakeup():
-                return not engine.is_blocked
-            await self._wait(left_s)
-        return False
 
     async def _read_arrow(self, reading: Reading) -> AsyncIterator[pyarrow.RecordBatch]:
         engine = self._engine
@@ -322,10 +323,10 @@ class AsyncConsumer(Generic[K, V]):
             try:
                 is_over = await self._gather(gathering, reading.timeout_s)
                 batch = reading.batch(gathering) if gathering.count else None
+                engine.handed_out(gathering.count)
             except BaseException:
                 engine.undo(gathering)  # the rows are in nobody's hands
                 raise
-            engine.handed_out(gathering)
             if batch is not None:
                 yield batch
             if is_over or engine.take_wakeup():

@@ -82,8 +82,10 @@ class Consumer(Generic[K, V]):
         ends_at = time.monotonic() + timeout
         while True:
             records = self._engine.take(most)
+            if records:
+                return records  # Order: before the next call, see `handed_out`
             left_s = ends_at - time.monotonic()
-            if records or left_s <= 0 or self._engine.wait(left_s):
+            if left_s <= 0 or self._engine.wait(left_s):
                 return records
 
     def __iter__(self) -> Iterator[Record[K, V]]:
@@ -116,11 +118,18 @@ class Consumer(Generic[K, V]):
         Ends like the iteration over records.
         """
         self._check_assigned()
-        while batch := self._first_of_batch(max_records):
-            ends_at = time.monotonic() + timeout
-            is_over = self._fill(batch, max_records, ends_at)
-            yield batch
-            if is_over or self._engine.take_wakeup():
+        engine = self._engine
+        while True:
+            batch: list[Record[K, V]] = []
+            try:
+                is_over = self._fill(batch, max_records, timeout)
+                engine.handed_out(len(batch))
+            except BaseException:
+                engine.put_back()  # the records are in nobody's hands
+                raise
+            if batch:
+                yield batch
+            if is_over or engine.take_wakeup():
                 return
 
     def arrow_batches(
@@ -279,28 +288,22 @@ class Consumer(Generic[K, V]):
     async def _end(self) -> None:
         self._engine.fail(ClosedError("the consumer was closed"))
 
-    def _first_of_batch(self, max_records: int) -> list[Record[K, V]]:
-        """The first records of a batch; empty when the iteration is over."""
-        engine, timeout = self._engine, self._iter_timeout
-        ends_at = None if timeout is None else time.monotonic() + timeout
+    def _fill(self, batch: list[Record[K, V]], max_records: int, timeout_s: float) -> bool:
+        """Fill a batch; True when the iteration ends with it."""
+        engine, idle_s = self._engine, self._iter_timeout
+        ends_at = None if idle_s is None else time.monotonic() + idle_s
         while True:
-            records = engine.take(max_records)
-            left_s = None if ends_at is None else ends_at - time.monotonic()
-            if records or (left_s is not None and left_s <= 0) or engine.wait(left_s):
-                return records
-
-    def _fill(self, batch: list[Record[K, V]], max_records: int, ends_at: float) -> bool:
-        """Fill a batch up until `ends_at`; True when woken."""
-        engine = self._engine
-        while len(batch) < max_records and (left_s := ends_at - time.monotonic()) > 0:
-            # Order: errors wait until these records are in the user's hands.
-            more = engine.take(max_records - len(batch), after_records=True)
-            batch += more
-            if not more and engine.is_blocked:
+            is_first = not batch
+            engine.fill(batch, max_records)
+            if len(batch) >= max_records or engine.is_blocked:
                 return False
-            if not more and engine.wait(left_s):
+            if is_first and batch:
+                ends_at = time.monotonic() + timeout_s
+            left_s = None if ends_at is None else ends_at - time.monotonic()
+            if left_s is not None and left_s <= 0:
+                return not batch
+            if engine.wait(left_s):
                 return True
-        return False
 
     def _read_arrow(self, reading: Reading) -> Iterator[pyarrow.RecordBatch]:
         engine = self._engine
@@ -309,10 +312,10 @@ class Consumer(Generic[K, V]):
             try:
                 is_over = self._gather(gathering, reading.timeout_s)
                 batch = reading.batch(gathering) if gathering.count else None
+                engine.handed_out(gathering.count)
             except BaseException:
                 engine.undo(gathering)  # the rows are in nobody's hands
                 raise
-            engine.handed_out(gathering)
             if batch is not None:
                 yield batch
             if is_over or engine.take_wakeup():
