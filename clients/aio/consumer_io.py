@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from ...protocol.errors import ApiTimeoutError, ClosedError, ConfigError
@@ -15,7 +16,7 @@ from ..serdes import bytes_
 from .cluster_io import attach_async
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
     from types import TracebackType
     from typing import Self, Unpack
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ...protocol.model import TopicPartition
     from ..arrow.reading import Reading
     from ..config import ConsumerOptions
-    from ..consumer.gathering import Gathering
+    from ..consumer.gathering import Filled
     from ..consumer.incoming import OnDeserializeError
     from ..records import TimestampLike
     from ..serdes import Deserializer
@@ -116,7 +117,7 @@ class AsyncConsumer(Generic[K, V]):
         while True:
             batch: list[Record[K, V]] = []
             try:
-                is_over = await self._fill(batch, max_records, timeout)
+                is_over = await self._fill(partial(engine.fill, batch, max_records), timeout)
                 engine.handed_out(len(batch))
             except BaseException:
                 engine.put_back()  # the records are in nobody's hands
@@ -297,31 +298,12 @@ class AsyncConsumer(Generic[K, V]):
         except TimeoutError:
             return
 
-    async def _fill(self, batch: list[Record[K, V]], max_records: int, timeout_s: float) -> bool:
-        """Fill a batch; True when the iteration ends with it."""
-        engine, idle_s = self._engine, self._iter_timeout
-        ends_at = None if idle_s is None else self._now() + idle_s
-        while True:
-            self._news.clear()
-            is_first = not batch
-            engine.fill(batch, max_records)
-            if len(batch) >= max_records or engine.is_blocked:
-                return False
-            if is_first and batch:
-                ends_at = self._now() + timeout_s
-            left_s = None if ends_at is None else self._left(ends_at)
-            if left_s is not None and left_s <= 0:
-                return not batch
-            if engine.take_wakeup():
-                return True
-            await self._wait(left_s)
-
     async def _read_arrow(self, reading: Reading) -> AsyncIterator[pyarrow.RecordBatch]:
         engine = self._engine
         while True:
             gathering = engine.gathering(reading.wanted, reading.max_rows)
             try:
-                is_over = await self._gather(gathering, reading.timeout_s)
+                is_over = await self._fill(partial(engine.gather, gathering), reading.timeout_s)
                 batch = reading.batch(gathering) if gathering.count else None
                 engine.handed_out(gathering.count)
             except BaseException:
@@ -333,21 +315,22 @@ class AsyncConsumer(Generic[K, V]):
                 return
             await asyncio.sleep(0)  # let the loop fetch ahead, and others run, between batches
 
-    async def _gather(self, gathering: Gathering, timeout_s: float) -> bool:
-        """Fill a table; True when the iteration ends with it."""
+    async def _fill(self, fill: Callable[[], Filled], timeout_s: float) -> bool:
+        """Fill a list or a table up, step by step; True when the iteration ends with it."""
         engine, idle_s = self._engine, self._iter_timeout
         ends_at = None if idle_s is None else self._now() + idle_s
+        count = 0
         while True:
             self._news.clear()
-            is_first = not gathering.count
-            engine.gather(gathering)
-            if gathering.is_ready:
+            is_first = not count
+            count, is_ready = fill()
+            if is_ready:
                 return False
-            if is_first and gathering.count:
+            if is_first and count:
                 ends_at = self._now() + timeout_s
             left_s = None if ends_at is None else self._left(ends_at)
             if left_s is not None and left_s <= 0:
-                return not gathering.count
+                return not count
             if engine.take_wakeup():
                 return True
             await self._wait(left_s)

@@ -18,7 +18,7 @@ from ..cluster.backoff import Backoff
 from ..config import RESET_BY_DURATION
 from ..durations import duration_ms
 from .fetcher import Effect, Fetcher, FetchLimits, Notify, RefreshMetadata, SendFetch, SendLookup, TakeHint
-from .gathering import Gathering, Wanted
+from .gathering import Filled, Gathering, Wanted
 from .handout import Handout, Loads, OnBadRecord
 from .incoming import checked_partitions
 from .offsets_io import list_offsets
@@ -81,7 +81,6 @@ class ConsumerEngine:
         self._assigned: tuple[TopicPartition, ...] = ()
         self._warned: set[str] = set()
         self._wake_is_sent = self._woken = False
-        self.is_blocked = False  # the last `fill` stopped before an error that the next one raises
         self._is_preparing = False  # the user's deserialisers are at work
         self._timer: asyncio.TimerHandle | None = None
         self._failure: HeadraceError | None = None
@@ -105,31 +104,28 @@ class ConsumerEngine:
             raise
         return taken
 
-    def fill(self, taken: list[Any], max_records: int) -> None:
+    def fill(self, taken: list[Any], max_records: int) -> Filled:
         """Move records that are there now to `taken`, until these are `max_records`; tell `handed_out` or
-        `put_back` then. Errors: see `Handout`; with records taken it is blocked instead, and the next call
+        `put_back` then. Errors: see `Handout`; with records taken it is ready instead, and the next call
         raises."""
         while True:
             with self._lock:
                 self._check_user()
-                self.is_blocked = bool(taken) and self._failure is not None
-                if self.is_blocked:
-                    return
+                if taken and self._failure is not None:
+                    return Filled(len(taken), True)
                 self._check()
                 try:
                     chunk = self._handout.take(taken, max_records)
-                    self.is_blocked = self._handout.is_blocked
                 finally:
                     self._wake_if_needed()
             if chunk is None:
-                return
+                return Filled(len(taken), self._handout.is_blocked or len(taken) >= max_records)
             try:
                 self._prepare(chunk)
             except Exception:  # the user's `on_deserialize_error` raises what it likes
                 if not taken:
                     raise
-                self.is_blocked = True
-                return  # the batch is still there: the next call raises it
+                return Filled(len(taken), True)  # the batch is still there: the next call raises it
 
     def handed_out(self, count: int) -> None:
         """The user gets what was taken or gathered.
@@ -159,23 +155,24 @@ class ConsumerEngine:
         sink = self._codec.columns(**wanted._asdict(), max_column_bytes=MAX_COLUMN_BYTES)
         return Gathering(sink, max_rows)
 
-    def gather(self, gathering: Gathering) -> None:
+    def gather(self, gathering: Gathering) -> Filled:
         """Move rows that are there now into the table. Errors: see `Handout.head`; with rows gathered it is
-        blocked instead, and the next one raises."""
-        while gathering.left and not gathering.is_blocked:
+        ready instead, and the next one raises."""
+        while not gathering.is_ready:
             with self._lock:
                 self._check_user()
                 if gathering.count and self._failure is not None:
                     gathering.is_blocked = True
-                    return
+                    break
                 self._check()
                 try:
                     chunks = self._handout.choose(gathering)
                 finally:
                     self._wake_if_needed()
             if not chunks:
-                return
+                break
             self._gather_from(chunks, gathering)
+        return Filled(gathering.count, gathering.is_ready)
 
     def _gather_from(self, chunks: list[Chunk], gathering: Gathering) -> None:
         moves: list[tuple[Chunk, int]] = []

@@ -22,6 +22,13 @@ class Wanted(NamedTuple):
     headers: bool
 
 
+class Filled(NamedTuple):
+    """How far a list or a table is. `is_ready`: nothing can join before what is in it is handed out."""
+
+    size: int
+    is_ready: bool
+
+
 class Start(NamedTuple):
     """Where a partition stood before the first record that is on its way to the user."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from ...protocol.errors import ApiTimeoutError, ClosedError, ConfigError
@@ -16,7 +17,7 @@ from ..serdes import bytes_
 from .attach_io import attach
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
     from typing import Self, Unpack
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ...protocol.model import TopicPartition
     from ..arrow.reading import Reading
     from ..config import ConsumerOptions
-    from ..consumer.gathering import Gathering
+    from ..consumer.gathering import Filled
     from ..consumer.incoming import OnDeserializeError
     from ..records import TimestampLike
     from ..serdes import Deserializer
@@ -122,7 +123,7 @@ class Consumer(Generic[K, V]):
         while True:
             batch: list[Record[K, V]] = []
             try:
-                is_over = self._fill(batch, max_records, timeout)
+                is_over = self._fill(partial(engine.fill, batch, max_records), timeout)
                 engine.handed_out(len(batch))
             except BaseException:
                 engine.put_back()  # the records are in nobody's hands
@@ -288,29 +289,12 @@ class Consumer(Generic[K, V]):
     async def _end(self) -> None:
         self._engine.fail(ClosedError("the consumer was closed"))
 
-    def _fill(self, batch: list[Record[K, V]], max_records: int, timeout_s: float) -> bool:
-        """Fill a batch; True when the iteration ends with it."""
-        engine, idle_s = self._engine, self._iter_timeout
-        ends_at = None if idle_s is None else time.monotonic() + idle_s
-        while True:
-            is_first = not batch
-            engine.fill(batch, max_records)
-            if len(batch) >= max_records or engine.is_blocked:
-                return False
-            if is_first and batch:
-                ends_at = time.monotonic() + timeout_s
-            left_s = None if ends_at is None else ends_at - time.monotonic()
-            if left_s is not None and left_s <= 0:
-                return not batch
-            if engine.wait(left_s):
-                return True
-
     def _read_arrow(self, reading: Reading) -> Iterator[pyarrow.RecordBatch]:
         engine = self._engine
         while True:
             gathering = engine.gathering(reading.wanted, reading.max_rows)
             try:
-                is_over = self._gather(gathering, reading.timeout_s)
+                is_over = self._fill(partial(engine.gather, gathering), reading.timeout_s)
                 batch = reading.batch(gathering) if gathering.count else None
                 engine.handed_out(gathering.count)
             except BaseException:
@@ -321,20 +305,21 @@ class Consumer(Generic[K, V]):
             if is_over or engine.take_wakeup():
                 return
 
-    def _gather(self, gathering: Gathering, timeout_s: float) -> bool:
-        """Fill a table; True when the iteration ends with it."""
+    def _fill(self, fill: Callable[[], Filled], timeout_s: float) -> bool:
+        """Fill a list or a table up, step by step; True when the iteration ends with it."""
         engine, idle_s = self._engine, self._iter_timeout
         ends_at = None if idle_s is None else time.monotonic() + idle_s
+        count = 0
         while True:
-            is_first = not gathering.count
-            engine.gather(gathering)
-            if gathering.is_ready:
+            is_first = not count
+            count, is_ready = fill()
+            if is_ready:
                 return False
-            if is_first and gathering.count:
+            if is_first and count:
                 ends_at = time.monotonic() + timeout_s
             left_s = None if ends_at is None else ends_at - time.monotonic()
             if left_s is not None and left_s <= 0:
-                return not gathering.count
+                return not count
             if engine.wait(left_s):
                 return True
 
