@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ...protocol.model import TopicPartition
     from ..arrow.reading import Reading
     from ..config import ConsumerOptions
-    from ..consumer.gathering import Filled
     from ..consumer.incoming import OnDeserializeError
     from ..records import TimestampLike
     from ..serdes import Deserializer
@@ -315,7 +314,7 @@ class AsyncConsumer(Generic[K, V]):
                 return
             await asyncio.sleep(0)  # let the loop fetch ahead, and others run, between batches
 
-    async def _fill(self, fill: Callable[[], Filled], timeout_s: float) -> bool:
+    async def _fill(self, fill: Callable[[], tuple[int, bool]], timeout_s: float) -> bool:
         """Fill a list or a table up, step by step; True when the iteration ends with it."""
         engine, idle_s = self._engine, self._iter_timeout
         ends_at = None if idle_s is None else self._now() + idle_s

@@ -18,7 +18,7 @@ from ..cluster.backoff import Backoff
 from ..config import RESET_BY_DURATION
 from ..durations import duration_ms
 from .fetcher import Effect, Fetcher, FetchLimits, Notify, RefreshMetadata, SendFetch, SendLookup, TakeHint
-from .gathering import Filled, Gathering, Wanted
+from .gathering import Gathering, Wanted
 from .handout import Handout, Loads, OnBadRecord
 from .incoming import checked_partitions
 from .offsets_io import list_offsets
@@ -97,35 +97,38 @@ class ConsumerEngine:
         """Records that are there now; empty when none are. Errors: see `Handout`."""
         taken: list[Any] = []
         try:
-            self.fill(taken, max_records)
-            self.handed_out(len(taken))
+            size, _ = self.fill(taken, max_records)
+            self._handout.handed_out(size)
         except BaseException:
             self.put_back()
             raise
         return taken
 
-    def fill(self, taken: list[Any], max_records: int) -> Filled:
+    def fill(self, taken: list[Any], max_records: int) -> tuple[int, bool]:
         """Move records that are there now to `taken`, until these are `max_records`; tell `handed_out` or
-        `put_back` then. Errors: see `Handout`; with records taken it is ready instead, and the next call
-        raises."""
+        `put_back` then. Gives how many there are, and whether nothing can join before these are handed out.
+
+        Errors: see `Handout`; with records taken it is ready instead, and the next call raises.
+        """
         while True:
             with self._lock:
-                self._check_user()
-                if taken and self._failure is not None:
-                    return Filled(len(taken), True)
-                self._check()
+                if self._is_preparing or self._failure is not None:
+                    self._check_user()
+                    if taken:
+                        return len(taken), True
+                    self._check()
                 try:
                     chunk = self._handout.take(taken, max_records)
                 finally:
                     self._wake_if_needed()
             if chunk is None:
-                return Filled(len(taken), self._handout.is_blocked or len(taken) >= max_records)
+                return len(taken), self._handout.is_blocked or len(taken) >= max_records
             try:
                 self._prepare(chunk)
             except Exception:  # the user's `on_deserialize_error` raises what it likes
                 if not taken:
                     raise
-                return Filled(len(taken), True)  # the batch is still there: the next call raises it
+                return len(taken), True  # the batch is still there: the next call raises it
 
     def handed_out(self, count: int) -> None:
         """The user gets what was taken or gathered.
@@ -155,9 +158,8 @@ class ConsumerEngine:
         sink = self._codec.columns(**wanted._asdict(), max_column_bytes=MAX_COLUMN_BYTES)
         return Gathering(sink, max_rows)
 
-    def gather(self, gathering: Gathering) -> Filled:
-        """Move rows that are there now into the table. Errors: see `Handout.head`; with rows gathered it is
-        ready instead, and the next one raises."""
+    def gather(self, gathering: Gathering) -> tuple[int, bool]:
+        """`fill` with rows of a table. Errors: see `Handout.choose`; with rows gathered as there."""
         while not gathering.is_ready:
             with self._lock:
                 self._check_user()
@@ -172,7 +174,7 @@ class ConsumerEngine:
             if not chunks:
                 break
             self._gather_from(chunks, gathering)
-        return Filled(gathering.count, gathering.is_ready)
+        return gathering.count, gathering.is_ready
 
     def _gather_from(self, chunks: list[Chunk], gathering: Gathering) -> None:
         moves: list[tuple[Chunk, int]] = []

@@ -22,18 +22,11 @@ class Wanted(NamedTuple):
     headers: bool
 
 
-class Filled(NamedTuple):
-    """How far a list or a table is. `is_ready`: nothing can join before what is in it is handed out."""
-
-    size: int
-    is_ready: bool
-
-
 class Start(NamedTuple):
     """Where a partition stood before the first record that is on its way to the user."""
 
     version: int
-    position: int | None
+    position: int
 
 
 class Gathering:

@@ -44,7 +44,8 @@ class Handout:
         self._loads_key, self._loads_value, self._on_bad_record = loads_key, loads_value, on_bad_record
         self._is_plain = loads_key is None and loads_value is None
         self._last: TopicPartition | None = None  # whose chunk was handed out last
-        self._starts: dict[TopicPartition, Start] = {}  # of what was taken and not handed out yet
+        # What was taken and not handed out yet: from where in a chunk on, and the version of its partition.
+        self._marks: list[tuple[Chunk, int, int]] = []
         self.records_total = 0
         self.is_blocked = False  # the last `take` stopped before an error
 
@@ -95,9 +96,7 @@ class Handout:
             chunk = self.head(after_records=bool(taken))
             if chunk is None or not chunk.is_ready:
                 return chunk
-            state = chunk.state
-            if state.tp not in self._starts:
-                self._starts[state.tp] = Start(state.version, state.next_position())
+            self._marks.append((chunk, chunk.index, chunk.state.version))
             end = min(chunk.ready, chunk.index + max_records - len(taken))
             taken += chunk.records[chunk.index : end]
             chunk.index = end
@@ -107,13 +106,16 @@ class Handout:
     def handed_out(self, count: int) -> None:
         """The user has the records taken since the last call."""
         # Order: no call in here, nor from here to the user's hands: an interrupt is delivered after a call.
-        self._starts = {}
+        self._marks = []
         self.records_total += count
 
     def put_back(self) -> None:
         """The user does not get the records taken since the last call (an interrupt, a cancelled task)."""
-        self._go_back(self._starts)
-        self._starts = {}
+        starts: dict[TopicPartition, Start] = {}
+        for chunk, index, version in self._marks:
+            starts.setdefault(chunk.state.tp, Start(version, chunk.records[index].offset))
+        self._go_back(starts)
+        self._marks = []
 
     def settle(self, chunk: Chunk) -> None:
         """The user has taken records of the chunk: drop it when none are left."""

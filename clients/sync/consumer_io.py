@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ...protocol.model import TopicPartition
     from ..arrow.reading import Reading
     from ..config import ConsumerOptions
-    from ..consumer.gathering import Filled
     from ..consumer.incoming import OnDeserializeError
     from ..records import TimestampLike
     from ..serdes import Deserializer
@@ -305,7 +304,7 @@ class Consumer(Generic[K, V]):
             if is_over or engine.take_wakeup():
                 return
 
-    def _fill(self, fill: Callable[[], Filled], timeout_s: float) -> bool:
+    def _fill(self, fill: Callable[[], tuple[int, bool]], timeout_s: float) -> bool:
         """Fill a list or a table up, step by step; True when the iteration ends with it."""
         engine, idle_s = self._engine, self._iter_timeout
         ends_at = None if idle_s is None else time.monotonic() + idle_s
