@@ -44,6 +44,7 @@ class Handout:
         self._loads_key, self._loads_value, self._on_bad_record = loads_key, loads_value, on_bad_record
         self._is_plain = loads_key is None and loads_value is None
         self._last: TopicPartition | None = None  # whose chunk was handed out last
+        self._current: Chunk | None = None  # that chunk, while there may be more of it
         # What was taken and not handed out yet: from where in a chunk on, and the version of its partition.
         self._marks: list[tuple[Chunk, int, int]] = []
         self.records_total = 0
@@ -56,6 +57,10 @@ class Handout:
         Partitions take turns, chunk by chunk. Errors: what a partition met, once, but not `after_records`,
         where it is left for the next call.
         """
+        current = self._current
+        if current is not None and current.is_active and current.index < current.ready:
+            return current  # a chunk that was begun is finished first: the short way there
+        self._current = None
         for state in self._in_turn():
             if state.error is not None and not state.chunks:  # what was fetched before the error comes first
                 if after_records:
@@ -68,7 +73,7 @@ class Handout:
                 chunk = state.chunks[0]
                 if not chunk.is_decoded or chunk.index < len(chunk.records):
                     if chunk.is_ready:
-                        self._last = state.tp
+                        self._last, self._current = state.tp, chunk
                     return chunk
                 self._fetcher.chunk_done(chunk)
         return None
