@@ -133,7 +133,7 @@ class ListOffsetsHandler:
         partition.leader_log(search.entry.current_leader_epoch)  # it may have been lost meanwhile
         if search.error is not None:
             if isinstance(search.error, FileGoneError):
-                pass  # its segment was deleted under the search: no disk is to blame, and the client asks again
+                pass  # its segment was deleted under the search: no disk is to blame, the client asks again
             elif isinstance(search.error, KafkaStorageError):
                 self._replicas.disk_failed(partition, search.error)
             elif isinstance(search.error, CorruptMessageError):
