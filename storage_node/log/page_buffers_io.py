@@ -42,8 +42,13 @@ class PageBuffers:
         for buffer in pool:
             if sys.getrefcount(buffer) <= _IDLE_REFERENCES:
                 return memoryview(buffer)[:size]
-        # never zeroed by us, and pages that are not used take no memory
-        fresh = mmap.mmap(-1, rounded)
+        try:
+            # never zeroed by us, and pages that are not used take no memory
+            fresh = mmap.mmap(-1, rounded)
+        except OSError:
+            # The system has no room for another mapping. That says nothing about the disk, and what has no
+            # memory at all raises MemoryError here.
+            return memoryview(bytearray(size))
         if rounded <= self._left_bytes:
             self._left_bytes -= rounded
             pool.append(fresh)

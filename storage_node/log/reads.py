@@ -43,6 +43,11 @@ class Run(NamedTuple):
     segment: Segment
     position: int
 
+    @property
+    def held_bytes(self) -> int:
+        """What it keeps in memory: the whole read, of which `data` may be a small part."""
+        return memoryview(self.data.obj).nbytes
+
 
 def read_run(
     segment: Segment,

@@ -97,7 +97,7 @@ class Tail:
 
     def add(self, base_offset: int, next_offset: int, pieces: Sequence[Buffer]) -> None:
         """The batch that was just appended. Its memory must not change any more."""
-        entry = _Entry(self, [_kept(piece) for piece in pieces], next_offset)
+        entry = _Entry(self, [kept(piece) for piece in pieces], next_offset)
         if entry.held_bytes > self._cache.share_bytes:
             self.clear()  # what is here must reach up to the end
             return
@@ -165,7 +165,7 @@ class Tail:
         self._bases, self._entries, self._first = [], [], 0
 
 
-def _kept(piece: Buffer) -> Buffer:
+def kept(piece: Buffer) -> Buffer:
     """A buffer to be kept: this one, or a copy if it is a small part of something larger."""
     if isinstance(piece, bytes):
         return piece

@@ -140,7 +140,7 @@ class ColdReads:
         self.held_bytes -= read.held_bytes
         read.is_done, read.done_ms, read.held_bytes = True, self.now_ms, 0
         if self._is_wanted(read):
-            read.held_bytes = 0 if read.run_found is None else len(read.run_found.data)
+            read.held_bytes = 0 if read.run_found is None else read.run_found.held_bytes
             self.held_bytes += read.held_bytes
             self._done[read] = None
 
