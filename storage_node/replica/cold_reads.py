@@ -15,7 +15,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ...protocol.errors import KafkaError
+from ...protocol.errors import KafkaError, ThrottlingQuotaExceededError
 from ..effects import ReadCold
 
 if TYPE_CHECKING:
@@ -78,6 +78,9 @@ class ColdRead:
             )
         except KafkaError as error:
             self.error = error
+        except MemoryError:
+            # of this server, not of the disk: the client comes again
+            self.error = ThrottlingQuotaExceededError(f"no memory to read {self.max_bytes} bytes")
 
 
 class ColdReads:

@@ -268,6 +268,8 @@ class FetchHandler:
         if read is not None:
             if not read.is_done:
                 return None
+            if read.error is not None:
+                self.cold.drop(read)  # it is told once; the next fetch looks anew
             data = _taken(read, limit, is_first=is_first)
             if not data and read.error is None:
                 return []  # it is too large behind what is in this answer already; it stays

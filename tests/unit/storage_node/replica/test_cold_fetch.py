@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from core_rig import CoreRig, FakePeer, FakeRequest
 from headrace.protocol.errors import (
@@ -9,6 +11,7 @@ from headrace.protocol.errors import (
     KafkaStorageError,
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
+    ThrottlingQuotaExceededError,
     UnknownTopicIdError,
 )
 from headrace.protocol.messages import registry
@@ -380,6 +383,20 @@ def test_a_disk_error_in_a_cold_read_takes_the_disk_offline(rig: CoreRig) -> Non
     assert request.first.error_code == KafkaStorageError.code
     assert rig.produce(topic_id).first.error_code == KafkaStorageError.code
     assert rig.ended()
+
+
+def test_a_lack_of_memory_is_not_the_disks(rig: CoreRig) -> None:
+    """The reader is asked to come again and then gets everything; the log dir stays."""
+    topic_id = cold_topic(rig)
+    request = rig.fetch(topic_id)
+    rig.files.fail("pread", ".log", error=errno.ENOMEM)
+    rig.read_cold()
+    assert request.first.error_code == ThrottlingQuotaExceededError.code
+    again = rig.fetch(topic_id)
+    rig.read_cold()
+    assert len(values(again)) == 3
+    assert rig.produce(topic_id).first.error_code == 0
+    assert not rig.ended()
 
 
 def test_a_damaged_batch_in_a_cold_read(rig: CoreRig) -> None:
