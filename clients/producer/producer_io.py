@@ -23,7 +23,7 @@ from .figures import figures
 from .giving_way_io import GiveWay, Turn
 from .lanes import LockedLanes, new_lanes
 from .outgoing_io import OVERHEAD_BYTES
-from .partitioner import Partitioner, murmur2_sticky, positive_hash
+from .partitioner import Partitioner, murmur2_sticky, partition_number, positive_hash
 from .requests import frames_of, request_of
 from .room_io import Room
 from .sender import Effect, RefreshMetadata, Resolve, RoomMade, Sender, SendProduce, TakeHint
@@ -123,9 +123,11 @@ class ProducerEngine:
     ) -> tuple[Delivery, int] | str:
         """Put one record into a batch: its delivery and index, or what is missing (NO_TOPIC, ...).
 
-        Errors: what ended the producer; what a custom partitioner raised.
+        Errors: what ended the producer; what a custom partitioner raised; TypeError for the partition.
         """
         accumulator = self._accumulator
+        if partition is not None and type(partition) is not int:
+            partition = partition_number(partition)
         with self._lock:
             if self._failure is not None:
                 raise self._failure
@@ -343,7 +345,9 @@ class ProducerEngine:
             elif isinstance(effect, RefreshMetadata):
                 self._hub.metadata.refresh_soon()
             elif isinstance(effect, TakeHint):
-                self._hub.metadata.take_hint(*_hint(effect))
+                self._hub.metadata.take_hint(
+                    effect.topic, effect.partition, effect.leader, effect.leader_epoch
+                )
         if has_room:
             self._tell_room()
 
@@ -488,10 +492,6 @@ class ProducerEngine:
         whole: Delivery = batch.delivery
         whole.split(list(zip(first_indexes, parts, strict=True)))
         return parts
-
-
-def _hint(effect: TakeHint) -> tuple[str, int, int, int]:
-    return effect.topic, effect.partition, effect.leader, effect.leader_epoch
 
 
 def _count(batch: Batch) -> int:

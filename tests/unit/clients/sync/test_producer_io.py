@@ -200,3 +200,33 @@ def test_flush_times_out_with_the_number_left(fake: FakeCluster, cluster: Cluste
     fake.start_node(0)
     producer.flush(10)
     assert fake.values("t").count(b"y") == 3
+
+
+@pytest.mark.parametrize(
+    ("partition", "said"), [("1", "str '1'"), (1.5, "float 1.5"), (b"1", "bytes b'1'"), ([1], r"list \[1\]")]
+)
+def test_a_partition_that_is_no_number_is_named(cluster: Cluster, partition: Any, said: str) -> None:
+    """With its type, and what would do; from `send`, and as the outcome of one record of `send_many`."""
+    producer = cluster.producer()
+    text = f"partition= is a whole number or None, not {said}"
+    with pytest.raises(TypeError, match=text):
+        producer.send("t", b"x", partition=partition)
+    bad, good = producer.send_many("t", [ProducerRecord(b"x", partition=partition), b"y"])
+    with pytest.raises(TypeError, match=text):
+        bad.result(5)
+    assert bad.outcome(0)[0].partition == -1
+    assert good.result(5).offset == 0
+
+
+def test_whole_numbers_of_other_libraries_are_partitions(cluster: Cluster) -> None:
+    """What says that it is one: NumPy's, for instance."""
+    number = pytest.importorskip("numpy").int64(2)
+    assert cluster.producer().send("t", b"x", partition=number).result(5).partition == 2
+
+
+@pytest.mark.parametrize("records", [b"value", "text", None, 5, ProducerRecord(b"x")])
+def test_send_many_refuses_what_is_no_collection(cluster: Cluster, records: Any) -> None:
+    """Bytes are a value, not a list of numbers."""
+    producer = cluster.producer()
+    with pytest.raises(TypeError, match=f"records= is a list.* not {type(records).__name__}"):
+        producer.send_many("t", records)
