@@ -160,8 +160,10 @@ def test_a_node_ends_during_a_cold_read(tmp_path: Path, held: threading.Event, c
             topic_id, client = await cold_topic(rig, tmp_path)
             slow = asyncio.create_task(client.fetch(topic_id, 0, max_wait_ms=1))
             await until(lambda: rig.core.cold_reads.running == 1)
+            router = rig.node._router
             ending = asyncio.create_task(rig.restart(crash=crash))
-            await until(lambda: rig.node._is_closed or rig.node._is_stopping)
+            # not before: while it takes its leave of the controller it still answers
+            await until(lambda: router._is_closed or router._is_stopping)
             held.set()
             await ending
             (outcome,) = await asyncio.gather(slow, return_exceptions=True)
