@@ -7,6 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import pytest
 from fake_cluster import Ask, FakeCluster, Fault
 from headrace.clients.producer.producer_io import NO_ROOM
@@ -205,7 +206,7 @@ def test_a_partition_that_is_no_number_is_named(cluster: Cluster, partition: Any
 
 def test_whole_numbers_of_other_libraries_are_partitions(cluster: Cluster) -> None:
     """What says that it is one: NumPy's, for instance."""
-    number = pytest.importorskip("numpy").int64(2)
+    number = numpy.int64(2)
     assert cluster.producer().send("t", b"x", partition=number).result(5).partition == 2
 
 
