@@ -63,7 +63,7 @@ SNAPSHOTS_KEPT = 2
 
 
 class MetadataLog:
-    """Made by `open`. Single owner. On another thread may run: `Flush.sync`, `save_snapshot`, and while the owner
+    """Made by `open`. Single owner. Other threads may run `Flush.sync`, `save_snapshot`, and while the owner
     waits for them `flush` and `write_snapshot`.
 
     Invariant: high_watermark <= flushed_offset <= end_offset, and the high watermark never moves back.
