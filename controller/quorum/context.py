@@ -8,7 +8,7 @@ from ...protocol.messages.quorum import QuorumEndpoint
 from ...protocol.model import NO_NODE
 from .events import Committed, Effect, Flush, Reply
 from .requests import Requests
-from .voters import Endpoint, ReplicaKey, endpoint_of, keys_of
+from .voters import Endpoint, ReplicaKey, endpoint_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,7 @@ class Context:
     @property
     def voters(self) -> tuple[ReplicaKey, ...]:
         """The voters of now."""
-        return keys_of(self.log.voters.latest)
+        return self.log.voters.latest_keys
 
     @property
     def is_voter(self) -> bool:

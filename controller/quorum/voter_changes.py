@@ -23,6 +23,7 @@ from ...protocol.messages.quorum import (
     RemoveRaftVoterRequest,
     UpdateRaftVoterRequest,
 )
+from ...runtime.config import MAX_INT
 from .voters import Endpoint, ReplicaKey, voter, with_voter, without_voter
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .leading import Leading
 
 MAX_VOTERS = 9  # Bound: each decision waits for a majority of them
+MAX_HOST = 255
 VoterChange = AddRaftVoterRequest | RemoveRaftVoterRequest | UpdateRaftVoterRequest
 
 
@@ -82,12 +84,13 @@ class VoterChanges:
     def _changed(self, request: VoterChange, now_ms: int) -> VoterSet:
         context = self._context
         voters = context.log.voters.latest
+        _check_fields(request)
         key = ReplicaKey(request.voter_id, request.directory_id)
         if isinstance(request, AddRaftVoterRequest):
             if key.replica_id in [each.replica_id for each in context.voters]:
                 raise DuplicateVoterError(f"a voter with id {key.replica_id} exists")
-            if len(context.voters) >= MAX_VOTERS or len(key.directory_id) != 16 or key.replica_id < 0:
-                raise InvalidRequestError(f"at most {MAX_VOTERS} voters, each with a directory id")
+            if len(context.voters) >= MAX_VOTERS:
+                raise InvalidRequestError(f"there are {MAX_VOTERS} voters already")
             if not self._leading.has_caught_up(key, now_ms):
                 raise RequestTimedOutError(f"{key.replica_id} has not caught up with the log; try again")
             return with_voter(voters, voter(key, Endpoint(request.host, request.port)))
@@ -102,3 +105,13 @@ class VoterChanges:
     def _reply(self, token: Any, error_code: int, detail: str = "") -> None:
         body = RaftVoterResponse(error_code, detail, **self._context.leader_facts())
         self._context.reply(token, body)
+
+
+def _check_fields(request: VoterChange) -> None:
+    """Errors: InvalidRequestError for what the log has no room for."""
+    if not 0 <= request.voter_id <= MAX_INT or len(request.directory_id) != 16:
+        raise InvalidRequestError(f"voter {request.voter_id} needs a positive id and a directory id")
+    if isinstance(request, RemoveRaftVoterRequest):
+        return
+    if not request.host or len(request.host) > MAX_HOST or not 0 < request.port <= 65_535:
+        raise InvalidRequestError(f"voter {request.voter_id} does not listen at {request.host[:MAX_HOST]!r}")

@@ -81,6 +81,7 @@ class VoterHistory:
 
     def __init__(self) -> None:
         self._entries: list[tuple[int, VoterSet]] = []
+        self.latest_keys: tuple[ReplicaKey, ...] = ()  # who votes now
 
     @property
     def latest(self) -> VoterSet:
@@ -110,11 +111,13 @@ class VoterHistory:
         """The record at `offset` names this set."""
         assert not self._entries or offset > self._entries[-1][0], f"{offset} after {self._entries[-1][0]}"
         self._entries.append((offset, voters))
+        self.latest_keys = keys_of(voters)
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget the sets at and after `end_offset`."""
         while self._entries and self._entries[-1][0] >= end_offset:
             self._entries.pop()
+        self.latest_keys = keys_of(self.latest)
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget the sets that counted for no offset from `start_offset` on."""
@@ -124,3 +127,4 @@ class VoterHistory:
     def restart(self, offset: int, voters: VoterSet) -> None:
         """Know only this set: that of a snapshot whose last offset is `offset`."""
         self._entries = [(offset, voters)] if voters.voters else []
+        self.latest_keys = keys_of(self.latest)

@@ -124,9 +124,7 @@ class SimController:
         world.note(f"{self.node_id} starts")
         self.life += 1
         try:
-            self.log = MetadataLog.open(
-                self.files, METADATA_DIR, config=LOG_CONFIG, wall_ms=world.wall_ms
-            )
+            self.log = MetadataLog.open(self.files, METADATA_DIR, config=LOG_CONFIG, wall_ms=world.wall_ms)
             self.image = self.log.recovered
             self.raft = Raft(
                 self.cluster.config,
@@ -354,8 +352,14 @@ class SimQuorum:
             controller.files.crash_at = None
             controller.paused_until_ms = min(controller.paused_until_ms, self.world.now_ms)
 
-    def require_progress(self, limit_ms: int) -> None:
-        """A leader decides something new, and everybody learns of it, within the limit."""
+    def has_leader(self) -> bool:
+        """Whether anyone decides."""
+        return bool(self.active())
+
+    def require_progress(self, limit_ms: int, *, without: tuple[SimController, ...] = ()) -> None:
+        """A leader decides something new, and everybody learns of it, within the limit; `without` those that
+        are dead for good."""
+        needed = [c for c in self.controllers.values() if c not in without]
         goal: dict[str, int] = {}
 
         def is_done() -> bool:
@@ -363,10 +367,7 @@ class SimQuorum:
                 if len(self.acknowledged) > before:
                     goal["end"] = self.laws.committed_end
                 return False
-            living = [c for c in self.controllers.values() if c.is_alive]
-            return len(living) == len(self.controllers) and all(
-                c.log.high_watermark >= goal["end"] for c in living
-            )
+            return all(c.is_alive and c.log.high_watermark >= goal["end"] for c in needed)
 
         before = len(self.acknowledged)
         assert self.world.run(limit_ms, until=is_done), f"no progress in {limit_ms} ms: {self.summary()}"
@@ -413,7 +414,7 @@ class SimQuorum:
     # --- faults -------------------------------------------------------------------------------------------
 
     def _fault_on(self) -> None:
-        if self.has_faults:
+        if self.has_faults and self.plan.faults:
             kind = self.random.choice(self.plan.faults)
             self.world.note(kind)
             getattr(self, f"_fault_{kind}")(self._victim())
@@ -484,6 +485,7 @@ class SimQuorum:
         if not victim.is_alive or (votes and (is_lost or is_uncertain or min(map(len, sets)) < 3)):
             return
         self._lost.add(victim.key)
+        self.laws.marks["disk lost"] += 1
         self.world.note(f"{victim.node_id} loses its disk")
         victim.die(power=True)
         victim.new_disk()

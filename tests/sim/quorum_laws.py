@@ -1,15 +1,16 @@
 """The laws of the controller quorum, checked after every event and at every commit.
 
-Names as in Kafka's RaftEventSimulationTest where it has the law. Of the controllers only the one that an event
-touched can have changed, so only that one is looked at.
+Names as in Kafka's RaftEventSimulationTest where it has the law. Of the controllers only the one that an
+event touched can have changed, so only that one is looked at.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.controller.quorum.roles import Role
-from headrace.protocol.messages.quorum import VoteResponse
+from headrace.protocol.messages.quorum import RaftVoterResponse, VoteResponse
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.replay import replay
 from headrace.protocol.records.header import read_batch_header
@@ -43,7 +44,8 @@ class Laws:
         self._durable: dict[ReplicaKey, int] = {}
         self._seen_ends: dict[ReplicaKey, int] = {}  # of logs, already matched
         self._cuts: dict[ReplicaKey, int] = {}
-        self._written: dict[tuple[int, int], tuple[_Batch, int]] = {}  # (epoch, offset) -> batch, epoch before
+        self._written: dict[tuple[int, int], tuple[_Batch, int]] = {}  # (epoch, offset): batch, epoch before
+        self.marks: Counter[str] = Counter()  # what has happened in this run at all
         self.committed: dict[int, _Batch] = {}  # by base offset
         self.committed_end = 0
         self._images: dict[int, MetadataImage] = {0: MetadataImage()}  # by end offset
@@ -71,11 +73,12 @@ class Laws:
         self._match_logs(controller)
 
     def _match_logs(self, controller: SimController) -> None:
-        """LogMatching: a batch of an epoch at an offset is the same in all logs, and so is what precedes it."""
+        """LogMatching: a batch of an epoch at an offset is the same in all logs, and so is what is before."""
         key, log = controller.key, controller.log
         start = self._seen_ends.get(key, 0)
         if log._log.cuts != self._cuts.get(key, 0):
             self._cuts[key], start = log._log.cuts, 0
+            self.marks["truncated"] += 1
         if start == log.end_offset:
             return
         start = max(min(start, log.end_offset), log.start_offset)
@@ -104,9 +107,12 @@ class Laws:
 
     def on_death(self, controller: SimController) -> None:
         """What it had flushed still counts."""
+        self.marks["died"] += 1
 
     def on_reply(self, controller: SimController, token: Any, body: Any) -> None:
         """VoteOnce: one vote per voter and epoch."""
+        if isinstance(body, RaftVoterResponse):
+            self.marks["voters changed" if body.error_code == 0 else "voters not changed"] += 1
         if isinstance(body, VoteResponse) and body.vote_granted:
             raft = controller.living
             if raft.context.voted is None or raft.context.voted.replica_id != token[0]:
@@ -116,6 +122,7 @@ class Laws:
 
     def on_committed(self, controller: SimController, end_offset: int) -> None:
         """ConsistentCommittedData, MajorityReachedHighWatermark: when anyone says that something stays."""
+        self.marks["committed"] += 1
         log, raft = controller.log, controller.living
         for batch in batches(log, controller.image.offset + 1, end_offset):
             known = self.committed.setdefault(batch.base_offset, batch)
@@ -149,9 +156,11 @@ class Laws:
         """LeaderNeverLoadsSnapshot; and what is loaded is what was committed."""
         assert controller.living.role is not Role.LEADER, f"LeaderNeverLoadsSnapshot: {controller.key}"
         self.on_applied(controller)
+        self.marks["snapshot loaded"] += 1
 
     def on_active(self, controller: SimController, epoch: int) -> None:
         """LeaderCompleteness: who begins to decide has applied all that was ever promised."""
+        self.marks["elected"] += 1
         applied = controller.image.offset + 1
         assert applied >= self.committed_end, (
             f"LeaderCompleteness: {controller.key} decides in epoch {epoch} at {applied}, "
