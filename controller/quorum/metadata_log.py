@@ -47,7 +47,7 @@ from .reading import (
 )
 from .record_batches import MAX_BATCH_BYTES, decode_batches, encode_batch, encode_control_batch
 from .snapshots import PART_SUFFIX, SnapshotId, read_whole_snapshot, write_snapshot
-from .voters import VoterHistory
+from .voters import BOOTSTRAP_OFFSET, VoterHistory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -418,8 +418,12 @@ class MetadataLog:
             stored.truncate_fully_and_start_at(last_offset + 1)
 
     def _find_voters(self, voters: VoterSet) -> None:
-        """From the newest snapshot, which may be what the disk was formatted with, and the log after it."""
-        self.voters.restart(self.recovered.offset, voters)
+        """From the newest snapshot, or what the disk was formatted with, and the log after it."""
+        if voters.voters:
+            self.voters.restart(self.recovered.offset, voters)
+        elif self.snapshots and self.snapshots[-1].end_offset == 0:
+            formatted = read_whole_snapshot(self._files, self._directory, self.snapshots[-1])[1]
+            self.voters.restart(BOOTSTRAP_OFFSET, formatted)
         for stored in control_batches_from(self._log, self.recovered.offset + 1):
             if (found := stored.voters) is not None:
                 self.voters.add(stored.header.base_offset, found)

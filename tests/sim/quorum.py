@@ -132,7 +132,7 @@ class SimController:
                 Endpoint(f"c{self.node_id}", 9000 + self.life),
                 self.log,
                 self.random,
-                bootstrap_servers=self.cluster.plan.voters,
+                bootstrap_servers=len(self.cluster.bootstrap),
                 now_ms=world.now_ms,
                 wall_ms=world.wall_ms,
             )
@@ -313,16 +313,15 @@ class SimQuorum:
         self.writes = 0
         self._disks: dict[int, int] = {}
         self._lost: set[ReplicaKey] = set()
-        self.bootstrap = tuple(range(1, self.plan.voters + 1))
+        first = range(1, self.plan.voters + 1)
         described = [
-            voter(ReplicaKey(node, self._disk_id(node, 1)), Endpoint(f"c{node}", 9001))
-            for node in self.bootstrap
+            voter(ReplicaKey(node, self._disk_id(node, 1)), Endpoint(f"c{node}", 9001)) for node in first
         ]
         everyone = range(1, self.plan.voters + self.plan.observers + 1)
+        # All of them: a list that names only the voters of the beginning is no help once they are gone.
+        self.bootstrap = tuple(everyone)
         self.controllers = {
-            node: SimController(
-                self, node, voters=VoterSet(tuple(described)) if node in self.bootstrap else None
-            )
+            node: SimController(self, node, voters=VoterSet(tuple(described)) if node in first else None)
             for node in everyone
         }
         self.world.on_event = self._check
