@@ -6,9 +6,11 @@ make progress in bounded virtual time. The laws are checked after every event (q
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from fake_files import Crash, FakeFiles
 from headrace.controller.config import ControllerConfig
 from headrace.controller.quorum import events
@@ -17,6 +19,7 @@ from headrace.controller.quorum.raft import Raft
 from headrace.controller.quorum.record_batches import encode_batch
 from headrace.controller.quorum.roles import Role
 from headrace.controller.quorum.voters import Endpoint, ReplicaKey, keys_of, voter
+from headrace.protocol.errors import KafkaStorageError
 from headrace.protocol.messages import quorum as messages
 from headrace.protocol.metadata.records import ConfigRecord
 from headrace.protocol.metadata.replay import replay
@@ -61,7 +64,19 @@ class Plan:
     @classmethod
     def draw(cls, random: random.Random) -> Plan:
         """A plan by chance: one kind of world per seed, so that rare ones are not drowned by common ones."""
-        kinds = ("crash", "power", "cut", "isolate", "split", "pause", "clog", "weather", "stop", "voters")
+        kinds = (
+            "crash",
+            "power",
+            "io",
+            "cut",
+            "isolate",
+            "split",
+            "pause",
+            "clog",
+            "weather",
+            "stop",
+            "voters",
+        )
         faults = tuple(kind for kind in (*kinds, "disk") if random.random() < 0.6) or ("crash",)
         return cls(
             voters=random.choice((1, 3, 3, 3, 5)),
@@ -91,6 +106,7 @@ class SimController:
         self.log: MetadataLog
         self.image: MetadataImage
         self.paused_until_ms = 0
+        self.has_bad_disk = False
         self.key = ReplicaKey(node_id, b"")
         self._timer: Any = None
         self._writes: dict[int, str] = {}  # by offset: what this leader wrote and nobody was promised yet
@@ -149,12 +165,18 @@ class SimController:
             self._timer.cancel()
         self.raft = None
         self._writes.clear()
+        self.has_bad_disk = False
         choices = ["none", "all", self.random.randrange(1 << 30), self.random.randrange(1 << 30)]
         mode = self.random.choice(choices)
         self.files = self.files.power_loss(mode) if power else self.files.restart()
         self.cluster.laws.on_death(self)
         delay_ms = int(self.random.expovariate(1 / 1500))
         self.cluster.world.after(delay_ms, f"{self.node_id} restarts", self.start)
+
+    def spoil(self, operation: str, after: int) -> None:
+        """Let an operation on the disk fail: the process must end, and may have written anything before."""
+        self.has_bad_disk = True
+        self.files.fail(operation, "", errno.EIO, after)
 
     def doom(self, operations: int, tear_bytes: int) -> None:
         """Let the process die in one of the next operations on its disk."""
@@ -176,6 +198,9 @@ class SimController:
                 self._perform(effect)
         except Crash:
             self.die(power=self.random.random() < 0.6)
+        except KafkaStorageError:
+            assert self.has_bad_disk
+            self.die(power=False)  # as the shell does: nothing more may be answered
 
     def later(self, label: str, delay_ms: int, event: events.Event) -> Any:
         """An event for this life of the process."""
@@ -224,6 +249,7 @@ class SimController:
 
     def _send(self, target: int, correlation_id: int, body: Any) -> None:
         target = target if target >= 0 else self.cluster.bootstrap[-target - 1]
+        body = over_the_wire(body)
         life, other = self.life, self.cluster.controllers[target]
 
         def deliver() -> None:
@@ -241,6 +267,7 @@ class SimController:
         if source == "admin":
             self.cluster.world.note(f"admin {body}")
             return
+        body = over_the_wire(body)
         other = self.cluster.controllers[source]
 
         def deliver() -> None:
@@ -263,6 +290,10 @@ class SimController:
                 self.log.finish_flush(flush)
             except Crash:
                 self.die(power=self.random.random() < 0.6)
+                return
+            except KafkaStorageError:
+                assert self.has_bad_disk
+                self.die(power=True)  # what was written may never have reached the disk
                 return
             self.step(events.Flushed())
 
@@ -287,6 +318,11 @@ class SimController:
         records = [ConfigRecord(4, "", f"key{hash_of(value) % 20}", value)]
         self._writes[self.log.end_offset] = value
         self.step(events.Append((encode_batch(records, self.cluster.world.wall_ms),)))
+
+
+def over_the_wire(body: Any) -> Any:
+    """The message as the other end gets it."""
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(body), type=type(body))
 
 
 def hash_of(value: str) -> int:
@@ -349,6 +385,7 @@ class SimQuorum:
         self.network.weather = FAIR
         for controller in self.controllers.values():
             controller.files.crash_at = None
+            controller.files._faults.clear()
             controller.paused_until_ms = min(controller.paused_until_ms, self.world.now_ms)
 
     def has_leader(self) -> bool:
@@ -430,6 +467,11 @@ class SimQuorum:
     def _fault_crash(self, victim: SimController) -> None:
         if victim.is_alive:
             victim.doom(self.random.randrange(12), self.random.choice((0, 30, 1 << 20)))
+
+    def _fault_io(self, victim: SimController) -> None:
+        if victim.is_alive:
+            operation = self.random.choice(("pwrite", "fdatasync", "fsync_directory", "rename"))
+            victim.spoil(operation, self.random.randrange(3))
 
     def _fault_power(self, victim: SimController) -> None:
         victims = list(self.controllers.values()) if self.random.random() < 0.3 else [victim]
