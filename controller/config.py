@@ -118,6 +118,48 @@ class ControllerConfig(Config):
         unit="ms",
         doc="How often to remember how much of the metadata log is durable, if that has changed.",
     )
+    quorum_election_timeout_ms: int = key(
+        "controller.quorum.election.timeout.ms",
+        1000,
+        low=10,
+        unit="ms",
+        doc="How long a voter waits for a leader, or for the votes it asked for, before it asks (again); "
+        "up to twice as long, by chance.",
+    )
+    quorum_fetch_timeout_ms: int = key(
+        "controller.quorum.fetch.timeout.ms",
+        2000,
+        low=20,
+        unit="ms",
+        doc="A voter that could not fetch from the leader for this long asks for votes; a leader from which "
+        "no majority fetched for one and a half times as long resigns.",
+    )
+    quorum_election_backoff_max_ms: int = key(
+        "controller.quorum.election.backoff.max.ms",
+        1000,
+        low=1,
+        unit="ms",
+        doc="The longest that a voter waits, by chance, after an election that it lost.",
+    )
+    quorum_request_timeout_ms: int = key(
+        "controller.quorum.request.timeout.ms",
+        2000,
+        low=10,
+        unit="ms",
+        doc="How long one controller waits for the answer of another.",
+    )
+    quorum_retry_backoff_ms: int = key(
+        "controller.quorum.retry.backoff.ms",
+        20,
+        low=1,
+        unit="ms",
+        doc="How long to wait before a request that failed is repeated.",
+    )
+    quorum_auto_join: bool = key(
+        "controller.quorum.auto.join.enable",
+        False,
+        doc="Whether a controller that is no voter asks to become one, in place of the voter with its id.",
+    )
     lock_timeout_ms: int = key(
         "metadata.log.lock.timeout.ms",
         5 * SECOND,

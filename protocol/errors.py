@@ -322,6 +322,20 @@ class ThrottlingQuotaExceededError(KafkaError):
 
 
 @dataclass(eq=False)
+class SnapshotNotFoundError(KafkaError):
+    """The quorum's leader has no such snapshot of the metadata."""
+
+    code = 98
+
+
+@dataclass(eq=False)
+class PositionOutOfRangeError(KafkaError):
+    """The position is not inside the snapshot."""
+
+    code = 99
+
+
+@dataclass(eq=False)
 class UnknownTopicIdError(KafkaError):
     """No topic has this id here: deleted, re-created, or not known yet."""
 
@@ -349,6 +363,27 @@ class InconsistentClusterIdError(KafkaError):
     """The disk or the request belongs to another cluster."""
 
     code = 104
+
+
+@dataclass(eq=False)
+class InvalidVoterKeyError(KafkaError):
+    """The request names another voter, or this one with the directory of a disk that it has no more."""
+
+    code = 125
+
+
+@dataclass(eq=False)
+class DuplicateVoterError(KafkaError):
+    """A voter with this id exists; one with a lost disk must be removed first."""
+
+    code = 126
+
+
+@dataclass(eq=False)
+class VoterNotFoundError(KafkaError):
+    """No voter has this id and directory."""
+
+    code = 127
 
 
 def _wire_classes(base: type[KafkaError]) -> dict[int, type[KafkaError]]:

@@ -15,6 +15,7 @@ import msgspec
 
 from ..clients.config import AdminConfig, ConsumerConfig, ProducerConfig
 from ..controller.config import ControllerConfig
+from ..controller.quorum import roles
 from ..controller.state import brokers
 from ..protocol import errors
 from ..protocol.messages import envelope, registry
@@ -107,6 +108,13 @@ def states_page() -> str:
         for event, target in events.items()
     ]
     parts.append(_drawing(brokers.BrokerState.UNREGISTERED.value, arrows))
+    parts.append("## A controller in the quorum (`controller/quorum/roles.py`)\n")
+    arrows = [
+        f"{role.value} --> {target.value}: {event.value}"
+        for role, role_events in roles.TRANSITIONS.items()
+        for event, target in role_events.items()
+    ]
+    parts.append(_drawing(roles.Role.UNATTACHED.value, arrows))
     parts.append("## A storage node, as it sees its membership (`storage_node/membership.py`)\n")
     order = list(membership.MembershipState)
     arrows = [

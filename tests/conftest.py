@@ -18,6 +18,7 @@ ROOT = Path(__file__).parent.parent
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 
 sys.path.insert(0, str(Path(__file__).parent / "fakes"))
+sys.path.insert(0, str(Path(__file__).parent / "sim"))
 
 
 class _RootIsNoTestPackage:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import control, data
+from . import control, data, quorum
 from .envelope import Api, ApiVersionsRequest, ApiVersionsResponse
 
 PRODUCE = Api(0, "Produce", 0, 0, data.ProduceRequest, data.ProduceResponse)
@@ -26,6 +26,15 @@ INCREMENTAL_ALTER_CONFIGS = Api(
     control.IncrementalAlterConfigsRequest,
     control.IncrementalAlterConfigsResponse,
 )
+VOTE = Api(52, "Vote", 0, 0, quorum.VoteRequest, quorum.VoteResponse)
+BEGIN_QUORUM_EPOCH = Api(
+    53, "BeginQuorumEpoch", 0, 0, quorum.BeginQuorumEpochRequest, quorum.BeginQuorumEpochResponse
+)
+END_QUORUM_EPOCH = Api(
+    54, "EndQuorumEpoch", 0, 0, quorum.EndQuorumEpochRequest, quorum.EndQuorumEpochResponse
+)
+DESCRIBE_QUORUM = Api(55, "DescribeQuorum", 0, 0, quorum.DescribeQuorumRequest, quorum.DescribeQuorumResponse)
+FETCH_SNAPSHOT = Api(59, "FetchSnapshot", 0, 0, quorum.FetchSnapshotRequest, quorum.FetchSnapshotResponse)
 BROKER_REGISTRATION = Api(
     62,
     "BrokerRegistration",
@@ -40,9 +49,13 @@ BROKER_HEARTBEAT = Api(
 UNREGISTER_BROKER = Api(
     64, "UnregisterBroker", 0, 0, control.UnregisterBrokerRequest, control.UnregisterBrokerResponse
 )
+ADD_RAFT_VOTER = Api(80, "AddRaftVoter", 0, 0, quorum.AddRaftVoterRequest, quorum.RaftVoterResponse)
+REMOVE_RAFT_VOTER = Api(81, "RemoveRaftVoter", 0, 0, quorum.RemoveRaftVoterRequest, quorum.RaftVoterResponse)
+UPDATE_RAFT_VOTER = Api(82, "UpdateRaftVoter", 0, 0, quorum.UpdateRaftVoterRequest, quorum.RaftVoterResponse)
 FETCH_METADATA = Api(
     10_000, "FetchMetadata", 0, 0, control.FetchMetadataRequest, control.FetchMetadataResponse
 )
+QUORUM_FETCH = Api(10_003, "QuorumFetch", 0, 0, quorum.QuorumFetchRequest, quorum.QuorumFetchResponse)
 
 ALL_APIS: tuple[Api, ...] = (
     PRODUCE,
@@ -55,10 +68,19 @@ ALL_APIS: tuple[Api, ...] = (
     DESCRIBE_CONFIGS,
     CREATE_PARTITIONS,
     INCREMENTAL_ALTER_CONFIGS,
+    VOTE,
+    BEGIN_QUORUM_EPOCH,
+    END_QUORUM_EPOCH,
+    DESCRIBE_QUORUM,
+    FETCH_SNAPSHOT,
     BROKER_REGISTRATION,
     BROKER_HEARTBEAT,
     UNREGISTER_BROKER,
+    ADD_RAFT_VOTER,
+    REMOVE_RAFT_VOTER,
+    UPDATE_RAFT_VOTER,
     FETCH_METADATA,
+    QUORUM_FETCH,
 )
 
 # A storage node answers these by asking the controller.
