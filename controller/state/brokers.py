@@ -214,6 +214,7 @@ class Brokers:
         broker = _registered_or_raise(image, request)
         if len(request.offline_replicas) > self.config.max_partitions:
             raise InvalidRequestError(f"{len(request.offline_replicas)} replicas, more than the cluster has")
+        is_first = not self.sessions.was_heard(broker.node_id)
         self.sessions.touch(broker.node_id, now_ms, request.metadata_offset)
         has_no_disk = bool(broker.log_dir_ids) and set(broker.log_dir_ids) <= set(request.offline_log_dirs)
         if request.want_shutdown and (broker.is_fenced or request.want_fence):
@@ -223,7 +224,7 @@ class Brokers:
         if request.want_shutdown:
             return self._shut_down(image, broker)
         is_behind = broker.is_fenced and request.metadata_offset < broker.broker_epoch
-        records: list[MetadataRecord] = [*self._disk_news(image, broker, request)]
+        records: list[MetadataRecord] = [*self._disk_news(image, broker, request, is_first=is_first)]
         if broker.is_fenced and not is_behind:
             # It leads nothing yet and is in no ISR, so news of its disks alone have changed nothing.
             records = self._unfencing(image, broker)
@@ -249,16 +250,26 @@ class Brokers:
         return Decision(tuple(records), BrokerHeartbeatResponse(0, is_fenced=True, should_shutdown=True))
 
     def _disk_news(
-        self, image: MetadataImage, broker: BrokerRegistration, request: BrokerHeartbeatRequest
+        self,
+        image: MetadataImage,
+        broker: BrokerRegistration,
+        request: BrokerHeartbeatRequest,
+        *,
+        is_first: bool,
     ) -> Iterator[PartitionChangeRecord]:
-        """What changes because disks of the node failed since its last heartbeat, or came back."""
+        """What changes because disks of the node failed since its last heartbeat, or came back. A controller
+        that hears it for the first time cannot know what failed before, so it looks at everything."""
         node_id, now = broker.node_id, frozenset(request.offline_replicas)
         before = self.sessions.offline_replicas.pop(node_id, frozenset())
         if now:
             self.sessions.offline_replicas[node_id] = now
-        if not broker.is_fenced and now != before:
-            standing = self.standing(image)
-            yield from changes_of(standing, DISK_FAILED, node_id, now - before)
+        if broker.is_fenced:
+            return
+        standing = self.standing(image)
+        yield from changes_of(standing, DISK_FAILED, node_id, now - before)
+        if is_first:
+            yield from changes(standing, UNFENCED, node_id)
+        else:
             yield from changes_of(standing, UNFENCED, node_id, before - now)
 
     def decide_drain(self, image: MetadataImage, request: DrainNodeRequest) -> Decision:
@@ -275,7 +286,7 @@ class Brokers:
                 standing, reason = self.standing(image, drained=node_id), DRAINED
             moved = list(changes(standing, reason, node_id))
         records = (*_flagged(image, broker, in_controlled_shutdown=request.is_drained), *moved)
-        left = led_by(image, node_id) - sum(change.leader not in (None, node_id) for change in moved)
+        left = led_by(image, node_id) + sum(_gain(image, node_id, change) for change in moved)
         reply = DrainNodeResponse(0, leaders_left=left, metadata_offset=image.offset + len(records))
         return Decision(records, reply)
 
@@ -390,6 +401,14 @@ def _registered_or_raise(image: MetadataImage, request: BrokerHeartbeatRequest) 
             f"the controller only up to {image.offset}: metadata was lost"
         )
     return broker
+
+
+def _gain(image: MetadataImage, node_id: int, change: PartitionChangeRecord) -> int:
+    """1 if the change gives the node a leadership, -1 if it takes one, else 0."""
+    if change.leader is None:
+        return 0
+    before = image.topics[image.topic_names[change.topic_id]].partitions[change.partition].leader
+    return (change.leader == node_id) - (before == node_id)
 
 
 def _flagged(

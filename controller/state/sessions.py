@@ -24,6 +24,10 @@ class Sessions:
         self._last_contact_ms[node_id] = now_ms
         self._seen[node_id] = max(metadata_offset, self._seen.get(node_id, -1))
 
+    def was_heard(self, node_id: int) -> bool:
+        """Whether this process has ever heard the node, since it was forgotten last."""
+        return node_id in self._seen
+
     def forget(self, node_id: int) -> None:
         """The session is over; does nothing if there is none."""
         for facts in (self._last_contact_ms, self._seen, self._shutdown_offsets, self.offline_replicas):

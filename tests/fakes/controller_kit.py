@@ -107,8 +107,9 @@ class Driver:
         node_id = facts.pop("node_id", partition.leader)
         sender = self.image.brokers.get(node_id)
         epoch = facts.pop("broker_epoch", sender.broker_epoch if sender else -1)
+        brokers = self.image.brokers
         members = tuple(
-            (each, self.image.brokers[each].broker_epoch if each in self.image.brokers else -1)
+            each if isinstance(each, tuple) else (each, brokers[each].broker_epoch if each in brokers else -1)
             for each in isr
         )
         defaults = {
@@ -135,9 +136,9 @@ class Driver:
         return [result.error_code for result in reply.results]
 
     def fence(self, *node_ids: int) -> None:
-        """Nodes go without a word."""
+        """Nodes are gone at once, as if their sessions had run out."""
         for node_id in node_ids:
-            self.beat(node_id, want_fence=True)
+            assert self.beat(node_id, want_fence=True, want_shutdown=True).is_fenced
 
     def come_back(self, node_id: int, process: int, *, is_clean: bool) -> None:
         """A fenced node is started anew, having ended in order or not, and catches up."""
