@@ -7,7 +7,7 @@ enough now, the ELR is over, because from now on the high watermark may pass it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -206,7 +206,7 @@ def _end_elrs(standing: Standing, changed: list[ConfigRecord]) -> Iterator[Parti
         min_isr = int(own or cluster or 1)
         for number, partition in enumerate(topic.partitions):
             if partition.elr and min_isr != standing.min_isr(topic.name):
-                rules = replace(standing.rules(topic, number), min_isr=min_isr)
+                rules = standing.rules(topic, number)._replace(min_isr=min_isr)
                 record = change_partition(topic.topic_id, number, partition, Wish(), rules)
                 if record is not None:
                     yield record

@@ -8,8 +8,8 @@ Source: Kafka PartitionChangeBuilder.java, PartitionReassignmentReplicas.java, K
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.metadata.image import RECOVERED, RECOVERING
 from ...protocol.metadata.records import PartitionChangeRecord
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 Nodes = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(NamedTuple):
     """What holds for a partition while it is changed."""
 
     candidates: Set[int]  # the nodes that may lead it
@@ -33,8 +32,7 @@ class Rules:
     is_last_leader_allowed: bool = True  # unclean.recovery.strategy=Balanced
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(NamedTuple):
     """What shall change. None leaves a fact as it is."""
 
     isr: Nodes | None = None
@@ -42,15 +40,13 @@ class Wish:
     adding: Nodes | None = None
     removing: Nodes | None = None
     recovery_state: int | None = None
-    lossy: frozenset[int] = field(
-        default=frozenset()
-    )  # replicas that may have lost records: never in the ELR
+    lossy: frozenset[int] = frozenset()  # replicas that may have lost records: never in the ELR
     elect: Callable[[Ballot], Elected] = offline
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Target:
-    """The partition under construction."""
+    """The partition under construction; each step changes it in place."""
 
     isr: Nodes
     replicas: Nodes
@@ -67,10 +63,11 @@ def change_partition(
 ) -> PartitionChangeRecord | None:
     """The record that brings what is wished, with everything that follows from it; None if nothing
     changes."""
-    target = _completed(_wished(partition, wish))
-    target = _with_elr(partition, target, wish, rules)
-    target = _with_leader(partition, target, wish, rules)
-    target = _with_last_known(partition, target)
+    target = _wished(partition, wish)
+    _complete(target)
+    _set_elr(partition, target, wish, rules)
+    _elect(partition, target, wish, rules)
+    _remember_leader(partition, target)
     return _record(topic_id, number, partition, target)
 
 
@@ -125,57 +122,55 @@ def _or(wished: Nodes | None, current: Nodes) -> Nodes:
     return current if wished is None else wished
 
 
-def _completed(target: _Target) -> _Target:
+def _complete(target: _Target) -> None:
     """The reassignment completes in the same step in which the last replica of its target is in sync."""
     if not target.adding and not target.removing:
-        return target
+        return
     isr = completed_isr(target.isr, target.replicas, target.removing)
-    if isr is None:
-        return target
-    replicas = tuple(node for node in target.replicas if node not in target.removing)
-    return replace(target, isr=isr, replicas=replicas, adding=(), removing=())
+    if isr is not None:
+        target.replicas = tuple(node for node in target.replicas if node not in target.removing)
+        target.isr, target.adding, target.removing = isr, (), ()
 
 
-def _with_elr(partition: PartitionRegistration, target: _Target, wish: Wish, rules: Rules) -> _Target:
+def _set_elr(partition: PartitionRegistration, target: _Target, wish: Wish, rules: Rules) -> None:
     """While the ISR is below min ISR the high watermark stands still, so who was in it at that point has
     every record that was acknowledged, and stays eligible; from min ISR on only the ISR has."""
     if len(target.isr) >= min_isr_of(rules.min_isr, target.replicas):
-        return replace(target, elr=())
-    known = {*partition.elr, *partition.isr}
-    elr = sorted(
-        node
-        for node in known
-        if node in target.replicas and node not in target.isr and node not in wish.lossy
-    )
-    return replace(target, elr=tuple(elr))
+        target.elr = ()
+        return
+    known = {*partition.elr, *partition.isr}.intersection(target.replicas)
+    target.elr = tuple(sorted(known.difference(target.isr, wish.lossy)))
 
 
-def _with_leader(partition: PartitionRegistration, target: _Target, wish: Wish, rules: Rules) -> _Target:
+def _elect(partition: PartitionRegistration, target: _Target, wish: Wish, rules: Rules) -> None:
     last = partition.last_known_elr if rules.is_last_leader_allowed else ()
     last_leader = last[0] if len(last) == 1 and last[0] in target.replicas else NO_NODE
     ballot = Ballot(target.replicas, target.isr, target.elr, partition.leader, rules.candidates, last_leader)
-    elected = wish.elect(ballot)
-    leader = elected.leader
-    if leader == NO_NODE or leader in target.isr:
-        return replace(target, leader=leader)
-    if elected.is_clean:
-        # The new ISR may reach min ISR at once; then it alone moves the high watermark, and the ELR is over.
-        is_enough = min_isr_of(rules.min_isr, target.replicas) <= 1
-        elr = () if is_enough else tuple(node for node in target.elr if node != leader)
-        return replace(target, leader=leader, isr=(leader,), elr=elr)
-    return replace(target, leader=leader, isr=(leader,), elr=(), recovery_state=RECOVERING)
+    target.leader, is_clean = wish.elect(ballot)
+    if target.leader == NO_NODE or target.leader in target.isr:
+        return
+    target.isr = (target.leader,)
+    # The new ISR may reach min ISR at once; then it alone moves the high watermark, and the ELR is over.
+    is_enough = min_isr_of(rules.min_isr, target.replicas) <= 1
+    if not is_clean or is_enough:
+        target.elr = ()
+    else:
+        target.elr = tuple(node for node in target.elr if node != target.leader)
+    if not is_clean:
+        target.recovery_state = RECOVERING
 
 
-def _with_last_known(partition: PartitionRegistration, target: _Target) -> _Target:
+def _remember_leader(partition: PartitionRegistration, target: _Target) -> None:
     """Who led last is remembered from the moment the ISR is empty until somebody leads again."""
     if target.leader != NO_NODE:
-        return replace(target, last_known=())
-    known = tuple(node for node in target.last_known if node in target.replicas)
-    if target.isr or known:
-        return replace(target, last_known=known)
+        target.last_known = ()
+        return
+    target.last_known = tuple(node for node in target.last_known if node in target.replicas)
+    if target.isr or target.last_known:
+        return
     # A partition that lost its leader while its last ISR member stayed in the ISR: an older log has such.
     last = partition.leader if partition.leader != NO_NODE or len(partition.isr) != 1 else partition.isr[0]
-    return replace(target, last_known=(last,) if last in target.replicas else ())
+    target.last_known = (last,) if last in target.replicas else ()
 
 
 def _record(
