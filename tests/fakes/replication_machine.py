@@ -147,6 +147,15 @@ class Cluster(RuleBasedStateMachine):
         assert (answer.isr, answer.partition_epoch) == (after.isr, after.partition_epoch)
         assert after.leader_recovery_state == 0
 
+    @rule(topic=TOPICS, number=NUMBERS)
+    def catch_up(self, topic: str, number: int) -> None:
+        """One more replica is in sync."""
+        partition = self._partition(topic, number)
+        if partition is not None and partition.leader >= 0:
+            away = [n for n in partition.replicas if n not in partition.isr and self._is_active(n)]
+            answer = self.driver.alter_partition(topic, number, (*partition.isr, *away[:1]))
+            assert answer.error_code in (0, NewLeaderElectedError.code), answer
+
     @rule(topic=TOPICS, number=NUMBERS, drop=st.sets(NODES, max_size=3), is_old=st.booleans())
     def propose_badly(self, topic: str, number: int, drop: set[int], is_old: bool) -> None:
         """A leader that has not heard of who is fenced or leaving, or counts a process that is no more."""

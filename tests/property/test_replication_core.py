@@ -119,7 +119,7 @@ def test_a_planted_bug_is_found(name, monkeypatch) -> None:
     place, attribute, wrong = MUTATIONS[name]
     monkeypatch.setattr(place, attribute, wrong)
     found = settings(
-        max_examples=400,
+        max_examples=1500,
         stateful_step_count=40,
         deadline=None,
         derandomize=True,
