@@ -181,7 +181,7 @@ class NodeServer:
             link.ask_to_leave()
             await self._happens(link.has_left)
         try:
-            self._close_sockets()
+            await self._close_sockets()
             await self._workers.finish()
             if link is not None and self._tasks.failure is None and not self._is_closed:
                 await self._workers.run(lambda: self._manager.shutdown(link.broker_epoch))
@@ -192,6 +192,8 @@ class NodeServer:
     async def kill(self) -> None:
         """End as if the process had died: no farewell, no flush, no clean marker; locks are released."""
         self._tasks.stop()
+        if self._router is not None:
+            self._router.close()
         await self._release()
 
     def _is_ending(self) -> bool:
@@ -214,7 +216,7 @@ class NodeServer:
             return
         self._is_closed = True
         try:
-            self._close_sockets()
+            await self._close_sockets()
             self._tasks.stop()
             await self._workers.finish()
             self._workers.close()
@@ -222,14 +224,14 @@ class NodeServer:
         finally:
             self._released.set()
 
-    def _close_sockets(self) -> None:
+    async def _close_sockets(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._link is not None:
             self._link.close()
         if self._router is not None:
-            self._router.close()
+            await self._router.stop()
 
     # --- the listener ----------------------------------------------------------------------------------
 

@@ -183,7 +183,7 @@ class Log(LogReads):
         config = self.config
         facts = check_client_batch(batch, config, wall_ms=wall_ms, checked=checked, internal=internal)
         header = facts.header
-        base_offset = self.log_end_offset
+        base_offset = self._segments.active.next_offset
         last_offset = base_offset + header.last_offset_delta
         pieces: list[Buffer] = [assigned_prefix(base_offset, header.batch_length, leader_epoch)]
         is_append_time = config.message_timestamp_type == "LogAppendTime" and not internal
@@ -390,9 +390,9 @@ class Log(LogReads):
             self.roll(wall_ms)
             segment = self._segments.active
         base_offset = segment.next_offset
-        segment.append(pieces, header, last_offset, self.config.index_interval_bytes)
+        size = segment.append(pieces, header, last_offset, self.config.index_interval_bytes)
         if self.tail is not None:
-            self.tail.add(base_offset, last_offset + 1, pieces)
+            self.tail.add(base_offset, last_offset + 1, pieces, size)
 
     def _note_epoch(self, epoch: int, start_offset: int) -> None:
         if epoch >= 0 and self._epochs.assign(epoch, start_offset):

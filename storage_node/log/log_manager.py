@@ -190,10 +190,6 @@ class LogManager:
         """The partition's log, if it is here and loaded; it may be offline by now."""
         return self.logs.get(topic_partition)
 
-    def dir_of(self, topic_partition: TopicPartition) -> LogDir | None:
-        """The log dir that the partition lies in."""
-        return self._homes.get(topic_partition)
-
     def create(
         self,
         topic_partition: TopicPartition,

@@ -24,6 +24,7 @@ from ...protocol.messages.data import FetchPartitionResponse, FetchResponse
 from ...protocol.records.header import read_batch_header
 from ..effects import AdvisePages
 from ..log.files import FileGoneError
+from ..log.tail_cache import kept
 from .catch_up import CatchUp
 from .cold_reads import MAX_READ_BYTES, ColdRead, ColdReads
 
@@ -267,6 +268,8 @@ class FetchHandler:
         if read is not None:
             if not read.is_done:
                 return None
+            if read.error is not None:
+                self.cold.drop(read)  # it is told once; the next fetch looks anew
             data = _taken(read, limit, is_first=is_first)
             if not data and read.error is None:
                 return []  # it is too large behind what is in this answer already; it stays
@@ -360,14 +363,15 @@ def _taken(read: ColdRead, limit: int, *, is_first: bool) -> list[Buffer]:
     assert read.run_found is not None, "a read that is done has a result or an error"
     data = read.run_found.data
     if len(data) <= limit:
-        return [data]
+        return [kept(data)]
     end = 0
     while end < len(data):
         size = read_batch_header(data, end).size_bytes
         if end + size > limit and not (is_first and end == 0):
             break
         end += size
-    return [data[:end]] if end else []
+    # Bound: what is left out must not stay in memory until a slow peer has taken the little that it gets.
+    return [kept(data[:end])] if end else []
 
 
 class DelayedFetch:

@@ -163,14 +163,15 @@ class Partition:
 
     def advance(self) -> bool:
         """Move the high watermark as far as the only in-sync replica allows; True if it moved."""
-        if not self.is_leader or self.log is None:
+        log = self.log
+        if log is None or not self.is_leader:
             return False
-        committed = self.log.log_end_offset
+        committed = log.log_end_offset
         if self._durable:
             committed = min(committed, self.flushed_offset)
         if committed <= self.high_watermark:
             return False
-        self.high_watermark = self.log.high_watermark = committed
+        self.high_watermark = log.high_watermark = committed
         return True
 
     def wants_flush(self, now_ms: int | None = None) -> bool:

@@ -402,6 +402,21 @@ def test_a_partition_goes_on_as_soon_as_its_leader_is_known() -> None:
     assert rig.step(1) == [], "an error of the leader is waited out"
 
 
+def test_nothing_of_the_wait_for_a_leader_is_left_when_it_is_known() -> None:
+    """The lookup of the position is answered at once; the fetch behind it follows at once, too."""
+    rig = Rig(-1)
+    rig.fetcher.add(T0, EARLIEST_TIMESTAMP)
+    assert rig.step() == []
+    rig.view = view_of(0, epoch=1)
+    (lookup,) = rig.step(1)
+    rig.looked_up(lookup, 5)
+    (fetch,) = rig.step(1)
+    assert rig.offsets(fetch) == {0: 5}
+    rig.fetched(fetch, batch(5))
+    (again,) = rig.step(1)
+    assert rig.offsets(again) == {0: 6}
+
+
 def test_paused_partitions_do_not_starve_the_others() -> None:
     """Two paused partitions hold all of fetch.max.bytes: the third is fetched nevertheless."""
     rig = Rig(0, 0, 0, max_bytes=1700).start(T0, T1)

@@ -1,0 +1,25 @@
+"""What builders of the compiled codec hold while they grow."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+from headrace.protocol.records.codec import pick_codec
+
+
+def test_builders_that_grow_leave_no_smaller_blocks_behind() -> None:
+    """Hundreds that grow to 9,000 bytes together hold 16 KiB each, and no 8 and 4 KiB more to use again."""
+    codec, count = pick_codec("compiled"), 300
+    if codec.name != "compiled":
+        pytest.skip("not compiled")
+    tracemalloc.start()
+    try:
+        builders = [codec.builder(max_bytes=1 << 20) for _ in range(count)]
+        for _ in range(9):
+            for builder in builders:
+                builder.append(0, None, b"x" * 1000)
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert held < count * (16_384 + 1000)
