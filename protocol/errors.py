@@ -307,6 +307,39 @@ class OffsetNotAvailableError(KafkaError):
 
 
 @dataclass(eq=False)
+class PreferredLeaderNotAvailableError(KafkaError):
+    """The preferred leader is not in sync or not active."""
+
+    code = 80
+    retriable = True
+    refresh_metadata = True
+
+
+@dataclass(eq=False)
+class EligibleLeadersNotAvailableError(KafkaError):
+    """No replica may lead the partition now."""
+
+    code = 83
+    retriable = True
+    refresh_metadata = True
+
+
+@dataclass(eq=False)
+class ElectionNotNeededError(KafkaError):
+    """The partition has the leader that was asked for."""
+
+    code = 84
+    refresh_metadata = True
+
+
+@dataclass(eq=False)
+class NoReassignmentInProgressError(KafkaError):
+    """There is no reassignment of the partition to cancel."""
+
+    code = 85
+
+
+@dataclass(eq=False)
 class InvalidRecordError(KafkaError):
     """A record inside the batch is malformed, or a client sent what only servers may."""
 
@@ -319,6 +352,13 @@ class ThrottlingQuotaExceededError(KafkaError):
 
     code = 89
     retriable = True
+
+
+@dataclass(eq=False)
+class InvalidUpdateVersionError(KafkaError):
+    """The partition has changed since: the request carries an older partition epoch."""
+
+    code = 95
 
 
 @dataclass(eq=False)
@@ -349,6 +389,20 @@ class InconsistentClusterIdError(KafkaError):
     """The disk or the request belongs to another cluster."""
 
     code = 104
+
+
+@dataclass(eq=False)
+class IneligibleReplicaError(KafkaError):
+    """A replica that is fenced, shutting down or registered anew may not be in the ISR."""
+
+    code = 107
+
+
+@dataclass(eq=False)
+class NewLeaderElectedError(KafkaError):
+    """The change was made, and with it another node leads the partition."""
+
+    code = 108
 
 
 def _wire_classes(base: type[KafkaError]) -> dict[int, type[KafkaError]]:

@@ -18,6 +18,7 @@ DESCRIBE_CONFIGS = Api(
 CREATE_PARTITIONS = Api(
     37, "CreatePartitions", 0, 0, control.CreatePartitionsRequest, control.CreatePartitionsResponse
 )
+ELECT_LEADERS = Api(43, "ElectLeaders", 0, 0, control.ElectLeadersRequest, control.ElectLeadersResponse)
 INCREMENTAL_ALTER_CONFIGS = Api(
     44,
     "IncrementalAlterConfigs",
@@ -25,6 +26,25 @@ INCREMENTAL_ALTER_CONFIGS = Api(
     0,
     control.IncrementalAlterConfigsRequest,
     control.IncrementalAlterConfigsResponse,
+)
+ALTER_PARTITION_REASSIGNMENTS = Api(
+    45,
+    "AlterPartitionReassignments",
+    0,
+    0,
+    control.AlterPartitionReassignmentsRequest,
+    control.AlterPartitionReassignmentsResponse,
+)
+LIST_PARTITION_REASSIGNMENTS = Api(
+    46,
+    "ListPartitionReassignments",
+    0,
+    0,
+    control.ListPartitionReassignmentsRequest,
+    control.ListPartitionReassignmentsResponse,
+)
+ALTER_PARTITION = Api(
+    56, "AlterPartition", 0, 0, control.AlterPartitionRequest, control.AlterPartitionResponse
 )
 BROKER_REGISTRATION = Api(
     62,
@@ -43,6 +63,7 @@ UNREGISTER_BROKER = Api(
 FETCH_METADATA = Api(
     10_000, "FetchMetadata", 0, 0, control.FetchMetadataRequest, control.FetchMetadataResponse
 )
+DRAIN_NODE = Api(10_001, "DrainNode", 0, 0, control.DrainNodeRequest, control.DrainNodeResponse)
 
 ALL_APIS: tuple[Api, ...] = (
     PRODUCE,
@@ -54,11 +75,16 @@ ALL_APIS: tuple[Api, ...] = (
     DELETE_TOPICS,
     DESCRIBE_CONFIGS,
     CREATE_PARTITIONS,
+    ELECT_LEADERS,
     INCREMENTAL_ALTER_CONFIGS,
+    ALTER_PARTITION_REASSIGNMENTS,
+    LIST_PARTITION_REASSIGNMENTS,
+    ALTER_PARTITION,
     BROKER_REGISTRATION,
     BROKER_HEARTBEAT,
     UNREGISTER_BROKER,
     FETCH_METADATA,
+    DRAIN_NODE,
 )
 
 # A storage node answers these by asking the controller.
@@ -67,8 +93,12 @@ FORWARDED: tuple[Api, ...] = (
     DELETE_TOPICS,
     DESCRIBE_CONFIGS,
     CREATE_PARTITIONS,
+    ELECT_LEADERS,
     INCREMENTAL_ALTER_CONFIGS,
+    ALTER_PARTITION_REASSIGNMENTS,
+    LIST_PARTITION_REASSIGNMENTS,
     UNREGISTER_BROKER,
+    DRAIN_NODE,
 )
 
 APIS_BY_KEY: dict[int, Api] = {api.key: api for api in ALL_APIS}

@@ -97,7 +97,7 @@ def test_a_key_under_two_spellings_is_refused() -> None:
     ("resource", "error"),
     [
         (ConfigResource(2, "none"), UnknownTopicOrPartitionError),
-        (ConfigResource(4, "1"), InvalidRequestError),
+        (ConfigResource(4, "77"), InvalidRequestError),
         (ConfigResource(77, ""), InvalidRequestError),
     ],
 )
