@@ -24,6 +24,8 @@ from ..protocol.errors import (
 )
 from ..protocol.messages import registry
 from ..protocol.messages.control import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     FetchMetadataRequest,
@@ -50,8 +52,8 @@ MAX_PORT = 65_535
 LOCATE_TIMEOUT_S = 10.0
 # Bound: forwarded requests under way; each holds a task and its request.
 MAX_FORWARDS = 500
-# Heartbeats, registration and the metadata poll share the connection with forwarded requests.
-_RESERVED_IN_FLIGHT = 3
+# Heartbeats, registration, ISR changes and the metadata poll share the connection with forwarded requests.
+_RESERVED_IN_FLIGHT = 4
 
 
 @dataclass(slots=True)
@@ -155,6 +157,11 @@ class ControllerLink:
             return await self._forward(api, body, asyncio.get_running_loop().time() + timeout_s)
         finally:
             self._forwards -= 1
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse | None:
+        """Ask for changes of ISRs; None if nobody knows whether they were done."""
+        response = await self._ask(registry.ALTER_PARTITION, request, self._timeout_s)
+        return None if response is None else response.body
 
     async def _forward(self, api: Api, body: bytes, deadline_s: float) -> Response:
         loop = asyncio.get_running_loop()
