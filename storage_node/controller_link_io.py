@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..protocol.errors import (
     ConfigError,
@@ -67,6 +67,14 @@ class NodeIdentity:
     port: int
     rack: str | None
     log_dir_ids: tuple[bytes, ...]
+    previous_broker_epoch: int = -1  # under which the process before ended in order; -1: it did not
+
+
+class Offline(NamedTuple):
+    """What a node has but cannot serve."""
+
+    log_dirs: tuple[bytes, ...]
+    replicas: tuple[tuple[bytes, int], ...]  # (topic id, partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +82,14 @@ class LinkEvents:
     """What the owner of the link does when the controller speaks.
 
     `adopted` gets node id, cluster id and controller id before any metadata. `metadata` applies records
-    and returns the offset of the image then; `metadata_offset` is the image's offset now.
+    and returns the offset of the image then; `metadata_offset` is the image's offset now. `offline` gives
+    the ids of the log dirs that failed, and the partitions that cannot be served.
     """
 
     adopted: Callable[[int, str, int], None]
     metadata: Callable[[FetchMetadataResponse], Awaitable[int]]
     metadata_offset: Callable[[], int]
+    offline: Callable[[], Offline] = lambda: Offline((), ())
 
 
 class ControllerLink:
@@ -281,7 +291,15 @@ class ControllerLink:
     async def _register(self) -> None:
         me = self._identity
         request = BrokerRegistrationRequest(
-            me.node_id, me.cluster_id, me.incarnation_id, me.host, me.port, me.rack, me.log_dir_ids
+            me.node_id,
+            me.cluster_id,
+            me.incarnation_id,
+            me.host,
+            me.port,
+            me.rack,
+            me.log_dir_ids,
+            # this process has lost nothing since it was registered before
+            self.broker_epoch if self.broker_epoch >= 0 else me.previous_broker_epoch,
         )
         response = await self._ask(registry.BROKER_REGISTRATION, request, self._timeout_s)
         if response is not None:
@@ -294,11 +312,14 @@ class ControllerLink:
             self._submit(m.RegistrationAnswered(response.body))
 
     async def _beat(self, broker_epoch: int, want_shutdown: bool) -> None:
+        offline = self._events.offline()
         request = BrokerHeartbeatRequest(
             self._identity.node_id,
             broker_epoch,
             self._events.metadata_offset(),
             want_shutdown=want_shutdown,
+            offline_log_dirs=offline.log_dirs,
+            offline_replicas=offline.replicas,
         )
         response = await self._ask(registry.BROKER_HEARTBEAT, request, self._timeout_s)
         if response is not None:

@@ -17,7 +17,7 @@ from ..protocol.messages import registry
 from ..protocol.transport.router_io import Router, RouterLimits, ServerIdentity
 from ..runtime.clock_io import monotonic_ms, wall_ms
 from ..runtime.shell_io import TaskOwner, require_assertions
-from .controller_link_io import ControllerLink, ControllerLocator, LinkEvents, NodeIdentity
+from .controller_link_io import ControllerLink, ControllerLocator, LinkEvents, NodeIdentity, Offline
 from .effects import (
     AdvisePages,
     DeleteLog,
@@ -158,8 +158,14 @@ class NodeServer:
             port=self.port,
             rack=config.broker_rack or None,
             log_dir_ids=self._manager.directory_ids,
+            previous_broker_epoch=self._manager.clean_broker_epoch,
         )
-        events = LinkEvents(self._adopt, self._apply_metadata, lambda: core.image.offset)
+        events = LinkEvents(
+            self._adopt,
+            self._apply_metadata,
+            lambda: core.image.offset,
+            lambda: Offline(self._manager.offline_directory_ids, core.replicas.offline_keys()),
+        )
         link = self._link = ControllerLink(config, self._locate, identity, events, tasks)
         self._forwarder = Forwarder(link, router, core, tasks, self._perform)
         self._replication = Replication(core, link, tasks, self._perform)

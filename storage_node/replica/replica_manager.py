@@ -103,6 +103,10 @@ class ReplicaManager:
             return NO_NODE, NO_EPOCH
         return registration.leader, registration.leader_epoch
 
+    def offline_keys(self) -> tuple[PartitionKey, ...]:
+        """The partitions that this node has and cannot serve."""
+        return tuple(key for key, partition in self.partitions.items() if not partition.is_online)
+
     # --- following the image ---------------------------------------------------------------------------
 
     def new_logs(self, image: MetadataImage, delta: MetadataDelta | None, *, is_first: bool) -> list[NewLog]:
