@@ -420,11 +420,13 @@ class ControllerServer:
         )
         return Router(self.config.listener_host, port, self._handle, SERVED, self._identity, limits)
 
-    def _close_log(self, stored: MetadataLog) -> None:
+    async def _close_log(self, stored: MetadataLog) -> None:
         if self._is_killed:
             stored.abandon()
             return
         try:
+            if self._quorum is not None:
+                await self._quorum.finish_flush()
             stored.close()
         except KafkaStorageError:
             # All that was answered is durable already; the next start reads it like after a crash.
@@ -444,7 +446,7 @@ class ControllerServer:
         # Order: the disk thread may still be flushing; the log must not be closed under it.
         await asyncio.get_running_loop().run_in_executor(None, self._disk.shutdown)
         if self._log is not None:
-            self._close_log(self._log)
+            await self._close_log(self._log)
         if self._lock is not None:
             self._lock.release()
 

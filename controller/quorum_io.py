@@ -69,6 +69,7 @@ class Quorum:
         self._is_stepping = False
         self._is_over = False
         self._timer: asyncio.TimerHandle | None = None
+        self._flushing: tuple[Flush, asyncio.Future[None]] | None = None
         self._perform_one: dict[type, Callable[[Any], None]] = {
             events.Send: lambda e: self._peers.send(e.target, e.correlation_id, e.body),
             events.Reply: lambda e: router.reply(e.token, e.body, e.frames),
@@ -92,6 +93,14 @@ class Quorum:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    async def finish_flush(self) -> None:
+        """After `close`: a flush that is under way comes to its end. Errors: KafkaStorageError."""
+        if self._flushing is not None:
+            flush, done = self._flushing
+            self._flushing = None
+            await done
+            self._log.finish_flush(flush)
 
     # --- what it is -------------------------------------------------------------------------------------
 
@@ -215,11 +224,13 @@ class Quorum:
             self._finish_flush(None)
             return
         future = asyncio.get_running_loop().run_in_executor(self._disk, flush.sync)
+        self._flushing = flush, future
         future.add_done_callback(lambda done: self._flushed(flush, done))
 
     def _flushed(self, flush: Flush, done: asyncio.Future[None]) -> None:
         if self._is_over or done.cancelled():
             return
+        self._flushing = None
         error = done.exception()
         if error is not None:
             self._is_over = True

@@ -41,7 +41,6 @@ APIS = (
     registry.BROKER_REGISTRATION,
     registry.BROKER_HEARTBEAT,
     registry.FETCH_METADATA,
-    registry.DESCRIBE_QUORUM,
     *registry.FORWARDED,
 )
 CLUSTER_ID = "fake-cluster"
