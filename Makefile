@@ -8,7 +8,7 @@ export RAY_AUTH_MODE ?= disabled
 export QUICKSTART_INPUT := $(value INPUT)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test bench fmt lint types imports check codec docs clean
+.PHONY: help setup quickstart test bench sim fmt lint types imports check codec docs clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -42,6 +42,11 @@ $(VENV)/.bench: $(STAMP)
 
 bench: $(VENV)/.bench ## beside Apache Kafka, 25 min, writes docs/BENCHMARKS.md (QUICK=1: 9 min; ONLY=w1,w6)
 	@$(BIN)/python -m headrace.benchmarks $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+SEED ?= 1
+COUNT ?= 1
+sim: $(STAMP) ## simulate with virtual time (SEED=n replays one run; COUNT=m; JOBS=n; SIM=quorum; TRACE=file)
+	@$(BIN)/python tests/sim/run.py $(SEED) $(COUNT) $(if $(SIM),--sim $(SIM)) $(if $(JOBS),--jobs $(JOBS)) $(if $(TRACE),--trace $(TRACE))
 
 fmt: $(STAMP) ## format the code
 	$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .

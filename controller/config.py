@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..protocol.errors import ConfigError
 from ..runtime.config import KIB, MAX_INT, MIB, MINUTE, SECOND, Config, key
-from ..storage_node.log.listener_memory import reachable_host
+from ..storage_node.log.listener_memory import MAX_PORT, reachable_host
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,50 @@ class ControllerConfig(Config):
     )
     default_replication_factor: int = key(
         "default.replication.factor", 1, low=1, high=32_767, doc="Replicas of a topic that does not say."
+    )
+    min_insync_replicas: int = key(
+        "min.insync.replicas",
+        1,
+        low=1,
+        high=MAX_INT,
+        doc="What a new cluster starts with as its cluster-wide min.insync.replicas; change it there later.",
+    )
+    unclean_leader_election_enable: bool = key(
+        "unclean.leader.election.enable",
+        False,
+        doc="Rather lose acknowledged records than stay without a leader, where no other config says so.",
+    )
+    unclean_leader_election_interval_ms: int = key(
+        "unclean.leader.election.interval.ms",
+        5 * MINUTE,
+        low=1,
+        unit="ms",
+        doc="How often leaderless partitions that allow it are looked through for an unclean election.",
+    )
+    unclean_recovery_strategy: str = key(
+        "unclean.recovery.strategy",
+        "Balanced",
+        choices=("Balanced", "None"),
+        doc="Balanced: when no replica is known to have every record, the last leader leads again. None: an "
+        "operator must decide.",
+    )
+    auto_leader_rebalance_enable: bool = key(
+        "auto.leader.rebalance.enable", True, doc="Bring preferred leaders back by and by."
+    )
+    leader_imbalance_check_interval_seconds: int = key(
+        "leader.imbalance.check.interval.seconds",
+        300,
+        low=1,
+        unit="s",
+        doc="How often to look for imbalance.",
+    )
+    leader_imbalance_per_broker_percentage: int = key(
+        "leader.imbalance.per.broker.percentage",
+        10,
+        low=0,
+        high=100,
+        unit="%",
+        doc="Bring leaders back to a node once others lead more of the partitions that prefer it.",
     )
     broker_heartbeat_interval_ms: int = key(
         "broker.heartbeat.interval.ms", 300, low=10, unit="ms", doc="How often a storage node must be heard."
@@ -118,6 +162,54 @@ class ControllerConfig(Config):
         unit="ms",
         doc="How often to remember how much of the metadata log is durable, if that has changed.",
     )
+    quorum_bootstrap_servers: tuple[str, ...] = key(
+        "controller.quorum.bootstrap.servers",
+        (),
+        doc="host:port of controllers of the quorum, by which one that knows none of its voters finds them. "
+        "Without any, a controller with an empty disk begins a quorum of its own.",
+    )
+    quorum_election_timeout_ms: int = key(
+        "controller.quorum.election.timeout.ms",
+        1000,
+        low=10,
+        unit="ms",
+        doc="How long a voter waits for a leader, or for the votes it asked for, before it asks (again); "
+        "up to twice as long, by chance.",
+    )
+    quorum_fetch_timeout_ms: int = key(
+        "controller.quorum.fetch.timeout.ms",
+        2000,
+        low=20,
+        unit="ms",
+        doc="A voter that could not fetch from the leader for this long asks for votes; a leader from which "
+        "no majority fetched for one and a half times as long resigns.",
+    )
+    quorum_election_backoff_max_ms: int = key(
+        "controller.quorum.election.backoff.max.ms",
+        1000,
+        low=1,
+        unit="ms",
+        doc="The longest that a voter waits, by chance, after an election that it lost.",
+    )
+    quorum_request_timeout_ms: int = key(
+        "controller.quorum.request.timeout.ms",
+        2000,
+        low=10,
+        unit="ms",
+        doc="How long one controller waits for the answer of another.",
+    )
+    quorum_retry_backoff_ms: int = key(
+        "controller.quorum.retry.backoff.ms",
+        20,
+        low=1,
+        unit="ms",
+        doc="How long to wait before a request that failed is repeated.",
+    )
+    quorum_auto_join: bool = key(
+        "controller.quorum.auto.join.enable",
+        False,
+        doc="Whether a controller that is no voter asks to become one, in place of the voter with its id.",
+    )
     lock_timeout_ms: int = key(
         "metadata.log.lock.timeout.ms",
         5 * SECOND,
@@ -134,6 +226,11 @@ class ControllerConfig(Config):
     )
 
     @property
+    def bootstrap_endpoints(self) -> tuple[tuple[str, int], ...]:
+        """The bootstrap servers. Errors: ConfigError for one that is not host:port."""
+        return tuple(_endpoint(text) for text in self.quorum_bootstrap_servers)
+
+    @property
     def host(self) -> str:
         """Where nodes reach the controller."""
         return reachable_host(self.listener_host, self.advertised_host)
@@ -141,6 +238,7 @@ class ControllerConfig(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         reachable_host(self.listener_host, self.advertised_host)
+        _ = self.bootstrap_endpoints
         if not self.metadata_log_dir:
             raise ConfigError("metadata.log.dir must name a folder")
         if self.broker_session_timeout_ms <= self.broker_heartbeat_interval_ms:
@@ -148,3 +246,10 @@ class ControllerConfig(Config):
                 f"broker.session.timeout.ms {self.broker_session_timeout_ms} must be longer than "
                 f"broker.heartbeat.interval.ms {self.broker_heartbeat_interval_ms}"
             )
+
+
+def _endpoint(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) <= MAX_PORT:
+        raise ConfigError(f"controller.quorum.bootstrap.servers has {text!r}, which is not host:port")
+    return host.strip("[]"), int(port)

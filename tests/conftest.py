@@ -23,6 +23,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 sys.path.insert(0, str(Path(__file__).parent / "fakes"))
+sys.path.insert(0, str(Path(__file__).parent / "sim"))
 
 
 class _RootIsNoTestPackage:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ...protocol.errors import CorruptMessageError
-from ...protocol.metadata.records import MetadataRecord
+from ...protocol.metadata.records import MetadataRecord, NoOpRecord
 from ...protocol.records.codec import active_codec
+from ...protocol.records.control import ControlType, VoterSet, control_type, decode_control
 from ...protocol.records.header import CRC_POSITION, BatchHeader, Buffer, assigned_prefix, read_batch_header
 from ...runtime.config import MIB
 
@@ -33,6 +34,22 @@ class StoredBatch(NamedTuple):
     header: BatchHeader
     records: tuple[MetadataRecord, ...]  # empty for a control batch
     control_keys: tuple[bytes, ...]  # of a control batch
+    control_values: tuple[bytes, ...] = ()
+
+    @property
+    def to_apply(self) -> tuple[MetadataRecord, ...]:
+        """The records; a control record, which moves the image's offset only, as a NoOpRecord."""
+        return self.records or (NoOpRecord(),) * (self.header.last_offset_delta + 1)
+
+    @property
+    def voters(self) -> VoterSet | None:
+        """The voter set that a control batch names. Errors: InvalidRecordError."""
+        for key, value in zip(self.control_keys, self.control_values, strict=True):
+            if control_type(key) is ControlType.KRAFT_VOTERS:
+                record = decode_control(key, value)
+                assert isinstance(record, VoterSet)
+                return record
+        return None
 
 
 def encode_batch(
@@ -83,7 +100,9 @@ def decode_batches(data: Buffer) -> Iterator[StoredBatch]:
 def _decoded(header: BatchHeader, batch: memoryview) -> StoredBatch:
     stored = active_codec().decode(batch)
     if header.is_control:
-        return StoredBatch(header, (), tuple(record.key or b"" for record in stored))
+        found = list(stored)
+        keys = tuple(record.key or b"" for record in found)
+        return StoredBatch(header, (), keys, tuple(record.value or b"" for record in found))
     try:
         records = tuple(_decoder.decode(record.value or b"") for record in stored)
     except msgspec.MsgspecError as error:

@@ -1,9 +1,11 @@
 """Snapshots of the metadata: one file that says everything up to an offset.
 
 Shape: `<end offset, 20 digits>-<epoch, 10 digits>.checkpoint`; inside, record batches at offsets 0, 1, ...: a
-SNAPSHOT_HEADER control record, the records that make the image, a SNAPSHOT_FOOTER control record. A file
-without its footer, or with any damage, is no snapshot. Files appear whole by a rename.
-Source: Kafka Snapshots.java, RecordsSnapshotWriter.java (KIP-630).
+SNAPSHOT_HEADER control record, the voters if they are known (KRAFT_VERSION and KRAFT_VOTERS control records),
+the records that make the image, a SNAPSHOT_FOOTER control record. A file without its footer, or with any
+damage, is no snapshot. Files appear whole by a rename. The snapshot at offset 0 holds the voters that a new
+quorum begins with, and nothing else.
+Source: Kafka Snapshots.java, RecordsSnapshotWriter.java (KIP-630), BootstrapMetadata (KIP-853).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import CorruptMessageError, InvalidRecordError, UnsupportedCompressionTypeError
 from ...protocol.metadata.replay import image_of, image_records
+from ...protocol.records.control import QuorumVersion, VoterSet, encode_control
 from ...storage_node.log.files import Files, read_file, write_file_atomically
 from .record_batches import StoredBatch, addressed, decode_batches, encode_batch, encode_control_batch
 
@@ -24,7 +27,11 @@ if TYPE_CHECKING:
 
 SUFFIX = ".checkpoint"
 CORRUPT_SUFFIX = ".corrupt"
+PART_SUFFIX = ".part"  # of one that is being fetched
+QUORUM_VERSION = 1  # voters are named in the log (KIP-853)
 RECORDS_PER_BATCH = 2000
+
+NO_VOTERS = VoterSet(())
 
 _NAME = re.compile(r"(?P<end>[0-9]{20})-(?P<epoch>[0-9]{10})\.checkpoint\Z")
 _KEY = struct.Struct(">hh")  # version, type of the control record
@@ -54,34 +61,50 @@ def list_snapshots(files: Files, directory: str) -> list[SnapshotId]:
 
 
 def write_snapshot(
-    files: Files, directory: str, image: MetadataImage, epoch: int, timestamp_ms: int
+    files: Files,
+    directory: str,
+    image: MetadataImage,
+    epoch: int,
+    timestamp_ms: int,
+    voters: VoterSet = NO_VOTERS,
 ) -> SnapshotId:
-    """Write the image to a file that is whole and durable on return. Errors: KafkaStorageError."""
+    """Write image and voters to a file that is whole and durable on return. Errors: KafkaStorageError."""
     snapshot = SnapshotId(image.offset + 1, epoch)
-    content = b"".join(_batches(image, epoch, timestamp_ms))
+    content = b"".join(_batches(image, epoch, timestamp_ms, voters))
     write_file_atomically(files, directory, snapshot.file_name, content)
     return snapshot
 
 
 def read_snapshot(files: Files, directory: str, snapshot: SnapshotId) -> MetadataImage:
     """The image in a snapshot. Errors: CorruptMessageError if it is damaged in any way; KafkaStorageError."""
-    data = read_file(files, f"{directory}/{snapshot.file_name}")
+    return read_whole_snapshot(files, directory, snapshot)[0]
+
+
+def read_whole_snapshot(
+    files: Files, directory: str, snapshot: SnapshotId, suffix: str = ""
+) -> tuple[MetadataImage, VoterSet]:
+    """Image and voters in the snapshot, whose file may have one more suffix. Errors: as `read_snapshot`."""
+    data = read_file(files, f"{directory}/{snapshot.file_name}{suffix}")
     try:
         batches = list(decode_batches(data))
         _check_frame(batches)
         records = (record for batch in batches[1:-1] for record in batch.records)
-        return image_of(records, snapshot.end_offset - 1)
+        voters = [found for batch in batches if (found := batch.voters) is not None]
+        return image_of(records, snapshot.end_offset - 1), voters[-1] if voters else NO_VOTERS
     except _DAMAGE as error:
         raise CorruptMessageError(f"snapshot {snapshot.file_name}: {error}") from error
 
 
-def _batches(image: MetadataImage, epoch: int, timestamp_ms: int) -> Iterator[bytes]:
+def _batches(image: MetadataImage, epoch: int, timestamp_ms: int, voters: VoterSet) -> Iterator[bytes]:
     offset = 0
     yield addressed(
         _control(_HEADER_KEY, _HEADER_VALUE.pack(0, timestamp_ms, 0), timestamp_ms), offset, epoch
     )
     records = image_records(image)
     offset = 1
+    for control in (QuorumVersion(QUORUM_VERSION), voters) if voters.voters else ():
+        yield addressed(_control(*encode_control(control), timestamp_ms), offset, epoch)
+        offset += 1
     for start in range(0, len(records), RECORDS_PER_BATCH):
         part = records[start : start + RECORDS_PER_BATCH]
         yield addressed(encode_batch(part, timestamp_ms), offset, epoch)
@@ -99,8 +122,10 @@ def _check_frame(batches: list[StoredBatch]) -> None:
     if batches[-1].control_keys != (_FOOTER_KEY,):
         raise CorruptMessageError("it does not end with a footer")
     offset = 0
+    # The voters, two batches, stand directly behind the header.
+    voters_at = (1, 2) if len(batches) > 3 and batches[1].header.is_control else ()
     for index, batch in enumerate(batches):
-        is_frame = index in (0, len(batches) - 1)
+        is_frame = index in (0, *voters_at, len(batches) - 1)
         if batch.header.base_offset != offset or batch.header.is_control != is_frame:
             raise CorruptMessageError(f"batch {index} does not belong at offset {offset}")
         offset = batch.header.next_offset

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import control, data
+from . import control, data, quorum
 from .envelope import Api, ApiVersionsRequest, ApiVersionsResponse
 
 PRODUCE = Api(0, "Produce", 0, 0, data.ProduceRequest, data.ProduceResponse)
@@ -15,9 +15,18 @@ DELETE_TOPICS = Api(20, "DeleteTopics", 0, 0, control.DeleteTopicsRequest, contr
 DESCRIBE_CONFIGS = Api(
     32, "DescribeConfigs", 0, 0, control.DescribeConfigsRequest, control.DescribeConfigsResponse
 )
+OFFSET_FOR_LEADER_EPOCH = Api(
+    23,
+    "OffsetForLeaderEpoch",
+    0,
+    0,
+    data.OffsetForLeaderEpochRequest,
+    data.OffsetForLeaderEpochResponse,
+)
 CREATE_PARTITIONS = Api(
     37, "CreatePartitions", 0, 0, control.CreatePartitionsRequest, control.CreatePartitionsResponse
 )
+ELECT_LEADERS = Api(43, "ElectLeaders", 0, 0, control.ElectLeadersRequest, control.ElectLeadersResponse)
 INCREMENTAL_ALTER_CONFIGS = Api(
     44,
     "IncrementalAlterConfigs",
@@ -25,6 +34,34 @@ INCREMENTAL_ALTER_CONFIGS = Api(
     0,
     control.IncrementalAlterConfigsRequest,
     control.IncrementalAlterConfigsResponse,
+)
+VOTE = Api(52, "Vote", 0, 0, quorum.VoteRequest, quorum.VoteResponse)
+BEGIN_QUORUM_EPOCH = Api(
+    53, "BeginQuorumEpoch", 0, 0, quorum.BeginQuorumEpochRequest, quorum.BeginQuorumEpochResponse
+)
+END_QUORUM_EPOCH = Api(
+    54, "EndQuorumEpoch", 0, 0, quorum.EndQuorumEpochRequest, quorum.EndQuorumEpochResponse
+)
+DESCRIBE_QUORUM = Api(55, "DescribeQuorum", 0, 0, quorum.DescribeQuorumRequest, quorum.DescribeQuorumResponse)
+FETCH_SNAPSHOT = Api(59, "FetchSnapshot", 0, 0, quorum.FetchSnapshotRequest, quorum.FetchSnapshotResponse)
+ALTER_PARTITION_REASSIGNMENTS = Api(
+    45,
+    "AlterPartitionReassignments",
+    0,
+    0,
+    control.AlterPartitionReassignmentsRequest,
+    control.AlterPartitionReassignmentsResponse,
+)
+LIST_PARTITION_REASSIGNMENTS = Api(
+    46,
+    "ListPartitionReassignments",
+    0,
+    0,
+    control.ListPartitionReassignmentsRequest,
+    control.ListPartitionReassignmentsResponse,
+)
+ALTER_PARTITION = Api(
+    56, "AlterPartition", 0, 0, control.AlterPartitionRequest, control.AlterPartitionResponse
 )
 BROKER_REGISTRATION = Api(
     62,
@@ -40,9 +77,14 @@ BROKER_HEARTBEAT = Api(
 UNREGISTER_BROKER = Api(
     64, "UnregisterBroker", 0, 0, control.UnregisterBrokerRequest, control.UnregisterBrokerResponse
 )
+ADD_RAFT_VOTER = Api(80, "AddRaftVoter", 0, 0, quorum.AddRaftVoterRequest, quorum.RaftVoterResponse)
+REMOVE_RAFT_VOTER = Api(81, "RemoveRaftVoter", 0, 0, quorum.RemoveRaftVoterRequest, quorum.RaftVoterResponse)
+UPDATE_RAFT_VOTER = Api(82, "UpdateRaftVoter", 0, 0, quorum.UpdateRaftVoterRequest, quorum.RaftVoterResponse)
 FETCH_METADATA = Api(
     10_000, "FetchMetadata", 0, 0, control.FetchMetadataRequest, control.FetchMetadataResponse
 )
+QUORUM_FETCH = Api(10_003, "QuorumFetch", 0, 0, quorum.QuorumFetchRequest, quorum.QuorumFetchResponse)
+DRAIN_NODE = Api(10_001, "DrainNode", 0, 0, control.DrainNodeRequest, control.DrainNodeResponse)
 
 ALL_APIS: tuple[Api, ...] = (
     PRODUCE,
@@ -52,13 +94,28 @@ ALL_APIS: tuple[Api, ...] = (
     API_VERSIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
+    OFFSET_FOR_LEADER_EPOCH,
     DESCRIBE_CONFIGS,
     CREATE_PARTITIONS,
+    ELECT_LEADERS,
     INCREMENTAL_ALTER_CONFIGS,
+    VOTE,
+    BEGIN_QUORUM_EPOCH,
+    END_QUORUM_EPOCH,
+    DESCRIBE_QUORUM,
+    FETCH_SNAPSHOT,
+    ALTER_PARTITION_REASSIGNMENTS,
+    LIST_PARTITION_REASSIGNMENTS,
+    ALTER_PARTITION,
     BROKER_REGISTRATION,
     BROKER_HEARTBEAT,
     UNREGISTER_BROKER,
+    ADD_RAFT_VOTER,
+    REMOVE_RAFT_VOTER,
+    UPDATE_RAFT_VOTER,
     FETCH_METADATA,
+    QUORUM_FETCH,
+    DRAIN_NODE,
 )
 
 # A storage node answers these by asking the controller.
@@ -67,8 +124,13 @@ FORWARDED: tuple[Api, ...] = (
     DELETE_TOPICS,
     DESCRIBE_CONFIGS,
     CREATE_PARTITIONS,
+    ELECT_LEADERS,
     INCREMENTAL_ALTER_CONFIGS,
+    ALTER_PARTITION_REASSIGNMENTS,
+    LIST_PARTITION_REASSIGNMENTS,
     UNREGISTER_BROKER,
+    DRAIN_NODE,
+    DESCRIBE_QUORUM,
 )
 
 APIS_BY_KEY: dict[int, Api] = {api.key: api for api in ALL_APIS}

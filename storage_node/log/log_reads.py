@@ -163,6 +163,10 @@ class LogReads:
         """(epoch, exclusive end offset) of the largest epoch at or below `epoch`; (-1, -1) if unknown."""
         return self._epochs.end_offset_for(epoch, self.log_end_offset)
 
+    def epoch_of(self, offset: int) -> int:
+        """The epoch that wrote `offset`, -1 if that is not known."""
+        return self._epochs.epoch_of(offset)
+
     # --- inside -------------------------------------------------------------------------------------
 
     def _read_run(

@@ -24,7 +24,7 @@ def test_there_and_back(tmp_path) -> None:
     write_quorum_state(OsFiles(), directory, STATE)
     assert read_quorum_state(OsFiles(), directory) == STATE
     facts = json.loads((tmp_path / FILE_NAME).read_text())
-    assert (facts["clusterId"], facts["leaderEpoch"], facts["data_version"]) == ("cluster", 7, 0)
+    assert (facts["clusterId"], facts["leaderEpoch"], facts["data_version"]) == ("cluster", 7, 1)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,123 @@
+"""What a start reads of the metadata log: the newest sound snapshot, and the batches after it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import CorruptMessageError, InvalidRecordError, KafkaStorageError
+from ...protocol.metadata.image import MetadataImage
+from ...protocol.metadata.replay import replay
+from ...protocol.model import TopicPartition
+from ...protocol.records.header import read_batch_header
+from ...storage_node.log import names
+from ...storage_node.log.checkpoints import CorruptFileError, parse_offsets
+from ...storage_node.log.files import read_file
+from .record_batches import decode_batches
+from .snapshots import CORRUPT_SUFFIX, NO_VOTERS, SnapshotId, list_snapshots, read_whole_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...protocol.records.control import VoterSet
+    from ...storage_node.log.files import Files
+    from ...storage_node.log.log import Log
+    from .record_batches import StoredBatch
+
+METADATA_PARTITION = TopicPartition(names.METADATA_TOPIC, 0)
+READ_BYTES = 4 * 1024 * 1024
+
+
+def check_not_damaged(stored: Log, image: MetadataImage, durable_offset: int) -> None:
+    """Errors: KafkaStorageError if less can be read than was durable, or something between."""
+    readable_offset = max(stored.log_end_offset, image.offset + 1)
+    if readable_offset < durable_offset:
+        raise KafkaStorageError(
+            f"{stored.directory} is damaged: metadata up to offset {durable_offset} was durable, but only up "
+            f"to {readable_offset} can be read; restore it, or accept the loss by removing "
+            f"{names.RECOVERY_POINTS}"
+        )
+    if stored.log_end_offset > image.offset + 1 and stored.log_start_offset > image.offset + 1:
+        raise KafkaStorageError(
+            f"metadata from offset {image.offset + 1} to {stored.log_start_offset} is neither in a sound "
+            f"snapshot nor in the log"
+        )
+
+
+def read_checkpoint(files: Files, directory: str) -> int:
+    """How much was durable for sure; 0 if that is not known."""
+    path = f"{directory}/{names.RECOVERY_POINTS}"
+    if not files.exists(path):
+        return 0
+    try:
+        return max(0, parse_offsets(read_file(files, path)).get(METADATA_PARTITION, 0))
+    except CorruptFileError:
+        return 0
+
+
+def newest_sound_snapshot(
+    files: Files, directory: str
+) -> tuple[list[SnapshotId], MetadataImage, VoterSet, list[str]]:
+    """The newest sound snapshot and the older ones, its image and voters, and what was wrong with newer ones.
+
+    A damaged file gets another name: it must not count as one of the snapshots to keep.
+    """
+    damaged: list[str] = []
+    snapshots = list_snapshots(files, directory)
+    for index, snapshot in enumerate(snapshots):
+        try:
+            return snapshots[index:], *read_whole_snapshot(files, directory, snapshot), damaged
+        except CorruptMessageError as error:
+            damaged.append(str(error))
+            path = f"{directory}/{snapshot.file_name}"
+            files.rename(path, path + CORRUPT_SUFFIX)
+    return [], MetadataImage(), NO_VOTERS, damaged
+
+
+def replayed(stored: Log, image: MetadataImage) -> MetadataImage:
+    """The image with all of the log after it. Errors: KafkaStorageError if they contradict each other."""
+    for batch in batches_from(stored, image.offset + 1, stored.log_end_offset):
+        records = batch.to_apply[image.offset + 1 - batch.header.base_offset :]
+        try:
+            image, _ = replay(image, image.offset + 1, records)
+        except ValueError as error:
+            raise KafkaStorageError(f"the metadata log contradicts itself: {error}") from error
+    return image
+
+
+def batches_from(stored: Log, offset: int, end_offset: int) -> Iterator[StoredBatch]:
+    """The batches from the one that holds `offset` on, below `end_offset`. Errors: KafkaStorageError."""
+    for batch in _encoded_batches_from(stored, offset, end_offset):
+        yield from _decoded(batch)
+
+
+def control_batches_from(stored: Log, offset: int) -> Iterator[StoredBatch]:
+    """The control batches from `offset` on; of the others only the headers are read."""
+    for batch in _encoded_batches_from(stored, offset, stored.log_end_offset):
+        if read_batch_header(batch).is_control:
+            yield from _decoded(batch)
+
+
+def _decoded(batch: memoryview) -> list[StoredBatch]:
+    try:
+        return list(decode_batches(batch))
+    except (CorruptMessageError, InvalidRecordError) as error:
+        raise KafkaStorageError(f"the metadata log is unreadable: {error}") from error
+
+
+def _encoded_batches_from(stored: Log, offset: int, end_offset: int) -> Iterator[memoryview]:
+    while offset < end_offset:
+        try:
+            chunk = stored.read(offset, READ_BYTES, upto_offset=end_offset)
+        except CorruptMessageError as error:
+            raise KafkaStorageError(f"the metadata log is unreadable: {error}") from error
+        for buffer in chunk.data:
+            view = memoryview(buffer)
+            while len(view):
+                size = read_batch_header(view).size_bytes
+                yield view[:size]
+                view = view[size:]
+        if chunk.next_offset <= offset:
+            raise KafkaStorageError(
+                f"the metadata log has nothing at offset {offset}, it ends at {end_offset}"
+            )
+        offset = chunk.next_offset

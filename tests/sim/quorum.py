@@ -1,0 +1,558 @@
+"""The controller quorum in simulation: production cores over fake disks and a fake network.
+
+A run has three acts: controllers start and write; faults of all kinds; everything heals, and the quorum must
+make progress in bounded virtual time. The laws are checked after every event (quorum_laws.py).
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from fake_files import Crash, FakeFiles
+from headrace.controller.config import ControllerConfig
+from headrace.controller.quorum import events
+from headrace.controller.quorum.metadata_log import MetadataLog, metadata_log_config
+from headrace.controller.quorum.raft import Raft
+from headrace.controller.quorum.record_batches import encode_batch
+from headrace.controller.quorum.roles import Role
+from headrace.controller.quorum.voters import Endpoint, ReplicaKey, keys_of, voter
+from headrace.protocol.errors import KafkaStorageError
+from headrace.protocol.messages import quorum as messages
+from headrace.protocol.metadata.records import ConfigRecord
+from headrace.protocol.metadata.replay import replay
+from headrace.protocol.records.control import VoterSet
+from network import FAIR, Network, Weather
+from quorum_laws import Laws
+from world import World
+
+if TYPE_CHECKING:
+    import random
+
+    from headrace.protocol.metadata.image import MetadataImage
+
+METADATA_DIR = "/metadata"
+SEGMENT_BYTES = 3000
+RECORDS_BETWEEN_SNAPSHOTS = 40
+
+
+def log_config() -> Any:
+    """As in production, but with tiny segments, so that logs are cut at their start."""
+    config = metadata_log_config(64 * 2**20)
+    object.__setattr__(config, "segment_bytes", SEGMENT_BYTES)
+    return config
+
+
+LOG_CONFIG = log_config()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run is like; `draw` makes one from a seed."""
+
+    voters: int = 3
+    observers: int = 1
+    fault_ms: int = 25_000
+    fault_gap_ms: int = 700  # mean
+    weather: Weather = FAIR
+    auto_join: bool = True
+    faults: tuple[str, ...] = ()
+    write_gap_ms: int = 60
+
+    @classmethod
+    def draw(cls, random: random.Random) -> Plan:
+        """A plan by chance: one kind of world per seed, so that rare ones are not drowned by common ones."""
+        kinds = (
+            "crash",
+            "power",
+            "io",
+            "cut",
+            "isolate",
+            "split",
+            "pause",
+            "clog",
+            "weather",
+            "stop",
+            "voters",
+        )
+        faults = tuple(kind for kind in (*kinds, "disk") if random.random() < 0.6) or ("crash",)
+        return cls(
+            voters=random.choice((1, 3, 3, 3, 5)),
+            observers=random.choice((0, 1, 2)),
+            fault_gap_ms=random.choice((150, 400, 1000)),
+            weather=Weather(
+                min_delay_ms=random.choice((0, 1, 20)),
+                mean_delay_ms=random.choice((1, 5, 40)),
+                loss=random.choice((0.0, 0.0, 0.02, 0.1)),
+                duplicate=random.choice((0.0, 0.05)),
+                is_ordered=random.random() < 0.5,
+            ),
+            auto_join=random.random() < 0.7,
+            faults=faults,
+            write_gap_ms=random.choice((20, 60, 200)),
+        )
+
+
+class SimController:
+    """One controller: its disk, and while it lives its core. A new life begins with `start`."""
+
+    def __init__(self, cluster: SimQuorum, node_id: int, *, voters: VoterSet | None) -> None:
+        self.cluster, self.node_id = cluster, node_id
+        self.random = cluster.world.stream(f"controller-{node_id}")
+        self.life = 0
+        self.raft: Raft | None = None
+        self.log: MetadataLog
+        self.image: MetadataImage
+        self.paused_until_ms = 0
+        self.has_bad_disk = False
+        self.key = ReplicaKey(node_id, b"")
+        self._timer: Any = None
+        self._writes: dict[int, str] = {}  # by offset: what this leader wrote and nobody was promised yet
+        self.new_disk(voters)
+
+    # --- life and death -----------------------------------------------------------------------------------
+
+    def new_disk(self, voters: VoterSet | None = None) -> None:
+        """An empty disk, formatted only at the beginning of the quorum."""
+        self.files = FakeFiles()
+        self.key = ReplicaKey(self.node_id, self.cluster.directory_id(self.node_id, voters))
+        if voters is not None:
+            MetadataLog.format(self.files, METADATA_DIR, voters, self.cluster.world.wall_ms)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether a process runs."""
+        return self.raft is not None
+
+    @property
+    def living(self) -> Raft:
+        """The core of a living controller."""
+        assert self.raft is not None
+        return self.raft
+
+    def start(self) -> None:
+        """A new process on the disk as it is."""
+        if self.is_alive:
+            return
+        world = self.cluster.world
+        world.note(f"{self.node_id} starts")
+        self.life += 1
+        try:
+            self.log = MetadataLog.open(self.files, METADATA_DIR, config=LOG_CONFIG, wall_ms=world.wall_ms)
+            self.image = self.log.recovered
+            self.raft = Raft(
+                self.cluster.config,
+                self.key,
+                Endpoint(f"c{self.node_id}", 9000 + self.life),
+                self.log,
+                self.random,
+                bootstrap_servers=len(self.cluster.bootstrap),
+                now_ms=world.now_ms,
+                wall_ms=world.wall_ms,
+            )
+        except Crash:
+            self.die(power=False)
+            return
+        self.cluster.laws.on_start(self)
+        self.step(events.TimerFired())
+
+    def die(self, *, power: bool) -> None:
+        """The process ends in the middle of what it did; with the power, unsynced bytes go too."""
+        self.cluster.world.note(f"{self.node_id} dies")
+        if self._timer is not None:
+            self._timer.cancel()
+        self.raft = None
+        self._writes.clear()
+        self.has_bad_disk = False
+        choices = ["none", "all", self.random.randrange(1 << 30), self.random.randrange(1 << 30)]
+        mode = self.random.choice(choices)
+        self.files = self.files.power_loss(mode) if power else self.files.restart()
+        self.cluster.laws.on_death(self)
+        delay_ms = int(self.random.expovariate(1 / 1500))
+        self.cluster.world.after(delay_ms, f"{self.node_id} restarts", self.start)
+
+    def spoil(self, operation: str, after: int) -> None:
+        """Let an operation on the disk fail: the process must end, and may have written anything before."""
+        self.has_bad_disk = True
+        self.files.fail(operation, "", errno.EIO, after)
+
+    def doom(self, operations: int, tear_bytes: int) -> None:
+        """Let the process die in one of the next operations on its disk."""
+        self.files.crash_at = len(self.files.operations) + operations
+        self.files.tear_bytes = tear_bytes
+
+    # --- events in, effects out ---------------------------------------------------------------------------
+
+    def step(self, event: events.Event) -> None:
+        """Feed the core and do what it says."""
+        if self.raft is None:
+            return
+        self.cluster.touched.append(self)
+        try:
+            effects = self.raft.step(event, self.cluster.world.now_ms)
+            for effect in effects:
+                if not self.is_alive:
+                    return
+                self._perform(effect)
+        except Crash:
+            self.die(power=self.random.random() < 0.6)
+        except KafkaStorageError:
+            assert self.has_bad_disk
+            self.die(power=False)  # as the shell does: nothing more may be answered
+
+    def later(self, label: str, delay_ms: int, event: events.Event) -> Any:
+        """An event for this life of the process."""
+        life = self.life
+
+        def happen() -> None:
+            if self.life == life and self.is_alive:
+                self.awake(label, lambda: self.step(event))
+
+        return self.cluster.world.after(delay_ms, f"{self.node_id} {label}", happen)
+
+    def awake(self, label: str, action: Any) -> None:
+        """Do it now, or when the process is continued."""
+        now_ms, life = self.cluster.world.now_ms, self.life
+        if now_ms >= self.paused_until_ms:
+            action()
+            return
+        self.cluster.world.after(
+            self.paused_until_ms - now_ms,
+            f"{self.node_id} at last {label}",
+            lambda: self.awake(label, action) if self.life == life and self.is_alive else None,
+        )
+
+    def _perform(self, effect: events.Effect) -> None:
+        match effect:
+            case events.Send(target, correlation_id, body):
+                self._send(target, correlation_id, body)
+            case events.Reply(token, body, frames):
+                self._reply(token, body, tuple(bytes(frame) for frame in frames))
+            case events.Flush():
+                self._flush()
+            case events.Committed(end_offset):
+                self._apply(end_offset)
+            case events.LoadSnapshot(snapshot):
+                self.image = self.log.read_snapshot(snapshot)
+                self.cluster.laws.on_snapshot_loaded(self)
+            case events.BecameLeader(epoch):
+                self.cluster.laws.on_active(self, epoch)
+            case events.Resigned():
+                self._writes.clear()
+            case events.SetTimer(deadline_ms):
+                if self._timer is not None:
+                    self._timer.cancel()
+                delay_ms = max(0, deadline_ms - self.cluster.world.now_ms)
+                self._timer = self.later("timer", delay_ms, events.TimerFired())
+
+    def _send(self, target: int, correlation_id: int, body: Any) -> None:
+        target = target if target >= 0 else self.cluster.bootstrap[-target - 1]
+        body = over_the_wire(body)
+        life, other = self.life, self.cluster.controllers[target]
+
+        def deliver() -> None:
+            if other.is_alive:
+                request = events.RequestReceived((self.node_id, life, correlation_id), body)
+                other.awake("request", lambda: other.step(request))
+            elif self.life == life and self.random.random() < 0.5:
+                self.later("refused", 1, events.RequestFailed(correlation_id))
+
+        self.cluster.network.send(self.node_id, target, f"{correlation_id} {body}", deliver)
+
+    def _reply(self, token: Any, body: Any, frames: tuple[bytes, ...]) -> None:
+        self.cluster.laws.on_reply(self, token, body)
+        source, life, correlation_id = token
+        if source == "admin":
+            self.cluster.world.note(f"admin {body}")
+            return
+        body = over_the_wire(body)
+        other = self.cluster.controllers[source]
+
+        def deliver() -> None:
+            if other.is_alive and other.life == life:
+                response = events.ResponseReceived(correlation_id, body, frames)
+                other.awake("response", lambda: other.step(response) if other.life == life else None)
+
+        label = f"re {correlation_id} {body} {len(frames)}"
+        self.cluster.network.send(self.node_id, source, label, deliver)
+
+    def _flush(self) -> None:
+        flush, life = self.log.start_flush(), self.life
+
+        def finish() -> None:
+            if not self.is_alive or self.life != life:
+                return
+            try:
+                if flush is not None:
+                    flush.sync()
+                self.log.finish_flush(flush)
+            except Crash:
+                self.die(power=self.random.random() < 0.6)
+                return
+            except KafkaStorageError:
+                assert self.has_bad_disk
+                self.die(power=True)  # what was written may never have reached the disk
+                return
+            self.step(events.Flushed())
+
+        slow = self.random.random() < 0.02
+        delay_ms = int(self.random.expovariate(1 / (150 if slow else 3)))
+        self.cluster.world.after(delay_ms, f"{self.node_id} flushed", finish)
+
+    def _apply(self, end_offset: int) -> None:
+        self.cluster.laws.on_committed(self, end_offset)
+        for base_offset, records in self.log.committed(self.image.offset + 1, end_offset):
+            self.image, _ = replay(self.image, base_offset, records)
+        self.cluster.laws.on_applied(self)
+        for offset in [offset for offset in self._writes if offset < end_offset]:
+            self.cluster.acknowledged[self._writes.pop(offset)] = offset
+        newest = self.log.snapshots[0].end_offset if self.log.snapshots else 0
+        if end_offset - newest >= RECORDS_BETWEEN_SNAPSHOTS:
+            self.log.write_snapshot(self.image, self.cluster.world.wall_ms)
+            self.log.checkpoint()
+
+    def write(self, value: str) -> None:
+        """As the active leader, decide something."""
+        records = [ConfigRecord(4, "", f"key{hash_of(value) % 20}", value)]
+        self._writes[self.log.end_offset] = value
+        self.step(events.Append((encode_batch(records, self.cluster.world.wall_ms),)))
+
+
+def over_the_wire(body: Any) -> Any:
+    """The message as the other end gets it."""
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(body), type=type(body))
+
+
+def hash_of(value: str) -> int:
+    """The number in a value: `hash` would differ between processes."""
+    return int(value.lstrip("v"))
+
+
+class SimQuorum:
+    """A quorum, its network, and what is done to it."""
+
+    def __init__(self, seed: int | str, plan: Plan | None = None, *, keep_trace: bool = False) -> None:
+        self.world = World(seed, keep_trace=keep_trace)
+        self.random = self.world.stream("faults")
+        self.plan = plan or Plan.draw(self.random)
+        self.world.note(repr(self.plan))
+        self.network = Network(self.world)
+        self.config = ControllerConfig.of(
+            {"metadata.log.dir": METADATA_DIR, "controller.quorum.auto.join.enable": self.plan.auto_join}
+        )
+        self.laws = Laws(self)
+        self.acknowledged: dict[str, int] = {}  # value -> offset
+        self.touched: list[SimController] = []
+        self.has_faults = True
+        self.writes = 0
+        self._disks: dict[int, int] = {}
+        self._lost: set[ReplicaKey] = set()
+        first = range(1, self.plan.voters + 1)
+        described = [
+            voter(ReplicaKey(node, self._disk_id(node, 1)), Endpoint(f"c{node}", 9001)) for node in first
+        ]
+        everyone = range(1, self.plan.voters + self.plan.observers + 1)
+        # All of them: a list that names only the voters of the beginning is no help once they are gone.
+        self.bootstrap = tuple(everyone)
+        self.controllers = {
+            node: SimController(self, node, voters=VoterSet(tuple(described)) if node in first else None)
+            for node in everyone
+        }
+        self.world.on_event = self._check
+
+    # --- a run --------------------------------------------------------------------------------------------
+
+    def run(self) -> SimQuorum:
+        """All three acts. Errors: AssertionError for a broken law."""
+        for node, controller in self.controllers.items():
+            self.world.after(self.random.randrange(50), f"{node} starts first", controller.start)
+        self._write_on()
+        self.world.run(3_000)
+        self.network.weather = self.plan.weather
+        self._fault_on()
+        self.world.run(self.plan.fault_ms)
+        self.heal()
+        self.require_progress(30_000)
+        self.laws.at_end()
+        return self
+
+    def heal(self) -> None:
+        """No more faults; who is dead comes back by itself."""
+        self.has_faults = False
+        self.network.heal()
+        self.network.weather = FAIR
+        for controller in self.controllers.values():
+            controller.files.crash_at = None
+            controller.files._faults.clear()
+            controller.paused_until_ms = min(controller.paused_until_ms, self.world.now_ms)
+
+    def has_leader(self) -> bool:
+        """Whether anyone decides."""
+        return bool(self.active())
+
+    def require_progress(self, limit_ms: int, *, without: tuple[SimController, ...] = ()) -> None:
+        """A leader decides something new, and everybody learns of it, within the limit; `without` those that
+        are dead for good."""
+        needed = [c for c in self.controllers.values() if c not in without]
+        goal: dict[str, int] = {}
+
+        def is_done() -> bool:
+            if "end" not in goal:
+                if len(self.acknowledged) > before:
+                    goal["end"] = self.laws.committed_end
+                return False
+            return all(c.is_alive and c.log.high_watermark >= goal["end"] for c in needed)
+
+        before = len(self.acknowledged)
+        assert self.world.run(limit_ms, until=is_done), f"no progress in {limit_ms} ms: {self.summary()}"
+
+    def summary(self) -> str:
+        """Who is what, for people."""
+        return "; ".join(
+            f"{node}: {c.raft.role.value} epoch {c.raft.context.epoch} leader {c.raft.context.leader_id} "
+            f"end {c.log.end_offset} hw {c.log.high_watermark} "
+            f"voters {[key.replica_id for key in c.raft.context.voters]}"
+            if c.raft
+            else f"{node}: dead"
+            for node, c in self.controllers.items()
+        )
+
+    def active(self) -> list[SimController]:
+        """Who believes to be the deciding leader."""
+        return [c for c in self.controllers.values() if c.raft is not None and c.raft.is_active]
+
+    def directory_id(self, node: int, voters: VoterSet | None) -> bytes:
+        """The id of a disk that is new."""
+        assert voters is None or node not in self._disks
+        self._disks[node] = self._disks.get(node, 0) + 1
+        return self._disk_id(node, self._disks[node])
+
+    @staticmethod
+    def _disk_id(node: int, number: int) -> bytes:
+        return bytes([node]) * 8 + number.to_bytes(8, "big")
+
+    def _check(self) -> None:
+        for controller in self.touched:
+            self.laws.check(controller)
+        self.touched.clear()
+
+    def _write_on(self) -> None:
+        active = self.active()
+        if active:
+            self.writes += 1
+            writer = self.random.choice(active)
+            if self.world.now_ms >= writer.paused_until_ms:
+                writer.write(f"v{self.writes}")
+        self.world.after(1 + self.random.randrange(2 * self.plan.write_gap_ms), "write", self._write_on)
+
+    # --- faults -------------------------------------------------------------------------------------------
+
+    def _fault_on(self) -> None:
+        if self.has_faults and self.plan.faults:
+            kind = self.random.choice(self.plan.faults)
+            self.world.note(kind)
+            getattr(self, f"_fault_{kind}")(self._victim())
+            gap_ms = 1 + int(self.random.expovariate(1 / self.plan.fault_gap_ms))
+            self.world.after(gap_ms, "fault", self._fault_on)
+
+    def _victim(self) -> SimController:
+        """Anyone, but leaders more often than others."""
+        active = self.active()
+        if active and self.random.random() < 0.4:
+            return self.random.choice(active)
+        return self.random.choice(list(self.controllers.values()))
+
+    def _fault_crash(self, victim: SimController) -> None:
+        if victim.is_alive:
+            victim.doom(self.random.randrange(12), self.random.choice((0, 30, 1 << 20)))
+
+    def _fault_io(self, victim: SimController) -> None:
+        if victim.is_alive:
+            operation = self.random.choice(("pwrite", "fdatasync", "fsync_directory", "rename"))
+            victim.spoil(operation, self.random.randrange(3))
+
+    def _fault_power(self, victim: SimController) -> None:
+        victims = list(self.controllers.values()) if self.random.random() < 0.3 else [victim]
+        for each in victims:
+            if each.is_alive:
+                each.die(power=True)
+
+    def _fault_cut(self, victim: SimController) -> None:
+        other = self.random.choice(list(self.controllers))
+        self.network.cut(victim.node_id, other)
+        if self.random.random() < 0.3:
+            self.network.heal()
+
+    def _fault_isolate(self, victim: SimController) -> None:
+        self.network.heal()
+        self.network.separate([victim.node_id], [n for n in self.controllers if n != victim.node_id])
+        self._heal_later()
+
+    def _fault_split(self, _victim: SimController) -> None:
+        nodes = list(self.controllers)
+        self.random.shuffle(nodes)
+        middle = self.random.randrange(len(nodes) + 1)
+        self.network.heal()
+        self.network.separate(nodes[:middle], nodes[middle:])
+        self._heal_later()
+
+    def _heal_later(self) -> None:
+        self.world.after(self.random.randrange(1, 6_000), "heal", self.network.heal)
+
+    def _fault_pause(self, victim: SimController) -> None:
+        victim.paused_until_ms = self.world.now_ms + self.random.randrange(1, 5_000)
+
+    def _fault_clog(self, victim: SimController) -> None:
+        other = self.random.choice(list(self.controllers))
+        self.network.clog(victim.node_id, other, self.random.randrange(1, 4_000))
+
+    def _fault_weather(self, _victim: SimController) -> None:
+        self.network.weather = self.random.choice((FAIR, self.plan.weather, Weather(5, 50, 0.3, 0.3)))
+
+    def _fault_stop(self, victim: SimController) -> None:
+        victim.step(events.StopRequested())
+        if victim.is_alive and self.random.random() < 0.5:
+            victim.die(power=False)
+
+    def _fault_disk(self, victim: SimController) -> None:
+        """A disk is lost for good. One voter at a time: else what was promised may be gone with both."""
+        living = [c for c in self.controllers.values() if c.is_alive]
+        sets = {keys_of(voters) for c in living for _, voters in c.log.voters.entries}
+        is_lost = any(key in self._lost for voters in sorted(sets) for key in voters)
+        is_uncertain = len(living) < len(self.controllers) or len(sets) != 1
+        votes = any(victim.key in voters for voters in sorted(sets))
+        if not victim.is_alive or (votes and (is_lost or is_uncertain or min(map(len, sets)) < 3)):
+            return
+        self._lost.add(victim.key)
+        self.laws.marks["disk lost"] += 1
+        self.world.note(f"{victim.node_id} loses its disk")
+        victim.die(power=True)
+        victim.new_disk()
+
+    def _fault_voters(self, victim: SimController) -> None:
+        """An operator adds or removes a voter; one whose disk is lost is removed rather than others."""
+        active = self.active()
+        if not active:
+            return
+        leader = self.random.choice(active)
+        voters = leader.living.context.voters
+        lost = [key for key in voters if key in self._lost]
+        body: Any
+        if lost:
+            body = messages.RemoveRaftVoterRequest("", *lost[0])
+        elif victim.key in voters:
+            body = messages.RemoveRaftVoterRequest("", *victim.key)
+        else:
+            body = messages.AddRaftVoterRequest("", *victim.key, f"c{victim.node_id}", 9000 + victim.life)
+        if len(voters) > 2 or not isinstance(body, messages.RemoveRaftVoterRequest):
+            leader.step(events.RequestReceived(("admin", 0, 0), body))
+
+
+def simulate(seed: int) -> SimQuorum:
+    """One run. Errors: AssertionError."""
+    return SimQuorum(seed).run()
+
+
+__all__ = ["Plan", "Role", "SimQuorum", "simulate"]

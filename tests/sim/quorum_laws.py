@@ -1,0 +1,193 @@
+"""The laws of the controller quorum, checked after every event and at every commit.
+
+Names as in Kafka's RaftEventSimulationTest where it has the law. Of the controllers only the one that an
+event touched can have changed, so only that one is looked at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headrace.controller.quorum.roles import Role
+from headrace.protocol.messages.quorum import RaftVoterResponse, VoteResponse
+from headrace.protocol.metadata.image import MetadataImage
+from headrace.protocol.metadata.replay import replay
+from headrace.protocol.records.header import read_batch_header
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.controller.quorum.metadata_log import MetadataLog
+    from headrace.controller.quorum.voters import ReplicaKey
+    from quorum import SimController, SimQuorum
+
+
+class _Batch(NamedTuple):
+    """What makes a batch what it is; logs hold the same one or none."""
+
+    base_offset: int
+    next_offset: int
+    epoch: int
+    crc: int
+
+
+class Laws:
+    """What was seen so far, and what must therefore hold."""
+
+    def __init__(self, cluster: SimQuorum) -> None:
+        self._cluster = cluster
+        self._leaders: dict[int, ReplicaKey] = {}  # epoch -> who led it
+        self._votes: dict[tuple[ReplicaKey, int], Any] = {}
+        self._epochs: dict[ReplicaKey, int] = {}
+        self._high_watermarks: dict[tuple[ReplicaKey, int], int] = {}  # by key and life
+        self._durable: dict[ReplicaKey, int] = {}
+        self._seen_ends: dict[ReplicaKey, int] = {}  # of logs, already matched
+        self._cuts: dict[ReplicaKey, int] = {}
+        self._written: dict[tuple[int, int], tuple[_Batch, int]] = {}  # (epoch, offset): batch, epoch before
+        self.marks: Counter[str] = Counter()  # what has happened in this run at all
+        self.committed: dict[int, _Batch] = {}  # by base offset
+        self.committed_end = 0
+        self._images: dict[int, MetadataImage] = {0: MetadataImage()}  # by end offset
+
+    # --- after every event --------------------------------------------------------------------------------
+
+    def check(self, controller: SimController) -> None:
+        """The laws that hold at any time."""
+        raft = controller.raft
+        if raft is None:
+            return
+        raft.check()  # SnapshotAtLogStart is one of these
+        key, log = controller.key, controller.log
+        self._durable[key] = log.flushed_offset
+        epoch = raft.context.epoch
+        assert epoch >= self._epochs.get(key, 0), f"MonotonicEpoch: {key} back to {epoch}"
+        self._epochs[key] = epoch
+        if raft.role is Role.LEADER:
+            leader = self._leaders.setdefault(epoch, key)
+            assert leader == key, f"SingleLeader: {leader} and {key} in epoch {epoch}"
+        life = (key, controller.life)
+        before = self._high_watermarks.get(life, 0)
+        assert log.high_watermark >= before, f"MonotonicHighWatermark: {key} {before} {log.high_watermark}"
+        self._high_watermarks[life] = log.high_watermark
+        self._match_logs(controller)
+
+    def _match_logs(self, controller: SimController) -> None:
+        """LogMatching: a batch of an epoch at an offset is the same in all logs, and so is what is before."""
+        key, log = controller.key, controller.log
+        start = self._seen_ends.get(key, 0)
+        if log._log.cuts != self._cuts.get(key, 0):
+            self._cuts[key], start = log._log.cuts, 0
+            self.marks["truncated"] += 1
+        if start == log.end_offset:
+            return
+        start = max(min(start, log.end_offset), log.start_offset)
+        epoch_before = log.epoch_of(start - 1) if start > log.start_offset else -1
+        for batch in batches(log, start, log.end_offset):
+            known, known_before = self._written.setdefault(
+                (batch.epoch, batch.base_offset), (batch, epoch_before)
+            )
+            if known_before < 0:
+                self._written[batch.epoch, batch.base_offset] = (known, epoch_before)
+            assert known == batch, f"LogMatching: {key} has {batch}, others {known}"
+            if epoch_before >= 0 <= known_before:
+                assert known_before == epoch_before, f"LogMatching: {key} before {batch}"
+            assert batch.epoch >= epoch_before, f"MonotonicEpoch: {key} has {batch} after {epoch_before}"
+            epoch_before = batch.epoch
+        self._seen_ends[key] = log.end_offset
+
+    # --- at what happens ----------------------------------------------------------------------------------
+
+    def on_start(self, controller: SimController) -> None:
+        """A process begins on a disk: what was committed on this disk when it died may be unknown again."""
+        key = controller.key
+        self._seen_ends[key] = 0
+        self._cuts[key] = controller.log._log.cuts
+        self.on_applied(controller)
+
+    def on_death(self, controller: SimController) -> None:
+        """What it had flushed still counts."""
+        self.marks["died"] += 1
+
+    def on_reply(self, controller: SimController, token: Any, body: Any) -> None:
+        """VoteOnce: one vote per voter and epoch."""
+        if isinstance(body, RaftVoterResponse):
+            self.marks["voters changed" if body.error_code == 0 else "voters not changed"] += 1
+        if isinstance(body, VoteResponse) and body.vote_granted:
+            raft = controller.living
+            if raft.context.voted is None or raft.context.voted.replica_id != token[0]:
+                return  # a pre-vote, which binds nobody
+            vote = self._votes.setdefault((controller.key, body.leader_epoch), raft.context.voted)
+            assert vote == raft.context.voted, f"VoteOnce: {controller.key} for {vote} and another"
+
+    def on_committed(self, controller: SimController, end_offset: int) -> None:
+        """ConsistentCommittedData, MajorityReachedHighWatermark: when anyone says that something stays."""
+        self.marks["committed"] += 1
+        log, raft = controller.log, controller.living
+        for batch in batches(log, controller.image.offset + 1, end_offset):
+            known = self.committed.setdefault(batch.base_offset, batch)
+            assert known == batch, f"ConsistentCommittedData: {controller.key} has {batch}, others {known}"
+        if raft.role is Role.LEADER:
+            voters = raft.context.voters
+            self._durable[controller.key] = log.flushed_offset
+            holders = [key for key in voters if self._durable.get(key, 0) >= end_offset]
+            assert len(holders) > len(voters) // 2, (
+                f"MajorityReachedHighWatermark: {end_offset} is durable on {holders} of {voters}"
+            )
+        self.committed_end = max(self.committed_end, end_offset)
+
+    def on_applied(self, controller: SimController) -> None:
+        """ConsistentCommittedData once more, as users see it: equal offsets make equal images."""
+        image = controller.image
+        end_offset = image.offset + 1
+        if end_offset not in self._images:
+            self._extend_images(controller)
+        assert self._images[end_offset] == image, f"ConsistentCommittedData: image of {controller.key}"
+
+    def _extend_images(self, controller: SimController) -> None:
+        """From the longest known image on; whoever commits first says how it goes on."""
+        known = max(self._images)
+        image = self._images[known]
+        for base_offset, records in controller.log.committed(known, controller.image.offset + 1):
+            image, _ = replay(image, base_offset, records)
+            self._images[image.offset + 1] = image
+
+    def on_snapshot_loaded(self, controller: SimController) -> None:
+        """LeaderNeverLoadsSnapshot; and what is loaded is what was committed."""
+        assert controller.living.role is not Role.LEADER, f"LeaderNeverLoadsSnapshot: {controller.key}"
+        self.on_applied(controller)
+        self.marks["snapshot loaded"] += 1
+
+    def on_active(self, controller: SimController, epoch: int) -> None:
+        """LeaderCompleteness: who begins to decide has applied all that was ever promised."""
+        self.marks["elected"] += 1
+        applied = controller.image.offset + 1
+        assert applied >= self.committed_end, (
+            f"LeaderCompleteness: {controller.key} decides in epoch {epoch} at {applied}, "
+            f"{self.committed_end} are committed"
+        )
+
+    def at_end(self) -> None:
+        """Everything that was acknowledged is there, where it was, on all disks."""
+        for controller in self._cluster.controllers.values():
+            if controller.is_alive:
+                self.check(controller)
+        last = max(self._cluster.acknowledged.values(), default=-1)
+        assert last < self.committed_end
+        for value, offset in self._cluster.acknowledged.items():
+            assert offset in self.committed, f"acknowledged and lost: {value} at {offset}"
+
+
+def batches(log: MetadataLog, offset: int, end_offset: int) -> Iterator[_Batch]:
+    """The batches of a log between two offsets."""
+    stored = log._log
+    while offset < end_offset:
+        read = stored.read(offset, 1 << 20, upto_offset=end_offset)
+        for buffer in read.data:
+            view = memoryview(buffer)
+            while len(view):
+                header = read_batch_header(view)
+                yield _Batch(header.base_offset, header.next_offset, header.leader_epoch, header.crc)
+                view = view[header.size_bytes :]
+        assert read.next_offset > offset
+        offset = read.next_offset

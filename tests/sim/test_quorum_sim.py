@@ -1,0 +1,242 @@
+"""The controller quorum holds its laws in simulation; and the simulation can fail."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import quorum_bugs
+from headrace.controller.quorum.roles import Role
+from network import FAIR, Weather
+from quorum import Plan, SimController, SimQuorum
+
+pytestmark = pytest.mark.sim
+
+SEEDS = int(os.environ.get("HEADRACE_SIM_SEEDS", "48"))
+
+
+@pytest.mark.parametrize("first", range(1, SEEDS + 1, 12))
+def test_random_faults_break_no_law(first: int) -> None:
+    """Twelve seeds, each a world of its own; after it has healed the quorum goes on. Together they have seen
+    everything that matters."""
+    marks: Counter[str] = Counter()
+    for seed in range(first, min(first + 12, SEEDS + 1)):
+        try:
+            marks += SimQuorum(seed).run().laws.marks
+        except AssertionError as error:
+            raise AssertionError(f"make sim SIM=quorum SEED={seed}: {error}") from error
+    missing = [
+        mark
+        for mark in ("elected", "committed", "died", "truncated", "snapshot loaded", "voters changed")
+        if not marks[mark]
+    ]
+    assert not missing, f"twelve seeds without {missing} prove little"
+
+
+@pytest.mark.parametrize("bug", quorum_bugs.BUGS, ids=lambda bug: bug.__name__)
+def test_a_planted_bug_is_found(bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One rule is broken: some seed shows it, as the law that rests on the rule."""
+    law, plan, seeds = quorum_bugs.BUGS[bug]
+    bug(monkeypatch)
+    for seed in range(1, seeds + 1):
+        try:
+            SimQuorum(seed, plan).run()
+        except AssertionError as error:
+            if law in str(error):
+                return
+    pytest.fail(f"{seeds} seeds have not noticed that {law}")
+
+
+def test_a_seed_says_everything() -> None:
+    """The same trace twice in this process, and in others with other hashes of strings."""
+    here = {SimQuorum(7).run().world.trace_hash for _ in range(2)}
+    runner = Path(__file__).with_name("run.py")
+    for hash_seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, str(runner), "7", "1", "--sim", "quorum"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        here.add(done.stdout.split()[-1])
+    assert len(here) == 1
+    assert SimQuorum(8).run().world.trace_hash not in here
+
+
+# --- the properties of Kafka's RaftEventSimulationTest, each over several seeds and sizes ------------------
+
+SIZES = [(1, 0), (2, 1), (3, 1), (4, 0), (5, 2)]
+
+
+def running(seed: int, voters: int, observers: int, weather: Weather = FAIR) -> SimQuorum:
+    """A quorum that has elected a leader and decided something."""
+    plan = Plan(voters=voters, observers=observers, fault_ms=0, auto_join=False)
+    cluster = SimQuorum(f"property-{seed}", plan)
+    cluster.network.weather = weather
+    for node, controller in cluster.controllers.items():
+        cluster.world.after(cluster.random.randrange(50), f"{node} starts", controller.start)
+    cluster._write_on()
+    cluster.require_progress(10_000)
+    return cluster
+
+
+def leader_of(cluster: SimQuorum) -> SimController:
+    """The deciding leader of the highest epoch."""
+    return max(cluster.active(), key=lambda controller: controller.living.context.epoch)
+
+
+def stop(controller: SimController) -> None:
+    """It dies, and does not come back by itself."""
+    controller.die(power=True)
+    controller.start = lambda: None  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(("voters", "observers"), SIZES)
+def test_elects_a_leader(voters: int, observers: int) -> None:
+    """From empty disks to decisions that everybody has."""
+    for seed in range(5):
+        running(seed, voters, observers).laws.at_end()
+
+
+@pytest.mark.parametrize(("voters", "observers"), [(3, 1), (4, 0), (5, 2)])
+def test_elects_a_new_leader_after_one_died(voters: int, observers: int) -> None:
+    """The leader dies for good: the others go on within the fetch timeout and an election or two."""
+    for seed in range(5):
+        cluster = running(seed, voters, observers)
+        old = leader_of(cluster)
+        stop(old)
+        cluster.require_progress(10_000, without=(old,))
+
+
+@pytest.mark.parametrize(("voters", "observers"), SIZES)
+def test_comes_back_after_all_died(voters: int, observers: int) -> None:
+    """The power fails everywhere."""
+    for seed in range(5):
+        cluster = running(seed, voters, observers)
+        for controller in cluster.controllers.values():
+            controller.die(power=True)
+        cluster.require_progress(20_000)
+        cluster.laws.at_end()
+
+
+@pytest.mark.parametrize(("voters", "observers"), [(3, 1), (5, 2)])
+def test_a_leader_that_is_cut_off_is_replaced_and_resigns(voters: int, observers: int) -> None:
+    """It decides nothing any more, and within one and a half fetch timeouts it knows."""
+    for seed in range(5):
+        cluster = running(seed, voters, observers)
+        old = leader_of(cluster)
+        others = [node for node in cluster.controllers if node != old.node_id]
+        cluster.network.separate([old.node_id], others)
+        cluster.world.run(cluster.config.quorum_fetch_timeout_ms * 3 // 2 + 100)
+        assert old.living.role is not Role.LEADER
+        cluster.world.run(10_000, until=cluster.has_leader)
+        assert old not in cluster.active()
+        before = len(cluster.acknowledged)
+        cluster.world.run(2_000)
+        assert len(cluster.acknowledged) > before
+        cluster.heal()
+        cluster.require_progress(10_000)
+        cluster.laws.at_end()
+
+
+def test_makes_progress_with_a_majority_and_heals() -> None:
+    """Five voters, two of them apart: three go on; healed, all are one again."""
+    for seed in range(5):
+        cluster = running(seed, 5, 0)
+        cluster.network.separate([1, 2], [3, 4, 5])
+        cluster.world.run(8_000)
+        before = len(cluster.acknowledged)
+        cluster.world.run(2_000)
+        assert len(cluster.acknowledged) > before
+        cluster.heal()
+        cluster.require_progress(10_000)
+        cluster.laws.at_end()
+
+
+def test_leaders_that_fail_one_after_the_other() -> None:
+    """Five voters; each new leader dies at once, five times over."""
+    for seed in range(5):
+        cluster = running(seed, 5, 0)
+        for _ in range(5):
+            leader_of(cluster).die(power=True)
+            assert cluster.world.run(20_000, until=cluster.has_leader), cluster.summary()
+        cluster.require_progress(20_000)
+        cluster.laws.at_end()
+
+
+def test_comes_back_after_one_lost_its_disk() -> None:
+    """A voter returns with an empty disk: it is an observer that has everything, and votes no more; with
+    auto join it is made a voter in place of its old self."""
+    for auto_join in (False, True):
+        for seed in range(3):
+            plan = Plan(voters=3, observers=0, fault_ms=0, auto_join=auto_join)
+            cluster = SimQuorum(f"disk-{seed}", plan).run()
+            victim = cluster.controllers[1]
+            old_key = victim.key
+            victim.die(power=True)
+            victim.new_disk()
+            cluster.require_progress(20_000)
+            cluster.world.run(10_000)
+            voters = cluster.controllers[2].living.context.voters
+            assert (old_key in voters, victim.key in voters) == (not auto_join, auto_join)
+            cluster.laws.at_end()
+
+
+# --- what only a scenario shows ----------------------------------------------------------------------------
+
+
+def test_a_voter_that_was_away_disturbs_nobody() -> None:
+    """Cut off for long, a follower comes back: the leader and its epoch are the same (pre-vote)."""
+    for seed in range(10):
+        cluster = running(seed, 3, 0)
+        leader = leader_of(cluster)
+        epoch = leader.living.context.epoch
+        away = next(node for node in cluster.controllers if node != leader.node_id)
+        cluster.network.separate([away], [node for node in cluster.controllers if node != away])
+        cluster.world.run(20_000)
+        cluster.network.heal()
+        cluster.require_progress(10_000)
+        assert (leader_of(cluster), leader.living.context.epoch) == (leader, epoch)
+
+
+def test_without_pre_vote_it_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scenario above can fail."""
+    quorum_bugs.skips_pre_vote(monkeypatch)
+    with pytest.raises(AssertionError):
+        test_a_voter_that_was_away_disturbs_nobody()
+
+
+def test_a_lonely_leader_without_check_quorum_would_not_resign(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So can the one of the leader that is cut off."""
+    quorum_bugs.never_checks_its_quorum(monkeypatch)
+    with pytest.raises(AssertionError):
+        test_a_leader_that_is_cut_off_is_replaced_and_resigns(3, 0)
+
+
+def test_a_leader_that_stops_in_order_hands_over_at_once() -> None:
+    """It says goodbye: the next leader does not wait for the fetch timeout."""
+    from headrace.controller.quorum.events import StopRequested
+
+    for seed in range(10):
+        cluster = running(seed, 3, 0)
+        old = leader_of(cluster)
+        old.step(StopRequested())
+        begin_ms = cluster.world.now_ms
+        assert cluster.world.run(10_000, until=cluster.has_leader)
+        assert cluster.world.now_ms - begin_ms < cluster.config.quorum_fetch_timeout_ms
+        assert leader_of(cluster) is not old
+
+
+def test_one_voter_leads_in_its_first_step() -> None:
+    """No network, no timer: election and first decision take one flush."""
+    cluster = SimQuorum("one", Plan(voters=1, observers=0, fault_ms=0))
+    controller = cluster.controllers[1]
+    controller.start()
+    assert controller.living.role is Role.LEADER
+    assert cluster.world.run(1_000, until=lambda: controller.living.is_active)
+    assert cluster.network.delivered == 0

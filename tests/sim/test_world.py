@@ -1,0 +1,138 @@
+"""The base of all simulations: time, order, chance, the network."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from network import FAIR, Network, Weather
+from world import WALL_MS_AT_START, World
+
+pytestmark = pytest.mark.sim
+
+
+def test_things_happen_in_the_order_of_their_times_then_of_their_planning() -> None:
+    """And the clock stands at each while it happens; what is cancelled does not happen."""
+    world = World(1)
+    seen: list[tuple[int, str]] = []
+
+    def plan(delay_ms: int, name: str):
+        return world.after(delay_ms, name, lambda: seen.append((world.now_ms, name)))
+
+    plan(5, "b")
+    plan(2, "a")
+    plan(5, "c")
+    plan(4, "never").cancel()
+    world.after(5, "more", lambda: plan(0, "d"))
+    world.run(5)
+    assert seen == [(2, "a"), (5, "b"), (5, "c"), (5, "d")]
+    assert (world.now_ms, world.wall_ms, world.events) == (5, WALL_MS_AT_START + 5, 5)
+    with pytest.raises(AssertionError, match="late"):
+        plan(-1, "x")
+
+
+def test_a_run_ends_in_time_or_when_its_goal_is_reached() -> None:
+    """Also between events; a world that spins is stopped."""
+    world = World(1)
+    world.after(10, "ten", lambda: None)
+    assert not world.run(5)
+    assert world.now_ms == 5
+    assert world.run(100, until=lambda: world.events == 1)
+    assert world.now_ms == 105, "nothing came after the goal: its time passed"
+
+    def spin() -> None:
+        world.after(0, "spin", spin)
+
+    spin()
+    with pytest.raises(AssertionError, match="spins"):
+        world.run(10, max_events=100)
+
+
+def test_every_event_is_followed_by_the_check() -> None:
+    """A broken law ends the run where it broke."""
+    world = World(1)
+    world.on_event = lambda: pytest.fail("broken") if world.events == 2 else None
+    for _ in range(3):
+        world.after(1, "x", lambda: None)
+    with pytest.raises(pytest.fail.Exception):
+        world.run(10)
+    assert world.events == 2
+
+
+def test_the_trace_says_what_happened() -> None:
+    """Equal runs have equal hashes; another label, another time, another seed's draws do not."""
+
+    def run(seed: int, label: str) -> World:
+        world = World(seed, keep_trace=True)
+        world.after(world.random.randrange(1000), label, lambda: world.note("inside"))
+        world.run(2000)
+        return world
+
+    assert run(1, "a").trace_hash == run(1, "a").trace_hash
+    assert len({run(1, "a").trace_hash, run(2, "a").trace_hash, run(1, "b").trace_hash}) == 3
+    lines = run(1, "a").lines
+    assert lines is not None
+    assert [line.split(" ")[1] for line in lines] == ["a", "inside"]
+
+
+def test_streams_do_not_move_each_other() -> None:
+    """Drawing from one leaves the others as they are; seeds differ."""
+    first, second = World(1), World(1)
+    first.stream("a").random()
+    assert first.stream("b").random() == second.stream("b").random()
+    assert World(1).stream("a").random() != World(2).stream("a").random()
+
+
+def messages(weather: Weather, count: int = 1000, prepare=lambda network: None) -> tuple[list[int], World]:
+    """Send some from 1 to 2, one per ms; their numbers as they arrive."""
+    world = World(3)
+    network = Network(world, weather)
+    prepare(network)
+    arrived: list[int] = []
+    for number in range(count):
+        world.run(1)
+        network.send(1, 2, "m", lambda number=number: arrived.append(number))
+    world.run(100_000)
+    return arrived, world
+
+
+def test_weather() -> None:
+    """Loss and repeats come about as often as they should; fair weather loses nothing."""
+    arrived, _ = messages(FAIR)
+    assert sorted(arrived) == list(range(1000))
+    arrived, _ = messages(Weather(loss=0.2, duplicate=0.2))
+    counts = Counter(Counter(arrived).values())
+    assert 100 < 1000 - counts[1] - counts[2] < 300
+    assert 80 < counts[2] < 250
+
+
+def test_order() -> None:
+    """Late messages are overtaken, unless the link keeps its order."""
+    weather = Weather(min_delay_ms=5, mean_delay_ms=30)
+    arrived, _ = messages(weather)
+    assert arrived != sorted(arrived)
+    arrived, _ = messages(Weather(min_delay_ms=5, mean_delay_ms=30, is_ordered=True))
+    assert arrived == sorted(arrived)
+
+
+def test_links_are_cut_one_way_and_clog() -> None:
+    """A cut has a direction; separated sides hear nothing of each other; a clog delays; heal ends all."""
+    assert messages(FAIR, prepare=lambda network: network.cut(1, 2))[0] == []
+    assert len(messages(FAIR, prepare=lambda network: network.cut(2, 1))[0]) == 1000
+    assert messages(FAIR, prepare=lambda network: network.separate([2, 3], [1]))[0] == []
+
+    def heal(network: Network) -> None:
+        network.separate([1], [2])
+        network.clog(1, 2, 10**6)
+        network.heal()
+
+    assert len(messages(FAIR, prepare=heal)[0]) == 1000
+    arrived, _ = messages(FAIR, prepare=lambda network: network.clog(1, 2, 500))
+    assert len(arrived) == 1000
+    world = World(1)
+    network = Network(world)
+    network.clog(1, 2, 500)
+    times: list[int] = []
+    network.send(1, 2, "m", lambda: times.append(world.now_ms))
+    world.run(1000)
+    assert times[0] >= 500

@@ -1,0 +1,213 @@
+"""The leader: what counts, what is committed, who is answered when."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.controller.quorum import events, leading
+from headrace.protocol.errors import (
+    InvalidRequestError,
+    NotLeaderOrFollowerError,
+    PositionOutOfRangeError,
+    SnapshotNotFoundError,
+    UnknownLeaderEpochError,
+)
+from headrace.protocol.messages import quorum
+from headrace.protocol.metadata.image import MetadataImage
+from headrace.protocol.metadata.replay import replay
+from metadata_rig import NOW
+from quorum_rig import Core, batch, formatted, key, open_log
+
+
+def leader(**facts) -> Core:
+    return Core(1, formatted(1, 2, 3), **facts).activate()
+
+
+def replies(core: Core) -> list[quorum.QuorumFetchResponse]:
+    return [reply.body for reply in core.of(events.Reply)]
+
+
+def test_only_what_is_flushed_counts() -> None:
+    """A follower has it first: the leader waits for its own disk; and the other way round."""
+    core = leader()
+    end = core.log.end_offset
+    core.step(events.Append((batch("a"),)))
+    core.fetch(2, end + 1, 1)
+    assert core.log.high_watermark == end
+    core.flush()
+    assert core.of(events.Committed) == [events.Committed(end + 1)]
+    core.step(events.Append((batch("b"),)))
+    core.flush()
+    assert core.log.high_watermark == end + 1
+    core.fetch(3, end + 2, 1)
+    assert core.log.high_watermark == end + 2
+
+
+def test_an_older_epoch_is_committed_only_by_a_record_of_this_one() -> None:
+    """Raft's figure 8: a majority has the old record, and yet it may be lost."""
+    first = leader()
+    first.step(events.Append((batch("old"),)))
+    first.flush()
+    core = Core(1, first.files.restart()).elect()
+    old_end = core.log.end_offset - 1
+    core.flush()
+    core.fetch(2, old_end, 1)
+    assert core.log.high_watermark < old_end
+    core.fetch(2, core.log.end_offset, 2)
+    assert core.log.high_watermark == core.log.end_offset
+
+
+def test_fetches_wait_for_news_and_get_it() -> None:
+    """Parked; answered by an append, unflushed as it is; by a higher high watermark; by the time."""
+    core = leader()
+    end = core.log.end_offset
+    assert core.fetch(2, end, 1) is None
+    core.step(events.Append((batch("a"),)))
+    answer, *_ = core.of(events.Reply)
+    assert (answer.body.error_code, len(b"".join(map(bytes, answer.frames))) > 0) == (0, True)
+    core.flush()
+    assert core.fetch(3, end + 1, 1, high_watermark=end) is not None, "it does not know what is committed"
+    assert core.fetch(3, end + 1, 1, high_watermark=end + 1) is None
+    core.wait(490)
+    assert not core.of(events.Reply)
+    core.wait(10)
+    assert len(core.of(events.Reply)) == 1
+    assert core.fetch(3, end + 1, 1, max_wait_ms=0) is not None
+
+
+def test_a_second_fetch_of_a_replica_ends_the_first() -> None:
+    """Nothing waits twice, and everything is answered."""
+    core = leader()
+    end = core.log.end_offset
+    core.wait(600)
+    assert core.fetch(3, end, 1) is None
+    assert core.fetch(3, end, 1) is None
+    assert len(core.of(events.Reply)) == 1
+
+
+def test_a_replica_is_told_where_its_log_parts() -> None:
+    """A tail of an epoch that this log never had; an epoch that nobody can have; an offset that is none."""
+    first = leader()
+    core = Core(1, first.files.restart()).elect()
+    core.flush()
+    end_of_first = core.log.end_offset - 1
+    answer = core.fetch(2, 99, 1)
+    assert (answer.diverging_epoch, answer.diverging_end_offset) == (1, end_of_first)
+    assert answer.log_start_offset == 0
+    assert core.raft.leading.has_caught_up(key(2), core.now_ms) is True, "it has what is committed so far"
+    assert core.fetch(2, 5, 9).error_code == UnknownLeaderEpochError.code
+    assert core.fetch(2, -1, 1).error_code == InvalidRequestError.code
+    assert core.fetch(2, 0, 0).error_code == 0
+
+
+def trimmed() -> Core:
+    """A leader whose log has lost its start to two snapshots."""
+    core = leader(segment_bytes=300)
+    image = MetadataImage()
+    for number in range(40):
+        core.step(events.Append((batch(f"{number}"),)))
+        core.flush()
+        core.fetch(2, core.log.end_offset, 1)
+        if number in (19, 39):
+            for base, records in core.log.committed(image.offset + 1, core.log.high_watermark):
+                image, _ = replay(image, base, records)
+            core.log.write_snapshot(image, NOW)
+    assert core.log.start_offset > 0
+    return core
+
+
+def test_a_replica_behind_the_start_gets_the_snapshot_in_pieces() -> None:
+    """Also one that is at the start with another epoch. Pieces are as large as asked, and checked."""
+    core = trimmed()
+    newest = core.log.snapshots[0]
+    for offset, epoch in ((0, 0), (core.log.start_offset - 1, 1), (core.log.start_offset, 0)):
+        answer = core.fetch(3, offset, epoch)
+        assert (answer.snapshot_end_offset, answer.snapshot_epoch) == newest
+        assert answer.diverging_epoch == -1
+    found, size = b"", 1
+    while len(found) < size:
+        request = quorum.FetchSnapshotRequest("", *key(3), 1, *newest, len(found), 100)
+        size = core.ask(request).size
+        found += bytes(core.of(events.Reply)[0].frames[0])
+    assert found == core.files.content(f"/metadata/__cluster_metadata-0/{newest.file_name}")
+    past = quorum.FetchSnapshotRequest("", *key(3), 1, *newest, size, 100)
+    assert core.ask(past).error_code == PositionOutOfRangeError.code
+    gone = quorum.FetchSnapshotRequest("", *key(3), 1, newest.end_offset + 1, 1, 0, 100)
+    assert core.ask(gone).error_code == SnapshotNotFoundError.code
+
+
+def test_observers_count_for_nothing_and_are_limited() -> None:
+    """Not in the majority, not for check quorum; the one that was silent for longest is forgotten."""
+    core = leader()
+    core.step(events.Append((batch("a"),)))
+    core.flush()
+    before = core.log.high_watermark
+    core.fetch(2, core.log.end_offset, 1, disk=2)
+    core.fetch(9, core.log.end_offset, 1)
+    assert core.log.high_watermark == before
+    for node in range(leading.MAX_OBSERVERS + 20):
+        core.now_ms += 1
+        core.ask(quorum.QuorumFetchRequest("", 1000 + node, b"d" * 16, 1, 0, 0, 0, 1, 0))
+    described = core.ask(quorum.DescribeQuorumRequest())
+    assert len(described.observers) == leading.MAX_OBSERVERS
+    assert described.observers[0].replica_id > 9
+    core.wait(3_100)
+    assert not core.raft.is_active
+
+
+def test_voters_that_do_not_fetch_are_greeted_again() -> None:
+    """After half a fetch timeout without a fetch."""
+    core = leader()
+    core.wait(700)
+    core.fetch(2, core.log.end_offset, 1)
+    core.wait(600)
+    greeted = {
+        send.target for send in core.of(events.Send) if isinstance(send.body, quorum.BeginQuorumEpochRequest)
+    }
+    assert greeted == {3}
+
+
+def test_describe_says_who_is_how_far() -> None:
+    """Voters by id, what was never seen as -1; only the leader knows."""
+    core = leader()
+    core.wait(100)
+    answer = core.ask(quorum.DescribeQuorumRequest())
+    assert (answer.leader_id, answer.leader_epoch, answer.high_watermark) == (1, 1, core.log.end_offset)
+    own, second, third = answer.voters
+    assert (own.log_end_offset, own.last_fetch_ago_ms) == (core.log.end_offset, 0)
+    assert (second.log_end_offset, second.last_fetch_ago_ms) == (core.log.end_offset, 100)
+    assert (third.log_end_offset, third.last_fetch_ago_ms, third.endpoint.host) == (-1, -1, "c3")
+    other = Core(2, formatted(1, 2, 3))
+    assert other.ask(quorum.DescribeQuorumRequest()).error_code == NotLeaderOrFollowerError.code
+
+
+def test_a_removed_leader_leads_until_that_is_committed() -> None:
+    """It does not count itself any more; then it resigns and is an observer."""
+    core = leader()
+    remove = quorum.RemoveRaftVoterRequest("", *key(1))
+    assert core.ask(remove) is None
+    core.flush()
+    core.fetch(2, core.log.end_offset, 1)
+    assert core.raft.is_active, "one of two is no majority"
+    core.fetch(3, core.log.end_offset, 1)
+    assert not core.raft.is_active
+    assert events.Resigned(1) in core.effects
+    core.wait(5_000)
+    assert not [s for s in core.of(events.Send) if isinstance(s.body, quorum.VoteRequest)]
+
+
+def test_an_append_before_it_may_decide_is_a_bug() -> None:
+    """The shell must have waited for BecameLeader."""
+    core = Core(1, formatted(1, 2, 3)).elect()
+    with pytest.raises(AssertionError):
+        core.step(events.Append((batch("a"),)))
+
+
+def test_a_new_address_is_told_by_the_leader_itself() -> None:
+    """It leads again on another port: the voter set says so from its first records on."""
+    core = leader()
+    again = Core(1, core.files.restart())
+    again.raft.context.endpoint = again.raft.context.endpoint._replace(port=9999)
+    again.elect()
+    assert again.raft.context.endpoint_of(1).port == 9999
+    again.flush()
+    assert open_log(again.files.restart()).voters.latest.voters[0].endpoints[0].port == 9999

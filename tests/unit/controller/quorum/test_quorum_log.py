@@ -1,0 +1,237 @@
+"""The metadata log in a quorum: followed, cut, begun anew behind a snapshot, killed in every operation."""
+
+from __future__ import annotations
+
+import pytest
+from fake_files import Crash, FakeFiles
+from headrace.controller.quorum.metadata_log import MetadataLog
+from headrace.controller.quorum.quorum_state import QuorumState
+from headrace.controller.quorum.record_batches import addressed, encode_control_batch
+from headrace.controller.quorum.snapshots import SnapshotId, read_whole_snapshot, write_snapshot
+from headrace.protocol.errors import PositionOutOfRangeError, SnapshotNotFoundError
+from headrace.protocol.metadata.image import MetadataImage
+from headrace.protocol.metadata.records import ConfigRecord
+from headrace.protocol.metadata.replay import replay
+from headrace.protocol.records.control import LeaderChange, encode_control
+from metadata_rig import NOW
+from quorum_rig import DIRECTORY, METADATA_DIR, batch, formatted, key, open_log, voters
+
+
+def image_at(offset: int) -> MetadataImage:
+    """What decisions "0", "1".. make."""
+    image = MetadataImage()
+    for number in range(offset + 1):
+        image, _ = replay(image, number, [ConfigRecord(4, "", "key", str(number))])
+    return image
+
+
+def decisions(log: MetadataLog) -> list[str]:
+    """The values of all decisions in the log, committed or not."""
+    log.high_watermark = log.end_offset
+    return [
+        record.value for _, records in log.committed(log.start_offset, log.end_offset) for record in records
+    ]
+
+
+def test_a_control_record_moves_the_image_and_changes_nothing() -> None:
+    """It has an offset like any other; only what is committed is handed out."""
+    log = open_log(formatted(1))
+    assert log.append_control(LeaderChange(1, (1,), (1,)), 3, NOW) == 0
+    assert log.append_batch(batch("a"), 3, NOW) == 1
+    log.flush()
+    with pytest.raises(AssertionError):
+        list(log.committed(0, 2))
+    log.high_watermark = 2
+    image = MetadataImage()
+    for base, records in log.committed(0, 2):
+        image, _ = replay(image, base, records)
+    assert (image.offset, image.configs[4, ""]) == (1, {"key": "a"})
+    assert (log.last_epoch, log.epoch_of(0), log.end_offset_for_epoch(3)) == (3, 3, (3, 2))
+
+
+def test_voters_are_those_of_the_log() -> None:
+    """Formatted, changed as leader, changed as follower, cut, opened again."""
+    files = formatted(1, 2)
+    log = open_log(files)
+    assert log.voters.latest == voters(1, 2)
+    log.append_control(voters(1, 2, 3), 1, NOW)
+    control = addressed(encode_control_batch(*encode_control(voters(2, 3)), NOW), 1, 2)
+    log.append_as_follower(addressed(batch("a"), 1, 1) and control + addressed(batch("a"), 2, 2))
+    log.flush()
+    assert log.voters.latest_keys == (key(2), key(3))
+    assert open_log(files.restart()).voters.latest_keys == (key(2), key(3))
+    log.truncate_to(1)
+    assert log.voters.latest_keys == (key(1), key(2), key(3))
+    assert open_log(files.restart()).voters.latest_keys == (key(1), key(2), key(3))
+
+
+def test_a_snapshot_has_the_voters_of_its_offset() -> None:
+    """Not those of the log's end; a start from it knows them although the log is cut."""
+    files = formatted(1)
+    log = open_log(files)
+    log.append_batch(batch("0"), 1, NOW)
+    log.append_control(voters(1, 2), 1, NOW)
+    log.flush()
+    log.high_watermark = 1
+    log.write_snapshot(image_at(0), NOW)
+    assert read_whole_snapshot(files, DIRECTORY, SnapshotId(1, 1)) == (image_at(0), voters(1))
+    with pytest.raises(AssertionError):
+        log.save_snapshot(image_at(1), NOW)
+    again = open_log(files.restart())
+    assert (again.recovered, again.high_watermark) == (image_at(0), 1)
+    assert again.voters.entries == ((0, voters(1)), (1, voters(1, 2)))
+
+
+def test_a_flush_on_another_thread() -> None:
+    """What is appended meanwhile is not counted; a snapshot that comes meanwhile cuts the log after it."""
+    log = open_log(formatted(1), segment_bytes=200)
+    for number in range(6):
+        log.append_batch(batch(str(number)), 1, NOW)
+    log.flush()
+    log.high_watermark = 6
+    log.write_snapshot(image_at(2), NOW)
+    log.append_batch(batch("6"), 1, NOW)
+    flush = log.start_flush()
+    log.append_batch(batch("7"), 1, NOW)
+    log.note_snapshot(log.save_snapshot(image_at(5), NOW))
+    assert log.start_offset == 0
+    assert flush is not None
+    flush.sync()
+    log.finish_flush(flush)
+    assert log.flushed_offset == 7
+    assert 0 < log.start_offset <= 3
+    assert [snapshot.end_offset for snapshot in log.snapshots] == [6, 3]
+
+
+def test_pieces_of_a_snapshot() -> None:
+    """Any position in it; nothing outside."""
+    files = formatted(1)
+    log = open_log(files)
+    size, data = log.snapshot_chunk(SnapshotId(0, 0), 10, 20)
+    content = files.content(f"{DIRECTORY}/{SnapshotId(0, 0).file_name}")
+    assert (size, data) == (len(content), content[10:30])
+    for position in (-1, size):
+        with pytest.raises(PositionOutOfRangeError):
+            log.snapshot_chunk(SnapshotId(0, 0), position, 20)
+    with pytest.raises(SnapshotNotFoundError):
+        log.snapshot_chunk(SnapshotId(5, 0), 0, 20)
+
+
+def test_rests_of_a_fetched_snapshot_go_at_the_next_start() -> None:
+    """Half of it, then the process died."""
+    files = formatted(1)
+    log = open_log(files)
+    log.receive_snapshot(SnapshotId(9, 1), 0, b"half")
+    assert [name for name in files.listdir(DIRECTORY) if name.endswith(".part")]
+    after = files.restart()
+    open_log(after)
+    assert not [name for name in after.listdir(DIRECTORY) if name.endswith(".part")]
+
+
+# --- killed in every operation -----------------------------------------------------------------------------
+
+
+class Life:
+    """A follower's life, with the facts that must survive: what was flushed, and the vote."""
+
+    def __init__(self, files: FakeFiles) -> None:
+        self.files = files
+        self.kept: list[str] = []  # flushed decisions that nothing has cut
+        self.may_have: list[list[str]] = [[]]  # logs that are possible from here
+        self.epoch = 0
+
+    def run(self) -> None:
+        """Votes, appends, truncation, more appends, a snapshot from the leader, more appends."""
+        log = open_log(self.files, segment_bytes=250)
+        self._vote(log, 1)
+        self._append(log, [str(number) for number in range(6)], 0, 1)
+        self._flush(log)
+        log.checkpoint()
+        self._vote(log, 2)
+        self.may_have = [self.kept[:end] for end in range(3, 7)]  # the newest segments go first
+        self.kept = self.kept[:3]
+        log.truncate_to(3)
+        self.may_have = [self.kept]
+        self._append(log, ["3", "4"], 3, 2)
+        self._flush(log)
+        log.checkpoint()
+        self._snapshot(log)
+        self._append(log, ["10", "11"], 10, 4)
+        self._flush(log)
+        log.checkpoint()
+        log.close()
+
+    def _vote(self, log: MetadataLog, epoch: int) -> None:
+        log.write_state(QuorumState("", -1, epoch, *key(2)))
+        self.epoch = epoch
+
+    def _append(self, log: MetadataLog, values: list[str], offset: int, epoch: int) -> None:
+        self.may_have = [[*self.kept, *values[:count]] for count in range(len(values) + 1)]
+        for index, value in enumerate(values):
+            log.append_as_follower(addressed(batch(value), offset + index, epoch))
+
+    def _flush(self, log: MetadataLog) -> None:
+        flush = log.start_flush()
+        if flush is not None:
+            flush.sync()
+        self.kept, self.may_have = self.may_have[-1], self.may_have[-1:]
+        log.finish_flush(flush)
+
+    def _snapshot(self, log: MetadataLog) -> None:
+        other = FakeFiles()
+        other.mkdir("/s")
+        snapshot = write_snapshot(other, "/s", image_at(9), 4, NOW, voters(1, 2, 3))
+        data = other.content(f"/s/{snapshot.file_name}")
+        log.receive_snapshot(snapshot, 0, data[:200])
+        log.receive_snapshot(snapshot, 200, data[200:])
+        self.may_have = [self.kept, ["snapshot"]]
+        log.install_snapshot(snapshot)
+        self.kept, self.may_have = ["snapshot"], [["snapshot"]]
+
+
+def seen(log: MetadataLog) -> list[str]:
+    """What a start finds; a snapshot at 10 as one word."""
+    if log.recovered.offset >= 0:
+        assert log.recovered == image_at(9)
+        assert log.start_offset == 10
+        assert log.voters.at(10) == voters(1, 2, 3)
+        return ["snapshot", *decisions(log)]
+    return decisions(log)
+
+
+def _operations() -> list[str]:
+    files = formatted(1)
+    before = len(files.operations)
+    Life(files).run()
+    return files.operations[before:]
+
+
+OPERATIONS = _operations()
+
+
+@pytest.mark.parametrize("first", range(0, len(OPERATIONS), 10))
+def test_a_kill_in_any_operation_loses_nothing_that_was_flushed(first) -> None:
+    """Killed or without power, with half a write or a whole one: flushed decisions are there, cut ones are
+    not back once that was done, the snapshot is there or the log before it, and the vote is not forgotten."""
+    for number in range(first, min(first + 10, len(OPERATIONS))):
+        for torn in (0, 40, 1 << 20) if OPERATIONS[number].startswith("pwrite") else (0,):
+            files = formatted(1)
+            files.crash_at, files.tear_bytes = len(files.operations) + number, torn
+            life = Life(files)
+            with pytest.raises(Crash):
+                life.run()
+            for after in (files.restart(), *map(files.power_loss, ("none", "all", number))):
+                log = open_log(after, segment_bytes=250)
+                state = log.read_state()
+                assert (state.leader_epoch if state else 0) >= life.epoch
+                found = seen(log)
+                assert found in life.may_have, f"{number} {OPERATIONS[number]} torn at {torn}: {found}"
+                again = open_log(after.power_loss("none"), segment_bytes=250)
+                assert seen(again) == found, "what a start has shown is durable"
+
+
+def test_formatting_is_durable() -> None:
+    """The voters are there after a power loss."""
+    files = FakeFiles()
+    MetadataLog.format(files, METADATA_DIR, voters(1, 2, 3), NOW)
+    assert open_log(files.power_loss("none")).voters.latest == voters(1, 2, 3)
