@@ -49,6 +49,7 @@ SERVED = (
     registry.BROKER_HEARTBEAT,
     registry.UNREGISTER_BROKER,
     registry.FETCH_METADATA,
+    registry.ALTER_PARTITION,
 )
 
 

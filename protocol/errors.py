@@ -186,6 +186,14 @@ class NotEnoughReplicasError(KafkaError):
 
 
 @dataclass(eq=False)
+class NotEnoughReplicasAfterAppendError(KafkaError):
+    """The records were appended, but fewer replicas than min.insync.replicas are in sync now."""
+
+    code = 20
+    retriable = True
+
+
+@dataclass(eq=False)
 class InvalidRequiredAcksError(KafkaError):
     """acks must be 0, 1 or all (-1)."""
 
@@ -264,6 +272,22 @@ class KafkaStorageError(KafkaError):
     code = 56
     retriable = True
     refresh_metadata = True
+
+
+@dataclass(eq=False)
+class FetchSessionIdNotFoundError(KafkaError):
+    """The server does not know this fetch session; begin a new one."""
+
+    code = 70
+    retriable = True
+
+
+@dataclass(eq=False)
+class InvalidFetchSessionEpochError(KafkaError):
+    """The fetches of a session came out of order; begin a new one."""
+
+    code = 71
+    retriable = True
 
 
 @dataclass(eq=False)

@@ -15,6 +15,14 @@ DELETE_TOPICS = Api(20, "DeleteTopics", 0, 0, control.DeleteTopicsRequest, contr
 DESCRIBE_CONFIGS = Api(
     32, "DescribeConfigs", 0, 0, control.DescribeConfigsRequest, control.DescribeConfigsResponse
 )
+OFFSET_FOR_LEADER_EPOCH = Api(
+    23,
+    "OffsetForLeaderEpoch",
+    0,
+    0,
+    data.OffsetForLeaderEpochRequest,
+    data.OffsetForLeaderEpochResponse,
+)
 CREATE_PARTITIONS = Api(
     37, "CreatePartitions", 0, 0, control.CreatePartitionsRequest, control.CreatePartitionsResponse
 )
@@ -86,6 +94,7 @@ ALL_APIS: tuple[Api, ...] = (
     API_VERSIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
+    OFFSET_FOR_LEADER_EPOCH,
     DESCRIBE_CONFIGS,
     CREATE_PARTITIONS,
     ELECT_LEADERS,

@@ -287,6 +287,8 @@ class Log(LogReads):
         """Forget everything from the batch that holds `offset` on. It is on the disk when this returns."""
         assert self._flush is None, "truncation must not overtake a flush"
         if offset >= self.log_end_offset:
+            # An epoch that began here and wrote nothing may contradict the leader's history (KAFKA-10706).
+            self._has_new_epochs |= self._epochs.truncate_from_end(offset)
             return
         if offset <= self.log_start_offset:
             self.truncate_fully_and_start_at(offset)
