@@ -22,16 +22,18 @@ import controller_process
 import headrace
 import node_process
 import process_log
-from headrace.protocol.errors import HeadraceError
+from headrace.protocol.errors import HeadraceError, NetworkError, NotControllerError
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import FetchMetadataRequest
 from headrace.protocol.messages.data import MetadataRequest
 from headrace.protocol.metadata.replay import image_of, replay
 from headrace.protocol.transport.dealer_io import Connection
+from node_rig import Client, batch
 from proxy import HOST, ChaosNetwork, between
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from concurrent.futures import Future
     from pathlib import Path
 
     from headrace.protocol.metadata.image import MetadataImage, PartitionRegistration
@@ -64,6 +66,11 @@ class Server:
     def is_alive(self) -> bool:
         """Whether there is a process, paused or not."""
         return self.process is not None and self.process.poll() is None
+
+    @property
+    def is_standing_still(self) -> bool:
+        """Paused, or gone."""
+        return not self.is_alive or self._state() == "T"
 
     def start(self, *, wait: bool = True) -> None:
         """A new process over the files as they are."""
@@ -144,6 +151,39 @@ class Server:
         is_ready.set()  # ended; those who wait look whether it lives
 
 
+class Raw:
+    """Plain requests to one node, each tried once. Its methods raise HeadraceError."""
+
+    def __init__(self, network: ChaosNetwork, port: int, name: str) -> None:
+        self._thread = network.thread
+        opening = Connection.open(HOST, port, client_id=name, timeout_s=ASK_TIMEOUT_S)
+        self._client = Client(self._thread.call(opening, 3 * ASK_TIMEOUT_S))
+
+    def begin_produce(self, topic_id: bytes, *values: bytes, **options: Any) -> Future[Any]:
+        """Sent; the answer of the partition comes in the future. Options: partition, acks, timeout_ms."""
+        data = batch(*values, timestamp_ms=time.time_ns() // 1_000_000)
+        return self._thread.submit(self._client.produce(topic_id, data, **options))
+
+    def produce(self, topic_id: bytes, *values: bytes, **options: Any) -> Any:
+        """One batch; the partition's answer."""
+        return self.begin_produce(topic_id, *values, **options).result(PATIENCE_S)
+
+    def is_acknowledged(self, produced: Future[Any]) -> bool:
+        """What came of a `begin_produce`; an answer that never came confirms nothing."""
+        try:
+            return bool(produced.result(PATIENCE_S).error_code == 0)
+        except NetworkError:
+            return False
+
+    def fetch(self, topic_id: bytes, offset: int = 0) -> tuple[Any, list[tuple[int, bytes | None]]]:
+        """What a client may read of partition 0: its answer, and (offset, value) of each record."""
+        return self._thread.call(self._client.fetch(topic_id, offset), PATIENCE_S)
+
+    def close(self) -> None:
+        """The connection ends."""
+        self._thread.wake(self._client.close)
+
+
 class FaultCluster:
     """Controllers and storage nodes; a context manager that starts them all and leaves none behind."""
 
@@ -159,7 +199,7 @@ class FaultCluster:
     ) -> None:
         self.directory = directory
         self.network = ChaosNetwork(seed)
-        self._config = {**(config or {})}
+        self._config = {"replica.lag.time.max.ms": int(LAG_S * 1000), **(config or {})}
         self._controller_config = dict(controller_config or {})
         self._counts = {"controller": controllers, "node": nodes}
         self.servers: dict[str, Server] = {}
@@ -259,15 +299,34 @@ class FaultCluster:
 
         return self.network.thread.call(work(), 3 * timeout_s)
 
+    def ask_controller(self, api: Any, body: Any) -> Any:
+        """One request to whichever controller leads; the answer's body."""
+        answers: list[Any] = []
+
+        def is_answered() -> bool:
+            for server in self.controllers:
+                if not server.is_standing_still:
+                    with contextlib.suppress(HeadraceError, TimeoutError):
+                        answers.append(self.ask(server, api, body))
+                        if answers[-1].error_code != NotControllerError.code:
+                            return True
+            return False
+
+        self.until(is_answered, f"a controller answers {api.name}")
+        return answers[-1]
+
+    def raw(self, server: Server, name: str = "observer-0") -> Raw:
+        """A connection of the test's own to a node, past the chaos network; close it."""
+        return Raw(self.network, server.port, name)
+
     def image(self) -> MetadataImage:
         """The newest metadata that any controller has published."""
         offset = -1 if self._image is None else self._image.offset
         request = FetchMetadataRequest(-1, offset, 0)
         for server in self.controllers:
-            if not server.is_alive or server._state() == "T":
-                continue
-            with contextlib.suppress(HeadraceError, TimeoutError):
-                self._follow(self.ask(server, registry.FETCH_METADATA, request))
+            if not server.is_standing_still:
+                with contextlib.suppress(HeadraceError, TimeoutError):
+                    self._follow(self.ask(server, registry.FETCH_METADATA, request))
         assert self._image is not None, "no controller has answered yet"
         return self._image
 
@@ -307,9 +366,11 @@ class FaultCluster:
             return False
         return int(answer.metadata_offset) >= offset
 
-    def until(self, is_so: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
+    def until(
+        self, is_so: Callable[[], object], what: str, *, evidence: Callable[[], str] | None = None
+    ) -> None:
         """Ask again and again. Fails with what every server told last."""
-        wait_until(is_so, what, patience_s, self.evidence)
+        wait_until(is_so, what, evidence=evidence or self.evidence)
 
     def until_in_sync(self, topic: str, count: int = 3) -> None:
         """Every partition has a leader and this many replicas in sync."""
@@ -357,6 +418,21 @@ class FaultCluster:
     def client_links(servers: Iterable[Server], clients: int = 16) -> list[tuple[str, str]]:
         """From every client of the workload to these servers."""
         return [(f"client-{number}", server.name) for server in servers for number in range(clients)]
+
+    def until_replicas_agree(self, topic: str, number: int = 0) -> None:
+        """Every replica holds the same bytes."""
+
+        def is_so() -> bool:
+            logs = self.logs_of(topic, number)
+            return set(logs) >= set(self.partition(topic, number).replicas) and len(set(logs.values())) == 1
+
+        self.until(
+            is_so, f"the replicas of {topic}-{number} agree", evidence=lambda: self._differences(topic)
+        )
+
+    def _differences(self, topic: str) -> str:
+        logs = {node: len(data) for node, data in self.logs_of(topic).items()}
+        return f"bytes by node: {logs}\n{self.evidence()}"
 
     def logs_of(self, topic: str, number: int = 0) -> dict[int, bytes]:
         """By node the bytes of the partition's log, as they are in the files now."""

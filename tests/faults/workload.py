@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import headrace
 from cluster import PATIENCE_S, wait_until
 from headrace import TopicPartition, errors
-from history import History, Outcome, Process
+from history import History, Outcome, Process, error_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,13 +29,6 @@ if TYPE_CHECKING:
 UNACKED = 200  # records that one producer may have under way; beyond it there is nothing to learn
 ROUND = 5
 ROUND_S = 0.01  # between rounds: a few hundred records per second and producer
-# Nothing of these is in any log.
-NOT_WRITTEN = (
-    errors.MessageTooLargeError,
-    errors.BufferExhaustedError,
-    errors.UnknownTopicOrPartitionError,
-    errors.ApiTimeoutError,
-)
 
 
 @dataclass(frozen=True)
@@ -58,7 +51,7 @@ class Workload:
         consumers: int = 1,
         **producer_options: Any,
     ) -> None:
-        self.history = History()
+        self.history = History(lambda: time.monotonic_ns() // 1_000_000)
         self.complaints: list[str] = []
         self.acks: list[Ack] = []
         self.errors: Counter[str] = Counter()  # of records that were given up, by name
@@ -74,6 +67,9 @@ class Workload:
         self._counts = (producers, consumers)
         self._partitions = 0
         self._stop_sending, self._stop_reading = threading.Event(), threading.Event()
+        self._may_send = threading.Event()
+        self._under_way = self._resting = 0
+        self._counting = threading.Lock()
         self._ends: dict[TopicPartition, int] = {}
         self._senders: list[threading.Thread] = []
         self._readers: list[threading.Thread] = []
@@ -85,6 +81,7 @@ class Workload:
         with self._cluster.clients.admin() as admin:
             self._partitions = len(admin.describe_topics(self.topic)[self.topic].partitions)
         producers, consumers = self._counts
+        self._may_send.set()
         self._senders = [self._thread(self._produce, number) for number in range(producers)]
         self._readers = [self._thread(self._consume, producers + number) for number in range(consumers)]
         self.more(warm_up)
@@ -100,6 +97,16 @@ class Workload:
 
         what = f"{count} more records are acknowledged, in every partition"
         wait_until(is_so, what, patience_s, self._cluster.evidence)
+
+    def rest(self) -> None:
+        """Send nothing any more, until `go_on`; all that was sent has been answered."""
+        self._may_send.clear()
+        # a round that has begun is noticed by what it sends
+        wait_until(lambda: self._under_way == 0 and self._resting == self._counts[0], "all producers rest")
+
+    def go_on(self) -> None:
+        """Send again."""
+        self._may_send.set()
 
     def acked_since(self, begun_s: float) -> int:
         """`progress_during_fault`: records acknowledged from this moment on."""
@@ -117,14 +124,19 @@ class Workload:
 
     def finish(self) -> None:
         """Stop, read everything, and check. Fails with what was found."""
+        self.read_to_the_end()
+        assert self.history.anomalies() == {}, self._story()
+
+    def read_to_the_end(self) -> None:
+        """Stop and read everything, once more at last. Fails when that cannot be done."""
         self._stop_sending.set()
+        self._may_send.set()
         self._join(self._senders, "a producer")
         self._note_ends()
         self._stop_reading.set()
         self._join(self._readers, "a consumer")
         self._read_all()
         assert self.complaints == [], self._story()
-        assert self.history.anomalies() == {}, self._story()
 
     @property
     def acked(self) -> int:
@@ -158,6 +170,7 @@ class Workload:
         with headrace.Producer(self._cluster.bootstrap, **options) as producer:
             sequence = 0
             while not self._stop_sending.wait(ROUND_S):
+                self._rest_if_asked()
                 for _ in range(ROUND):
                     if not room.acquire(timeout=0.1):
                         break
@@ -166,6 +179,17 @@ class Workload:
                     sequence += 1
             producer.flush(PATIENCE_S)
 
+    def _rest_if_asked(self) -> None:
+        if not self._may_send.is_set():
+            self._count(resting=1)
+            self._may_send.wait()
+            self._count(resting=-1)
+
+    def _count(self, *, under_way: int = 0, resting: int = 0) -> None:
+        with self._counting:
+            self._under_way += under_way
+            self._resting += resting
+
     def _send(
         self, producer: Any, process: Process, room: threading.Semaphore, value: bytes, partition: int
     ) -> None:
@@ -173,20 +197,21 @@ class Workload:
 
         def done(future: Any) -> None:
             metadata, error = future.outcome(0)
+            send.ended(error, metadata.offset)
             if error is None:
-                send.ok(metadata.offset)
                 self.acks.append(Ack(time.monotonic(), partition))
             else:
-                self.errors[type(error).__name__] += 1
-                if isinstance(error, NOT_WRITTEN):
-                    send.fail()
+                self.errors[error_name(error)] += 1
+            self._count(under_way=-1)
             room.release()
 
+        self._count(under_way=1)
         try:
             producer.send(self.topic, value, partition=partition).add_done_callback(done)
-        except NOT_WRITTEN as error:
-            self.errors[type(error).__name__] += 1
-            send.fail()
+        except errors.HeadraceError as error:
+            send.ended(error)
+            self.errors[error_name(error)] += 1
+            self._count(under_way=-1)
             room.release()
 
     def _consume(self, number: int) -> None:
