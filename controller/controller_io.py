@@ -50,6 +50,9 @@ SERVED = (
     registry.UNREGISTER_BROKER,
     registry.FETCH_METADATA,
     registry.ALTER_PARTITION,
+    registry.ELECT_LEADERS,
+    registry.ALTER_PARTITION_REASSIGNMENTS,
+    registry.LIST_PARTITION_REASSIGNMENTS,
 )
 
 
