@@ -428,3 +428,12 @@ def test_nobody_is_asked_once_the_batch_is_through() -> None:
     rig.step(6_000)
     rig.step()
     assert rig.sender.next_due_ms() is None
+
+
+def test_a_leader_that_lets_requests_time_out_may_be_one_of_the_past() -> None:
+    """It was replaced and does not know: nobody else can tell the client, so it asks."""
+    rig = ProducerRig()
+    rig.put(b"1")
+    (send,) = rig.step()
+    rig.refuse(send, errors.RequestTimedOutError.code)
+    assert RefreshMetadata() in rig.effects
