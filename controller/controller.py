@@ -25,6 +25,7 @@ from .state.decision import Decision
 from .state.in_sync import decide_alter_partition
 from .state.laws import check_image
 from .state.sessions import Sessions
+from .state.standing import leaderless
 from .state.topics import Topics
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Controller:
         self._config = config
         self._balance_due_ms = now_ms + self._balance_interval_ms
         self._unclean_due_ms = now_ms + config.unclean_leader_election_interval_ms
-        self._brokers = Brokers(config, self.sessions)
+        self._brokers = Brokers(config, self.sessions, leaderless(image))
         self._topics = Topics(config, randomness)
         self._configs = Configs(config)
         self._decide: dict[type, Callable[[Any, int], Decision]] = {

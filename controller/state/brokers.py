@@ -136,6 +136,7 @@ class Brokers:
 
     config: ControllerConfig
     sessions: Sessions
+    leaderless_at_start: frozenset[tuple[bytes, int]] = frozenset()  # (topic id, partition)
 
     def decide_registration(
         self, image: MetadataImage, request: BrokerRegistrationRequest, now_ms: int
@@ -258,19 +259,18 @@ class Brokers:
         is_first: bool,
     ) -> Iterator[PartitionChangeRecord]:
         """What changes because disks of the node failed since its last heartbeat, or came back. A controller
-        that hears it for the first time cannot know what failed before, so it looks at everything."""
+        that hears it for the first time cannot know what failed before: it looks at all that it found
+        without a leader."""
         node_id, now = broker.node_id, frozenset(request.offline_replicas)
         before = self.sessions.offline_replicas.pop(node_id, frozenset())
         if now:
             self.sessions.offline_replicas[node_id] = now
-        if broker.is_fenced:
+        if broker.is_fenced or (now == before and not is_first):
             return
         standing = self.standing(image)
         yield from changes_of(standing, DISK_FAILED, node_id, now - before)
-        if is_first:
-            yield from changes(standing, UNFENCED, node_id)
-        else:
-            yield from changes_of(standing, UNFENCED, node_id, before - now)
+        maybe_back = self.leaderless_at_start if is_first else before - now
+        yield from changes_of(standing, UNFENCED, node_id, maybe_back)
 
     def decide_drain(self, image: MetadataImage, request: DrainNodeRequest) -> Decision:
         """Hand over what the node leads and keep it out of ISRs where others stay, or take that back. Safe to
@@ -305,7 +305,7 @@ class Brokers:
         )
         if held:
             raise InvalidRequestError(
-                f"node {broker.node_id} holds replicas of {held} partitions; delete their topics first"
+                f"node {broker.node_id} holds replicas of {held} partitions; reassign them first"
             )
         self.sessions.forget(broker.node_id)
         next_state(state_of(image, broker.node_id), BrokerEvent.UNREGISTERED)

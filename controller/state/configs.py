@@ -1,7 +1,7 @@
 """Configs of topics, of the cluster and of nodes: incremental changes with validation, and their description.
 Pure.
 
-A change of min.insync.replicas changes who is eligible to lead in the same decision: where the ISR is large
+A smaller min.insync.replicas changes who is eligible to lead in the same decision: where the ISR is large
 enough now, the ELR is over, because from now on the high watermark may pass it.
 """
 
@@ -32,7 +32,7 @@ from ...protocol.messages.control import (
     ItemError,
 )
 from ...protocol.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE, MetadataImage
-from ...protocol.metadata.records import ConfigRecord, MetadataRecord
+from ...protocol.metadata.records import ConfigRecord, MetadataRecord, PartitionChangeRecord
 from ...runtime.config import Config, text_of
 from ...storage_node.log.config import LogConfig
 from .cluster_config import ClusterDynamicConfig, NodeDynamicConfig
@@ -42,7 +42,6 @@ from .partition_changes import Wish, change_partition
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ...protocol.metadata.records import PartitionChangeRecord
     from ..config import ControllerConfig
     from .standing import Standing
 
@@ -156,7 +155,9 @@ class Configs:
             else:
                 results.append(ItemError(alter.resource.name))
                 records.extend(made)
-        records.extend(_end_elrs(standing, [each for each in records if isinstance(each, ConfigRecord)]))
+        records.extend(
+            _min_isr_changes(standing, [each for each in records if isinstance(each, ConfigRecord)])
+        )
         if request.validate_only:
             records.clear()
         reply = IncrementalAlterConfigsResponse(tuple(results), image.offset + len(records))
@@ -191,8 +192,8 @@ class Configs:
             raise InvalidRequestError(f"{count} resources in one request, at most {limit}")
 
 
-def _end_elrs(standing: Standing, changed: list[ConfigRecord]) -> Iterator[PartitionChangeRecord]:
-    """The ELRs that end because min.insync.replicas became smaller."""
+def _min_isr_changes(standing: Standing, changed: list[ConfigRecord]) -> Iterator[PartitionChangeRecord]:
+    """What a new min.insync.replicas changes of the partitions that it holds for."""
     values = {
         (each.resource_type, each.resource_name): each.value for each in changed if each.name == MIN_ISR
     }
@@ -203,13 +204,18 @@ def _end_elrs(standing: Standing, changed: list[ConfigRecord]) -> Iterator[Parti
     for topic in image.topics.values():
         key = (TOPIC_RESOURCE, topic.name)
         own = values.get(key, image.configs.get(key, {}).get(MIN_ISR))
-        min_isr = int(own or cluster or 1)
+        before, after = standing.min_isr(topic.name), int(own or cluster or 1)
         for number, partition in enumerate(topic.partitions):
-            if partition.elr and min_isr != standing.min_isr(topic.name):
-                rules = standing.rules(topic, number)._replace(min_isr=min_isr)
+            record = None
+            if after > before and len(partition.replicas) > before:
+                # Only the partition epoch: a leader that does not know the new value yet is refused to shrink
+                # the ISR. It would go on acknowledging by the old value what those it drops do not have.
+                record = PartitionChangeRecord(topic.topic_id, number)
+            elif after < before and partition.elr:
+                rules = standing.rules(topic, number)._replace(min_isr=after)
                 record = change_partition(topic.topic_id, number, partition, Wish(), rules)
-                if record is not None:
-                    yield record
+            if record is not None:
+                yield record
 
 
 def _entries(image: MetadataImage, key: tuple[int, str]) -> tuple[ConfigEntry, ...]:

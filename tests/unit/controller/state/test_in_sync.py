@@ -201,3 +201,18 @@ def test_a_drained_leader_lets_others_in_and_is_out(driver) -> None:
     answer = driver.alter_partition("t", 0, (1, 2))
     assert (answer.error_code, answer.leader, answer.isr) == (NewLeaderElectedError.code, 2, (2,))
     assert driver.ask(DrainNodeRequest(1)).leaders_left == 0
+
+
+def test_a_leader_that_does_not_know_of_a_larger_min_isr_cannot_shrink_the_isr(driver) -> None:
+    """It would acknowledge by the old value what 2 and 3 do not have, while they stay eligible by the new
+    one."""
+    old = partition(driver)
+    driver.configure("t", min_insync_replicas="2")
+    late = driver.alter_partition("t", 0, (1,), partition_epoch=old.partition_epoch)
+    assert late.error_code == InvalidUpdateVersionError.code
+    assert partition(driver).leader_epoch == old.leader_epoch
+    assert driver.alter_partition("t", 0, (1,)).error_code == 0
+    assert partition(driver).elr == (2, 3)
+    before = driver.image
+    driver.configure("", min_insync_replicas="3")
+    assert driver.image.offset == before.offset + 1, "the topic has its own value"
