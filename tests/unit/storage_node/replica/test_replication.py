@@ -437,3 +437,21 @@ def test_old_sessions_are_told_to_begin_anew() -> None:
     request = cluster.produce(b"b")
     cluster.settle()
     assert request.first.error_code == 0
+
+
+def test_a_follower_that_waits_for_its_disk_does_not_wake_the_node_for_nothing() -> None:
+    """After a lost connection there is nothing to be asked until the flush is done."""
+    cluster = Replicas(nodes=2, durability="fsync")
+    cluster.settle()
+    cluster.is_flushing = False
+    cluster.produce()
+    cluster.nodes[1].flush()
+    cluster.settle()
+    cluster.cut.add((2, 1))
+    cluster.break_link(2, 1)
+    cluster.pass_time(200)
+    assert cluster.nodes[2].core.replicas.fetchers.next_deadline_ms() is None
+    cluster.nodes[2].flush()
+    cluster.heal()
+    cluster.pass_time(2_000)
+    assert cluster.watermark(1) == 1
