@@ -233,7 +233,7 @@ class SimProducer(SimClient):
         if resolved.error is None and self.acks == -1:
             topic, partition = batch.queue.topic.name, batch.queue.partition
             values = {resolved.base_offset + index: send.value for index, send in enumerate(sends)}
-            self.cluster.laws.on_acknowledged((topic, partition), values)
+            self.cluster.rules.on_acknowledged((topic, partition), values)
 
     @staticmethod
     def _builder(max_bytes: int) -> Any:
@@ -279,7 +279,9 @@ class SimConsumer(SimClient):
         for effect in effects:
             match effect:
                 case f.SendFetch(node_id, request, _):
-                    self.ask(node_id, registry.FETCH, request, (), self._done(effect, self.fetcher.on_fetched))
+                    self.ask(
+                        node_id, registry.FETCH, request, (), self._done(effect, self.fetcher.on_fetched)
+                    )
                 case f.SendLookup(node_id, request, _):
                     looked_up = self.fetcher.on_looked_up
                     self.ask(
@@ -321,5 +323,3 @@ class SimConsumer(SimClient):
             if reads and self.may_seek and self.random.random() < 0.02:
                 self.fetcher.seek(tp, self.random.randrange(reads[-1][0] + 1))
                 self.process.move(tuple(tp))
-
-
