@@ -201,7 +201,7 @@ class SimCluster:
         assert self.world.run(limit_ms, until=condition), f"{text}: {limit_ms} ms, {self.summary()}"
 
     def has_progress(self) -> Callable[[], bool]:
-        """From now on something new is acknowledged of every producer with acks=all, and read; all nodes live."""
+        """From now on something new of every producer is acknowledged; all nodes live and are in sync."""
         before = [producer.acknowledged for producer in self.producers]
 
         def is_so() -> bool:
