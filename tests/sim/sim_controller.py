@@ -36,6 +36,7 @@ class SimControllerNode(SimController):
     def __init__(self, cluster: SimCluster, node_id: int, **facts: Any) -> None:
         self.name = f"c{node_id}"
         self.core: Controller | None = None
+        self._leads = False
         self.feed: MetadataFeed
         self.readers: MetadataReaders
         self.replies = SimReplies()
@@ -54,7 +55,7 @@ class SimControllerNode(SimController):
 
     def die(self, *, power: bool) -> None:
         """Its connections end with it."""
-        self.core, self._waiting = None, []
+        self.core, self._leads, self._waiting = None, False, []
         super().die(power=power)
         self.cluster.transport.died(self)
 
@@ -114,11 +115,11 @@ class SimControllerNode(SimController):
             case events.LoadSnapshot():
                 self._publish_anew()
             case events.BecameLeader():
-                now_ms = self.cluster.world.now_ms
-                self.core = Controller(self.cluster.config, self.random, self.image, now_ms)
+                # Order: after the other effects of the same step.
+                self._leads = True
                 self.later_call("begins to decide", 0, self._begin)
             case events.Resigned():
-                self.core = None
+                self.core, self._leads = None, False
                 waiting, self._waiting = self._waiting, []
                 for _, request, _ in waiting:
                     self.replies.reply_error(request, NotControllerError(f"{self.name} resigned"))
@@ -133,7 +134,9 @@ class SimControllerNode(SimController):
         )
 
     def _begin(self) -> None:
-        if self.core is not None:
+        if self._leads and self.core is None:
+            now_ms = self.cluster.world.now_ms
+            self.core = Controller(self.cluster.config, self.random, self.image, now_ms)
             self._append(self.core, self.core.decide_format(CLUSTER_ID))
 
     def _apply(self, end_offset: int) -> None:

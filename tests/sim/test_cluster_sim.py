@@ -52,7 +52,7 @@ def test_a_planted_bug_is_found(bug, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(1, seeds + 1):
         try:
             SimCluster(seed, plan).run()
-        except AssertionError as error:
+        except Exception as error:  # noqa: BLE001 - what is broken may also end in another way
             if any(law in str(error) for law in laws):
                 return
     pytest.fail(f"{seeds} seeds have broken none of {laws}")
