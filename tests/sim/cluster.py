@@ -243,7 +243,8 @@ class SimCluster:
     def _end(self, key: tuple[str, int]) -> int:
         registration = registration_of(self.rules.image, key)
         assert registration is not None
-        log = self.nodes[registration.leader].log_of(key)
+        node = self.nodes.get(registration.leader)
+        log = None if node is None else node.log_of(key)
         return 1 << 62 if log is None else log.log_end_offset
 
     def summary(self) -> str:

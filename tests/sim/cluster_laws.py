@@ -69,7 +69,7 @@ class Laws:
         if node.core is None:
             return
         for partition in node.core.replicas.partitions.values():
-            if partition.is_online and partition.log is not None:
+            if partition.is_online and partition.log is not None and not partition.log.is_offline:
                 partition.check()
                 self._check_partition(node, partition, partition.log)
         node.core.replicas.fetchers.check()

@@ -62,7 +62,8 @@ class Faults:
             process.paused_until_ms = min(process.paused_until_ms, self._world.now_ms)
         for node in cluster.nodes.values():
             node.flush_ms = node.read_ms = 2
-            node.has_bad_disk = node.has_bad_disk and not node.is_alive
+        for consumer in cluster.consumers:
+            consumer.may_seek = False
 
     def _go_on(self) -> None:
         plan = self._cluster.plan

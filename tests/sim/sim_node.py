@@ -67,6 +67,8 @@ class SimNode:
         self.flush_ms = self.read_ms = 2  # mean; what a slow disk raises
         self.has_bad_disk = False
         self.may_restart = True
+        self.is_closing = False
+        self.busy = 0  # jobs of threads that use the logs
         self.is_lossy = False  # lost unsynced bytes, and the controllers have not been told yet
         self.notes: list[str] = []
         self._uuids = 0
@@ -100,7 +102,7 @@ class SimNode:
             self.die(power=self.random.random() < 0.5)
             return
         except KafkaStorageError:
-            assert self.has_bad_disk, f"{self.name} cannot read what it wrote"
+            assert self.may_fail, f"{self.name} cannot read what it wrote"
             self.die(power=True)
             return
         self.cluster.rules.on_start(self)
@@ -114,7 +116,11 @@ class SimNode:
             self.files.mkdir(path)
         self.files.fsync_directory("/")
         self.manager = LogManager(
-            self.files, config.log_dirs, defaults=config.log_defaults(), new_uuid=self._uuid
+            self.files,
+            config.log_dirs,
+            defaults=config.log_defaults(),
+            new_uuid=self._uuid,
+            on_offline=self._on_offline,
         )
         found = self.manager.open_dirs()
         self.previous_broker_epoch = self.manager.clean_broker_epoch
@@ -160,14 +166,18 @@ class SimNode:
             self._submit(m.StopAsked())
 
     def _shut_down(self) -> None:
-        """Nothing depends on this node any more."""
+        """Nothing depends on this node any more: serve nobody, let threads finish, close."""
+        self.is_closing = True
+        if self.busy:
+            self.later(1, "shut down", self._shut_down)
+            return
         try:
             self.manager.shutdown(self.membership.broker_epoch)
         except Crash:
             self.die(power=self.random.random() < 0.5)
             return
         except KafkaStorageError:
-            assert self.has_bad_disk
+            assert self.may_fail
             self.die(power=True)
             return
         self.world.note(f"{self.name} stops")
@@ -183,6 +193,7 @@ class SimNode:
         self.core = None
         self._link, self._is_following = None, False
         self._followed.clear()
+        self.is_closing, self.busy = False, 0
         self.requests.clear()
         self.cluster.transport.died(self)
         self.cluster.rules.on_death(self)
@@ -190,6 +201,17 @@ class SimNode:
     def _restart_soon(self) -> None:
         delay_ms = int(self.random.expovariate(1 / 1500))
         self.world.after(delay_ms, f"{self.name} restarts", self.start)
+
+    def _on_offline(self, path: str, reason: str) -> None:
+        """A log dir failed; the core is told soon."""
+        error = KafkaStorageError(f"{path}: {reason}")
+        if self.is_alive:
+            self.later(0, "lost a dir", lambda: self.running.disk_failed(error))
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether its disk may refuse something."""
+        return self.has_bad_disk or self.files.capacity_bytes is not None
 
     def _uuid(self) -> bytes:
         self._uuids += 1
@@ -233,7 +255,7 @@ class SimNode:
         except Crash:
             self.die(power=self.random.random() < 0.5)
         except KafkaStorageError:
-            assert self.has_bad_disk
+            assert self.may_fail
             self.die(power=True)
 
     def _every(self, interval_ms: int, label: str, action: Callable[[], None]) -> None:
@@ -246,7 +268,9 @@ class SimNode:
     # --- requests -----------------------------------------------------------------------------------------
 
     def receive(self, request: SimRequest) -> None:
-        """As the router gives it to the core."""
+        """As the router gives it to the core; one that is closing gives it none."""
+        if self.is_closing:
+            return
         self.requests = [each for each in self.requests if not each.is_answered]
         self.requests.append(request)
         self.running.handle(request, self.world.now_ms, self.wall_ms)
@@ -299,7 +323,10 @@ class SimNode:
     def _off_loop(self, mean_ms: int, label: str, run: Callable[[], None], done: Callable[[], None]) -> None:
         """On a thread: it sees the disk as it is some time later."""
 
+        self.busy += 1
+
         def happen() -> None:
+            self.busy -= 1
             run()
             done()
 
@@ -313,7 +340,10 @@ class SimNode:
             core.flushed(partition, log.recovery_point)
             return
 
+        self.busy += 1
+
         def finish() -> None:
+            self.busy -= 1
             try:
                 flush.sync()
             except KafkaStorageError as error:
@@ -364,12 +394,15 @@ class SimNode:
         self._timers[key] = self.later(max(deadline_ms - self.world.now_ms, 0), key, action)
 
     def _checkpoint(self) -> None:
-        if self.membership.state is not m.MembershipState.LEFT:
+        if not self.is_closing:
             core = self.running
             core.checkpoints_begin()
             tasks = self.manager.checkpoint_tasks()
 
+            self.busy += 1
+
             def write() -> None:
+                self.busy -= 1
                 for task in tasks:
                     task.run()
                 core.checkpoints_end()
@@ -517,6 +550,7 @@ class SimNode:
         if self.core is None:
             return None
         for partition in self.core.replicas.partitions.values():
-            if partition.topic_partition == key and partition.is_online:
-                return partition.log
+            log = partition.log
+            if log is not None and partition.topic_partition == key and partition.is_online:
+                return None if log.is_offline else log
         return None
