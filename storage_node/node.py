@@ -432,9 +432,9 @@ class StorageNode:
         because a disk fails only once.
         """
         replicas = self.replicas
-        if not (self.parked or self._replica_fetch.sessions):
+        if not (replicas.is_replicating or self.parked):
             replicas.changed.clear()
-            replicas.appended.clear()
+            return
         while replicas.changed or replicas.appended:
             keys, replicas.changed = replicas.changed, []
             appended, replicas.appended = replicas.appended, []
@@ -444,9 +444,9 @@ class StorageNode:
                 self._produces.check(key)
                 self._fetches.check(key)
                 self._replica_fetch.changed(key)
-        self._replicate()
-        if self.parked or replicas.fetchers or replicas.isr_changes:
-            self._set_timer()
+        if replicas.is_replicating:
+            self._replicate()
+        self._set_timer()
 
     def _replicate(self) -> None:
         """Ask leaders for more, and the controller for what was proposed."""

@@ -437,3 +437,75 @@ def test_old_sessions_are_told_to_begin_anew() -> None:
     request = cluster.produce(b"b")
     cluster.settle()
     assert request.first.error_code == 0
+
+
+def test_a_follower_that_waits_for_its_disk_does_not_wake_the_node_for_nothing() -> None:
+    """After a lost connection there is nothing to be asked until the flush is done."""
+    cluster = Replicas(nodes=2, durability="fsync")
+    cluster.settle()
+    cluster.is_flushing = False
+    cluster.produce()
+    cluster.nodes[1].flush()
+    cluster.settle()
+    cluster.cut.add((2, 1))
+    cluster.break_link(2, 1)
+    cluster.pass_time(200)
+    assert cluster.nodes[2].core.replicas.fetchers.next_deadline_ms() is None
+    cluster.nodes[2].flush()
+    cluster.heal()
+    cluster.pass_time(2_000)
+    assert cluster.watermark(1) == 1
+
+
+def diverged() -> Replicas:
+    """Node 3 has `b`, which was committed although it does not know that, and `x`, which nobody else will
+    have: node 2, with `a` and `b`, leads next."""
+    cluster = Replicas()
+    cluster.settle()
+    cluster.produce(b"a")
+    cluster.settle()
+    cluster.cut.add((3, 1))
+    cluster.break_link(3, 1)
+    cluster.produce(b"b")
+    cluster.settle()
+    cluster.cut = {(2, 1)}
+    cluster.break_link(2, 1)
+    cluster.produce(b"x")
+    cluster.nodes[3].pass_time(2_000)
+    while cluster.end(3) < 3:
+        assert cluster.step()
+    cluster.held_back = {(3, 1)}
+    cluster.settle()
+    cluster.isolate(1)
+    assert (cluster.watermark(1), cluster.watermark(3), cluster.end(3), cluster.end(2)) == (2, 1, 3, 2)
+    return cluster
+
+
+def test_a_log_is_cut_by_epoch_and_not_to_its_high_watermark() -> None:
+    """KIP-101: what it had of the committed records, it always has."""
+    cluster = diverged()
+    cluster.change(leader=2, isr=(2, 3))
+    ends = []
+    while cluster.step():
+        ends.append(cluster.end(3))
+    assert min(ends) == 2
+    assert cluster.values(3) == [b"a", b"b"]
+    assert cluster.watermark(3) == 2
+
+
+def test_a_diverged_log_learns_no_high_watermark_before_it_is_cut() -> None:
+    """KAFKA-14704: else records that nobody acknowledged would pass for committed."""
+    cluster = diverged()
+    cluster.nodes[3].core.checkpoints_begin()
+    cluster.fence(3)
+    cluster.change(leader=2, isr=(2,))
+    cluster.produce(b"y")
+    cluster.settle()
+    cluster.pass_time(1_000)
+    assert cluster.watermark(2) == 3
+    assert cluster.watermark(3) <= 2
+    cluster.nodes[3].core.checkpoints_end()
+    cluster.nodes[3].check()
+    cluster.settle()
+    assert cluster.values(3) == [b"a", b"b", b"y"]
+    assert cluster.watermark(3) == 3
