@@ -66,7 +66,7 @@ class NodeConfig(Config):
         0,
         low=0,
         high=65_535,
-        doc="Port at which others reach this node, where something stands between; 0 takes the bound one.",
+        doc="Port at which others reach this node, as of a proxy before it; 0 takes the bound one.",
     )
 
     registration_timeout_ms: int = key(

@@ -44,12 +44,9 @@ if TYPE_CHECKING:
     from ..runtime.shell_io import TaskOwner
     from .config import NodeConfig
 
-<<<<<<< HEAD
+__all__ = ["ControllerLink", "ControllerLocators", "LinkEvents", "NodeIdentity", "fixed_locator"]
+
 Offline = tuple[tuple[bytes, ...], tuple[tuple[bytes, int], ...]]  # log dirs; (topic id, partition)
-ControllerLocator = Callable[[], Awaitable[tuple[str, int]]]
-=======
-__all__ = ["ControllerLink", "ControllerLocators", "LinkEvents", "NodeIdentity", "Offline", "fixed_locator"]
->>>>>>> c92e31485784c7baae073bf76346674c23be9c4b
 
 log = logging.getLogger("headrace.storage_node")
 

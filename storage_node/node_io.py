@@ -17,11 +17,7 @@ from ..protocol.messages import registry
 from ..protocol.transport.router_io import Router, RouterLimits, ServerIdentity
 from ..runtime.clock_io import monotonic_ms, wall_ms
 from ..runtime.shell_io import TaskOwner, require_assertions
-<<<<<<< HEAD
-from .controller_link_io import ControllerLink, ControllerLocator, LinkEvents, NodeIdentity
-=======
-from .controller_link_io import ControllerLink, ControllerLocators, LinkEvents, NodeIdentity, Offline
->>>>>>> c92e31485784c7baae073bf76346674c23be9c4b
+from .controller_link_io import ControllerLink, ControllerLocators, LinkEvents, NodeIdentity
 from .effects import (
     AdvisePages,
     DeleteLog,

@@ -7,34 +7,21 @@ it cleanly; HEADRACE_LOG=INFO makes it tell on stderr what it does.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import signal
 import sys
-from typing import TYPE_CHECKING
 
 from headrace.runtime.loop_io import new_event_loop
 from headrace.storage_node.config import NodeConfig
+from headrace.storage_node.controller_link_io import fixed_locator
 from headrace.storage_node.node_io import NodeServer
 from process_log import log_as_asked
-
-if TYPE_CHECKING:
-    from headrace.storage_node.controller_link_io import ControllerLocator
-
-
-def one_after_the_other(ports: list[int]) -> ControllerLocator:
-    """Each look-up gives the next controller; one that does not lead says so, and is left again."""
-    turns = itertools.cycle(ports)
-
-    async def locate() -> tuple[str, int]:
-        return "127.0.0.1", next(turns)
-
-    return locate
 
 
 async def main(directory: str, controller_ports: str, more: list[str]) -> None:
     values = dict(pair.split("=", 1) for pair in more)
     config = NodeConfig.of({"node.id": 1, "log.dirs": directory, **values})
-    node = NodeServer(config, one_after_the_other([int(port) for port in controller_ports.split(",")]))
+    locators = tuple(fixed_locator("127.0.0.1", int(port)) for port in controller_ports.split(","))
+    node = NodeServer(config, locators)
     await node.start()
     running = asyncio.create_task(node.run())
     terminated = asyncio.Event()
