@@ -26,6 +26,8 @@ from headrace.protocol.errors import HeadraceError, NetworkError, NotControllerE
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import FetchMetadataRequest
 from headrace.protocol.messages.data import MetadataRequest
+from headrace.protocol.messages.quorum import DescribeQuorumRequest
+from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.replay import image_of, replay
 from headrace.protocol.transport.dealer_io import Connection
 from node_rig import Client, batch
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
-    from headrace.protocol.metadata.image import MetadataImage, PartitionRegistration
+    from headrace.protocol.messages.quorum import DescribeQuorumResponse
+    from headrace.protocol.metadata.image import PartitionRegistration
 
 PATIENCE_S = 60.0
 ASK_TIMEOUT_S = 2.0
@@ -203,7 +206,7 @@ class FaultCluster:
         self._controller_config = dict(controller_config or {})
         self._counts = {"controller": controllers, "node": nodes}
         self.servers: dict[str, Server] = {}
-        self._image: MetadataImage | None = None
+        self._image = MetadataImage()
         self._clients: headrace.Cluster | None = None
 
     # --- life ---------------------------------------------------------------------------------------------
@@ -232,19 +235,39 @@ class FaultCluster:
             for number in range(1, count + 1):
                 name = f"{kind}-{number}"
                 self.servers[name] = Server(name, scripts[kind], self.directory / name, self.network)
-        for server in self.controllers:
-            server.arguments = self._controller_arguments(server)
-            server.start(wait=False)
-        for server in self.controllers:
-            server.wait_ready()
+        self._start_quorum()
         for server in self.nodes:
             server.arguments = self._node_arguments(server)
             server.start(wait=False)
         for server in self.nodes:
             server.wait_ready()
 
-    def _controller_arguments(self, server: Server) -> list[str]:
-        values = {"controller.id": server.id, "listener.port": server.port, **self._controller_config}
+    def _start_quorum(self) -> None:
+        """The first controller begins it, the others join; from then on each finds it by the others."""
+        first, *others = self.controllers
+        first.arguments = self._controller_arguments(first, [])
+        first.start()
+        for server in others:
+            server.arguments = self._controller_arguments(server, [first])
+            server.start()
+        if others:
+            self.until(lambda: len(self.quorum().voters) == len(self.controllers), "all controllers vote")
+        for server in others:
+            server.arguments = self._controller_arguments(server, self.controllers)
+        if others:
+            first.arguments = self._controller_arguments(first, self.controllers)
+
+    def _controller_arguments(self, server: Server, known: list[Server]) -> list[str]:
+        values = {
+            "controller.id": server.id,
+            "listener.port": server.port,
+            "advertised.port": server.address_port,
+            **self._controller_config,
+        }
+        if known:
+            addresses = ",".join(f"{HOST}:{each.address_port}" for each in known if each is not server)
+            values["controller.quorum.bootstrap.servers"] = addresses
+            values["controller.quorum.auto.join.enable"] = True
         return [f"{name}={value}" for name, value in values.items()]
 
     def _node_arguments(self, server: Server) -> list[str]:
@@ -315,19 +338,27 @@ class FaultCluster:
         self.until(is_answered, f"a controller answers {api.name}")
         return answers[-1]
 
+    def quorum(self) -> DescribeQuorumResponse:
+        """As the controller that leads has it."""
+        return self.ask_controller(registry.DESCRIBE_QUORUM, DescribeQuorumRequest())  # type: ignore[no-any-return]
+
+    @property
+    def active_controller(self) -> Server:
+        """The one that leads, once one does."""
+        self.until(lambda: self.quorum().leader_id >= 0, "a controller leads")
+        return self.servers[f"controller-{self.quorum().leader_id}"]
+
     def raw(self, server: Server, name: str = "observer-0") -> Raw:
         """A connection of the test's own to a node, past the chaos network; close it."""
         return Raw(self.network, server.port, name)
 
     def image(self) -> MetadataImage:
         """The newest metadata that any controller has published."""
-        offset = -1 if self._image is None else self._image.offset
-        request = FetchMetadataRequest(-1, offset, 0)
+        request = FetchMetadataRequest(-1, self._image.offset, 0)
         for server in self.controllers:
             if not server.is_standing_still:
                 with contextlib.suppress(HeadraceError, TimeoutError):
                     self._follow(self.ask(server, registry.FETCH_METADATA, request))
-        assert self._image is not None, "no controller has answered yet"
         return self._image
 
     def _follow(self, answer: Any) -> None:
@@ -336,8 +367,8 @@ class FaultCluster:
             return
         if answer.is_snapshot:
             found = image_of(answer.records, answer.end_offset - 1)
-            self._image = found if old is None or found.offset > old.offset else old
-        elif old is not None and answer.base_offset == old.offset + 1 and answer.records:
+            self._image = found if found.offset > old.offset else old
+        elif answer.base_offset == old.offset + 1 and answer.records:
             self._image, _ = replay(old, answer.base_offset, answer.records)
 
     def partition(self, topic: str, number: int = 0) -> PartitionRegistration:
@@ -390,7 +421,7 @@ class FaultCluster:
 
     def evidence(self) -> str:
         """The metadata, and the ends of all logs."""
-        parts = [f"--- metadata: {self._image and self._image.topics}"]
+        parts = [f"--- metadata: {self._image.topics}"]
         parts += [f"--- {server.name}\n{server.log_tail()}" for server in self.servers.values()]
         return "\n".join(parts)
 

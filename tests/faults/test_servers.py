@@ -10,24 +10,14 @@ import headrace
 import pytest
 from cluster import SESSION_S, hold
 from headrace import errors
-from headrace.protocol.messages import registry
-from headrace.protocol.messages.quorum import DescribeQuorumRequest
 from workload import Workload
 
 if TYPE_CHECKING:
-    from cluster import FaultCluster, Server
+    from cluster import FaultCluster
 
 pytestmark = pytest.mark.timeout(400)
 
 SOME_OR_ALL = [2, pytest.param(5, marks=pytest.mark.faults)]
-
-
-def quorum_leader(cluster: FaultCluster) -> Server:
-    """The controller that leads; the only one, where there is one."""
-    if len(cluster.controllers) == 1:
-        return cluster.controllers[0]
-    answer = cluster.ask_controller(registry.DESCRIBE_QUORUM, DescribeQuorumRequest())
-    return cluster.servers[f"controller-{answer.leader_id}"]
 
 
 @pytest.mark.parametrize("bounces", SOME_OR_ALL)
@@ -119,12 +109,12 @@ def test_s04_the_controller_is_killed_in_a_storm_of_topics(
     work = Workload(cluster, "t").start()
     begun_s = time.monotonic()
     stop, made = threading.Event(), dict[str, str]()
-    storm = threading.Thread(target=lambda: made.update(create_until(cluster, stop)))
+    storm = threading.Thread(target=lambda: made.update(create_until(cluster, stop)), daemon=True)
     storm.start()
     for _ in range(3):
         before = len(cluster.image().topics)
         cluster.until(lambda before=before: len(cluster.image().topics) > before + 5, "the storm goes on")
-        leader = quorum_leader(cluster)
+        leader = cluster.active_controller
         leader.kill()
         work.more()
         leader.start()
@@ -149,7 +139,8 @@ def test_s05_two_of_three_controllers_are_killed(make_cluster: Any, measured: An
     cluster.create_topic("t", 3, min_insync_replicas=2)
     work = Workload(cluster, "t").start()
     begun_s = time.monotonic()
-    dead = cluster.controllers[:2]
+    leader = cluster.active_controller
+    dead = [leader, next(each for each in cluster.controllers if each is not leader)]
     for server in dead:
         server.kill()
     with cluster.clients.admin(request_timeout_ms=1_000, default_api_timeout_ms=3_000) as admin:

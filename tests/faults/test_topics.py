@@ -90,7 +90,7 @@ def test_s22_replicas_are_moved_under_load(make_cluster: Any, measured: Any) -> 
     reassign(cluster, None)
     cluster.until(lambda: holders(cluster) == {1, 3, 4}, "a cancelled move leaves nothing behind")
     cluster.network.heal()
-    until_moved(cluster, (1, 3, 4))
+    until_moved(cluster, (3, 4, 1))  # as they were, those that should have stayed first: as in Kafka
     work.more()
     measured(work, begun_s)
     work.finish()
