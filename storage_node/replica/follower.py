@@ -123,10 +123,11 @@ class ReplicaFetcher:
         """Follow it from now on, in the leadership that the partition knows."""
         assert not partition.is_leader, "a leader follows nobody"
         key = partition.key
-        self.partitions[key] = Followed(partition, partition.leader_epoch)
+        if not self.partitions:
+            self._failures, self._retry_ms = 0, 0  # a leader anew: what failed was before
+        followed = self.partitions[key] = Followed(partition, partition.leader_epoch)
         self._delayed.pop(key, None)
-        self._to_name.pop(key, None)
-        self._to_name[key] = None
+        self._resume(followed)
 
     def remove(self, key: PartitionKey) -> None:
         """Follow it no more; answers that are on their way do nothing."""
@@ -143,7 +144,8 @@ class ReplicaFetcher:
         if followed.state is FollowState.CUTTING:
             self._try_cut(followed, now_ms)
         elif followed.state is FollowState.FLUSHING:
-            self._ask_for_more(followed)
+            self._learn_watermark(followed)
+            self._resume(followed)
 
     def may_cut(self, now_ms: int) -> None:
         """No checkpoint is being written any more."""
@@ -157,6 +159,7 @@ class ReplicaFetcher:
         """A request to send now, with its number; None if there is nothing to be asked yet."""
         if now_ms < self._retry_ms:
             return None
+        self._retry_ms = 0
         self._end_delays(now_ms)
         if not self._is_worth_asking():
             return None
@@ -186,7 +189,7 @@ class ReplicaFetcher:
 
     def next_deadline_ms(self) -> int | None:
         """When `next_request` may have more to give than now, answers and flushes aside."""
-        if self._retry_ms and not self._in_flight and self.partitions:
+        if self._retry_ms:
             return self._retry_ms
         return min((self.partitions[key].retry_ms for key in self._delayed), default=None)
 
@@ -280,12 +283,10 @@ class ReplicaFetcher:
         partition = followed.partition
         log = partition.log
         assert log is not None, "only an online partition follows"
-        try:
-            for piece in data:
-                log.append_as_follower(piece, wall_ms=wall_ms)
-                self._replicas.replicated(len(piece))
-        finally:
-            self._replicas.maybe_flush(partition)
+        for piece in data:
+            log.append_as_follower(piece, wall_ms=wall_ms)
+            self._replicas.replicated(len(piece))
+        self._replicas.maybe_flush(partition)
         followed.failures = 0
         followed.leader_watermark = answer.high_watermark
         self._learn_watermark(followed)
@@ -293,17 +294,18 @@ class ReplicaFetcher:
         if start > log.log_start_offset:
             log.advance_log_start_offset(start)
         if data:
-            if partition.safe_end_offset < log.log_end_offset:
-                followed.state = FollowState.FLUSHING
-            else:
-                self._to_name[partition.key] = None
+            self._resume(followed)
 
-    def _ask_for_more(self, followed: Followed) -> None:
-        """After a flush: if it took in everything, the leader may count it."""
+    def _resume(self, followed: Followed) -> None:
+        """Ask for more, as soon as this replica can answer for its whole log: the leader counts it."""
         partition = followed.partition
-        assert partition.log is not None, "only an online partition is flushed"
-        self._learn_watermark(followed)
-        if partition.safe_end_offset >= partition.log.log_end_offset:
+        log = partition.log
+        assert log is not None, "only an online partition follows"
+        if partition.safe_end_offset < log.log_end_offset:
+            followed.state = FollowState.FLUSHING
+            self._to_name.pop(partition.key, None)
+            self._replicas.maybe_flush(partition)
+        else:
             followed.state = FollowState.READY
             self._to_name[partition.key] = None
 
@@ -368,10 +370,10 @@ class ReplicaFetcher:
         if end != old_end:
             lost = f", below its high watermark {watermark}" if end < watermark else ""
             self._note(followed, f"cut from {old_end} to {end} as node {self.leader_id} has it{lost}")
-        followed.cut, followed.state = None, FollowState.READY
+        followed.cut = None
         followed.leader_watermark = NO_OFFSET
         self._replicas.changed.append(partition.key)
-        self._to_name[partition.key] = None
+        self._resume(followed)
 
     # --- errors ----------------------------------------------------------------------------------------
 
@@ -391,8 +393,7 @@ class ReplicaFetcher:
     def _end_delays(self, now_ms: int) -> None:
         for key in [key for key in self._delayed if self.partitions[key].retry_ms <= now_ms]:
             del self._delayed[key]
-            self.partitions[key].state = FollowState.READY
-            self._to_name[key] = None
+            self._resume(self.partitions[key])
 
     def _note(self, followed: Followed, text: str) -> None:
         self._replicas.note(logging.WARNING, f"{followed.partition.topic_partition}: {text}")
@@ -401,7 +402,8 @@ class ReplicaFetcher:
         """Assert the laws of this object."""
         assert len(self._in_flight) <= _MAX_IN_FLIGHT
         for key in self._to_name:
-            assert self.partitions[key].state is FollowState.READY, "only who is ready is named"
+            followed = self.partitions[key]
+            assert followed.state is FollowState.READY, "only who is ready is named"
         for key, followed in self.partitions.items():
             assert (key in self._delayed) == (followed.state is FollowState.DELAYED)
             assert followed.leader_epoch == followed.partition.leader_epoch, "it follows an older leadership"

@@ -188,8 +188,10 @@ class ReplicaFetchHandler:
         old = self.sessions.get(body.session_id)
         if old is not None and old.connection == connection:
             self._end(old)
-        mine = sum(session.connection == connection for session in self.sessions.values())
-        if mine >= _MAX_PER_CONNECTION or len(self.sessions) >= _MAX_SESSIONS:
+        mine = [session for session in self.sessions.values() if session.connection == connection]
+        if len(mine) >= _MAX_PER_CONNECTION:
+            self._end(mine[0])  # its follower has given it up
+        if len(self.sessions) >= _MAX_SESSIONS:
             raise ThrottlingQuotaExceededError(f"{len(self.sessions)} fetch sessions exist already")
         session = FetchSession(self._next_id, connection, body.replica_id, body.replica_epoch)
         self._next_id += 1
@@ -225,7 +227,10 @@ class ReplicaFetchHandler:
                 entry.asked, entry.is_silent = asked, False
             session.news.pop(key, None)  # who was served last is served last
             session.news[key] = None
-        session.replica_epoch = body.replica_epoch
+        if session.replica_epoch != body.replica_epoch:
+            # It was registered anew: whether it may join an ISR is asked of each partition again.
+            session.replica_epoch = body.replica_epoch
+            session.news.update({key: None for key, entry in session.entries.items() if not entry.is_silent})
         session.last_fetch_ms = now_ms
         for key in list(session.news):
             self._note_progress(session, session.entries[key], now_ms)

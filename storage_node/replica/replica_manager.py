@@ -69,6 +69,7 @@ class ReplicaManager:
         self.surroundings = Surroundings(max_lag_ms=max_lag_ms, is_eligible=self._is_eligible)
         self.fetchers = Fetchers(self, follower_limits, fetchers_per_leader)
         self.isr_changes = IsrChanges()
+        self.is_replicating = False  # a partition has, or had, replicas on other nodes
         self.is_checkpointing = False  # the shell writes checkpoints on a thread: no log may be cut
         self.appended: list[PartitionKey] = []
         self.image = MetadataImage()
@@ -187,6 +188,7 @@ class ReplicaManager:
             partition = self.partitions[key] = Partition(name, topic_id, self.node_id, log, self.surroundings)
         if partition.node_id == registration.leader:
             self.fetchers.drop(key)  # Order: nothing is fetched any more when it begins to lead
+        self.is_replicating |= len(registration.replicas) > 1
         old_isr = partition.isr
         was_changed = partition.assign(registration)
         if not was_changed and partition.is_leader:
@@ -435,9 +437,14 @@ class ReplicaManager:
     def _grow(self, partition: Partition) -> None:
         """Propose the first follower that may join the ISR; the next comes when that is decided."""
         in_sync, around = partition.in_sync, self.surroundings
-        if in_sync is None or in_sync.proposal is not None or len(in_sync.committed) > len(in_sync.followers):
+        log = partition.log
+        if in_sync is None or log is None or in_sync.proposal is not None:
+            return
+        if len(in_sync.committed) > len(in_sync.followers):
             return
         for node_id in in_sync.followers:
+            if in_sync.is_silent(node_id, log.log_end_offset, around.now_ms):
+                continue  # what it had when it was last heard says nothing: it has just left for that
             proposal = in_sync.propose_growth(
                 node_id, partition.high_watermark, around.broker_epoch, self._is_eligible
             )

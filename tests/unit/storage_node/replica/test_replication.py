@@ -212,6 +212,26 @@ def test_below_min_isr_nothing_is_committed() -> None:
     assert cluster.watermark(1) == 0
 
 
+def test_who_left_in_silence_does_not_come_back_in_silence() -> None:
+    """Below min.insync.replicas the high watermark stands where the lost followers were: they reach it still,
+    but that is what they had, and not that they are there."""
+    cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
+    cluster.settle()
+    for node in (2, 3):
+        cluster.cut.add((node, 1))
+        cluster.break_link(node, 1)
+    cluster.produce(timeout_ms=60_000)
+    cluster.pass_time(6_000)
+    assert cluster.registration.isr == (1,)
+    assert cluster.nodes[1].core.counters.isr_expands == 0
+    refused = cluster.produce()
+    cluster.settle()
+    assert refused.first.error_code == NotEnoughReplicasError.code
+    cluster.heal()
+    cluster.pass_time(2_000)
+    assert cluster.registration.isr == (1, 2, 3)
+
+
 def test_in_sync_replicas_lost_after_the_append_are_told() -> None:
     cluster = Replicas(min_isr=2)
     cluster.settle()
@@ -437,3 +457,75 @@ def test_old_sessions_are_told_to_begin_anew() -> None:
     request = cluster.produce(b"b")
     cluster.settle()
     assert request.first.error_code == 0
+
+
+def test_a_follower_that_waits_for_its_disk_does_not_wake_the_node_for_nothing() -> None:
+    """After a lost connection there is nothing to be asked until the flush is done."""
+    cluster = Replicas(nodes=2, durability="fsync")
+    cluster.settle()
+    cluster.is_flushing = False
+    cluster.produce()
+    cluster.nodes[1].flush()
+    cluster.settle()
+    cluster.cut.add((2, 1))
+    cluster.break_link(2, 1)
+    cluster.pass_time(200)
+    assert cluster.nodes[2].core.replicas.fetchers.next_deadline_ms() is None
+    cluster.nodes[2].flush()
+    cluster.heal()
+    cluster.pass_time(2_000)
+    assert cluster.watermark(1) == 1
+
+
+def diverged() -> Replicas:
+    """Node 3 has `b`, which was committed although it does not know that, and `x`, which nobody else will
+    have: node 2, with `a` and `b`, leads next."""
+    cluster = Replicas()
+    cluster.settle()
+    cluster.produce(b"a")
+    cluster.settle()
+    cluster.cut.add((3, 1))
+    cluster.break_link(3, 1)
+    cluster.produce(b"b")
+    cluster.settle()
+    cluster.cut = {(2, 1)}
+    cluster.break_link(2, 1)
+    cluster.produce(b"x")
+    cluster.nodes[3].pass_time(2_000)
+    while cluster.end(3) < 3:
+        assert cluster.step()
+    cluster.held_back = {(3, 1)}
+    cluster.settle()
+    cluster.isolate(1)
+    assert (cluster.watermark(1), cluster.watermark(3), cluster.end(3), cluster.end(2)) == (2, 1, 3, 2)
+    return cluster
+
+
+def test_a_log_is_cut_by_epoch_and_not_to_its_high_watermark() -> None:
+    """KIP-101: what it had of the committed records, it always has."""
+    cluster = diverged()
+    cluster.change(leader=2, isr=(2, 3))
+    ends = []
+    while cluster.step():
+        ends.append(cluster.end(3))
+    assert min(ends) == 2
+    assert cluster.values(3) == [b"a", b"b"]
+    assert cluster.watermark(3) == 2
+
+
+def test_a_diverged_log_learns_no_high_watermark_before_it_is_cut() -> None:
+    """KAFKA-14704: else records that nobody acknowledged would pass for committed."""
+    cluster = diverged()
+    cluster.nodes[3].core.checkpoints_begin()
+    cluster.fence(3)
+    cluster.change(leader=2, isr=(2,))
+    cluster.produce(b"y")
+    cluster.settle()
+    cluster.pass_time(1_000)
+    assert cluster.watermark(2) == 3
+    assert cluster.watermark(3) <= 2
+    cluster.nodes[3].core.checkpoints_end()
+    cluster.nodes[3].check()
+    cluster.settle()
+    assert cluster.values(3) == [b"a", b"b", b"y"]
+    assert cluster.watermark(3) == 3
