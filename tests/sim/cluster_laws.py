@@ -54,13 +54,13 @@ class Laws:
         self._cluster = cluster
         self.marks: Counter[str] = Counter()
         self.image = MetadataImage()  # the newest that is committed
-        self.decided = MetadataImage()  # the newest that any controller decided
         self.committed: dict[Key, dict[int, Stored]] = defaultdict(dict)
         self.ends: dict[Key, int] = defaultdict(int)  # the true high watermark
         self.acknowledged: dict[Key, dict[int, bytes]] = defaultdict(dict)
         self._leaders: dict[tuple[Key, int], str] = {}
         self._written: dict[tuple[Key, int, int], Stored] = {}
         self._seen: dict[tuple[str, Key], _Seen] = {}
+        self._images: dict[str, MetadataImage] = {}
 
     # --- after every event --------------------------------------------------------------------------------
 
@@ -73,6 +73,17 @@ class Laws:
                 partition.check()
                 self._check_partition(node, partition, partition.log)
         node.core.replicas.fetchers.check()
+        self._check_image(node, node.core.image)
+
+    def _check_image(self, node: SimNode, image: MetadataImage) -> None:
+        """MetadataLogMatching: who knows the metadata up to an offset knows the same as everybody else."""
+        if self._images.get(node.name) is image:
+            return
+        before = self._images.get(node.name)
+        assert before is None or before.offset <= image.offset, f"MetadataLogMatching: {node.name} went back"
+        self._images[node.name] = image
+        known = self._cluster.laws._images.get(image.offset + 1)
+        assert known is None or known == image, f"MetadataLogMatching: {node.name} at {image.offset}"
 
     def _check_partition(self, node: SimNode, partition: Partition, log: Log) -> None:
         key: Key = tuple(partition.topic_partition)
@@ -187,10 +198,6 @@ class Laws:
         )
         self.acknowledged[key].update(values)
 
-    def on_decided(self, image: MetadataImage) -> None:
-        """A controller decided; it may be lost yet."""
-        self.decided = image
-
     def on_metadata(self, image: MetadataImage) -> None:
         """A controller has applied what is committed."""
         if image.offset <= self.image.offset:
@@ -219,6 +226,7 @@ class Laws:
         self.marks["died"] += 1
         for key in [key for key in self._seen if key[0] == node.name]:
             del self._seen[key]
+        self._images.pop(node.name, None)
 
     # --- the end ------------------------------------------------------------------------------------------
 
