@@ -95,6 +95,11 @@ class SimNode:
         return self.core is not None
 
     @property
+    def broker_epoch(self) -> int:
+        """Of this process, -1 while it is not registered."""
+        return self.membership.broker_epoch if self.is_alive else -1
+
+    @property
     def running(self) -> StorageNode:
         """The core of a living node."""
         assert self.core is not None
