@@ -17,7 +17,7 @@ from ..protocol.messages import registry
 from ..protocol.transport.router_io import Router, RouterLimits, ServerIdentity
 from ..runtime.clock_io import monotonic_ms, wall_ms
 from ..runtime.shell_io import TaskOwner, require_assertions
-from .controller_link_io import ControllerLink, ControllerLocator, LinkEvents, NodeIdentity, Offline
+from .controller_link_io import ControllerLink, ControllerLocators, LinkEvents, NodeIdentity, Offline
 from .effects import (
     AdvisePages,
     DeleteLog,
@@ -69,7 +69,7 @@ class NodeServer:
     """One storage node. `start` it, await `run`, `stop` it; or `kill` it to act out a crash."""
 
     def __init__(
-        self, config: NodeConfig, locate_controller: ControllerLocator, files: Files | None = None
+        self, config: NodeConfig, locate_controller: ControllerLocators, files: Files | None = None
     ) -> None:
         self.host = config.host
         self.port = config.listener_port

@@ -65,7 +65,7 @@ class Following:
         self._context = context
         self.leader_id = leader_id
         self.has_fetched = False  # the leader has answered in this epoch
-        self.deadline_ms = now_ms + context.config.quorum_fetch_timeout_ms  # the leader is lost then
+        self.deadline_ms = self._deadline_ms(now_ms)  # the leader is lost then
         self._leader_high_watermark = 0
         self._snapshot: SnapshotId | None = None  # being fetched
         self._position = 0
@@ -139,7 +139,12 @@ class Following:
 
     def _heard(self, now_ms: int) -> None:
         self.has_fetched = True
-        self.deadline_ms = now_ms + self._context.config.quorum_fetch_timeout_ms
+        self.deadline_ms = self._deadline_ms(now_ms)
+
+    def _deadline_ms(self, now_ms: int) -> int:
+        """A little early, by chance: followers that lose a leader together would all vote for themselves."""
+        timeout_ms = self._context.config.quorum_fetch_timeout_ms
+        return now_ms + timeout_ms - self._context.random.randrange(max(1, timeout_ms // 8))
 
     def _truncate(self, epoch: int, end_offset: int, now_ms: int) -> None:
         """Go back to where this log and the leader's may still agree; the next fetch asks again."""

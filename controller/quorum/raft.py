@@ -28,6 +28,7 @@ from ...runtime.config import MAX_INT
 from .election import LogPosition, VoterFacts, grants_pre_vote, grants_vote
 from .events import (
     Append,
+    Begin,
     Flushed,
     RequestFailed,
     RequestReceived,
@@ -37,7 +38,7 @@ from .events import (
 )
 from .roles import Role, RoleEvent
 from .standing import Standing
-from .voters import ReplicaKey
+from .voters import ReplicaKey, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,6 +87,7 @@ class Raft(Standing):
             Append: self._on_append,
             Flushed: self._on_flushed,
             StopRequested: lambda event, now_ms: self._resign(now_ms),
+            Begin: self._on_begin,
         }
         self._requests: dict[type, Callable[[Any, Any, int], None]] = {
             quorum.VoteRequest: self._on_vote,
@@ -256,6 +258,13 @@ class Raft(Standing):
     def _on_append(self, event: Append, now_ms: int) -> None:
         assert self.leading is not None, "only the leader decides"
         self.leading.append(event.batches, now_ms)
+
+    def _on_begin(self, event: Begin, now_ms: int) -> None:
+        """Order: once in the life of a quorum, at one controller; the others vote for it, being named by the
+        directory ids of their disks, and learn of the voters by fetching."""
+        assert self.context.key in keys_of(event.voters), "who begins is one of the voters"
+        self._log.begin(event.voters, self.context.wall_ms(now_ms))
+        self._election_at_ms = now_ms
 
     def _on_flushed(self, _event: Flushed, now_ms: int) -> None:
         self.context.is_flushing = False
