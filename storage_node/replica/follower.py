@@ -123,6 +123,8 @@ class ReplicaFetcher:
         """Follow it from now on, in the leadership that the partition knows."""
         assert not partition.is_leader, "a leader follows nobody"
         key = partition.key
+        if not self.partitions:
+            self._failures, self._retry_ms = 0, 0  # a leader anew: what failed was before
         followed = self.partitions[key] = Followed(partition, partition.leader_epoch)
         self._delayed.pop(key, None)
         self._resume(followed)
