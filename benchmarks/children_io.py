@@ -90,8 +90,8 @@ class Children:
     """All processes of one run of the harness; as a context it ends those that are left."""
 
     def __init__(self, scratch: Path) -> None:
-        self._scratch, self._alive, self._count = scratch, [], 0
-        self._alive: list[Child]
+        self._scratch, self._count = scratch, 0
+        self._alive: list[Child] = []
 
     def start(self, name: str, module: str, *arguments: str, cores: Iterable[int] | None) -> Child:
         """Run `python -m headrace.benchmarks.<module> arguments` on some cores."""

@@ -12,9 +12,10 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from .waiting_io import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -178,11 +179,12 @@ def kafka_server(log_dir: Path, **overrides: str) -> Iterator[str]:
 
 
 def _wait_for_port(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline:
+    def accepts() -> bool:
         if process.poll() is not None:
             raise KafkaError(f"Kafka ended: {log.read_text()[-3000:]}")
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
-        time.sleep(0.1)  # the one thing to wait for is another program's start
-    raise KafkaError(f"Kafka did not open port {port}: {log.read_text()[-3000:]}")
+            return True
+        return False
+
+    if not until(accepts, START_TIMEOUT_S):
+        raise KafkaError(f"Kafka did not open port {port}: {log.read_text()[-3000:]}")

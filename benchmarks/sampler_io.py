@@ -8,8 +8,10 @@ allowed, it runs along, and its flat profile of libraries and functions follows 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -43,6 +45,7 @@ class Sampler:
     def start(self) -> None:
         """Begin; one sampler per process."""
         # a thread that waits for the GIL gets it after this long, or the samples come late
+        self._switch_s = sys.getswitchinterval()
         sys.setswitchinterval(INTERVAL_S)
         self._start_perf()
         self._cpu_s, self._wall_s = time.process_time(), time.monotonic()
@@ -52,6 +55,7 @@ class Sampler:
         """End; the counts stay."""
         self._ends.set()
         self._thread.join()
+        sys.setswitchinterval(self._switch_s)
         self._cpu_s = time.process_time() - self._cpu_s
         self._wall_s = time.monotonic() - self._wall_s
         if self._perf is not None:
@@ -59,6 +63,7 @@ class Sampler:
             self._tids = sorted(set(os.listdir("/proc/self/task")) - {str(self._thread.native_id)})
             self._perf.send_signal(signal.SIGINT)  # it writes its file and ends
             self._perf.wait()
+            os.close(self._orders)
 
     def write(self, path: str | Path) -> None:
         """`path`: the table. `path`.stacks: lines of "outer;inner microseconds" for flame graphs."""
@@ -86,12 +91,20 @@ class Sampler:
         if shutil.which("perf") is None:
             return
         self._folder = tempfile.TemporaryDirectory(prefix="bench-perf-")
+        orders, tell = os.pipe()
+        answers, answer = os.pipe()
         command = ["perf", "record", "-q", "-F", "1999", "-p", str(os.getpid()), "-o", self._data]
-        self._perf = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        ends_at = time.monotonic() + PERF_START_S
-        while not os.path.exists(self._data) and time.monotonic() < ends_at and self._perf.poll() is None:
-            time.sleep(0.02)
-        time.sleep(0.2)  # it opens its file before it attaches, and says nothing when it has
+        command += ["--delay", "-1", "--control", f"fd:{orders},{answer}"]
+        nothing = subprocess.DEVNULL
+        self._perf = subprocess.Popen(command, stdout=nothing, stderr=nothing, pass_fds=(orders, answer))
+        os.close(orders)
+        os.close(answer)
+        # It answers once it is attached and counts; the pipe closes when it is not allowed to and ends.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(tell, b"enable\n")
+        select.select([answers], [], [], PERF_START_S)
+        os.close(answers)
+        self._orders = tell  # it ends when nobody can tell it anything any more
 
     @property
     def _data(self) -> str:

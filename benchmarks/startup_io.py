@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from . import machine_io
 from .systems_io import Headrace
+from .waiting_io import let_pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .session_io import Session
 
+SETTLE_S = 2.0  # what a start leaves behind is not rest
 IDLE_S = 10.0
 UP_TIMEOUT_S = 120.0
 NODES = 3
@@ -64,9 +66,9 @@ def idle_node(session: Session) -> dict[str, Any]:
     folder.mkdir()
     system = Headrace(session.children, folder, session.server_cores)
     try:
-        time.sleep(2.0)  # what a start leaves behind is not rest
+        let_pass(SETTLE_S)
         before = machine_io.sample(system.pid)
-        time.sleep(IDLE_S)
+        let_pass(IDLE_S)
         after = machine_io.sample(system.pid)
     finally:
         system.stop()

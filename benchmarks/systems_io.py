@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from . import kafka_io
 from .machine_io import set_affinity
+from .waiting_io import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 START_TIMEOUT_S = 30.0
 TOPIC_TIMEOUT_S = 60.0
+DELETE_TIMEOUT_S = 15.0
 
 
 class System(Protocol):
@@ -118,14 +120,13 @@ class Kafka:
 
         topic = NewTopic(name, partitions, 1, config={"file.delete.delay.ms": "0"})
         self._admin.create_topics([topic])[name].result(TOPIC_TIMEOUT_S)
-        ends_at = time.monotonic() + TOPIC_TIMEOUT_S
-        while True:
+
+        def has_leaders() -> bool:
             found = self._admin.list_topics(name, TOPIC_TIMEOUT_S).topics[name].partitions
-            if len(found) == partitions and all(part.leader >= 0 for part in found.values()):
-                return
-            if time.monotonic() > ends_at:
-                raise TimeoutError(f"topic {name} has no leaders")
-            time.sleep(0.05)
+            return len(found) == partitions and all(part.leader >= 0 for part in found.values())
+
+        if not until(has_leaders, TOPIC_TIMEOUT_S):
+            raise TimeoutError(f"topic {name} has no leaders")
 
     def delete_topic(self, name: str) -> None:
         """Its files are gone on return."""
@@ -145,14 +146,9 @@ def _silent() -> logging.Logger:
     return logger
 
 
-def wait_gone(folder: Path, topic: str, timeout_s: float = 15.0) -> bool:
+def wait_gone(folder: Path, topic: str) -> bool:
     """Wait until no folder of a topic is left; False when they stay."""
-    ends_at = time.monotonic() + timeout_s
-    while any(folder.glob(f"{topic}-*")):
-        if time.monotonic() > ends_at:
-            return False
-        time.sleep(0.05)
-    return True
+    return until(lambda: not any(folder.glob(f"{topic}-*")), DELETE_TIMEOUT_S)
 
 
 def move(system: System, cores: Iterable[int]) -> None:

@@ -38,6 +38,50 @@ class ControllerConfig(Config):
     default_replication_factor: int = key(
         "default.replication.factor", 1, low=1, high=32_767, doc="Replicas of a topic that does not say."
     )
+    min_insync_replicas: int = key(
+        "min.insync.replicas",
+        1,
+        low=1,
+        high=MAX_INT,
+        doc="What a new cluster starts with as its cluster-wide min.insync.replicas; change it there later.",
+    )
+    unclean_leader_election_enable: bool = key(
+        "unclean.leader.election.enable",
+        False,
+        doc="Rather lose acknowledged records than stay without a leader, where no other config says so.",
+    )
+    unclean_leader_election_interval_ms: int = key(
+        "unclean.leader.election.interval.ms",
+        5 * MINUTE,
+        low=1,
+        unit="ms",
+        doc="How often leaderless partitions that allow it are looked through for an unclean election.",
+    )
+    unclean_recovery_strategy: str = key(
+        "unclean.recovery.strategy",
+        "Balanced",
+        choices=("Balanced", "None"),
+        doc="Balanced: when no replica is known to have every record, the last leader leads again. None: an "
+        "operator must decide.",
+    )
+    auto_leader_rebalance_enable: bool = key(
+        "auto.leader.rebalance.enable", True, doc="Bring preferred leaders back by and by."
+    )
+    leader_imbalance_check_interval_seconds: int = key(
+        "leader.imbalance.check.interval.seconds",
+        300,
+        low=1,
+        unit="s",
+        doc="How often to look for imbalance.",
+    )
+    leader_imbalance_per_broker_percentage: int = key(
+        "leader.imbalance.per.broker.percentage",
+        10,
+        low=0,
+        high=100,
+        unit="%",
+        doc="Bring leaders back to a node once others lead more of the partitions that prefer it.",
+    )
     broker_heartbeat_interval_ms: int = key(
         "broker.heartbeat.interval.ms", 300, low=10, unit="ms", doc="How often a storage node must be heard."
     )

@@ -4,31 +4,38 @@ Shape: `decide` looks at the image and a request and gives records and a reply; 
 `apply` is the only way the image changes; a restart is `apply` from the log. The shell appends the records
 of a decision, applies them, makes them durable, and only then replies and publishes. If an append or a flush
 fails, the process ends and the image is built anew from the log.
-Invariants: see `check`.
+Invariants: see `state/laws.py`.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import KafkaError, UnsupportedVersionError
 from ..protocol.messages import control
-from ..protocol.metadata.records import FormatRecord
+from ..protocol.metadata.image import CLUSTER_DEFAULT
+from ..protocol.metadata.records import ConfigRecord, FormatRecord
 from ..protocol.metadata.replay import replay
-from ..protocol.model import NO_NODE
+from ..runtime.config import SECOND
+from .state import leaders, reassignments
 from .state.brokers import Brokers
-from .state.configs import Configs
+from .state.configs import MIN_ISR, Configs
 from .state.decision import Decision
+from .state.in_sync import decide_alter_partition
+from .state.laws import check_image
 from .state.sessions import Sessions
+from .state.standing import leaderless
 from .state.topics import Topics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ..protocol.metadata.image import MetadataDelta, MetadataImage
     from ..protocol.metadata.records import MetadataRecord
     from .config import ControllerConfig
     from .state.decision import Randomness
+    from .state.standing import Standing
 
 
 class Controller:
@@ -44,7 +51,10 @@ class Controller:
         # Twice the shell's period: longer than this between two ticks means that we stood still.
         self._stall_ms = 2 * tick_interval_ms(config)
         self._last_tick_ms = now_ms
-        self._brokers = Brokers(config, self.sessions)
+        self._config = config
+        self._balance_due_ms = now_ms + self._balance_interval_ms
+        self._unclean_due_ms = now_ms + config.unclean_leader_election_interval_ms
+        self._brokers = Brokers(config, self.sessions, leaderless(image))
         self._topics = Topics(config, randomness)
         self._configs = Configs(config)
         self._decide: dict[type, Callable[[Any, int], Decision]] = {
@@ -54,8 +64,17 @@ class Controller:
             control.CreateTopicsRequest: lambda r, _: self._topics.decide_create(self.image, r),
             control.DeleteTopicsRequest: lambda r, _: self._topics.decide_delete(self.image, r),
             control.CreatePartitionsRequest: lambda r, _: self._topics.decide_grow(self.image, r),
-            control.IncrementalAlterConfigsRequest: lambda r, _: self._configs.decide_alter(self.image, r),
+            control.IncrementalAlterConfigsRequest: lambda r, _: self._configs.decide_alter(
+                self._standing, r
+            ),
             control.DescribeConfigsRequest: lambda r, _: self._configs.describe(self.image, r),
+            control.AlterPartitionRequest: self._decide_alter_partition,
+            control.ElectLeadersRequest: self._decide_elect_leaders,
+            control.AlterPartitionReassignmentsRequest: self._decide_reassign,
+            control.ListPartitionReassignmentsRequest: (
+                lambda r, _: reassignments.list_reassignments(self.image, r)
+            ),
+            control.DrainNodeRequest: self._decide_drain,
         }
 
     def decide(self, request: Any, now_ms: int) -> Decision:
@@ -70,12 +89,41 @@ class Controller:
         return decide(request, now_ms)
 
     def decide_format(self, cluster_id: str) -> tuple[MetadataRecord, ...]:
-        """The first record of a new cluster, or nothing if the log has begun."""
-        return () if self.image.cluster_id else (FormatRecord(cluster_id),)
+        """The first records of a new cluster, or nothing if the log has begun."""
+        if self.image.cluster_id:
+            return ()
+        min_isr = self._config.min_insync_replicas
+        configs = () if min_isr == 1 else (ConfigRecord(*CLUSTER_DEFAULT, MIN_ISR, str(min_isr)),)
+        return (FormatRecord(cluster_id), *configs)
 
     def decide_expiry(self, now_ms: int) -> tuple[MetadataRecord, ...]:
-        """Records that fence one silent node. Apply them and ask again until there are none."""
-        return self._brokers.decide_expiry(self.image, now_ms)
+        """What time brings: records that fence one silent node, or elect some leaders. Apply them and ask
+        again until there are none."""
+        return (
+            self._brokers.decide_expiry(self.image, now_ms)
+            or self.decide_balance(now_ms)
+            or self.decide_unclean(now_ms)
+        )
+
+    def decide_balance(self, now_ms: int) -> tuple[MetadataRecord, ...]:
+        """Bring preferred leaders back, if that is due: at most MAX_ELECTIONS now, the rest a tick later."""
+        if not self._config.auto_leader_rebalance_enable or now_ms < self._balance_due_ms:
+            return ()
+        percentage = self._config.leader_imbalance_per_broker_percentage
+        elections = leaders.decide_balance(self._standing, percentage)
+        records, wait_ms = self._bounded(elections, self._balance_interval_ms)
+        self._balance_due_ms = now_ms + wait_ms
+        return records
+
+    def decide_unclean(self, now_ms: int) -> tuple[MetadataRecord, ...]:
+        """Leaders for leaderless partitions that allow unclean elections, if that is due; bounded as
+        `decide_balance` is."""
+        if now_ms < self._unclean_due_ms:
+            return ()
+        elections = leaders.decide_unclean(self._standing)
+        records, wait_ms = self._bounded(elections, self._config.unclean_leader_election_interval_ms)
+        self._unclean_due_ms = now_ms + wait_ms
+        return records
 
     def tick(self, now_ms: int) -> None:
         """Time has come to here. If it came in a jump, no node could be heard meanwhile: give them the time
@@ -92,18 +140,23 @@ class Controller:
 
     def check(self) -> None:
         """Assert the laws of the image; tests call this after every step."""
-        image = self.image
-        assert len(image.topics) == len(image.topic_names)
-        for topic in image.topics.values():
-            assert image.topic_names[topic.topic_id] == topic.name
-            assert topic.partitions, "a topic has at least one partition"
-            for partition in topic.partitions:
-                assert partition.isr, "the last member stays in the ISR"
-                assert set(partition.isr) <= set(partition.replicas)
-                if partition.leader != NO_NODE:
-                    assert partition.leader in partition.isr
-                    assert not image.brokers[partition.leader].is_fenced, "only active nodes lead"
-        assert all(resource[1] in image.topics for resource in image.configs)
+        check_image(self.image)
+
+    @property
+    def _standing(self) -> Standing:
+        return self._brokers.standing(self.image)
+
+    @property
+    def _balance_interval_ms(self) -> int:
+        return self._config.leader_imbalance_check_interval_seconds * SECOND
+
+    def _bounded(
+        self, elections: Iterator[MetadataRecord], interval_ms: int
+    ) -> tuple[tuple[MetadataRecord, ...], int]:
+        """The first elections, and how long to wait for the next look: a tick if there may be more."""
+        records = tuple(islice(elections, leaders.MAX_ELECTIONS))
+        is_full = len(records) == leaders.MAX_ELECTIONS
+        return records, tick_interval_ms(self._config) if is_full else interval_ms
 
     def _decide_registration(self, request: control.BrokerRegistrationRequest, now_ms: int) -> Decision:
         try:
@@ -122,6 +175,32 @@ class Controller:
             return self._brokers.decide_unregistration(self.image, request)
         except KafkaError as error:
             return Decision((), control.UnregisterBrokerResponse(error.code, str(error)))
+
+    def _decide_drain(self, request: control.DrainNodeRequest, _now_ms: int) -> Decision:
+        try:
+            return self._brokers.decide_drain(self.image, request)
+        except KafkaError as error:
+            return Decision((), control.DrainNodeResponse(error.code, str(error)))
+
+    def _decide_alter_partition(self, request: control.AlterPartitionRequest, _now_ms: int) -> Decision:
+        try:
+            return decide_alter_partition(self._standing, request, self._config.max_partitions_per_request)
+        except KafkaError as error:
+            return Decision((), control.AlterPartitionResponse(error.code, str(error)))
+
+    def _decide_elect_leaders(self, request: control.ElectLeadersRequest, _now_ms: int) -> Decision:
+        try:
+            limit = self._config.max_partitions_per_request
+            return leaders.decide_elect_leaders(self._standing, request, limit)
+        except KafkaError as error:
+            return Decision((), control.ElectLeadersResponse(error.code, str(error)))
+
+    def _decide_reassign(self, request: control.AlterPartitionReassignmentsRequest, _now_ms: int) -> Decision:
+        try:
+            limit = self._config.max_partitions_per_request
+            return reassignments.decide_reassign(self._standing, request, limit)
+        except KafkaError as error:
+            return Decision((), control.AlterPartitionReassignmentsResponse(error.code, str(error)))
 
 
 def tick_interval_ms(config: ControllerConfig) -> int:

@@ -49,6 +49,7 @@ SERVED = (
     registry.BROKER_HEARTBEAT,
     registry.UNREGISTER_BROKER,
     registry.FETCH_METADATA,
+    registry.ALTER_PARTITION,
 )
 
 
@@ -249,7 +250,7 @@ class ControllerServer:
             return
         self._is_released = True
         if self._router is not None:
-            self._router.close()
+            await self._router.stop()
         # Order: the disk thread may still be flushing; the log must not be closed under it.
         await asyncio.get_running_loop().run_in_executor(None, self._disk.shutdown)
         if self._log is not None:

@@ -186,6 +186,14 @@ class NotEnoughReplicasError(KafkaError):
 
 
 @dataclass(eq=False)
+class NotEnoughReplicasAfterAppendError(KafkaError):
+    """The records were appended, but fewer replicas than min.insync.replicas are in sync now."""
+
+    code = 20
+    retriable = True
+
+
+@dataclass(eq=False)
 class InvalidRequiredAcksError(KafkaError):
     """acks must be 0, 1 or all (-1)."""
 
@@ -267,6 +275,22 @@ class KafkaStorageError(KafkaError):
 
 
 @dataclass(eq=False)
+class FetchSessionIdNotFoundError(KafkaError):
+    """The server does not know this fetch session; begin a new one."""
+
+    code = 70
+    retriable = True
+
+
+@dataclass(eq=False)
+class InvalidFetchSessionEpochError(KafkaError):
+    """The fetches of a session came out of order; begin a new one."""
+
+    code = 71
+    retriable = True
+
+
+@dataclass(eq=False)
 class FencedLeaderEpochError(KafkaError):
     """The request carries an older leader epoch than the node's."""
 
@@ -307,6 +331,39 @@ class OffsetNotAvailableError(KafkaError):
 
 
 @dataclass(eq=False)
+class PreferredLeaderNotAvailableError(KafkaError):
+    """The preferred leader is not in sync or not active."""
+
+    code = 80
+    retriable = True
+    refresh_metadata = True
+
+
+@dataclass(eq=False)
+class EligibleLeadersNotAvailableError(KafkaError):
+    """No replica may lead the partition now."""
+
+    code = 83
+    retriable = True
+    refresh_metadata = True
+
+
+@dataclass(eq=False)
+class ElectionNotNeededError(KafkaError):
+    """The partition has the leader that was asked for."""
+
+    code = 84
+    refresh_metadata = True
+
+
+@dataclass(eq=False)
+class NoReassignmentInProgressError(KafkaError):
+    """There is no reassignment of the partition to cancel."""
+
+    code = 85
+
+
+@dataclass(eq=False)
 class InvalidRecordError(KafkaError):
     """A record inside the batch is malformed, or a client sent what only servers may."""
 
@@ -333,6 +390,13 @@ class PositionOutOfRangeError(KafkaError):
     """The position is not inside the snapshot."""
 
     code = 99
+
+
+@dataclass(eq=False)
+class InvalidUpdateVersionError(KafkaError):
+    """The partition has changed since: the request carries an older partition epoch."""
+
+    code = 95
 
 
 @dataclass(eq=False)
@@ -384,6 +448,20 @@ class VoterNotFoundError(KafkaError):
     """No voter has this id and directory."""
 
     code = 127
+
+
+@dataclass(eq=False)
+class IneligibleReplicaError(KafkaError):
+    """A replica that is fenced, shutting down or registered anew may not be in the ISR."""
+
+    code = 107
+
+
+@dataclass(eq=False)
+class NewLeaderElectedError(KafkaError):
+    """The change was made, and with it another node leads the partition."""
+
+    code = 108
 
 
 def _wire_classes(base: type[KafkaError]) -> dict[int, type[KafkaError]]:

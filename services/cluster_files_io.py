@@ -53,6 +53,11 @@ class ClusterFile(msgspec.Struct, frozen=True):
     config: dict[str, str] = {}
 
 
+# Order: made while this is imported, because the first decoder of a type must not be made on two threads at
+# once; see protocol/transport/wire.py.
+_decode = msgspec.json.Decoder(ClusterFile).decode
+
+
 def home_dir() -> Path:
     """HEADRACE_HOME, or ~/.headrace."""
     return Path(os.environ.get("HEADRACE_HOME") or "~/.headrace").expanduser().absolute()
@@ -93,7 +98,7 @@ def read_cluster_file(cluster: str) -> ClusterFile:
     """Errors: UnknownClusterError; ConfigError when the file cannot be read."""
     path = _path(cluster)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=ClusterFile)
+        return _decode(path.read_bytes())
     except FileNotFoundError as error:
         known = ", ".join(known_clusters())
         hint = f"; known here: {known}" if known else ""

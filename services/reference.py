@@ -16,7 +16,8 @@ import msgspec
 from ..clients.config import AdminConfig, ConsumerConfig, ProducerConfig
 from ..controller.config import ControllerConfig
 from ..controller.quorum import roles
-from ..controller.state import brokers
+from ..controller.state import brokers, partition_states
+from ..controller.state.cluster_config import ClusterDynamicConfig
 from ..protocol import errors
 from ..protocol.messages import envelope, registry
 from ..protocol.metadata import records
@@ -25,8 +26,16 @@ from ..storage_node import membership
 from ..storage_node.config import NodeConfig
 from ..storage_node.log.config import LogConfig
 
+if typing.TYPE_CHECKING:
+    from collections.abc import Mapping
+
 SECTIONS: tuple[tuple[str, str, type[Config]], ...] = (
     ("Topic", "Set with `headrace topic create -X key=value` and `headrace topic alter`.", LogConfig),
+    (
+        "Cluster and nodes, dynamic",
+        "Altered like a topic's, for all nodes (broker resource without a name) or, the throttles, for one.",
+        ClusterDynamicConfig,
+    ),
     ("Storage node", "Set with `headrace up -X key=value`, or as arguments of `headrace.local`.", NodeConfig),
     ("Controller", "Set with `headrace up -X key=value`.", ControllerConfig),
     ("Producer", "Keyword arguments with underscores, or `config={...}`.", ProducerConfig),
@@ -115,6 +124,11 @@ def states_page() -> str:
         for event, target in role_events.items()
     ]
     parts.append(_drawing(roles.Role.UNATTACHED.value, arrows))
+    where = "(`controller/state/partition_states.py`)"
+    parts.append(f"## A partition, as the controller holds it {where}\n")
+    parts.append(_drawing("new", _labelled(partition_states.PARTITION_TRANSITIONS)))
+    parts.append(f"## A replica of a partition, as the controller holds it {where}\n")
+    parts.append(_drawing("none", _labelled(partition_states.REPLICA_TRANSITIONS)))
     parts.append("## A storage node, as it sees its membership (`storage_node/membership.py`)\n")
     order = list(membership.MembershipState)
     arrows = [
@@ -124,6 +138,14 @@ def states_page() -> str:
     ]
     parts.append(_drawing(membership.MembershipState.SEARCHING.value, arrows))
     return "\n".join(parts)
+
+
+def _labelled(table: Mapping[Any, Mapping[Any, str]]) -> list[str]:
+    return [
+        f"{state.value} --> {target.value}: {label}"
+        for state, targets in table.items()
+        for target, label in targets.items()
+    ]
 
 
 def _drawing(first: str, arrows: list[str]) -> str:

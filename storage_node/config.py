@@ -197,6 +197,67 @@ class NodeConfig(Config):
         doc="Waiting requests of each kind; beyond it they are refused.",
     )
 
+    num_replica_fetchers: int = key(
+        "num.replica.fetchers",
+        1,
+        low=1,
+        high=64,
+        doc="Fetch sessions with each leader; its partitions are spread over them.",
+    )
+    replica_fetch_max_bytes: int = key(
+        "replica.fetch.max.bytes",
+        1 * MIB,
+        low=1,
+        high=MAX_INT,
+        unit="bytes",
+        doc="A follower asks for at most this much of each partition, unless one batch is larger.",
+    )
+    replica_fetch_response_max_bytes: int = key(
+        "replica.fetch.response.max.bytes",
+        10 * MIB,
+        low=1,
+        high=MAX_INT,
+        unit="bytes",
+        doc="A follower asks for at most this much at once, unless one batch is larger.",
+    )
+    replica_fetch_min_bytes: int = key(
+        "replica.fetch.min.bytes",
+        1,
+        low=0,
+        high=MAX_INT,
+        unit="bytes",
+        doc="What a leader should have for a follower before it answers.",
+    )
+    replica_fetch_wait_max_ms: int = key(
+        "replica.fetch.wait.max.ms",
+        500,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        doc="How long a leader may wait for replica.fetch.min.bytes; below replica.lag.time.max.ms.",
+    )
+    replica_fetch_backoff_ms: int = key(
+        "replica.fetch.backoff.ms",
+        50,
+        low=1,
+        unit="ms",
+        doc="First pause of a follower after an error, of a partition or of a leader; it doubles.",
+    )
+    replica_fetch_backoff_max_ms: int = key(
+        "replica.fetch.backoff.max.ms",
+        1 * SECOND,
+        low=1,
+        unit="ms",
+        doc="Longest pause of a follower after errors.",
+    )
+    replica_lag_time_max_ms: int = key(
+        "replica.lag.time.max.ms",
+        30 * SECOND,
+        low=100,
+        unit="ms",
+        doc="A follower that was not at the log's end for this long leaves the in-sync replicas.",
+    )
+
     log_tail_cache_bytes: int = key(
         "log.tail.cache.bytes",
         64 * MIB,
@@ -276,6 +337,10 @@ class NodeConfig(Config):
             raise ConfigError(f"log.dirs names a directory twice: {', '.join(self.log_dirs)}")
         if self.controller_backoff_max_ms < self.controller_backoff_ms:
             raise ConfigError("controller.backoff.max.ms must not be below controller.backoff.ms")
+        if self.replica_fetch_backoff_max_ms < self.replica_fetch_backoff_ms:
+            raise ConfigError("replica.fetch.backoff.max.ms must not be below replica.fetch.backoff.ms")
+        if self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms:
+            raise ConfigError("replica.fetch.wait.max.ms must not be above replica.lag.time.max.ms")
         reachable_host(self.listener_host, self.advertised_host)
 
     @property

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..protocol.errors import (
     ConfigError,
@@ -24,6 +24,8 @@ from ..protocol.errors import (
 )
 from ..protocol.messages import registry
 from ..protocol.messages.control import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     FetchMetadataRequest,
@@ -50,8 +52,8 @@ MAX_PORT = 65_535
 LOCATE_TIMEOUT_S = 10.0
 # Bound: forwarded requests under way; each holds a task and its request.
 MAX_FORWARDS = 500
-# Heartbeats, registration and the metadata poll share the connection with forwarded requests.
-_RESERVED_IN_FLIGHT = 3
+# Heartbeats, registration, ISR changes and the metadata poll share the connection with forwarded requests.
+_RESERVED_IN_FLIGHT = 4
 
 
 @dataclass(slots=True)
@@ -65,6 +67,14 @@ class NodeIdentity:
     port: int
     rack: str | None
     log_dir_ids: tuple[bytes, ...]
+    previous_broker_epoch: int = -1  # under which the process before ended in order; -1: it did not
+
+
+class Offline(NamedTuple):
+    """What a node has but cannot serve."""
+
+    log_dirs: tuple[bytes, ...]
+    replicas: tuple[tuple[bytes, int], ...]  # (topic id, partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +82,14 @@ class LinkEvents:
     """What the owner of the link does when the controller speaks.
 
     `adopted` gets node id, cluster id and controller id before any metadata. `metadata` applies records
-    and returns the offset of the image then; `metadata_offset` is the image's offset now.
+    and returns the offset of the image then; `metadata_offset` is the image's offset now. `offline` gives
+    the ids of the log dirs that failed, and the partitions that cannot be served.
     """
 
     adopted: Callable[[int, str, int], None]
     metadata: Callable[[FetchMetadataResponse], Awaitable[int]]
     metadata_offset: Callable[[], int]
+    offline: Callable[[], Offline] = lambda: Offline((), ())
 
 
 class ControllerLink:
@@ -155,6 +167,11 @@ class ControllerLink:
             return await self._forward(api, body, asyncio.get_running_loop().time() + timeout_s)
         finally:
             self._forwards -= 1
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse | None:
+        """Ask for changes of ISRs; None if nobody knows whether they were done."""
+        response = await self._ask(registry.ALTER_PARTITION, request, self._timeout_s)
+        return None if response is None else response.body
 
     async def _forward(self, api: Api, body: bytes, deadline_s: float) -> Response:
         loop = asyncio.get_running_loop()
@@ -274,7 +291,15 @@ class ControllerLink:
     async def _register(self) -> None:
         me = self._identity
         request = BrokerRegistrationRequest(
-            me.node_id, me.cluster_id, me.incarnation_id, me.host, me.port, me.rack, me.log_dir_ids
+            me.node_id,
+            me.cluster_id,
+            me.incarnation_id,
+            me.host,
+            me.port,
+            me.rack,
+            me.log_dir_ids,
+            # this process has lost nothing since it was registered before
+            self.broker_epoch if self.broker_epoch >= 0 else me.previous_broker_epoch,
         )
         response = await self._ask(registry.BROKER_REGISTRATION, request, self._timeout_s)
         if response is not None:
@@ -287,11 +312,14 @@ class ControllerLink:
             self._submit(m.RegistrationAnswered(response.body))
 
     async def _beat(self, broker_epoch: int, want_shutdown: bool) -> None:
+        offline = self._events.offline()
         request = BrokerHeartbeatRequest(
             self._identity.node_id,
             broker_epoch,
             self._events.metadata_offset(),
             want_shutdown=want_shutdown,
+            offline_log_dirs=offline.log_dirs,
+            offline_replicas=offline.replicas,
         )
         response = await self._ask(registry.BROKER_HEARTBEAT, request, self._timeout_s)
         if response is not None:

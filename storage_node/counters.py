@@ -16,6 +16,10 @@ class NodeCounters:
     failed_produce_entries: int = 0
     failed_fetch_entries: int = 0
     refused_requests: int = 0
+    replicated_in_bytes: int = 0
+    replicated_out_bytes: int = 0
+    isr_shrinks: int = 0
+    isr_expands: int = 0
 
     def produced(self, size_bytes: int, record_count: int) -> None:
         """One batch was appended."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..protocol.errors import KafkaError
+    from ..protocol.messages.control import AlterPartitionRequest
+    from ..protocol.messages.data import FetchRequest
     from .log.log import Log
     from .replica.catch_up import PageAdvice
     from .replica.cold_reads import ColdRead
@@ -57,6 +59,23 @@ class AdvisePages:
 
 
 @dataclass(frozen=True, slots=True)
+class SendFetch:
+    """Send a follower's fetch to the leader, `where`[0], after those before; then `replica_fetched` or
+    `replica_fetch_failed` with `where` and `number`."""
+
+    where: tuple[int, int]  # leader, number of the fetcher
+    number: int
+    request: FetchRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ProposeIsr:
+    """Ask the controller to change ISRs; then `isr_answered` or `isr_failed`."""
+
+    request: AlterPartitionRequest
+
+
+@dataclass(frozen=True, slots=True)
 class WakeAt:
     """Call `expire` at this monotonic time, in ms; replaces the deadline of an earlier one."""
 
@@ -78,4 +97,15 @@ class EndNode:
     error: KafkaError
 
 
-Effect = FlushLog | DeleteLog | LookUpOffsets | ReadCold | AdvisePages | WakeAt | Note | EndNode
+Effect = (
+    FlushLog
+    | DeleteLog
+    | LookUpOffsets
+    | ReadCold
+    | AdvisePages
+    | SendFetch
+    | ProposeIsr
+    | WakeAt
+    | Note
+    | EndNode
+)

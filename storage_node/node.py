@@ -26,21 +26,26 @@ from ..protocol.metadata.replay import image_of, replay
 from ..runtime.purgatory import Purgatory
 from ..runtime.timing_wheel import TimingWheel
 from .counters import NodeCounters
-from .effects import Effect, Note, WakeAt
+from .effects import Effect, Note, ProposeIsr, WakeAt
 from .log.tail_cache import TailCache
 from .metadata_view import MetadataView
+from .replica.epoch_ends import answer_epoch_ends
 from .replica.fetch import FetchHandler, FetchLimits
+from .replica.follower import FollowerLimits
 from .replica.list_offsets import ListOffsetsHandler
 from .replica.partition import PartitionState
 from .replica.produce import ProduceHandler
+from .replica.reading import RecordReader
+from .replica.replica_fetch import ReplicaFetchHandler
 from .replica.replica_manager import ReplicaManager
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..protocol.messages.control import FetchMetadataResponse
-    from ..protocol.messages.data import MetadataRequest
+    from ..protocol.messages.control import AlterPartitionResponse, FetchMetadataResponse
+    from ..protocol.messages.data import FetchResponse, MetadataRequest
     from ..protocol.metadata.image import MetadataDelta, MetadataImage
+    from ..protocol.records.header import Buffer
     from .config import NodeConfig
     from .log.log_manager import LogManager
     from .log.log_tasks import CreateTask
@@ -95,7 +100,26 @@ class StorageNode:
         self.counters = NodeCounters()
         self._manager = manager
         tails = TailCache(config.log_tail_cache_bytes, config.log_tail_cache_partition_bytes)
-        self.replicas = ReplicaManager(manager, config.log_defaults(), tails)
+        follower_limits = FollowerLimits(
+            max_bytes=config.replica_fetch_max_bytes,
+            response_max_bytes=config.replica_fetch_response_max_bytes,
+            min_bytes=config.replica_fetch_min_bytes,
+            wait_max_ms=config.replica_fetch_wait_max_ms,
+            backoff_ms=config.replica_fetch_backoff_ms,
+            backoff_max_ms=config.replica_fetch_backoff_max_ms,
+        )
+        self.replicas = ReplicaManager(
+            manager,
+            config.log_defaults(),
+            self.counters,
+            tails,
+            follower_limits=follower_limits,
+            fetchers_per_leader=config.num_replica_fetchers,
+            max_lag_ms=config.replica_lag_time_max_ms,
+        )
+        self._shrink_every_ms = config.replica_lag_time_max_ms // 2
+        self._next_shrink_ms = now_ms + self._shrink_every_ms
+        self.replicas.surroundings.now_ms = now_ms
         self._replies = replies
         self._controller_id = -1
         self._view = MetadataView(self.image, self._controller_id)
@@ -116,11 +140,18 @@ class StorageNode:
             config.fetch_max_wait_ms,
             config.max_request_partitions,
             room,
+        )
+        reader = RecordReader(
+            self.replicas,
             cold_threads=config.fetch_cold_threads,
             cold_max_bytes=config.fetch_cold_max_bytes,
             read_ahead_bytes=config.fetch_read_ahead_bytes,
+            max_bytes=config.fetch_max_bytes,
         )
-        self._fetch = FetchHandler(self.replicas, self._fetches, replies, self.counters, limits)
+        self._fetch = FetchHandler(self.replicas, self._fetches, replies, self.counters, limits, reader)
+        self._replica_fetch = ReplicaFetchHandler(
+            self.replicas, self._fetches, replies, self.counters, limits, reader
+        )
         self._list_offsets = ListOffsetsHandler(
             self.replicas, replies, max_partitions=config.max_request_partitions
         )
@@ -144,13 +175,21 @@ class StorageNode:
     def handle(self, request: Incoming, now_ms: int, wall_ms: int) -> None:
         """One request from a client. It is answered exactly once, now or later."""
         key = request.api.key
+        self.replicas.surroundings.now_ms = now_ms
         try:
             if key == registry.PRODUCE.key:
                 self._produce.handle(request, now_ms, wall_ms)
             elif key == registry.FETCH.key:
-                self._fetch.handle(request, now_ms)
+                if request.body.replica_id < 0:
+                    self._fetch.handle(request, now_ms)
+                else:
+                    self._replica_fetch.handle(request, now_ms)
             elif key == registry.LIST_OFFSETS.key:
                 self._list_offsets.handle(request)
+            elif key == registry.OFFSET_FOR_LEADER_EPOCH.key:
+                self._replies.reply(
+                    request, answer_epoch_ends(self.replicas, request.body, self._max_request_partitions)
+                )
             elif key == registry.METADATA.key:
                 self._check_caught_up()
                 self._replies.reply(request, self._view.answer(self._bounded(request.body)))
@@ -182,7 +221,14 @@ class StorageNode:
         delta = None if is_first else step.delta
         return self._manager.creation_tasks(self.replicas.new_logs(step.image, delta, is_first=is_first))
 
-    def follow(self, step: MetadataStep, broker_epoch: int, tasks: Sequence[CreateTask] = ()) -> int:
+    def follow(
+        self,
+        step: MetadataStep,
+        broker_epoch: int,
+        tasks: Sequence[CreateTask] = (),
+        *,
+        now_ms: int | None = None,
+    ) -> int:
         """Act on a step, with the logs made ahead of it; the offset of the image then.
 
         Until the image contains this node's own registration (the record at `broker_epoch`) it is only
@@ -190,6 +236,10 @@ class StorageNode:
         """
         assert step.old is self.image, "steps are followed one after the other"
         image, delta = step.image, step.delta
+        around = self.replicas.surroundings
+        around.broker_epoch = broker_epoch
+        if now_ms is not None:
+            around.now_ms = now_ms
         self._manager.finish_creating(tasks)
         if image.offset < broker_epoch and not self._has_caught_up:
             self.replicas.learn(image)
@@ -222,9 +272,65 @@ class StorageNode:
         """Ask for a flush of everything, in no hurry."""
         self.replicas.flush_all()
 
-    def flush_overdue(self, now_ms: int) -> None:
-        """Ask for the flushes that flush.ms wants."""
+    def tick(self, now_ms: int) -> None:
+        """Ask for the flushes that flush.ms wants, and look for followers that lag; called about each
+        second."""
+        self.replicas.surroundings.now_ms = now_ms
         self.replicas.flush_overdue(now_ms)
+        if now_ms >= self._next_shrink_ms:
+            self._next_shrink_ms = now_ms + self._shrink_every_ms
+            self.replicas.shrink_overdue(now_ms)
+        self._settle()
+
+    # --- replication -----------------------------------------------------------------------------------
+
+    def replica_fetched(
+        self,
+        where: tuple[int, int],
+        number: int,
+        response: FetchResponse,
+        frames: Sequence[Buffer],
+        now_ms: int,
+        wall_ms: int,
+    ) -> None:
+        """A SendFetch effect was answered."""
+        self.replicas.surroundings.now_ms = now_ms
+        self.replicas.fetchers.answered(where, number, response, frames, now_ms, wall_ms)
+        self._settle()
+
+    def replica_fetch_failed(self, where: tuple[int, int], number: int, now_ms: int) -> None:
+        """A SendFetch effect was not answered, or with an error."""
+        self.replicas.surroundings.now_ms = now_ms
+        self.replicas.fetchers.failed(where, number, now_ms)
+        self._settle()
+
+    def isr_answered(self, response: AlterPartitionResponse, now_ms: int) -> None:
+        """A ProposeIsr effect was answered."""
+        self.replicas.surroundings.now_ms = now_ms
+        self.replicas.isr_answered(response, now_ms)
+        self._settle()
+
+    def isr_failed(self, now_ms: int) -> None:
+        """A ProposeIsr effect was not answered: nobody knows whether it was done."""
+        self.replicas.surroundings.now_ms = now_ms
+        self.replicas.isr_changes.failed(now_ms)
+        self._settle()
+
+    def checkpoints_begin(self) -> None:
+        """The shell writes checkpoints now: until `checkpoints_end` no log is cut, because what is written
+        would tell of more than is left of it."""
+        self.replicas.is_checkpointing = True
+
+    def checkpoints_end(self) -> None:
+        """See `checkpoints_begin`."""
+        self.replicas.is_checkpointing = False
+        self.replicas.fetchers.may_cut(self.replicas.surroundings.now_ms)
+        self._settle()
+
+    def endpoint_of(self, node_id: int) -> tuple[str, int] | None:
+        """Where another node listens, as the image knows it."""
+        broker = self.image.brokers.get(node_id)
+        return None if broker is None else (broker.host, broker.port)
 
     def flush_failed(self, partition: Partition, error: KafkaStorageError) -> None:
         """A FlushLog effect failed. Never tried again: the system may have dropped the dirty pages."""
@@ -250,11 +356,13 @@ class StorageNode:
         """A client is gone: its waiting requests make room at once, instead of at their deadlines."""
         self._produces.check(session)
         self._fetch.connection_gone(session)
+        self._replica_fetch.connection_gone(session)
         self._settle()
 
     def expire(self, now_ms: int) -> None:
         """A deadline may have passed."""
         self._wake_at_ms = None
+        self.replicas.surroundings.now_ms = now_ms
         self._produces.expire(now_ms)
         self._fetch.expire(now_ms)
         self._settle()
@@ -281,10 +389,16 @@ class StorageNode:
     def status(self) -> dict[str, Any]:
         """JSON-able facts."""
         partitions = self.replicas.partitions.values()
+        leading = [p for p in partitions if p.is_leader]
         return {
             "metadata_offset": self.image.offset,
             "partitions": len(partitions),
-            "leaders": sum(partition.is_leader for partition in partitions),
+            "leaders": len(leading),
+            "under_replicated_partitions": sum(len(p.isr) < len(p.replicas) for p in leading),
+            "under_min_isr_partitions": sum(p.is_under_min_isr for p in leading),
+            "at_min_isr_partitions": sum(len(p.isr) == p.min_isr for p in leading),
+            "replica_max_lag": max((followed.lag for followed in self.replicas.fetchers.followed), default=0),
+            "isr_changes_under_way": len(self.replicas.isr_changes),
             "offline_partitions": sum(partition.state is PartitionState.OFFLINE for partition in partitions),
             "parked_requests": self.parked,
             "counters": self.counters.to_mapping(),
@@ -318,23 +432,39 @@ class StorageNode:
         because a disk fails only once.
         """
         replicas = self.replicas
-        if not self.parked:
+        if not (replicas.is_replicating or self.parked):
             replicas.changed.clear()
             return
-        while replicas.changed:
+        while replicas.changed or replicas.appended:
             keys, replicas.changed = replicas.changed, []
+            appended, replicas.appended = replicas.appended, []
+            for key in dict.fromkeys(appended):
+                self._replica_fetch.changed(key)
             for key in dict.fromkeys(keys):
                 self._produces.check(key)
                 self._fetches.check(key)
+                self._replica_fetch.changed(key)
+        if replicas.is_replicating:
+            self._replicate()
         self._set_timer()
 
+    def _replicate(self) -> None:
+        """Ask leaders for more, and the controller for what was proposed."""
+        replicas, around = self.replicas, self.replicas.surroundings
+        if replicas.fetchers:
+            replicas.fetchers.send(around.broker_epoch, around.now_ms)
+        if replicas.isr_changes:
+            request = replicas.isr_changes.take(replicas.node_id, around.broker_epoch, around.now_ms)
+            if request is not None:
+                replicas.effects.append(ProposeIsr(request))
+
     def _set_timer(self) -> None:
-        if not self.parked:
-            return
         deadlines = (
             self._produces.next_deadline_ms(),
             self._fetches.next_deadline_ms(),
             self._fetch.next_deadline_ms(),
+            self.replicas.fetchers.next_deadline_ms(),
+            self.replicas.isr_changes.next_deadline_ms(),
         )
         earliest = min((deadline for deadline in deadlines if deadline is not None), default=None)
         if earliest is not None and (self._wake_at_ms is None or earliest < self._wake_at_ms):

@@ -17,13 +17,26 @@ from ..protocol.messages import registry
 from ..protocol.transport.router_io import Router, RouterLimits, ServerIdentity
 from ..runtime.clock_io import monotonic_ms, wall_ms
 from ..runtime.shell_io import TaskOwner, require_assertions
-from .controller_link_io import ControllerLink, ControllerLocator, LinkEvents, NodeIdentity
-from .effects import AdvisePages, DeleteLog, Effect, EndNode, FlushLog, LookUpOffsets, Note, ReadCold, WakeAt
+from .controller_link_io import ControllerLink, ControllerLocator, LinkEvents, NodeIdentity, Offline
+from .effects import (
+    AdvisePages,
+    DeleteLog,
+    Effect,
+    EndNode,
+    FlushLog,
+    LookUpOffsets,
+    Note,
+    ProposeIsr,
+    ReadCold,
+    SendFetch,
+    WakeAt,
+)
 from .forwarder_io import Forwarder
 from .log.files_io import OsFiles, raise_descriptor_limit
 from .log.listener_memory import remember_port, remembered_port
 from .log.log_manager import LogManager
 from .node import StorageNode
+from .replication_io import Replication
 from .workers_io import Workers
 
 if TYPE_CHECKING:
@@ -44,6 +57,7 @@ SERVED_APIS = (
     registry.FETCH,
     registry.LIST_OFFSETS,
     registry.METADATA,
+    registry.OFFSET_FOR_LEADER_EPOCH,
     *registry.FORWARDED,
 )
 _FORWARDED_KEYS = frozenset(api.key for api in registry.FORWARDED)
@@ -85,6 +99,7 @@ class NodeServer:
         self._core: StorageNode | None = None
         self._link: ControllerLink | None = None
         self._forwarder: Forwarder | None = None
+        self._replication: Replication | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._one_at_a_time = asyncio.Lock()  # following metadata, and writing checkpoints
         self._is_stopping = False
@@ -143,13 +158,20 @@ class NodeServer:
             port=self.port,
             rack=config.broker_rack or None,
             log_dir_ids=self._manager.directory_ids,
+            previous_broker_epoch=self._manager.clean_broker_epoch,
         )
-        events = LinkEvents(self._adopt, self._apply_metadata, lambda: core.image.offset)
+        events = LinkEvents(
+            self._adopt,
+            self._apply_metadata,
+            lambda: core.image.offset,
+            lambda: Offline(self._manager.offline_directory_ids, core.replicas.offline_keys()),
+        )
         link = self._link = ControllerLink(config, self._locate, identity, events, tasks)
         self._forwarder = Forwarder(link, router, core, tasks, self._perform)
+        self._replication = Replication(core, link, tasks, self._perform)
         tasks.spawn(router.run(), "listener")
         tasks.every(config.checkpoint_interval_ms / 1000, self._checkpoint, "checkpoint")
-        tasks.every(FLUSH_CHECK_S, self._flush_overdue, "flush.ms")
+        tasks.every(FLUSH_CHECK_S, self._tick, "flush.ms and lagging followers")
         for purge in self._manager.purge_tasks():  # what a crash left half deleted
             self._start_purge(purge)
         return link
@@ -181,7 +203,7 @@ class NodeServer:
             link.ask_to_leave()
             await self._happens(link.has_left)
         try:
-            self._close_sockets()
+            await self._close_sockets()
             await self._workers.finish()
             if link is not None and self._tasks.failure is None and not self._is_closed:
                 await self._workers.run(lambda: self._manager.shutdown(link.broker_epoch))
@@ -192,6 +214,8 @@ class NodeServer:
     async def kill(self) -> None:
         """End as if the process had died: no farewell, no flush, no clean marker; locks are released."""
         self._tasks.stop()
+        if self._router is not None:
+            self._router.close()
         await self._release()
 
     def _is_ending(self) -> bool:
@@ -214,7 +238,7 @@ class NodeServer:
             return
         self._is_closed = True
         try:
-            self._close_sockets()
+            await self._close_sockets()
             self._tasks.stop()
             await self._workers.finish()
             self._workers.close()
@@ -222,14 +246,16 @@ class NodeServer:
         finally:
             self._released.set()
 
-    def _close_sockets(self) -> None:
+    async def _close_sockets(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._replication is not None:
+            self._replication.close()
         if self._link is not None:
             self._link.close()
         if self._router is not None:
-            self._router.close()
+            await self._router.stop()
 
     # --- the listener ----------------------------------------------------------------------------------
 
@@ -318,6 +344,9 @@ class NodeServer:
             case AdvisePages(advice):
                 if not self._is_ending():
                     self._workers.read_cold(advice.run)
+            case SendFetch() | ProposeIsr():
+                assert self._replication is not None, "made with the core"
+                self._replication.perform(effect)
             case WakeAt(deadline_ms):
                 self._set_timer(deadline_ms)
             case Note(level, text):
@@ -380,10 +409,10 @@ class NodeServer:
         self._running_core().looked_up(lookup)
         self._perform()
 
-    def _flush_overdue(self) -> None:
+    def _tick(self) -> None:
         if self._is_stopping:
             return
-        self._running_core().flush_overdue(monotonic_ms())
+        self._running_core().tick(monotonic_ms())
         self._perform()
 
     async def _checkpoint(self) -> None:
@@ -392,7 +421,12 @@ class NodeServer:
         async with self._one_at_a_time:
             if self._is_ending():
                 return  # the shutdown does both
-            await asyncio.gather(*(self._workers.run(t.run) for t in self._manager.checkpoint_tasks()))
+            core = self._running_core()
+            core.checkpoints_begin()
+            try:
+                await asyncio.gather(*(self._workers.run(t.run) for t in self._manager.checkpoint_tasks()))
+            finally:
+                core.checkpoints_end()
         # Order: a stop that came meanwhile waits for running jobs only; no flush may begin after it.
         if not self._is_ending():
             self._running_core().flush_all()
@@ -441,7 +475,7 @@ class NodeServer:
             await asyncio.gather(*(self._workers.run(task.run) for task in tasks))
             if self._is_ending():
                 return core.image.offset
-            offset = core.follow(step, broker_epoch, tasks)
+            offset = core.follow(step, broker_epoch, tasks, now_ms=monotonic_ms())
         self._perform()
         return offset
 

@@ -135,14 +135,16 @@ def window(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     """At most five records under way for `seconds`: each acknowledgement lets the next one go."""
     value = payload.pool(spec["size"])[0]
     acks = Histogram()
-    step = (
-        _kafka_window(spec, value, acks) if spec["system"] == "kafka" else _headrace_window(spec, value, acks)
-    )
+
+    def acknowledged(began_ns: int) -> None:
+        acks.record(now_ns() - began_ns)
+
+    step = (_kafka_window if spec["system"] == "kafka" else _headrace_window)(spec, value, acknowledged)
     ends_at = time.monotonic() + 0.3
     while time.monotonic() < ends_at:
         step()
     clock.ready()
-    acks.__init__()  # type: ignore[misc]  # the same object: the callbacks hold it
+    acks = Histogram()
     clock.start()
     ends_at = time.monotonic() + spec["seconds"]
     while time.monotonic() < ends_at:
@@ -151,7 +153,9 @@ def window(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     return {**found, "records": acks.count, "bytes": acks.count * spec["size"], "ack": summary(acks)}
 
 
-def _kafka_window(spec: dict[str, Any], value: bytes, acks: Histogram) -> Callable[[], None]:
+def _kafka_window(
+    spec: dict[str, Any], value: bytes, acknowledged: Callable[[int], None]
+) -> Callable[[], None]:
     producer, topic = clients.kafka_producer(spec), spec["topic"]
     under_way = [0]
 
@@ -159,7 +163,7 @@ def _kafka_window(spec: dict[str, Any], value: bytes, acks: Histogram) -> Callab
         if error is not None:
             raise RuntimeError(str(error))
         under_way[0] -= 1
-        acks.record(now_ns() - began)
+        acknowledged(began)
 
     def step() -> None:
         while under_way[0] < WINDOW:
@@ -170,7 +174,9 @@ def _kafka_window(spec: dict[str, Any], value: bytes, acks: Histogram) -> Callab
     return step
 
 
-def _headrace_window(spec: dict[str, Any], value: bytes, acks: Histogram) -> Callable[[], None]:
+def _headrace_window(
+    spec: dict[str, Any], value: bytes, acknowledged: Callable[[int], None]
+) -> Callable[[], None]:
     producer, topic = clients.headrace_producer(spec), spec["topic"]
     under_way: deque[tuple[int, Any]] = deque()
 
@@ -179,19 +185,42 @@ def _headrace_window(spec: dict[str, Any], value: bytes, acks: Histogram) -> Cal
             under_way.append((now_ns(), producer.send(topic, value)))
         began, future = under_way.popleft()
         future.result(30)
-        acks.record(now_ns() - began)
+        acknowledged(began)
 
     return step
 
 
+def kafka_post(produce: Callable[..., None], topic: str, has_room: threading.Event) -> Callable[..., None]:
+    """`post(value, callback or None)`; while the queue is full it waits for `has_room`, as headrace's `send`
+    does. The schedule does not wait. Errors: BufferError after a minute."""
+
+    def post(value: bytes, callback: Any) -> None:
+        arguments = {} if callback is None else {"on_delivery": callback}
+        while True:
+            try:
+                produce(topic, value, **arguments)
+            except BufferError:
+                if not has_room.wait(FLUSH_S):
+                    raise
+                has_room.clear()
+            else:
+                return
+
+    return post
+
+
 @contextlib.contextmanager
-def _serve(producer: Any) -> Iterator[None]:
-    """Serve a confluent producer's callbacks in a thread beside the sender, as headrace's client does."""
+def served(producer: Any, has_room: threading.Event) -> Iterator[None]:
+    """Serve a confluent producer's callbacks in a thread beside the sender, as headrace's client does.
+
+    What was served has left the queue: `has_room` is set.
+    """
     ends = threading.Event()
 
     def serve() -> None:
         while not ends.is_set():
-            producer.poll(0.05)
+            if producer.poll(0.05):
+                has_room.set()
 
     thread = threading.Thread(target=serve, name="bench-callbacks", daemon=True)
     thread.start()
@@ -209,19 +238,9 @@ def _poster(
     topic = spec["topic"]
     if spec["system"] == "kafka":
         producer = clients.kafka_producer(spec)
-        produce = producer.produce
-
-        def post(value: bytes, callback: Any) -> None:
-            arguments = {} if callback is None else {"on_delivery": callback}
-            while True:
-                try:
-                    produce(topic, value, **arguments)
-                except BufferError:  # its queue is full: wait, as headrace's send does; the schedule does not
-                    time.sleep(0.001)
-                else:
-                    return
-
-        return post, partial(producer.flush, FLUSH_S), partial(_serve, producer)
+        has_room = threading.Event()
+        post = kafka_post(producer.produce, topic, has_room)
+        return post, partial(producer.flush, FLUSH_S), partial(served, producer, has_room)
     ours = clients.headrace_producer(spec)
     send = ours.send
 

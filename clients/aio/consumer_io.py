@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from ...protocol.errors import ApiTimeoutError, ClosedError, ConfigError
@@ -15,7 +16,7 @@ from ..serdes import bytes_
 from .cluster_io import attach_async
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
     from types import TracebackType
     from typing import Self, Unpack
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from ...protocol.model import TopicPartition
     from ..arrow.reading import Reading
     from ..config import ConsumerOptions
-    from ..consumer.gathering import Gathering
     from ..consumer.incoming import OnDeserializeError
     from ..records import TimestampLike
     from ..serdes import Deserializer
@@ -69,10 +69,11 @@ class AsyncConsumer(Generic[K, V]):
         while True:
             self._news.clear()
             records = engine.take(most)
+            if records:
+                return records  # Order: before the next call, see `handed_out`
             left_s = self._left(ends_at)
-            if records or left_s <= 0 or engine.take_wakeup():
-                if not records:
-                    await asyncio.sleep(0)  # a loop of empty polls must not starve the others
+            if left_s <= 0 or engine.take_wakeup():
+                await asyncio.sleep(0)  # a loop of empty polls must not starve the others
                 return records
             await self._wait(left_s)
 
@@ -111,10 +112,18 @@ class AsyncConsumer(Generic[K, V]):
         Ends like the iteration over records.
         """
         self._check_assigned()
-        while batch := await self._first_of_batch(max_records):
-            is_over = await self._fill(batch, max_records, self._now() + timeout)
-            yield batch
-            if is_over or self._engine.take_wakeup():
+        engine = self._engine
+        while True:
+            batch: list[Record[K, V]] = []
+            try:
+                is_over = await self._fill(partial(engine.fill, batch, max_records), timeout)
+                engine.handed_out(len(batch))
+            except BaseException:
+                engine.put_back()  # the records are in nobody's hands
+                raise
+            if batch:
+                yield batch
+            if is_over or engine.take_wakeup():
                 return
 
     def arrow_batches(
@@ -288,65 +297,39 @@ class AsyncConsumer(Generic[K, V]):
         except TimeoutError:
             return
 
-    async def _first_of_batch(self, max_records: int) -> list[Record[K, V]]:
-        """The first records of a batch; empty when the iteration is over."""
-        engine, timeout = self._engine, self._iter_timeout
-        ends_at = None if timeout is None else self._now() + timeout
-        while True:
-            self._news.clear()
-            records = engine.take(max_records)
-            left_s = None if ends_at is None else self._left(ends_at)
-            if records or engine.take_wakeup() or (left_s is not None and left_s <= 0):
-                return records
-            await self._wait(left_s)
-
-    async def _fill(self, batch: list[Record[K, V]], max_records: int, ends_at: float) -> bool:
-        """Fill a batch up until `ends_at`; True when woken."""
-        engine = self._engine
-        while len(batch) < max_records and (left_s := self._left(ends_at)) > 0:
-            self._news.clear()
-            # Order: errors wait until these records are in the user's hands.
-            more = engine.take(max_records - len(batch), after_records=True)
-            batch += more
-            if more:
-                continue
-            if engine.is_blocked or engine.take_wakeup():
-                return not engine.is_blocked
-            await self._wait(left_s)
-        return False
-
     async def _read_arrow(self, reading: Reading) -> AsyncIterator[pyarrow.RecordBatch]:
         engine = self._engine
         while True:
             gathering = engine.gathering(reading.wanted, reading.max_rows)
             try:
-                is_over = await self._gather(gathering, reading.timeout_s)
+                is_over = await self._fill(partial(engine.gather, gathering), reading.timeout_s)
                 batch = reading.batch(gathering) if gathering.count else None
+                engine.handed_out(gathering.count)
             except BaseException:
                 engine.undo(gathering)  # the rows are in nobody's hands
                 raise
-            engine.handed_out(gathering)
             if batch is not None:
                 yield batch
             if is_over or engine.take_wakeup():
                 return
             await asyncio.sleep(0)  # let the loop fetch ahead, and others run, between batches
 
-    async def _gather(self, gathering: Gathering, timeout_s: float) -> bool:
-        """Fill a table; True when the iteration ends with it."""
+    async def _fill(self, fill: Callable[[], tuple[int, bool]], timeout_s: float) -> bool:
+        """Fill a list or a table up, step by step; True when the iteration ends with it."""
         engine, idle_s = self._engine, self._iter_timeout
         ends_at = None if idle_s is None else self._now() + idle_s
+        count = 0
         while True:
             self._news.clear()
-            is_first = not gathering.count
-            engine.gather(gathering)
-            if gathering.is_ready:
+            is_first = not count
+            count, is_ready = fill()
+            if is_ready:
                 return False
-            if is_first and gathering.count:
+            if is_first and count:
                 ends_at = self._now() + timeout_s
             left_s = None if ends_at is None else self._left(ends_at)
             if left_s is not None and left_s <= 0:
-                return not gathering.count
+                return not count
             if engine.take_wakeup():
                 return True
             await self._wait(left_s)

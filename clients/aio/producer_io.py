@@ -17,7 +17,7 @@ from ...protocol.errors import (
 from ...runtime.clock_io import wall_ms
 from ..config import ProducerConfig
 from ..producer.delivery_io import BatchResult, RecordFuture
-from ..producer.outgoing_io import OVERHEAD_BYTES, Outgoing
+from ..producer.outgoing_io import OVERHEAD_BYTES, Outgoing, check_records, known_partition
 from ..producer.partitioner import murmur2_sticky
 from ..producer.producer_io import NO_PARTITION, NO_ROOM, NO_TOPIC, ProducerEngine
 from ..records import K, PartitionInfo, ProducerRecord, RecordMetadata, V
@@ -108,8 +108,10 @@ class AsyncProducer(Generic[K, V]):
     async def send_many(self, topic: str, records: Iterable[ProducerRecord[K, V] | V | None]) -> BatchResult:
         """Send many records, bare values or `ProducerRecord`s, and wait until each has its outcome.
 
-        One that cannot be sent does not hold up the others. Errors: ClosedError.
+        One that cannot be sent does not hold up the others. Errors: ClosedError; TypeError for what is no
+        iterable of records.
         """
+        check_records(records)
         outcomes: list[RecordFuture | asyncio.Future[RecordFuture]] = []
         for number, item in enumerate(records):
             if self._lines:
@@ -441,7 +443,7 @@ class AsyncProducer(Generic[K, V]):
             self._tell_interceptors(topic, record, error)
 
     def _tell_interceptors(self, topic: str, record: ProducerRecord[Any, Any], error: BaseException) -> None:
-        partition = -1 if record.partition is None else record.partition
+        partition = known_partition(record.partition)
         self._outgoing.acknowledge(RecordMetadata(topic, partition, -1, -1, -1, -1), error)
 
 

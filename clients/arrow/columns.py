@@ -124,14 +124,11 @@ def _ms_of(times: Any, unit: str) -> Any:
     if unit == "s":
         is_bad = pc.or_(is_bad, pc.greater(times, (2**63 - 1) // 1000))
     times = pc.if_else(is_bad, pa.scalar(-1, pa.int64()), times)
-    if unit == "s":
-        return pc.if_else(is_bad, times, pc.multiply(times, 1000))
-    return times if unit == "ms" else _floor(times, 1000 if unit == "us" else 1_000_000)
-
-
-def _floor(times: Any, per_ms: int) -> Any:
-    whole = pc.divide(times, per_ms)  # towards 0
-    return pc.if_else(pc.less(times, 0), times, whole)
+    if unit == "ms":
+        return times
+    per_ms = 1000 if unit == "us" else 1_000_000
+    scaled = pc.multiply(times, 1000) if unit == "s" else pc.divide(times, per_ms)  # towards 0
+    return pc.if_else(is_bad, times, scaled)
 
 
 def _offsets(column: Any, width: int) -> Any:

@@ -14,6 +14,8 @@
 
 from __future__ import annotations
 
+from array import array
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .library import pa, pc
@@ -98,9 +100,17 @@ def _binary(kind: Any, column: BinaryColumn | None, count: int) -> Any:
 
 
 def _topics(runs: Sequence[tuple[str, int]]) -> Any:
-    if len(runs) == 1:
-        return pa.repeat(pa.scalar(runs[0][0], pa.string()), runs[0][1])
-    return pa.concat_arrays([pa.repeat(pa.scalar(name, pa.string()), count) for name, count in runs])
+    """From buffers alone: pyarrow's first scalar, or array of Python objects, imports pandas where that is
+    installed, and an event loop would stand still for some tenths of a second."""
+    names = [name.encode() for name, _ in runs]
+    ends = array("i", accumulate(map(len, names), initial=0))
+    words = pa.Array.from_buffers(
+        pa.string(), len(names), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(names))]
+    )
+    numbers = array("i")
+    for number, (_, count) in enumerate(runs):
+        numbers.extend(array("i", [number]) * count)
+    return words.take(_plain(pa.int32(), numbers, len(numbers)))
 
 
 def _timestamps(times: Any) -> Any:

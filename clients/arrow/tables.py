@@ -59,6 +59,11 @@ class Table:
     """
 
     def __init__(self, data: Any, names: Names, *, key_serde: bool, value_serde: bool) -> None:
+        for field, name in zip(Names._fields, names, strict=True):
+            if not (name is None or isinstance(name, str)):
+                raise TypeError(
+                    f"{field}= names a column by text, or is None, not {type(name).__name__} {name!r}"
+                )
         if names.value is None:
             raise ValueError("value= names the column of the values, the only one that has to be there")
         table = _table(data, names)
@@ -156,8 +161,7 @@ def _table(data: Any, names: Names) -> Any:
         return _from_mapping(data, wanted, names.headers)
     if type(data).__name__ == "DataFrame" and hasattr(data, "iloc"):  # pandas
         try:
-            used = data[[name for name in wanted if name in data.columns]]
-            return pa.Table.from_pandas(used, preserve_index=False)
+            return _from_pandas(data[[name for name in wanted if name in data.columns]], names.headers)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise TypeError(f"the data frame cannot be made an Arrow table: {error}") from error
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
@@ -167,6 +171,16 @@ def _table(data: Any, names: Names) -> Any:
         "send_arrow takes a pyarrow RecordBatch or Table, a data frame, or a dict of columns, not"
         f" {type(data).__name__}"
     )
+
+
+def _from_pandas(frame: Any, headers: str | None) -> Any:
+    if list(frame.columns).count(headers) != 1 or frame[headers].dtype != object:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    # pairs as tuples, or dicts, are nothing that pyarrow makes headers of; pandas may show None as a float
+    found = [None if isinstance(item, float) else item for item in frame[headers]]
+    column = pa.array(_header_lists(found), HEADERS_TYPE)
+    others = pa.Table.from_pandas(frame.drop(columns=[headers]), preserve_index=False)
+    return others.append_column(headers, column) if others.num_columns else pa.table({headers: column})
 
 
 def _known(data: Any, table: Any) -> list[Any]:
@@ -210,8 +224,6 @@ def _pairs(headers: Any) -> Any:
 def _found(table: Any, name: str | None) -> str | None:
     if name is None:
         return None
-    if not isinstance(name, str):
-        raise TypeError(f"columns are named by text, not {name!r}")
     found = len(table.schema.get_all_field_indices(name))
     if found > 1:
         raise ValueError(f"there are {found} columns {name!r}")

@@ -81,7 +81,7 @@ class ConsumerEngine:
         self._assigned: tuple[TopicPartition, ...] = ()
         self._warned: set[str] = set()
         self._wake_is_sent = self._woken = False
-        self.is_blocked = False  # the last `take` stopped before an error that the next one raises
+        self._is_preparing = False  # the user's deserialisers are at work
         self._timer: asyncio.TimerHandle | None = None
         self._failure: HeadraceError | None = None
         keep_freed_memory()
@@ -93,42 +93,88 @@ class ConsumerEngine:
 
     # --- any thread -------------------------------------------------------------------------------------
 
-    def take(self, max_records: int, *, after_records: bool = False) -> list[Any]:
-        """Records that are there now; empty when none are. Errors: see `Handout.head`; none come
-        `after_records` that the caller has and would lose: they are left for the next call."""
-        with self._lock:
-            self.is_blocked = after_records and self._failure is not None
-            if self.is_blocked:
-                return []
-            self._check()
+    def take(self, max_records: int) -> list[Any]:
+        """Records that are there now; empty when none are. Errors: see `Handout`."""
+        taken: list[Any] = []
+        try:
+            size, _ = self.fill(taken, max_records)
+            self._handout.handed_out(size)
+        except BaseException:
+            self.put_back()
+            raise
+        return taken
+
+    def fill(self, taken: list[Any], max_records: int) -> tuple[int, bool]:
+        """Move records that are there now to `taken`, until these are `max_records`; tell `handed_out` or
+        `put_back` then. Gives how many there are, and whether nothing can join before these are handed out.
+
+        Errors: see `Handout`; with records taken it is ready instead, and the next call raises.
+        """
+        while True:
+            with self._lock:
+                if self._is_preparing or self._failure is not None:
+                    self._check_user()
+                    if taken:
+                        return len(taken), True
+                    self._check()
+                try:
+                    chunk = self._handout.take(taken, max_records)
+                finally:
+                    self._wake_if_needed()
+            if chunk is None:
+                return len(taken), self._handout.is_blocked or len(taken) >= max_records
             try:
-                taken = self._handout.take(max_records, after_records=after_records)
-                self.is_blocked = self._handout.is_blocked
-                return taken
-            finally:
-                self._wake_if_needed()
+                self._prepare(chunk)
+            except Exception:  # the user's `on_deserialize_error` raises what it likes
+                if not taken:
+                    raise
+                return len(taken), True  # the batch is still there: the next call raises it
+
+    def handed_out(self, count: int) -> None:
+        """The user gets what was taken or gathered.
+
+        Order: no call comes between this and the hand-out, or an interrupt behind it would lose the records.
+        """
+        self._handout.handed_out(count)
+
+    def put_back(self) -> None:
+        """The user does not get the records that were taken: go back to where they began."""
+        if self._is_preparing:
+            return  # a deserialiser was refused: what was taken is of the call that it works for
+        with self._lock:
+            self._handout.put_back()
+            self._wake_if_needed()
+
+    def _prepare(self, chunk: Chunk) -> None:
+        # Without the lock: the loop fetches on meanwhile, and the user's code may call the consumer.
+        self._is_preparing = True
+        try:
+            self._handout.prepare(chunk)
+        finally:
+            self._is_preparing = False
 
     def gathering(self, wanted: Wanted, max_rows: int) -> Gathering:
-        """A new table to fill by `gather`; then `finish` it and tell `handed_out`, or `undo` it."""
+        """A new table to fill by `gather`; tell `handed_out` or `undo` then."""
         sink = self._codec.columns(**wanted._asdict(), max_column_bytes=MAX_COLUMN_BYTES)
         return Gathering(sink, max_rows)
 
-    def gather(self, gathering: Gathering) -> None:
-        """Move rows that are there now into the table. Errors: see `Handout.head`; with rows gathered it is
-        blocked instead, and the next one raises."""
-        while gathering.left and not gathering.is_blocked:
+    def gather(self, gathering: Gathering) -> tuple[int, bool]:
+        """`fill` with rows of a table. Errors: see `Handout.choose`; with rows gathered as there."""
+        while not gathering.is_ready:
             with self._lock:
+                self._check_user()
                 if gathering.count and self._failure is not None:
                     gathering.is_blocked = True
-                    return
+                    break
                 self._check()
                 try:
                     chunks = self._handout.choose(gathering)
                 finally:
                     self._wake_if_needed()
             if not chunks:
-                return
+                break
             self._gather_from(chunks, gathering)
+        return gathering.count, gathering.is_ready
 
     def _gather_from(self, chunks: list[Chunk], gathering: Gathering) -> None:
         moves: list[tuple[Chunk, int]] = []
@@ -144,11 +190,6 @@ class ConsumerEngine:
                 self._handout.moved(moves)
                 self._wake_if_needed()
 
-    def handed_out(self, gathering: Gathering) -> None:
-        """The user has the rows."""
-        with self._lock:
-            self._handout.records_total += gathering.count
-
     def undo(self, gathering: Gathering) -> None:
         """The user does not get the rows: go back to where they began."""
         with self._lock:
@@ -157,12 +198,17 @@ class ConsumerEngine:
 
     def head(self) -> Chunk | None:
         """The next chunk to iterate over; report its end with `settle`."""
-        with self._lock:
-            self._check()
-            try:
-                return self._handout.head()
-            finally:
-                self._wake_if_needed()
+        while True:
+            with self._lock:
+                self._check_user()
+                self._check()
+                try:
+                    chunk = self._handout.head()
+                finally:
+                    self._wake_if_needed()
+            if chunk is None or chunk.is_ready:
+                return chunk
+            self._prepare(chunk)
 
     def settle(self, chunk: Chunk, taken: int) -> None:
         """The user has stopped taking records of the chunk after `taken` more of them."""
@@ -212,11 +258,6 @@ class ConsumerEngine:
                 self._fetcher.add(tp, self._reset_timestamp())
             self._assigned = wanted
             self._wake_if_needed()
-
-    def is_assigned(self, tps: Iterable[TopicPartition]) -> bool:
-        """Whether all of these are read."""
-        with self._lock:
-            return all(tp in self._fetcher.states for tp in tps)
 
     def assignment(self) -> tuple[TopicPartition, ...]:
         """The partitions that are read, sorted."""
@@ -410,6 +451,12 @@ class ConsumerEngine:
         if self._failure is not None:
             raise self._failure
 
+    def _check_user(self) -> None:
+        if self._is_preparing:
+            raise HeadraceError(
+                "records are being deserialised: neither a deserialiser nor another thread can take more"
+            )
+
     def _has_news(self) -> bool:
         return any(
             not state.is_paused if state.chunks else state.error is not None
@@ -421,8 +468,9 @@ class ConsumerEngine:
             self._wake()
 
     def _wake(self) -> None:
-        self._wake_is_sent = True
+        # Order: an interrupt in between sends it twice; the other way round it would never be sent.
         self._wake_loop(self._pump)
+        self._wake_is_sent = True
 
     def _tell(self) -> None:
         for listener in list(self._listeners):

@@ -52,6 +52,11 @@ class Chunk:
         self.is_partly_gathered = False  # rows of it went into a table, others are left
 
     @property
+    def is_ready(self) -> bool:
+        """Whether a record of it can be handed out now."""
+        return self.index < self.ready
+
+    @property
     def is_begun(self) -> bool:
         """Whether the user has records of it, and others are left."""
         return self.index > 0 or self.is_partly_gathered

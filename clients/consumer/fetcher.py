@@ -180,8 +180,8 @@ class Fetcher:
                 continue
             self._ask(state, view, now_ms, fetches, lookups, effects)
         effects += self._requests(fetches, lookups)
-        if fetches:  # those that were served now come last next time
-            served = {pair[0].tp for pairs in fetches.values() for pair in pairs}
+        if fetches:  # those that were served now come last next time; not those that found no room
+            served = {state.tp for state in self.states.values() if state.is_in_flight}
             self._turn.sort(key=served.__contains__)
         return tuple(effects)
 
@@ -243,12 +243,14 @@ class Fetcher:
         """The first chunk of its partition was handed out completely (or skipped)."""
         state = chunk.state
         assert state.chunks[0] is chunk, "chunks are handed out in order"
-        state.chunks.popleft()
         state.position = chunk.next_offset
         state.buffered_bytes -= chunk.size_bytes
         self.buffered_bytes -= chunk.size_bytes
-        if self._has_room(state):
+        if state.buffered_bytes * 2 < self._limits.max_partition_bytes:
             self.needs_wake = True
+        # Order: the only call comes last. Python delivers an interrupt after a call, and one in the middle
+        # would leave bytes that nobody takes off the account, or a partition that nobody fetches any more.
+        state.chunks.popleft()
 
     def check(self) -> None:
         """Assert the invariants; for tests."""
@@ -276,6 +278,7 @@ class Fetcher:
             self._back_off(state, now_ms)
             return
         topic_id, node_id, epoch = leader
+        state.retry_at_ms = 0  # the wait for the leader is over, for the requests behind this one too
         # Bound: per node; what finds none free is asked for when an answer comes.
         is_new = node_id not in fetches and node_id not in lookups
         if is_new and self._per_node.get(node_id, 0) >= MAX_REQUESTS_PER_NODE:

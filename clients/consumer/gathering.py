@@ -22,13 +22,20 @@ class Wanted(NamedTuple):
     headers: bool
 
 
+class Start(NamedTuple):
+    """Where a partition stood before the first record that is on its way to the user."""
+
+    version: int
+    position: int
+
+
 class Gathering:
     """One table being filled, up to `max_rows` or what one column of the sink can hold."""
 
     def __init__(self, sink: ColumnSink, max_rows: int) -> None:
         self._sink, self._max_rows = sink, max_rows
         self.topics: list[tuple[str, int]] = []  # runs of (topic, rows)
-        self.starts: dict[TopicPartition, tuple[int, int]] = {}  # version and position before the first row
+        self.starts: dict[TopicPartition, Start] = {}
         self.is_blocked = False  # it is full, or what comes next is an error: hand these rows out first
         self.count = 0
 
@@ -63,7 +70,7 @@ class Gathering:
 
     def _note(self, state: PartitionState, taken: int, position: int) -> None:
         self.count += taken
-        self.starts.setdefault(state.tp, (state.version, position))
+        self.starts.setdefault(state.tp, Start(state.version, position))
         topic = state.tp.topic
         if self.topics and self.topics[-1][0] == topic:
             self.topics[-1] = (topic, self.topics[-1][1] + taken)

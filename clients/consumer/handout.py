@@ -6,8 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import HeadraceError, SerializationError
+from .gathering import Start
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ...protocol.model import TopicPartition
     from ...protocol.records.codec import RecordCodec
     from ..records import Headers
@@ -41,16 +44,23 @@ class Handout:
         self._loads_key, self._loads_value, self._on_bad_record = loads_key, loads_value, on_bad_record
         self._is_plain = loads_key is None and loads_value is None
         self._last: TopicPartition | None = None  # whose chunk was handed out last
+        self._current: Chunk | None = None  # that chunk, while there may be more of it
+        # What was taken and not handed out yet: from where in a chunk on, and the version of its partition.
+        self._marks: list[tuple[Chunk, int, int]] = []
         self.records_total = 0
         self.is_blocked = False  # the last `take` stopped before an error
 
     def head(self, *, after_records: bool = False) -> Chunk | None:
-        """A chunk with at least one record to hand out now, or None when nothing is there.
+        """The chunk that comes next, or None when nothing is there. Unless it `is_ready`, it must be given to
+        `prepare` before anything of it can be handed out.
 
         Partitions take turns, chunk by chunk. Errors: what a partition met, once, but not `after_records`,
-        where it is left for the next call; SerializationError; CorruptMessageError, InvalidRecordError
-        (again at every call until the user seeks).
+        where it is left for the next call.
         """
+        current = self._current
+        if current is not None and current.is_active and current.index < current.ready:
+            return current  # a chunk that was begun is finished first: the short way there
+        self._current = None
         for state in self._in_turn():
             if state.error is not None and not state.chunks:  # what was fetched before the error comes first
                 if after_records:
@@ -61,37 +71,56 @@ class Handout:
                 continue
             while state.chunks:
                 chunk = state.chunks[0]
-                if not chunk.is_decoded:
-                    self._decode(chunk)
-                if chunk.index >= chunk.ready and chunk.index < len(chunk.records):
-                    self._make_ready(chunk)
-                if chunk.index < chunk.ready:
-                    self._last = state.tp
+                if not chunk.is_decoded or chunk.index < len(chunk.records):
+                    if chunk.is_ready:
+                        self._last, self._current = state.tp, chunk
                     return chunk
                 self._fetcher.chunk_done(chunk)
         return None
 
-    def take(self, max_records: int, *, after_records: bool = False) -> list[Any]:
-        """Up to `max_records` records; empty when nothing is there. Errors: as `head`, but never after
-        records were found in the same call, or `after_records` of another."""
-        taken: list[Any] = []
+    def prepare(self, chunk: Chunk) -> None:
+        """Decode a chunk and deserialise records of it; perhaps none is left then.
+
+        Needs no lock: only the user takes chunks away, and what a deserialiser does (seek, pause) makes the
+        chunk stop being active. Errors: SerializationError, or what the user's code raises;
+        CorruptMessageError, InvalidRecordError (again at every call until the user seeks).
+        """
+        if not chunk.is_decoded:
+            self._decode(chunk)
+        if not chunk.is_ready and chunk.index < len(chunk.records):
+            self._make_ready(chunk)
+
+    def take(self, taken: list[Any], max_records: int) -> Chunk | None:
+        """Move records to `taken` until these are `max_records`; the chunk that must be given to `prepare`
+        before more can be moved, if one stopped it. Errors: as `head`, but never with records in `taken`.
+
+        The positions move too: tell `handed_out`, or `put_back`.
+        """
         self.is_blocked = False
         while len(taken) < max_records:
-            try:
-                chunk = self.head(after_records=after_records or bool(taken))
-            except Exception:  # the user's `on_deserialize_error` raises what it likes
-                if taken or after_records:
-                    self.is_blocked = True
-                    break  # the batch is still there: the next call raises it
-                raise
-            if chunk is None:
-                break
+            chunk = self.head(after_records=bool(taken))
+            if chunk is None or not chunk.is_ready:
+                return chunk
+            self._marks.append((chunk, chunk.index, chunk.state.version))
             end = min(chunk.ready, chunk.index + max_records - len(taken))
             taken += chunk.records[chunk.index : end]
             chunk.index = end
             self.settle(chunk)
-        self.records_total += len(taken)
-        return taken
+        return None
+
+    def handed_out(self, count: int) -> None:
+        """The user has the records taken since the last call."""
+        # Order: no call in here, nor from here to the user's hands: an interrupt is delivered after a call.
+        self._marks = []
+        self.records_total += count
+
+    def put_back(self) -> None:
+        """The user does not get the records taken since the last call (an interrupt, a cancelled task)."""
+        starts: dict[TopicPartition, Start] = {}
+        for chunk, index, version in self._marks:
+            starts.setdefault(chunk.state.tp, Start(version, chunk.records[index].offset))
+        self._go_back(starts)
+        self._marks = []
 
     def settle(self, chunk: Chunk) -> None:
         """The user has taken records of the chunk: drop it when none are left."""
@@ -162,11 +191,15 @@ class Handout:
                 chunk.is_partly_gathered = True
 
     def undo(self, gathering: Gathering) -> None:
-        """What was gathered is not handed out: go back to where it began, unless the user went elsewhere."""
-        for tp, (version, position) in gathering.starts.items():
+        """What was gathered is not handed out."""
+        self._go_back(gathering.starts)
+
+    def _go_back(self, starts: Mapping[TopicPartition, Start]) -> None:
+        """To where it began, unless the user went elsewhere."""
+        for tp, start in starts.items():
             state = self._fetcher.states.get(tp)
-            if state is not None and state.version == version:
-                self._fetcher.seek(tp, position)
+            if state is not None and state.version == start.version:
+                self._fetcher.seek(tp, start.position)
 
     def _in_turn(self) -> list[PartitionState]:
         states = list(self._fetcher.states.values())
@@ -206,7 +239,7 @@ class Handout:
         before it."""
         records, index = chunk.records, chunk.ready
         try:
-            while index < len(records):
+            while index < len(records) and chunk.is_active:
                 record = self._deserialized(records[index])
                 if record is None:
                     del records[index]

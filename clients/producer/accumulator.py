@@ -30,7 +30,7 @@ from .partitioner import StickyChoice
 # A new batch is charged this much, and twice its size each time it outgrows what it was charged, so that many
 # partitions with little traffic do not use up the buffer; a full batch that still grows does so in steps.
 FIRST_CHARGE_BYTES = 4096
-GROWTH_BYTES = 16_384
+GROWTH_BYTES = 65_536
 # How long a size limit that was learned from a refusal holds: it may have been raised since, and finding out
 # costs no more than a few batches sent once in vain.
 LEARNED_LIMIT_MS = 300_000
@@ -104,7 +104,8 @@ class TopicQueues:
 class Accumulator:
     """All batches of one producer that have no outcome yet.
 
-    `needs_wake` is set when the sender should look at the queues although nothing it waits for happened.
+    `needs_wake` is set when the sender should look at the queues although nothing it waits for happened;
+    `has_grown` when a batch was begun or charged more, which is when those who append may pause a moment.
     `ready` are the queues whose first batch may be sent now.
     """
 
@@ -128,6 +129,7 @@ class Accumulator:
         self._first_charge_bytes = min(FIRST_CHARGE_BYTES, limits.batch_bytes)
         self.used_bytes = 0
         self.needs_wake = False
+        self.has_grown = False
         self.waiting_for_room = 0  # callers that wait; then everything is sent without lingering
 
     # --- the hot path: called for every record ----------------------------------------------------------
@@ -195,6 +197,7 @@ class Accumulator:
         queue.batches.append(batch)
         queue.open = batch
         self.live[batch] = None
+        self.has_grown = True
         if len(queue.batches) == 1 and not queue.is_muted:
             self._add_timer(now_ms + limits.linger_ms, queue)
         return True
@@ -388,6 +391,7 @@ class Accumulator:
         """The open batch outgrew what it was charged: charge more, and see whether it is full."""
         assert batch.builder is not None
         size, limits = batch.builder.size_bytes, self._limits
+        self.has_grown = True
         # Order: charged before it is used, so that nothing grows unseen past the buffer.
         is_full = size >= limits.batch_bytes
         step = min(GROWTH_BYTES, limits.batch_bytes)
@@ -412,6 +416,8 @@ class Accumulator:
         batch.is_open = False
         batch.count, batch.size_bytes = batch.builder.count, batch.builder.size_bytes
         self._charge(batch, batch.size_bytes)
+        if self.waiting_for_room:
+            self.needs_wake = True  # that may have made some
         batch.queue.open = None
         self._tell_sticky(batch, batch.size_bytes)
         self._make_ready(batch)

@@ -116,7 +116,7 @@ class Outgoing:
         """The outcome of a record that was never buffered."""
         if not isinstance(item, ProducerRecord):
             return FailedFuture(topic, -1, error)
-        return FailedFuture(item.topic or topic, -1 if item.partition is None else item.partition, error)
+        return FailedFuture(item.topic or topic, known_partition(item.partition), error)
 
     def intercept(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any]:
         """The record after all interceptors, in their order."""
@@ -142,6 +142,22 @@ class Outgoing:
             raise MessageTooLargeError(
                 f"a record of {size} bytes for {topic!r} does not fit max.request.size ({self._max_bytes})"
             )
+
+
+def known_partition(given: object) -> int:
+    """What the outcome of a record that named no fit partition says: -1."""
+    return given if isinstance(given, int) else -1
+
+
+def check_records(records: object) -> None:
+    """Errors: TypeError for what `send_many` cannot take, before anything is sent."""
+    if isinstance(records, (bytes, bytearray, memoryview, str, ProducerRecord)) or not hasattr(
+        records, "__iter__"
+    ):
+        raise TypeError(
+            "records= is a list, or another iterable, of values or ProducerRecords, not"
+            f" {type(records).__name__}"
+        )
 
 
 def _chunks(records: Iterable[Any]) -> Iterator[list[Any]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from itertools import accumulate
+from operator import index
 from typing import TYPE_CHECKING
 
 from ...protocol.records.codec import active_codec
@@ -31,6 +32,16 @@ def positive_hash(key: bytes) -> int:
 def murmur2_sticky(_topic: str, key: bytes | None, partition_count: int) -> int | None:
     """The default partitioner: by key where there is one, sticky otherwise."""
     return None if key is None else positive_hash(key) % partition_count
+
+
+def partition_number(given: object) -> int:
+    """The partition that a caller named. Errors: TypeError for what is no whole number."""
+    try:
+        return index(given)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(
+            f"partition= is a whole number or None, not {type(given).__name__} {given!r}"
+        ) from None
 
 
 class StickyChoice:

@@ -19,16 +19,20 @@ from ..cluster.metadata_io import plain_name
 from ..records import PartitionInfo
 from .accumulator import Accumulator, AccumulatorLimits, Batch, PartitionQueue
 from .delivery_io import Delivery
+from .figures import figures
+from .giving_way_io import GiveWay, Turn
 from .lanes import LockedLanes, new_lanes
 from .outgoing_io import OVERHEAD_BYTES
-from .partitioner import Partitioner, murmur2_sticky, positive_hash
+from .partitioner import Partitioner, murmur2_sticky, partition_number, positive_hash
 from .requests import frames_of, request_of
+from .room_io import Room
 from .sender import Effect, RefreshMetadata, Resolve, RoomMade, Sender, SendProduce, TakeHint
 from .splitting import split_batch
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from ...protocol.errors import KafkaError
     from ...protocol.records.codec import BatchBuilder, Columns
@@ -41,11 +45,6 @@ if TYPE_CHECKING:
     from .accumulator import Join
 
 log = logging.getLogger("headrace.client.producer")
-
-# While callers wait for room, wake them when this share of the buffer is free, not for every batch: a
-# thread switch per batch costs more than the batch.
-ROOM_SHARE = 4
-ROOM_POLL_S = 0.05
 
 NO_TOPIC, NO_PARTITION, NO_ROOM = "topic", "partition", "room"
 
@@ -98,7 +97,11 @@ class ProducerEngine:
         )
         self._topics = self._accumulator.topics
         self._lock = threading.Lock()
-        self._room = threading.Condition(self._lock)
+        turn = Turn(self._lock)
+        self._way = None if io_thread is None else GiveWay(hub.loop, turn)
+        # How the loop takes the lock.
+        self._turn: AbstractContextManager[Any] = self._lock if self._way is None else turn
+        self._room = Room(hub.loop, self._lock, self._turn, self._accumulator, config.buffer_memory)
         self._room_listeners: list[Callable[[], None]] = []
         self._wake_is_sent = False
         self._timer: asyncio.TimerHandle | None = None
@@ -120,9 +123,11 @@ class ProducerEngine:
     ) -> tuple[Delivery, int] | str:
         """Put one record into a batch: its delivery and index, or what is missing (NO_TOPIC, ...).
 
-        Errors: what ended the producer; what a custom partitioner raised.
+        Errors: what ended the producer; what a custom partitioner raised; TypeError for the partition.
         """
         accumulator = self._accumulator
+        if partition is not None and type(partition) is not int:
+            partition = partition_number(partition)
         with self._lock:
             if self._failure is not None:
                 raise self._failure
@@ -142,11 +147,15 @@ class ProducerEngine:
             if index < 0:
                 if partition is None:  # closing a batch is what moves the sticky choice
                     queue = accumulator.sticky_queue(queues)
-                return self._append_slowly(queue, timestamp_ms, key, value, headers)
-            if accumulator.needs_wake and not self._wake_is_sent:
-                self._wake()
-            assert batch is not None
-            return batch.delivery, index
+                found = self._append_slowly(queue, timestamp_ms, key, value, headers)
+            else:
+                if accumulator.needs_wake and not self._wake_is_sent:
+                    self._wake()
+                assert batch is not None
+                found = batch.delivery, index
+        if accumulator.has_grown:
+            self._give_way()
+        return found
 
     def append_values(
         self, topic: str, values: Sequence[bytes | None], start: int, timestamp_ms: int
@@ -189,14 +198,13 @@ class ProducerEngine:
         """Wait in the user's thread until the buffer may have room; False when the time is over at once."""
         if timeout_s <= 0:
             return False
-        with self._room:
+        with self._lock:
             # Order: looked at again under the lock, because what made room since `append` woke nobody.
             if self._accumulator.has_room() or self._failure is not None:
                 return True
             self.hurry_locked()
             try:
-                # Bound: a short wait, because room below the wake-up share is room too.
-                self._room.wait(min(timeout_s, ROOM_POLL_S))
+                self._room.wait(timeout_s)
             finally:  # Ctrl-C too: a caller that is gone must not keep everyone from lingering
                 self._accumulator.waiting_for_room -= 1
         return True
@@ -232,29 +240,12 @@ class ProducerEngine:
     def metrics(self) -> dict[str, float]:
         """Totals and gauges by Kafka's metric names."""
         with self._lock:
-            counters, accumulator = self._sender.counters, self._accumulator
-            batches = max(counters.batches_sent, 1)
-            return {
-                "record-send-total": counters.records_sent,
-                "record-error-total": counters.records_failed,
-                "record-retry-total": counters.batches_retried,
-                "byte-total": counters.bytes_sent,
-                "request-total": counters.requests_sent,
-                "batch-split-total": counters.batches_split,
-                "batch-size-avg": counters.bytes_sent / batches,
-                "records-per-batch-avg": counters.records_sent / batches,
-                "requests-in-flight": len(self._sender.in_flight),
-                "batches-pending": len(accumulator.live),
-                "buffer-total-bytes": self.config.buffer_memory,
-                "buffer-available-bytes": max(self.config.buffer_memory - accumulator.used_bytes, 0),
-                "waiting-threads": accumulator.waiting_for_room,
-            }
+            return figures(self._sender, self.config.buffer_memory)
 
     def forked(self) -> None:
         """In a forked child: the loop and its thread stayed behind, and the lock may be held for ever."""
         self.lanes.close()
         self._lock = threading.Lock()
-        self._room = threading.Condition(self._lock)
         self._failure = ClosedError("this producer belongs to the parent process; make a new one after fork")
 
     # --- on the loop ------------------------------------------------------------------------------------
@@ -321,12 +312,13 @@ class ProducerEngine:
 
     def _pump(self, reached_ms: int = 0) -> None:
         """Do what can be done at `reached_ms`, or now if that is later."""
-        with self._lock:
+        with self._turn:
             self._wake_is_sent = False
             if self._failure is not None:
                 return
             effects = self._sender.poll(self._hub.metadata.view, max(self._now_ms(), reached_ms))
             due_ms = self._sender.next_due_ms()
+            self._room.tell(is_over=False)  # what was taken is charged what it is, and no more
         self._arm(due_ms)
         self._perform(effects)
 
@@ -353,22 +345,21 @@ class ProducerEngine:
             elif isinstance(effect, RefreshMetadata):
                 self._hub.metadata.refresh_soon()
             elif isinstance(effect, TakeHint):
-                self._hub.metadata.take_hint(*_hint(effect))
+                self._hub.metadata.take_hint(
+                    effect.topic, effect.partition, effect.leader, effect.leader_epoch
+                )
         if has_room:
             self._tell_room()
 
     def _tell_room(self) -> None:
-        with self._room:
-            limit = self.config.buffer_memory
-            is_enough = self._accumulator.used_bytes <= limit - limit // ROOM_SHARE
-            if self._accumulator.waiting_for_room and (is_enough or self._failure is not None):
-                self._room.notify_all()
+        with self._turn:
+            self._room.tell(is_over=self._failure is not None)
         for listener in list(self._room_listeners):
             listener()
 
     def _send(self, send: SendProduce) -> None:
         def on_done(reply: Reply | None, error: KafkaError | None) -> None:
-            with self._lock:
+            with self._turn:
                 if error is not None:
                     effects = self._sender.on_failure(send.request_id, error, self._now_ms())
                 else:
@@ -396,39 +387,55 @@ class ProducerEngine:
     def _append_runs(
         self, topic: str, join: Join, start: int, end: int, partition: int | None
     ) -> tuple[Runs, str | None]:
-        accumulator = self._accumulator
         runs: Runs = []
+        while start < end:
+            try:
+                # The lock is held for one run at a time: the IO thread wants it too.
+                found = self._append_run(topic, join, start, end, partition)
+            except (HeadraceError, TypeError, ValueError):  # what joined before has to be told
+                if not runs:
+                    raise
+                break
+            if isinstance(found, str):
+                return runs, found
+            if found[2]:
+                runs.append(found)
+                start += found[2]
+            if self._accumulator.has_grown:
+                self._give_way()
+        return runs, None
+
+    def _append_run(
+        self, topic: str, join: Join, start: int, end: int, partition: int | None
+    ) -> tuple[Delivery, int, int] | str:
+        accumulator = self._accumulator
         with self._lock:
             if self._failure is not None:
                 raise self._failure
             queues = self._topics.get(topic)
             if queues is None:
-                return [], NO_TOPIC
+                return NO_TOPIC
             if partition is not None and not 0 <= partition < queues.partition_count:
-                return [], NO_PARTITION
-            lacks = None
+                return NO_PARTITION
             try:
-                while start < end:
-                    queue = accumulator.queue_of(queues, partition)
-                    if queue.open is None and not accumulator.open_batch(queue, self._now_ms()):
-                        lacks = NO_ROOM
-                        break
-                    batch = queue.open
-                    assert batch is not None
-                    try:
-                        first, position = accumulator.append_run(queue, join, start, end)
-                    finally:
-                        accumulator.drop_if_empty(queue)
-                    if position > start:
-                        runs.append((batch.delivery, first, position - start))
-                    start = position
-            except (TypeError, ValueError):  # what joined before has to be told
-                if not runs:
-                    raise
+                queue = accumulator.queue_of(queues, partition)
+                if queue.open is None and not accumulator.open_batch(queue, self._now_ms()):
+                    return NO_ROOM
+                batch = queue.open
+                assert batch is not None
+                try:
+                    first, position = accumulator.append_run(queue, join, start, end)
+                finally:
+                    accumulator.drop_if_empty(queue)
+                return batch.delivery, first, position - start
             finally:
                 if accumulator.needs_wake and not self._wake_is_sent:
                     self._wake()
-        return runs, lacks
+
+    def _give_way(self) -> None:
+        self._accumulator.has_grown = False
+        if self._way is not None:
+            self._way.step()
 
     def _choose(self, topic: str, key: bytes | None, count: int) -> int | None:
         if self._partitioner is None:
@@ -485,10 +492,6 @@ class ProducerEngine:
         whole: Delivery = batch.delivery
         whole.split(list(zip(first_indexes, parts, strict=True)))
         return parts
-
-
-def _hint(effect: TakeHint) -> tuple[str, int, int, int]:
-    return effect.topic, effect.partition, effect.leader, effect.leader_epoch
 
 
 def _count(batch: Batch) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from ...protocol.errors import ApiTimeoutError, ClosedError, ConfigError
@@ -16,7 +17,7 @@ from ..serdes import bytes_
 from .attach_io import attach
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
     from typing import Self, Unpack
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from ...protocol.model import TopicPartition
     from ..arrow.reading import Reading
     from ..config import ConsumerOptions
-    from ..consumer.gathering import Gathering
     from ..consumer.incoming import OnDeserializeError
     from ..records import TimestampLike
     from ..serdes import Deserializer
@@ -82,8 +82,10 @@ class Consumer(Generic[K, V]):
         ends_at = time.monotonic() + timeout
         while True:
             records = self._engine.take(most)
+            if records:
+                return records  # Order: before the next call, see `handed_out`
             left_s = ends_at - time.monotonic()
-            if records or left_s <= 0 or self._engine.wait(left_s):
+            if left_s <= 0 or self._engine.wait(left_s):
                 return records
 
     def __iter__(self) -> Iterator[Record[K, V]]:
@@ -116,11 +118,18 @@ class Consumer(Generic[K, V]):
         Ends like the iteration over records.
         """
         self._check_assigned()
-        while batch := self._first_of_batch(max_records):
-            ends_at = time.monotonic() + timeout
-            is_over = self._fill(batch, max_records, ends_at)
-            yield batch
-            if is_over or self._engine.take_wakeup():
+        engine = self._engine
+        while True:
+            batch: list[Record[K, V]] = []
+            try:
+                is_over = self._fill(partial(engine.fill, batch, max_records), timeout)
+                engine.handed_out(len(batch))
+            except BaseException:
+                engine.put_back()  # the records are in nobody's hands
+                raise
+            if batch:
+                yield batch
+            if is_over or engine.take_wakeup():
                 return
 
     def arrow_batches(
@@ -279,59 +288,37 @@ class Consumer(Generic[K, V]):
     async def _end(self) -> None:
         self._engine.fail(ClosedError("the consumer was closed"))
 
-    def _first_of_batch(self, max_records: int) -> list[Record[K, V]]:
-        """The first records of a batch; empty when the iteration is over."""
-        engine, timeout = self._engine, self._iter_timeout
-        ends_at = None if timeout is None else time.monotonic() + timeout
-        while True:
-            records = engine.take(max_records)
-            left_s = None if ends_at is None else ends_at - time.monotonic()
-            if records or (left_s is not None and left_s <= 0) or engine.wait(left_s):
-                return records
-
-    def _fill(self, batch: list[Record[K, V]], max_records: int, ends_at: float) -> bool:
-        """Fill a batch up until `ends_at`; True when woken."""
-        engine = self._engine
-        while len(batch) < max_records and (left_s := ends_at - time.monotonic()) > 0:
-            # Order: errors wait until these records are in the user's hands.
-            more = engine.take(max_records - len(batch), after_records=True)
-            batch += more
-            if not more and engine.is_blocked:
-                return False
-            if not more and engine.wait(left_s):
-                return True
-        return False
-
     def _read_arrow(self, reading: Reading) -> Iterator[pyarrow.RecordBatch]:
         engine = self._engine
         while True:
             gathering = engine.gathering(reading.wanted, reading.max_rows)
             try:
-                is_over = self._gather(gathering, reading.timeout_s)
+                is_over = self._fill(partial(engine.gather, gathering), reading.timeout_s)
                 batch = reading.batch(gathering) if gathering.count else None
+                engine.handed_out(gathering.count)
             except BaseException:
                 engine.undo(gathering)  # the rows are in nobody's hands
                 raise
-            engine.handed_out(gathering)
             if batch is not None:
                 yield batch
             if is_over or engine.take_wakeup():
                 return
 
-    def _gather(self, gathering: Gathering, timeout_s: float) -> bool:
-        """Fill a table; True when the iteration ends with it."""
+    def _fill(self, fill: Callable[[], tuple[int, bool]], timeout_s: float) -> bool:
+        """Fill a list or a table up, step by step; True when the iteration ends with it."""
         engine, idle_s = self._engine, self._iter_timeout
         ends_at = None if idle_s is None else time.monotonic() + idle_s
+        count = 0
         while True:
-            is_first = not gathering.count
-            engine.gather(gathering)
-            if gathering.is_ready:
+            is_first = not count
+            count, is_ready = fill()
+            if is_ready:
                 return False
-            if is_first and gathering.count:
+            if is_first and count:
                 ends_at = time.monotonic() + timeout_s
             left_s = None if ends_at is None else ends_at - time.monotonic()
             if left_s is not None and left_s <= 0:
-                return not gathering.count
+                return not count
             if engine.wait(left_s):
                 return True
 

@@ -16,7 +16,7 @@ from ...protocol.errors import (
 from ...runtime.clock_io import wall_ms
 from ..config import ProducerConfig
 from ..producer.delivery_io import BatchResult, RecordFuture, Run
-from ..producer.outgoing_io import Outgoing
+from ..producer.outgoing_io import Outgoing, check_records, known_partition
 from ..producer.partitioner import murmur2_sticky
 from ..producer.producer_io import NO_PARTITION, NO_ROOM, NO_TOPIC, ProducerEngine
 from ..records import K, PartitionInfo, ProducerRecord, RecordMetadata, V
@@ -102,7 +102,7 @@ class Producer(Generic[K, V]):
 
         Blocks only for the metadata of a new topic and while the buffer is full, up to max.block.ms.
         A value of None is a tombstone. Errors: SerializationError, MessageTooLargeError,
-        UnknownTopicOrPartitionError, BufferExhaustedError, ClosedError.
+        UnknownTopicOrPartitionError, BufferExhaustedError, ClosedError; TypeError, ValueError (arguments).
         """
         return self._send_any(
             topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers
@@ -140,8 +140,9 @@ class Producer(Generic[K, V]):
         """Hand many records over: bare values, or `ProducerRecord`s where a key or more is needed.
 
         Each record has its own outcome in the result; one that cannot be sent does not hold up the others.
-        Errors: ClosedError.
+        Errors: ClosedError; TypeError for what is no iterable of records.
         """
+        check_records(records)
         outcomes: list[RecordFuture | Run] = []
         full: BufferExhaustedError | None = None  # it stayed full once: no use to wait again for each record
         for sizes, items in self._outgoing.groups(records):
@@ -300,7 +301,7 @@ class Producer(Generic[K, V]):
             prepared = outgoing.prepare(topic, record.key, record.value, record.headers, record.timestamp)
             future = self._send(topic, prepared, record.partition)
         except (HeadraceError, TypeError, ValueError) as error:
-            partition = -1 if record.partition is None else record.partition
+            partition = known_partition(record.partition)
             outgoing.acknowledge(RecordMetadata(topic, partition, -1, -1, -1, -1), error)
             raise
         outgoing.watch(future)

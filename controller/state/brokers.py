@@ -2,8 +2,10 @@
 
 Hard facts (registration, broker epoch, fenced or not) come from the image and change by records only; who was
 heard when is soft and lives in `Sessions`. Invariants: a node that is not ACTIVE leads nothing; a broker
-epoch never repeats, because it is the offset of the registration's record; one node id has one live process.
-Source: Kafka ClusterControlManager.java, BrokerHeartbeatManager.java.
+epoch never repeats, because it is the offset of the registration's record; one node id has one live process;
+a node is told to end only when it leads nothing and every active node knows that.
+Source: Kafka ClusterControlManager.java, BrokerHeartbeatManager.java, KIP-966 for the restart that lost
+records.
 """
 
 from __future__ import annotations
@@ -25,22 +27,43 @@ from ...protocol.messages.control import (
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+    DrainNodeRequest,
+    DrainNodeResponse,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
 from ...protocol.metadata.records import (
+    BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
     MetadataRecord,
     NextNodeIdRecord,
+    PartitionChangeRecord,
     RegisterBrokerRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
+from ...protocol.model import NO_NODE
 from ...runtime.config import MAX_INT
 from .decision import Decision
-from .elections import active_nodes, elect_all, node_back, node_gone
+from .standing import (
+    DISK_FAILED,
+    DRAINED,
+    FENCED,
+    LOST_RECORDS,
+    SHUTTING_DOWN,
+    UNFENCED,
+    Reason,
+    Standing,
+    active_nodes,
+    changes,
+    changes_of,
+    leads_any,
+    led_by,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ...protocol.metadata.image import BrokerRegistration, MetadataImage
     from ..config import ControllerConfig
     from .sessions import Sessions
@@ -57,6 +80,7 @@ class BrokerState(Enum):
     UNREGISTERED = "unregistered"
     FENCED = "fenced"
     ACTIVE = "active"
+    SHUTTING_DOWN = "shutting_down"
 
 
 class BrokerEvent(Enum):
@@ -64,7 +88,10 @@ class BrokerEvent(Enum):
 
     REGISTERED = "registered"
     CAUGHT_UP = "caught up with the metadata log"
-    FENCED = "fenced: silent, asked for it, shutting down, or started anew"
+    CAUGHT_UP_DRAINED = "caught up, still drained"
+    SHUTDOWN_BEGUN = "asked to shut down, or drained"
+    RESUMED = "drain taken back"
+    FENCED = "fenced: silent, asked for it, ready to end, or started anew"
     UNREGISTERED = "removed for good"
 
 
@@ -73,9 +100,17 @@ TRANSITIONS: dict[BrokerState, dict[BrokerEvent, BrokerState]] = {
     BrokerState.FENCED: {
         BrokerEvent.REGISTERED: BrokerState.FENCED,
         BrokerEvent.CAUGHT_UP: BrokerState.ACTIVE,
+        BrokerEvent.CAUGHT_UP_DRAINED: BrokerState.SHUTTING_DOWN,
         BrokerEvent.UNREGISTERED: BrokerState.UNREGISTERED,
     },
-    BrokerState.ACTIVE: {BrokerEvent.FENCED: BrokerState.FENCED},
+    BrokerState.ACTIVE: {
+        BrokerEvent.SHUTDOWN_BEGUN: BrokerState.SHUTTING_DOWN,
+        BrokerEvent.FENCED: BrokerState.FENCED,
+    },
+    BrokerState.SHUTTING_DOWN: {
+        BrokerEvent.RESUMED: BrokerState.ACTIVE,
+        BrokerEvent.FENCED: BrokerState.FENCED,
+    },
 }
 
 
@@ -84,7 +119,9 @@ def state_of(image: MetadataImage, node_id: int) -> BrokerState:
     broker = image.brokers.get(node_id)
     if broker is None:
         return BrokerState.UNREGISTERED
-    return BrokerState.FENCED if broker.is_fenced else BrokerState.ACTIVE
+    if broker.is_fenced:
+        return BrokerState.FENCED
+    return BrokerState.SHUTTING_DOWN if broker.in_controlled_shutdown else BrokerState.ACTIVE
 
 
 def next_state(state: BrokerState, event: BrokerEvent) -> BrokerState:
@@ -99,6 +136,7 @@ class Brokers:
 
     config: ControllerConfig
     sessions: Sessions
+    leaderless_at_start: frozenset[tuple[bytes, int]] = frozenset()  # (topic id, partition)
 
     def decide_registration(
         self, image: MetadataImage, request: BrokerRegistrationRequest, now_ms: int
@@ -122,7 +160,8 @@ class Brokers:
                 raise DuplicateBrokerRegistrationError(
                     f"node {node_id} is registered by a live process at {before.host}:{before.port}"
                 )
-            records.extend(_fencing(image, before))
+            records.extend(self._ended(image, before, request.previous_broker_epoch))
+            self.sessions.forget(node_id)
         kept = before if is_same_process else None
         record = RegisterBrokerRecord(
             node_id=node_id,
@@ -133,6 +172,7 @@ class Brokers:
             log_dir_ids=request.log_dir_ids,
             broker_epoch=kept.broker_epoch if kept else image.offset + 1 + len(records),
             is_fenced=kept.is_fenced if kept else True,
+            in_controlled_shutdown=kept.in_controlled_shutdown if kept else False,
         )
         if kept is None or _differs(kept, record):
             records.append(record)
@@ -166,26 +206,89 @@ class Brokers:
     def decide_heartbeat(
         self, image: MetadataImage, request: BrokerHeartbeatRequest, now_ms: int
     ) -> Decision:
-        """Keep the session, and move the node between FENCED and ACTIVE as it asks and as it has caught up.
+        """Keep the session, and move the node between its states as it asks and as it has caught up.
 
-        A node that wants to shut down is fenced, its partitions go to others or to nobody, and it is told to
-        go on. Errors: BrokerIdNotRegisteredError, StaleBrokerEpochError, OffsetOutOfRangeError when the
-        node has seen metadata that this log does not have.
+        A node that wants to shut down hands its partitions over, and is told to go on once the others know.
+        Errors: BrokerIdNotRegisteredError, StaleBrokerEpochError, OffsetOutOfRangeError when the node has
+        seen metadata that this log does not have, InvalidRequestError.
         """
         broker = _registered_or_raise(image, request)
-        self.sessions.touch(broker.node_id, now_ms)
+        if len(request.offline_replicas) > self.config.max_partitions:
+            raise InvalidRequestError(f"{len(request.offline_replicas)} replicas, more than the cluster has")
+        is_first = not self.sessions.was_heard(broker.node_id)
+        self.sessions.touch(broker.node_id, now_ms, request.metadata_offset)
+        has_no_disk = bool(broker.log_dir_ids) and set(broker.log_dir_ids) <= set(request.offline_log_dirs)
+        if request.want_shutdown and (broker.is_fenced or request.want_fence):
+            return self._end(image, broker)
+        if request.want_fence or has_no_disk:
+            return Decision(tuple(self._fencing(image, broker)), BrokerHeartbeatResponse(0, is_fenced=True))
         if request.want_shutdown:
-            # The next process of this node need not wait until this session runs out.
-            self.sessions.forget(broker.node_id)
-            reply = BrokerHeartbeatResponse(error_code=0, is_fenced=True, should_shutdown=True)
-            return Decision(tuple(_fencing(image, broker)), reply)
-        if request.want_fence:
-            return Decision(tuple(_fencing(image, broker)), BrokerHeartbeatResponse(0, is_fenced=True))
+            return self._shut_down(image, broker)
+        is_behind = broker.is_fenced and request.metadata_offset < broker.broker_epoch
+        records: list[MetadataRecord] = [*self._disk_news(image, broker, request, is_first=is_first)]
+        if broker.is_fenced and not is_behind:
+            # It leads nothing yet and is in no ISR, so news of its disks alone have changed nothing.
+            records = self._unfencing(image, broker)
+        return Decision(tuple(records), BrokerHeartbeatResponse(0, is_fenced=is_behind))
+
+    def _shut_down(self, image: MetadataImage, broker: BrokerRegistration) -> Decision:
+        """One step towards the end of an unfenced node."""
+        node_id = broker.node_id
+        others = active_nodes(image) - {node_id}
+        if not others or not (broker.in_controlled_shutdown or leads_any(image, node_id)):
+            return self._end(image, broker)
+        moved = list(changes(self.standing(image).without(node_id), SHUTTING_DOWN, node_id))
+        records = [*_flagged(image, broker, in_controlled_shutdown=True), *moved]
+        needed = self.sessions.shutdown_offset(node_id, image.offset + len(records), is_moved=bool(moved))
+        if self.sessions.lowest_seen(others) < needed:
+            return Decision(tuple(records), BrokerHeartbeatResponse(0, is_fenced=False))
+        return self._end(image, broker)
+
+    def _end(self, image: MetadataImage, broker: BrokerRegistration) -> Decision:
+        """The node may end now. Its next process need not wait until this session runs out."""
+        records = self._fencing(image, broker)
+        self.sessions.forget(broker.node_id)
+        return Decision(tuple(records), BrokerHeartbeatResponse(0, is_fenced=True, should_shutdown=True))
+
+    def _disk_news(
+        self,
+        image: MetadataImage,
+        broker: BrokerRegistration,
+        request: BrokerHeartbeatRequest,
+        *,
+        is_first: bool,
+    ) -> Iterator[PartitionChangeRecord]:
+        """What changes because disks of the node failed since its last heartbeat, or came back. A controller
+        that hears it for the first time cannot know what failed before: it looks at all that it found
+        without a leader."""
+        node_id, now = broker.node_id, frozenset(request.offline_replicas)
+        before = self.sessions.offline_replicas.pop(node_id, frozenset())
+        if now:
+            self.sessions.offline_replicas[node_id] = now
+        if broker.is_fenced or (now == before and not is_first):
+            return
+        standing = self.standing(image)
+        yield from changes_of(standing, DISK_FAILED, node_id, now - before)
+        maybe_back = self.leaderless_at_start if is_first else before - now
+        yield from changes_of(standing, UNFENCED, node_id, maybe_back)
+
+    def decide_drain(self, image: MetadataImage, request: DrainNodeRequest) -> Decision:
+        """Hand over what the node leads and keep it out of ISRs where others stay, or take that back. Safe to
+        repeat: what could not be moved before is tried again. Errors: BrokerIdNotRegisteredError."""
+        broker = image.brokers.get(request.node_id)
+        if broker is None:
+            raise BrokerIdNotRegisteredError(f"node {request.node_id} is not registered")
+        node_id = broker.node_id
+        moved: list[PartitionChangeRecord] = []
         if not broker.is_fenced:
-            return Decision((), BrokerHeartbeatResponse(0, is_fenced=False))
-        if request.metadata_offset < broker.broker_epoch:
-            return Decision((), BrokerHeartbeatResponse(0, is_fenced=True))
-        return Decision(tuple(_unfencing(image, broker)), BrokerHeartbeatResponse(0, is_fenced=False))
+            standing, reason = self.standing(image).including(node_id), UNFENCED
+            if request.is_drained:
+                standing, reason = self.standing(image, drained=node_id), DRAINED
+            moved = list(changes(standing, reason, node_id))
+        records = (*_flagged(image, broker, in_controlled_shutdown=request.is_drained), *moved)
+        left = led_by(image, node_id) + sum(_gain(image, node_id, change) for change in moved)
+        reply = DrainNodeResponse(0, leaders_left=left, metadata_offset=image.offset + len(records))
+        return Decision(records, reply)
 
     def decide_unregistration(self, image: MetadataImage, request: UnregisterBrokerRequest) -> Decision:
         """Remove a fenced node that holds no replicas. Errors: BrokerIdNotRegisteredError,
@@ -202,7 +305,7 @@ class Brokers:
         )
         if held:
             raise InvalidRequestError(
-                f"node {broker.node_id} holds replicas of {held} partitions; delete their topics first"
+                f"node {broker.node_id} holds replicas of {held} partitions; reassign them first"
             )
         self.sessions.forget(broker.node_id)
         next_state(state_of(image, broker.node_id), BrokerEvent.UNREGISTERED)
@@ -215,8 +318,41 @@ class Brokers:
             self.sessions.forget(node_id)
             broker = image.brokers.get(node_id)
             if broker is not None and not broker.is_fenced:
-                return tuple(_fencing(image, broker))
+                return tuple(self._fencing(image, broker))
         return ()
+
+    def standing(self, image: MetadataImage, drained: int = NO_NODE) -> Standing:
+        """How the nodes stand now; `drained` is one that will not get leadership any more."""
+        return Standing(image, self.config, active_nodes(image) - {drained}, self.sessions.offline_replicas)
+
+    def _fencing(self, image: MetadataImage, broker: BrokerRegistration) -> list[MetadataRecord]:
+        return [] if broker.is_fenced else self._leaving(image, broker, FENCED)
+
+    def _ended(
+        self, image: MetadataImage, before: BrokerRegistration, previous_broker_epoch: int
+    ) -> list[MetadataRecord]:
+        """The process before is gone. If it did not end in order, records that it had may be gone as well."""
+        if previous_broker_epoch != before.broker_epoch:
+            return self._leaving(image, before, LOST_RECORDS)
+        return self._fencing(image, before)
+
+    def _leaving(
+        self, image: MetadataImage, broker: BrokerRegistration, reason: Reason
+    ) -> list[MetadataRecord]:
+        node_id = broker.node_id
+        records: list[MetadataRecord] = []
+        if not broker.is_fenced:
+            next_state(state_of(image, node_id), BrokerEvent.FENCED)
+            records.append(FenceBrokerRecord(node_id, broker.broker_epoch))
+        records.extend(changes(self.standing(image).without(node_id), reason, node_id))
+        return records
+
+    def _unfencing(self, image: MetadataImage, broker: BrokerRegistration) -> list[MetadataRecord]:
+        node_id, is_drained = broker.node_id, broker.in_controlled_shutdown
+        event = BrokerEvent.CAUGHT_UP_DRAINED if is_drained else BrokerEvent.CAUGHT_UP
+        next_state(state_of(image, node_id), event)
+        unfence = UnfenceBrokerRecord(node_id, broker.broker_epoch)
+        return [unfence, *changes(self.standing(image).including(node_id), UNFENCED, node_id)]
 
 
 def _check_registration(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
@@ -267,17 +403,25 @@ def _registered_or_raise(image: MetadataImage, request: BrokerHeartbeatRequest) 
     return broker
 
 
-def _fencing(image: MetadataImage, broker: BrokerRegistration) -> list[MetadataRecord]:
-    if broker.is_fenced:
+def _gain(image: MetadataImage, node_id: int, change: PartitionChangeRecord) -> int:
+    """1 if the change gives the node a leadership, -1 if it takes one, else 0."""
+    if change.leader is None:
+        return 0
+    before = image.topics[image.topic_names[change.topic_id]].partitions[change.partition].leader
+    return (change.leader == node_id) - (before == node_id)
+
+
+def _flagged(
+    image: MetadataImage, broker: BrokerRegistration, *, in_controlled_shutdown: bool
+) -> list[MetadataRecord]:
+    """The record that the node is or is not on its way out, if that is news."""
+    if broker.in_controlled_shutdown == in_controlled_shutdown:
         return []
-    next_state(state_of(image, broker.node_id), BrokerEvent.FENCED)
-    active = active_nodes(image) - {broker.node_id}
-    fence = FenceBrokerRecord(broker.node_id, broker.broker_epoch)
-    return [fence, *elect_all(image, node_gone, broker.node_id, active)]
-
-
-def _unfencing(image: MetadataImage, broker: BrokerRegistration) -> list[MetadataRecord]:
-    next_state(state_of(image, broker.node_id), BrokerEvent.CAUGHT_UP)
-    active = active_nodes(image) | {broker.node_id}
-    unfence = UnfenceBrokerRecord(broker.node_id, broker.broker_epoch)
-    return [unfence, *elect_all(image, node_back, broker.node_id, active)]
+    if not broker.is_fenced:
+        event = BrokerEvent.SHUTDOWN_BEGUN if in_controlled_shutdown else BrokerEvent.RESUMED
+        next_state(state_of(image, broker.node_id), event)
+    return [
+        BrokerRegistrationChangeRecord(
+            broker.node_id, broker.broker_epoch, in_controlled_shutdown=in_controlled_shutdown
+        )
+    ]

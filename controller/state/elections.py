@@ -1,75 +1,107 @@
 """Who leads a partition: each reason for an election is a named strategy. Pure.
 
-A strategy looks at one partition and at which nodes are active, and gives the change to record, or None.
-What all keep: a leader is active and in the ISR; the ISR is never empty; the last member of an ISR stays in
-it while it is away, because it alone has everything that was acknowledged.
-Source: Kafka PartitionChangeBuilder.java.
+A strategy looks at one ballot (the replicas in their order, the ISR and ELR as they shall be, who leads now
+and which nodes may lead) and names the leader. What all keep: who is named may lead; who is named by a clean
+election has every record that was acknowledged, because it is in the ISR, or in the ELR while the ISR is
+empty; among equals the order of the assigned replicas decides; a leader that may go on leading is not
+replaced, except to bring the preferred one back.
+Source: Kafka PartitionChangeBuilder.java, KIP-966.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...protocol.metadata.records import PartitionChangeRecord
 from ...protocol.model import NO_NODE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Set
-
-    from ...protocol.metadata.image import MetadataImage, PartitionRegistration
-
-    Strategy = Callable[[PartitionRegistration, int, Set[int]], "Change | None"]
+    from collections.abc import Callable, Set
 
 
-class Change(NamedTuple):
-    """What an election changes; None leaves a fact as it is."""
+class Ballot(NamedTuple):
+    """What an election looks at."""
 
-    leader: int | None
-    isr: tuple[int, ...] | None
-
-
-def node_gone(partition: PartitionRegistration, node_id: int, active: Set[int]) -> Change | None:
-    """Strategy: `node_id` was fenced or is shutting down, and is not in `active` any more.
-
-    It leaves the ISR unless it is the last member. What it led goes to the first assigned replica that is in
-    the ISR and active, or to nobody.
-    """
-    if node_id not in partition.isr:
-        return None
-    rest = tuple(member for member in partition.isr if member != node_id)
-    isr = rest or partition.isr
-    leader = _first_eligible(partition, isr, active) if partition.leader == node_id else None
-    if leader is None and isr == partition.isr:
-        return None
-    return Change(leader, None if isr == partition.isr else isr)
+    replicas: tuple[int, ...]  # in order of preference
+    isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    leader: int
+    candidates: Set[int]  # the nodes that may lead: active, and with the partition's disk in order
+    last_leader: int = NO_NODE  # whom to take when ISR and ELR are empty; -1 if nobody may be taken so
 
 
-def node_back(partition: PartitionRegistration, node_id: int, active: Set[int]) -> Change | None:
-    """Strategy: `node_id` is active again and takes the leaderless partitions that it is in sync for."""
-    if partition.leader != NO_NODE or node_id not in partition.isr:
-        return None
-    leader = _first_eligible(partition, partition.isr, active)
-    return None if leader == NO_NODE else Change(leader, None)
+class Elected(NamedTuple):
+    """The outcome. `is_clean` says that the leader has every record that was acknowledged."""
+
+    leader: int
+    is_clean: bool
 
 
-STRATEGIES: dict[str, Strategy] = {"node-gone": node_gone, "node-back": node_back}
+NOBODY = Elected(NO_NODE, is_clean=True)
 
 
-def elect_all(
-    image: MetadataImage, strategy: Strategy, node_id: int, active: Set[int]
-) -> Iterator[PartitionChangeRecord]:
-    """The changes that `strategy` makes to all partitions of the cluster because of one node."""
-    for topic in image.topics.values():
-        for number, partition in enumerate(topic.partitions):
-            change = strategy(partition, node_id, active)
-            if change is not None:
-                yield PartitionChangeRecord(topic.topic_id, number, change.leader, change.isr)
+def offline(ballot: Ballot) -> Elected:
+    """Somebody must lead: who leads already, else the first replica of the ISR, else of the ELR (only while
+    the ISR is empty), else the last known leader (only while both are empty)."""
+    if _may_lead(ballot, ballot.leader):
+        return Elected(ballot.leader, is_clean=True)
+    for node_id in ballot.replicas:
+        if _may_lead(ballot, node_id):
+            return Elected(node_id, is_clean=True)
+    return _last_known(ballot)
 
 
-def active_nodes(image: MetadataImage) -> frozenset[int]:
-    """The nodes that may lead: registered and not fenced."""
-    return frozenset(node_id for node_id, broker in image.brokers.items() if not broker.is_fenced)
+def preferred(ballot: Ballot) -> Elected:
+    """The first assigned replica shall lead, if it may; else as `offline`."""
+    first = ballot.replicas[0]
+    return Elected(first, is_clean=True) if _may_lead(ballot, first) else offline(ballot)
 
 
-def _first_eligible(partition: PartitionRegistration, isr: tuple[int, ...], active: Set[int]) -> int:
-    return next((node for node in partition.replicas if node in isr and node in active), NO_NODE)
+def reassignment(ballot: Ballot) -> Elected:
+    """The replicas changed: who leads stays if it is one of them, else the first of them that may lead."""
+    if ballot.leader not in ballot.replicas:
+        ballot = ballot._replace(leader=NO_NODE)
+    return offline(ballot)
+
+
+def controlled_shutdown(ballot: Ballot) -> Elected:
+    """The leader is on its way out: the next one in order, never by a guess. While nobody can take over,
+    nobody leads; what was acknowledged waits with those that have it."""
+    return offline(ballot._replace(last_leader=NO_NODE))
+
+
+def drain(ballot: Ballot) -> Elected:
+    """The leader is asked to hand over but goes on running: it keeps what nobody else may lead."""
+    heir = controlled_shutdown(ballot)
+    return Elected(ballot.leader, is_clean=True) if heir.leader == NO_NODE else heir
+
+
+def unclean(ballot: Ballot) -> Elected:
+    """As `offline`, but rather lose records than stay without a leader: then any replica that may lead."""
+    elected = offline(ballot)
+    if elected.leader != NO_NODE:
+        return elected
+    for node_id in ballot.replicas:
+        if node_id in ballot.candidates:
+            return Elected(node_id, is_clean=False)
+    return NOBODY
+
+
+STRATEGIES: dict[str, Callable[[Ballot], Elected]] = {
+    "offline": offline,
+    "preferred": preferred,
+    "reassignment": reassignment,
+    "controlled-shutdown": controlled_shutdown,
+    "drain": drain,
+    "unclean": unclean,
+}
+
+
+def _may_lead(ballot: Ballot, node_id: int) -> bool:
+    safe = ballot.isr or ballot.elr
+    return node_id in safe and node_id in ballot.candidates
+
+
+def _last_known(ballot: Ballot) -> Elected:
+    if ballot.isr or ballot.elr or ballot.last_leader not in ballot.candidates:
+        return NOBODY
+    return Elected(ballot.last_leader, is_clean=False)

@@ -3,6 +3,7 @@
 Invariants of every placement: the replicas of a partition are distinct nodes; they lie on as many racks as
 there are, up to the number of replicas; preferred leaders are spread evenly, the largest share at most one
 above the smallest (counting what the topic has already). Nodes without a rack form one rack together.
+Fenced nodes are taken only when there are not enough others, and never as preferred leaders.
 Source: the aims of Kafka's StripedReplicaPlacer.java (KIP-36); the method here is greedy.
 """
 
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
 
 
 class UsableNode(NamedTuple):
-    """A storage node that may get replicas: registered and not fenced."""
+    """A storage node that may get replicas: registered and not shutting down."""
 
     node_id: int
     rack: str | None
+    is_fenced: bool = False
 
 
 def place(
@@ -36,13 +38,16 @@ def place(
     the replicas of the partitions that the topic has already.
     Errors: InvalidReplicationFactorError if there are fewer usable nodes than replicas.
     """
-    if replication_factor > len(nodes) or replication_factor < 1:
+    active = [node for node in nodes if not node.is_fenced]
+    if replication_factor > len(nodes) or replication_factor < 1 or not active:
         raise InvalidReplicationFactorError(
-            f"replication factor {replication_factor}, but {len(nodes)} storage nodes are usable"
+            f"replication factor {replication_factor}, but {len(nodes)} storage nodes are usable, "
+            f"{len(active)} of them active"
         )
-    order = alternate_racks(nodes)
+    order = alternate_racks(active)
     turn = start % len(order)
-    placer = _Placer(order[turn:] + order[:turn], existing)
+    spare = alternate_racks([node for node in nodes if node.is_fenced])
+    placer = _Placer(order[turn:] + order[:turn], spare, existing)
     return [placer.next_partition(replication_factor) for _ in range(count)]
 
 
@@ -58,11 +63,14 @@ def alternate_racks(nodes: Sequence[UsableNode]) -> list[UsableNode]:
 class _Placer:
     """Loads so far, and the next choice by the lowest load."""
 
-    def __init__(self, order: list[UsableNode], existing: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self, order: list[UsableNode], spare: list[UsableNode], existing: Sequence[Sequence[int]]
+    ) -> None:
         self._ids = [node.node_id for node in order]
+        self._spare = [node.node_id for node in spare]
         self._rack_of: Mapping[int, str | None] = {node.node_id: node.rack for node in order}
         self._leaders = dict.fromkeys(self._ids, 0)
-        self._replicas = dict.fromkeys(self._ids, 0)
+        self._replicas = dict.fromkeys([*self._ids, *self._spare], 0)
         for replicas in existing:
             self._count(replicas)
 
@@ -71,7 +79,9 @@ class _Placer:
         leader = min(self._ids, key=lambda node_id: (self._leaders[node_id], self._replicas[node_id]))
         chosen = [leader]
         if replication_factor > 1:
-            self._add_followers(chosen, replication_factor)
+            self._add_followers(chosen, min(replication_factor, len(self._ids)))
+            missing = replication_factor - len(chosen)
+            chosen += sorted(self._spare, key=self._replicas.__getitem__)[:missing]
         self._count(chosen)
         return tuple(chosen)
 

@@ -1,4 +1,5 @@
-"""When each storage node was last heard. Soft state: lost with the process, rebuilt by waiting. Pure."""
+"""What storage nodes said of themselves lately. Soft state: lost with the process, rebuilt by waiting.
+Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +15,34 @@ class Sessions:
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
         self._last_contact_ms: dict[int, int] = {}
+        self._seen: dict[int, int] = {}  # the metadata offset that each node has applied
+        self._shutdown_offsets: dict[int, int] = {}
+        self.offline_replicas: dict[int, frozenset[tuple[bytes, int]]] = {}  # (topic id, partition) by node
 
-    def touch(self, node_id: int, now_ms: int) -> None:
-        """The node was heard."""
+    def touch(self, node_id: int, now_ms: int, metadata_offset: int = -1) -> None:
+        """The node was heard, and has applied the metadata up to `metadata_offset`."""
         self._last_contact_ms[node_id] = now_ms
+        self._seen[node_id] = max(metadata_offset, self._seen.get(node_id, -1))
+
+    def was_heard(self, node_id: int) -> bool:
+        """Whether this process has ever heard the node, since it was forgotten last."""
+        return node_id in self._seen
 
     def forget(self, node_id: int) -> None:
         """The session is over; does nothing if there is none."""
-        self._last_contact_ms.pop(node_id, None)
+        for facts in (self._last_contact_ms, self._seen, self._shutdown_offsets, self.offline_replicas):
+            facts.pop(node_id, None)
+
+    def lowest_seen(self, node_ids: Iterable[int]) -> int:
+        """The metadata offset that all these nodes, at least one, have applied; -1: one was not heard yet."""
+        return min(self._seen.get(node_id, -1) for node_id in node_ids)
+
+    def shutdown_offset(self, node_id: int, offset: int, *, is_moved: bool) -> int:
+        """What the others must have seen before the node may end: the first `offset` asked with, or a later
+        one if more was moved off the node."""
+        if is_moved:
+            self._shutdown_offsets[node_id] = offset
+        return self._shutdown_offsets.setdefault(node_id, offset)
 
     def is_live(self, node_id: int, now_ms: int) -> bool:
         """Whether the node was heard within the session timeout."""

@@ -46,8 +46,9 @@ from ...protocol.metadata.records import (
 from ...protocol.model import MAX_TOPIC_NAME_LENGTH, topic_metric_name, topic_name_fault
 from .configs import checked_configs
 from .decision import Decision, Randomness
-from .elections import active_nodes
 from .placement import UsableNode, place
+from .reassignments import MAX_REPLICATION_FACTOR
+from .standing import active_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,8 +57,6 @@ if TYPE_CHECKING:
 
 METADATA_TOPIC = "__cluster_metadata"
 DEFAULT = -1  # in a request: take the cluster's default
-# Bound: what the storage nodes can do today; placement and elections handle more.
-MAX_REPLICATION_FACTOR = 1
 
 Replicas = tuple[int, ...]
 
@@ -178,15 +177,21 @@ class Topics:
                 f"topic {topic.name} has {current} partitions and cannot get {growth.total_count}"
             )
         quota.check(added)
+        first = topic.partitions[0]
+        factor = len(first.replicas) - len(first.removing_replicas)
         if growth.assignments:
             if len(growth.assignments) != added:
                 raise InvalidReplicaAssignmentError(
                     f"{added} new partitions, but {len(growth.assignments)} assignments"
                 )
             placement = _assigned(image, growth.assignments, first=current)
+            if len(placement[0]) != factor:
+                raise InvalidReplicaAssignmentError(
+                    f"partitions with {len(placement[0])} replicas, but the topic has {factor}"
+                )
         else:
             existing = [partition.replicas for partition in topic.partitions]
-            placement = self._placed(image, added, len(existing[0]), existing)
+            placement = self._placed(image, added, factor, existing)
         quota.take(added)
         return _partition_records(image, topic.topic_id, current, placement)
 
@@ -211,7 +216,11 @@ class Topics:
         self, image: MetadataImage, count: int, factor: int, existing: Sequence[Replicas] = ()
     ) -> list[Replicas]:
         _check_replication_factor(factor)
-        nodes = [UsableNode(node_id, image.brokers[node_id].rack) for node_id in sorted(active_nodes(image))]
+        nodes = [
+            UsableNode(node_id, broker.rack, broker.is_fenced)
+            for node_id, broker in sorted(image.brokers.items())
+            if not broker.in_controlled_shutdown
+        ]
         start = self.randomness.randrange(max(1, len(nodes)))
         return place(count, factor, nodes, start, existing)
 
@@ -238,7 +247,7 @@ def _check_replication_factor(factor: int) -> None:
         raise InvalidReplicationFactorError(f"replication factor {factor}; it must be at least 1")
     if factor > MAX_REPLICATION_FACTOR:
         raise InvalidReplicationFactorError(
-            f"replication factor {factor}; replication is not built yet, so only 1 is possible"
+            f"replication factor {factor}; it is at most {MAX_REPLICATION_FACTOR}"
         )
 
 
@@ -265,8 +274,8 @@ def _check_replicas(image: MetadataImage, assignment: ReplicaAssignment) -> None
     unknown = [node_id for node_id in replicas if node_id not in image.brokers]
     if unknown:
         raise InvalidReplicaAssignmentError(f"{where} names node {unknown[0]}, which is not registered")
-    if all(image.brokers[node_id].is_fenced for node_id in replicas):
-        raise InvalidReplicaAssignmentError(f"{where} names only nodes that are fenced")
+    if not active_nodes(image) & set(replicas):
+        raise InvalidReplicaAssignmentError(f"{where} names only nodes that are fenced or shutting down")
 
 
 def _partition_records(

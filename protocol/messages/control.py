@@ -167,7 +167,8 @@ class IncrementalAlterConfigsResponse(msgspec.Struct, array_like=True, frozen=Tr
 
 class BrokerRegistrationRequest(msgspec.Struct, array_like=True, frozen=True):
     """A storage node asks to join. `node_id` -1 asks for a generated one; an empty `cluster_id` adopts
-    the controller's."""
+    the controller's. `previous_broker_epoch` is the epoch under which the node ended in order, losing no
+    record that it had; -1 says that it may have lost some."""
 
     node_id: int
     cluster_id: str
@@ -176,6 +177,7 @@ class BrokerRegistrationRequest(msgspec.Struct, array_like=True, frozen=True):
     port: int
     rack: str | None = None
     log_dir_ids: tuple[bytes, ...] = ()
+    previous_broker_epoch: int = -1
 
 
 class BrokerRegistrationResponse(msgspec.Struct, array_like=True, frozen=True):
@@ -191,17 +193,20 @@ class BrokerRegistrationResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class BrokerHeartbeatRequest(msgspec.Struct, array_like=True, frozen=True):
-    """`metadata_offset` is the last metadata record the node has applied."""
+    """`metadata_offset` is the last metadata record the node has applied. `offline_replicas` are the
+    (topic id, partition) that the node holds but cannot serve, because their log dir failed."""
 
     node_id: int
     broker_epoch: int
     metadata_offset: int
     want_fence: bool = False
     want_shutdown: bool = False
+    offline_log_dirs: tuple[bytes, ...] = ()
+    offline_replicas: tuple[tuple[bytes, int], ...] = ()
 
 
 class BrokerHeartbeatResponse(msgspec.Struct, array_like=True, frozen=True):
-    """`should_shutdown` answers `want_shutdown` once nothing depends on the node."""
+    """`should_shutdown` answers `want_shutdown` once the node leads nothing and the others know it."""
 
     error_code: int
     error_detail: str = ""
@@ -220,6 +225,156 @@ class UnregisterBrokerResponse(msgspec.Struct, array_like=True, frozen=True):
 
     error_code: int
     error_detail: str = ""
+
+
+class DrainNodeRequest(msgspec.Struct, array_like=True, frozen=True):
+    """Move leadership and ISR membership off a node that goes on running; `is_drained` false takes it
+    back."""
+
+    node_id: int
+    is_drained: bool = True
+
+
+class DrainNodeResponse(msgspec.Struct, array_like=True, frozen=True):
+    """`leaders_left`: partitions that the node still leads, because nobody else may lead them now."""
+
+    error_code: int
+    error_detail: str = ""
+    leaders_left: int = 0
+    metadata_offset: int = -1
+
+
+class AlterPartitionItem(msgspec.Struct, array_like=True, frozen=True):
+    """The ISR that a leader proposes, each member as (node id, broker epoch); broker epoch -1 is not
+    checked."""
+
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
+    leader_recovery_state: int = 0
+
+
+class AlterPartitionRequest(msgspec.Struct, array_like=True, frozen=True):
+    """A leader's changes of ISRs. Each partition succeeds or fails on its own."""
+
+    node_id: int
+    broker_epoch: int
+    partitions: tuple[AlterPartitionItem, ...]
+
+
+class AlteredPartition(msgspec.Struct, array_like=True, frozen=True):
+    """The partition as it is now, with or without an error; -1 and empty if there is no such partition."""
+
+    topic_id: bytes
+    partition: int
+    error_code: int = 0
+    error_detail: str = ""
+    leader: int = -1
+    leader_epoch: int = -1
+    isr: tuple[int, ...] = ()
+    partition_epoch: int = -1
+    leader_recovery_state: int = 0
+
+
+class AlterPartitionResponse(msgspec.Struct, array_like=True, frozen=True):
+    """Answers in the order of the request; an error of the whole request leaves them out."""
+
+    error_code: int
+    error_detail: str = ""
+    partitions: tuple[AlteredPartition, ...] = ()
+
+
+class TopicPartitions(msgspec.Struct, array_like=True, frozen=True):
+    """Some partitions of one topic."""
+
+    topic: str
+    partitions: tuple[int, ...]
+
+
+class PartitionError(msgspec.Struct, array_like=True, frozen=True):
+    """The outcome for one partition of a plural request; code 0 is success."""
+
+    topic: str
+    partition: int
+    error_code: int = 0
+    error_detail: str = ""
+
+
+class ElectLeadersRequest(msgspec.Struct, array_like=True, frozen=True):
+    """Elect now. `election_type`: 0 preferred, 1 unclean. Null for the topics asks for every partition."""
+
+    election_type: int
+    topics: tuple[TopicPartitions, ...] | None
+    timeout_ms: int = 60_000
+
+
+class ElectLeadersResponse(msgspec.Struct, array_like=True, frozen=True):
+    """Answers in the order of the request; if every partition was asked for, those that needed no election
+    are left out."""
+
+    error_code: int
+    error_detail: str = ""
+    results: tuple[PartitionError, ...] = ()
+    metadata_offset: int = -1
+
+
+class ReassignablePartition(msgspec.Struct, array_like=True, frozen=True):
+    """The replicas that the partition shall have, preferred leader first; null cancels what is under way."""
+
+    partition: int
+    replicas: tuple[int, ...] | None
+
+
+class ReassignableTopic(msgspec.Struct, array_like=True, frozen=True):
+    """Partitions of one topic to reassign."""
+
+    name: str
+    partitions: tuple[ReassignablePartition, ...]
+
+
+class AlterPartitionReassignmentsRequest(msgspec.Struct, array_like=True, frozen=True):
+    """Start, replace or cancel reassignments. Each partition succeeds or fails on its own."""
+
+    topics: tuple[ReassignableTopic, ...]
+    timeout_ms: int = 60_000
+    allow_replication_factor_change: bool = True
+
+
+class AlterPartitionReassignmentsResponse(msgspec.Struct, array_like=True, frozen=True):
+    """Answers in the order of the request."""
+
+    error_code: int
+    error_detail: str = ""
+    results: tuple[PartitionError, ...] = ()
+    metadata_offset: int = -1
+
+
+class ListPartitionReassignmentsRequest(msgspec.Struct, array_like=True, frozen=True):
+    """What is under way of these partitions, or (null) of all."""
+
+    topics: tuple[TopicPartitions, ...] | None = None
+    timeout_ms: int = 60_000
+
+
+class OngoingReassignment(msgspec.Struct, array_like=True, frozen=True):
+    """A partition on its way: `replicas` are all that hold it, the target first."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class ListPartitionReassignmentsResponse(msgspec.Struct, array_like=True, frozen=True):
+    """Sorted by topic and partition; what is not under way is left out."""
+
+    error_code: int
+    error_detail: str = ""
+    ongoing: tuple[OngoingReassignment, ...] = ()
 
 
 class FetchMetadataRequest(msgspec.Struct, array_like=True, frozen=True):

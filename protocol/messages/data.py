@@ -90,28 +90,50 @@ class ProduceResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class FetchPartition(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """`current_leader_epoch` -1 skips the check; `max_bytes` bounds this partition's share."""
+    """`current_leader_epoch` -1 skips the check; `max_bytes` bounds this partition's share.
+
+    `last_fetched_epoch` is the epoch of the record before `fetch_offset`; with it, -1 for none, a log that
+    has diverged from the leader's is found. A follower also says where its own log starts.
+    """
 
     topic_id: bytes
     partition: int
     fetch_offset: int
     max_bytes: int
     current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
 
 
 class FetchRequest(msgspec.Struct, array_like=True, frozen=True):
     """Wait up to `max_wait_ms` until `min_bytes` are there. The first batch of the first non-empty
-    partition is returned even when it is larger than the limits, so that a reader always moves on."""
+    partition is returned even when it is larger than the limits, so that a reader always moves on.
+
+    A follower names itself and reads up to the log's end. Its fetches form a session (KIP-227): epoch 0
+    begins one, and the answer gives its id; with epochs 1, 2, .. only the partitions that changed for the
+    follower are named, and those it gave up are `forgotten`. Epoch -1: no session, as clients fetch.
+    """
 
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
     isolation: int  # 0 read_uncommitted, 1 read_committed
     partitions: tuple[FetchPartition, ...]
+    replica_id: int = -1
+    replica_epoch: int = -1  # the follower's broker epoch
+    session_id: int = 0
+    session_epoch: int = -1
+    forgotten: tuple[tuple[bytes, int], ...] = ()  # (topic id, partition)
+    rack: str = ""  # of a client that would rather read from a replica near it (KIP-392)
 
 
 class FetchPartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The next `frame_count` frames of the message are this partition's: each holds whole batches."""
+    """The next `frame_count` frames of the message are this partition's: each holds whole batches.
+
+    `diverging_epoch` and `diverging_end_offset`: the largest epoch of the leader's log that is not above the
+    asked `last_fetched_epoch`, and where it ends; there are no records then, and the asker must truncate.
+    With OFFSET_OUT_OF_RANGE a follower gets the leader's log end as `diverging_end_offset`.
+    """
 
     error_code: int
     high_watermark: int = -1
@@ -121,12 +143,18 @@ class FetchPartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=Fa
     error_detail: str = ""
     leader_id: int = -1
     leader_epoch: int = -1
+    diverging_epoch: int = -1
+    diverging_end_offset: int = -1
+    preferred_read_replica: int = -1  # the client should rather fetch there
 
 
 class FetchResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the request's entries."""
+    """Answers in the order of the request's entries; in a session, of the partitions that `keys` names."""
 
     partitions: tuple[FetchPartitionResponse, ...]
+    error_code: int = 0  # of the session
+    session_id: int = 0
+    keys: tuple[tuple[bytes, int], ...] = ()  # (topic id, partition) of each answer
 
 
 class ListOffsetsPartition(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -159,3 +187,34 @@ class ListOffsetsResponse(msgspec.Struct, array_like=True, frozen=True):
     """Answers in the order of the request's entries."""
 
     partitions: tuple[ListOffsetsPartitionResponse, ...]
+
+
+class EpochQuestion(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Where does `leader_epoch` end? `current_leader_epoch` -1 skips the check."""
+
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    current_leader_epoch: int = -1
+
+
+class OffsetForLeaderEpochRequest(msgspec.Struct, array_like=True, frozen=True):
+    """For readers that look whether their position was truncated away (KIP-320)."""
+
+    partitions: tuple[EpochQuestion, ...]
+
+
+class EpochAnswer(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The largest epoch at or below the asked one, and where it ends, exclusive; -1, -1 if the asked one is
+    newer than any in the log."""
+
+    error_code: int
+    leader_epoch: int = -1
+    end_offset: int = -1
+    error_detail: str = ""
+
+
+class OffsetForLeaderEpochResponse(msgspec.Struct, array_like=True, frozen=True):
+    """Answers in the order of the request's entries."""
+
+    partitions: tuple[EpochAnswer, ...]

@@ -15,9 +15,18 @@ DELETE_TOPICS = Api(20, "DeleteTopics", 0, 0, control.DeleteTopicsRequest, contr
 DESCRIBE_CONFIGS = Api(
     32, "DescribeConfigs", 0, 0, control.DescribeConfigsRequest, control.DescribeConfigsResponse
 )
+OFFSET_FOR_LEADER_EPOCH = Api(
+    23,
+    "OffsetForLeaderEpoch",
+    0,
+    0,
+    data.OffsetForLeaderEpochRequest,
+    data.OffsetForLeaderEpochResponse,
+)
 CREATE_PARTITIONS = Api(
     37, "CreatePartitions", 0, 0, control.CreatePartitionsRequest, control.CreatePartitionsResponse
 )
+ELECT_LEADERS = Api(43, "ElectLeaders", 0, 0, control.ElectLeadersRequest, control.ElectLeadersResponse)
 INCREMENTAL_ALTER_CONFIGS = Api(
     44,
     "IncrementalAlterConfigs",
@@ -35,6 +44,25 @@ END_QUORUM_EPOCH = Api(
 )
 DESCRIBE_QUORUM = Api(55, "DescribeQuorum", 0, 0, quorum.DescribeQuorumRequest, quorum.DescribeQuorumResponse)
 FETCH_SNAPSHOT = Api(59, "FetchSnapshot", 0, 0, quorum.FetchSnapshotRequest, quorum.FetchSnapshotResponse)
+ALTER_PARTITION_REASSIGNMENTS = Api(
+    45,
+    "AlterPartitionReassignments",
+    0,
+    0,
+    control.AlterPartitionReassignmentsRequest,
+    control.AlterPartitionReassignmentsResponse,
+)
+LIST_PARTITION_REASSIGNMENTS = Api(
+    46,
+    "ListPartitionReassignments",
+    0,
+    0,
+    control.ListPartitionReassignmentsRequest,
+    control.ListPartitionReassignmentsResponse,
+)
+ALTER_PARTITION = Api(
+    56, "AlterPartition", 0, 0, control.AlterPartitionRequest, control.AlterPartitionResponse
+)
 BROKER_REGISTRATION = Api(
     62,
     "BrokerRegistration",
@@ -56,6 +84,7 @@ FETCH_METADATA = Api(
     10_000, "FetchMetadata", 0, 0, control.FetchMetadataRequest, control.FetchMetadataResponse
 )
 QUORUM_FETCH = Api(10_003, "QuorumFetch", 0, 0, quorum.QuorumFetchRequest, quorum.QuorumFetchResponse)
+DRAIN_NODE = Api(10_001, "DrainNode", 0, 0, control.DrainNodeRequest, control.DrainNodeResponse)
 
 ALL_APIS: tuple[Api, ...] = (
     PRODUCE,
@@ -65,14 +94,19 @@ ALL_APIS: tuple[Api, ...] = (
     API_VERSIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
+    OFFSET_FOR_LEADER_EPOCH,
     DESCRIBE_CONFIGS,
     CREATE_PARTITIONS,
+    ELECT_LEADERS,
     INCREMENTAL_ALTER_CONFIGS,
     VOTE,
     BEGIN_QUORUM_EPOCH,
     END_QUORUM_EPOCH,
     DESCRIBE_QUORUM,
     FETCH_SNAPSHOT,
+    ALTER_PARTITION_REASSIGNMENTS,
+    LIST_PARTITION_REASSIGNMENTS,
+    ALTER_PARTITION,
     BROKER_REGISTRATION,
     BROKER_HEARTBEAT,
     UNREGISTER_BROKER,
@@ -81,6 +115,7 @@ ALL_APIS: tuple[Api, ...] = (
     UPDATE_RAFT_VOTER,
     FETCH_METADATA,
     QUORUM_FETCH,
+    DRAIN_NODE,
 )
 
 # A storage node answers these by asking the controller.
@@ -89,8 +124,12 @@ FORWARDED: tuple[Api, ...] = (
     DELETE_TOPICS,
     DESCRIBE_CONFIGS,
     CREATE_PARTITIONS,
+    ELECT_LEADERS,
     INCREMENTAL_ALTER_CONFIGS,
+    ALTER_PARTITION_REASSIGNMENTS,
+    LIST_PARTITION_REASSIGNMENTS,
     UNREGISTER_BROKER,
+    DRAIN_NODE,
 )
 
 APIS_BY_KEY: dict[int, Api] = {api.key: api for api in ALL_APIS}

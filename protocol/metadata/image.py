@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+CLUSTER_DEFAULT = (BROKER_RESOURCE, "")  # the broker resource without a name holds for all nodes
+
+RECOVERED = 0  # leader_recovery_state: the leader has every record that was acknowledged
+RECOVERING = 1  # it was elected although it may miss some, and has not yet said that it leads on
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +32,27 @@ class BrokerRegistration:
     rack: str | None
     log_dir_ids: tuple[bytes, ...]
     is_fenced: bool
+    in_controlled_shutdown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRegistration:
-    """One partition: who holds it, who leads it, and the versions of both facts."""
+    """One partition: who holds it, who leads it, and the versions of both facts.
 
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
+    The ISR is empty only while nobody leads; then a member of the ELR, which has every record that was
+    acknowledged, may lead next, and if there is none, the last leader is remembered in `last_known_elr`.
+    """
+
+    replicas: tuple[int, ...]  # the first is the preferred leader
+    isr: tuple[int, ...]  # sorted
     leader: int
     leader_epoch: int
     partition_epoch: int
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()  # sorted, disjoint from the ISR
+    last_known_elr: tuple[int, ...] = ()
+    leader_recovery_state: int = RECOVERED
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +86,10 @@ class MetadataDelta:
     topics_removed: tuple[TopicImage, ...] = ()  # as they were
     partitions: tuple[tuple[bytes, int], ...] = ()  # (topic id, partition) created or changed, each once
     configs: tuple[tuple[int, str], ...] = ()  # resources whose configs changed
+
+
+def configured(image: MetadataImage, topic: str, name: str) -> str | None:
+    """The text of a topic's config `name`: the topic's own, else the whole cluster's, else None (the built-in
+    default holds)."""
+    own = image.configs.get((TOPIC_RESOURCE, topic), {})
+    return own.get(name, image.configs.get(CLUSTER_DEFAULT, {}).get(name))

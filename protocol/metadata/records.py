@@ -30,6 +30,7 @@ class RegisterBrokerRecord(msgspec.Struct, array_like=True, frozen=True, tag="Re
     log_dir_ids: tuple[bytes, ...]  # directory.id of each log dir
     broker_epoch: int
     is_fenced: bool = True
+    in_controlled_shutdown: bool = False
 
 
 class UnregisterBrokerRecord(msgspec.Struct, array_like=True, frozen=True, tag="UnregisterBroker"):
@@ -51,6 +52,14 @@ class UnfenceBrokerRecord(msgspec.Struct, array_like=True, frozen=True, tag="Unf
 
     node_id: int
     broker_epoch: int
+
+
+class BrokerRegistrationChangeRecord(msgspec.Struct, array_like=True, frozen=True, tag="BrokerChange"):
+    """Facts of a registration changed while its process runs. None leaves a field."""
+
+    node_id: int
+    broker_epoch: int
+    in_controlled_shutdown: bool | None = None  # it leads nothing new and joins no ISR
 
 
 class NextNodeIdRecord(msgspec.Struct, array_like=True, frozen=True, tag="NextNodeId"):
@@ -82,16 +91,27 @@ class PartitionRecord(msgspec.Struct, array_like=True, frozen=True, tag="Partiti
     leader: int  # -1 none
     leader_epoch: int
     partition_epoch: int
+    adding_replicas: tuple[int, ...] = ()  # of `replicas`: those that a reassignment brings
+    removing_replicas: tuple[int, ...] = ()  # of `replicas`: those that it takes away when it completes
+    elr: tuple[int, ...] = ()  # sorted; eligible leader replicas, KIP-966
+    last_known_elr: tuple[int, ...] = ()  # the last leader, while ISR and leader are gone
+    leader_recovery_state: int = 0  # 0 recovered, 1 recovering from an election that may have lost records
 
 
 class PartitionChangeRecord(msgspec.Struct, array_like=True, frozen=True, tag="PartitionChange"):
-    """A partition's leader or ISR changed. None leaves a field; each record raises the partition epoch,
-    each one that names a leader (even the same) also the leader epoch."""
+    """A partition's leader, ISR or replicas changed. None leaves a field; each record raises the partition
+    epoch, each one that names a leader (even the same) also the leader epoch."""
 
     topic_id: bytes
     partition: int
     leader: int | None = None
     isr: tuple[int, ...] | None = None
+    replicas: tuple[int, ...] | None = None
+    adding_replicas: tuple[int, ...] | None = None
+    removing_replicas: tuple[int, ...] | None = None
+    elr: tuple[int, ...] | None = None
+    last_known_elr: tuple[int, ...] | None = None
+    leader_recovery_state: int | None = None
 
 
 class ConfigRecord(msgspec.Struct, array_like=True, frozen=True, tag="Config"):
@@ -113,6 +133,7 @@ MetadataRecord = (
     | UnregisterBrokerRecord
     | FenceBrokerRecord
     | UnfenceBrokerRecord
+    | BrokerRegistrationChangeRecord
     | NextNodeIdRecord
     | TopicRecord
     | RemoveTopicRecord

@@ -19,6 +19,7 @@ from .image import (
     TopicImage,
 )
 from .records import (
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
     FenceBrokerRecord,
     FormatRecord,
@@ -161,8 +162,15 @@ class _Run:
                 rack=record.rack,
                 log_dir_ids=record.log_dir_ids,
                 is_fenced=record.is_fenced,
+                in_controlled_shutdown=record.in_controlled_shutdown,
             )
         )
+
+    def broker_change(self, offset: int, record: BrokerRegistrationChangeRecord) -> None:
+        broker = self._broker(offset, record.node_id, record.broker_epoch)
+        if record.in_controlled_shutdown is not None:
+            broker = replace(broker, in_controlled_shutdown=record.in_controlled_shutdown)
+        self._set_broker(broker)
 
     def unregister(self, offset: int, record: UnregisterBrokerRecord) -> None:
         self._broker(offset, record.node_id, record.broker_epoch)
@@ -206,6 +214,11 @@ class _Run:
                 leader=record.leader,
                 leader_epoch=record.leader_epoch,
                 partition_epoch=record.partition_epoch,
+                adding_replicas=record.adding_replicas,
+                removing_replicas=record.removing_replicas,
+                elr=record.elr,
+                last_known_elr=record.last_known_elr,
+                leader_recovery_state=record.leader_recovery_state,
             )
         )
         self._touched[record.topic_id, record.partition] = None
@@ -262,12 +275,21 @@ def changed_partition(
 ) -> PartitionRegistration:
     """The partition after one change record, with its epochs raised as the record's docstring says."""
     return PartitionRegistration(
-        replicas=partition.replicas,
-        isr=partition.isr if record.isr is None else record.isr,
-        leader=partition.leader if record.leader is None else record.leader,
+        replicas=_or(record.replicas, partition.replicas),
+        isr=_or(record.isr, partition.isr),
+        leader=_or(record.leader, partition.leader),
         leader_epoch=partition.leader_epoch + (record.leader is not None),
         partition_epoch=partition.partition_epoch + 1,
+        adding_replicas=_or(record.adding_replicas, partition.adding_replicas),
+        removing_replicas=_or(record.removing_replicas, partition.removing_replicas),
+        elr=_or(record.elr, partition.elr),
+        last_known_elr=_or(record.last_known_elr, partition.last_known_elr),
+        leader_recovery_state=_or(record.leader_recovery_state, partition.leader_recovery_state),
     )
+
+
+def _or(new: V | None, old: V) -> V:
+    return old if new is None else new
 
 
 _APPLY: dict[type, Callable[[_Run, int, Any], None]] = {
@@ -276,6 +298,7 @@ _APPLY: dict[type, Callable[[_Run, int, Any], None]] = {
     UnregisterBrokerRecord: _Run.unregister,
     FenceBrokerRecord: _Run.fence,
     UnfenceBrokerRecord: _Run.unfence,
+    BrokerRegistrationChangeRecord: _Run.broker_change,
     NextNodeIdRecord: _Run.next_node_id,
     TopicRecord: _Run.topic,
     RemoveTopicRecord: _Run.remove_topic,
@@ -300,6 +323,7 @@ def _broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
         log_dir_ids=broker.log_dir_ids,
         broker_epoch=broker.broker_epoch,
         is_fenced=broker.is_fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
     )
 
 
@@ -315,6 +339,11 @@ def _topic_records(topic: TopicImage) -> list[MetadataRecord]:
                 leader=partition.leader,
                 leader_epoch=partition.leader_epoch,
                 partition_epoch=partition.partition_epoch,
+                adding_replicas=partition.adding_replicas,
+                removing_replicas=partition.removing_replicas,
+                elr=partition.elr,
+                last_known_elr=partition.last_known_elr,
+                leader_recovery_state=partition.leader_recovery_state,
             )
         )
     return records

@@ -74,7 +74,15 @@ class CompiledCodec:
         self, partitions: ReadableBuffer, partition_count: int
     ) -> tuple[ReadableBuffer, list[int]]: ...
     def walk(
-        self, data: Buffer, at: int, end: int, base_offset: int, upto_offset: int, leader_epoch: int
+        self,
+        data: Buffer,
+        at: int,
+        end: int,
+        base_offset: int,
+        upto_offset: int,
+        leader_epoch: int,
+        *,
+        check_crc: bool = ...,
     ) -> tuple[int, int]: ...
 
 class RecordFuture:

@@ -10,9 +10,9 @@ cimport cython
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from cpython.sequence cimport PySequence_Fast, PySequence_Fast_GET_ITEM, PySequence_Fast_GET_SIZE
-from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from crc32c import crc32c
@@ -20,7 +20,7 @@ from crc32c import crc32c
 from ..errors import InvalidRecordError
 from .columns import BinaryColumn, DecodedColumns, HeaderColumn
 from .compression import compress
-from .header import Compression, TimestampType
+from .header import BatchHeader, Compression, TimestampType
 from .opening import MAX_DECOMPRESSED_BYTES, BatchFacts, open_batch
 from .settings import check_settings
 
@@ -38,13 +38,16 @@ cdef enum:
     LENGTH_END = 12
     CRC_AT = 17
     COVERED_AT = 21
+    COMPRESSION_MASK = 0x07
     LOG_APPEND_TIME_BIT = 0x08
+    MIN_RECORD_BYTES = 7  # settings.MIN_RECORD_BYTES
     MIN_HEADER_BYTES = 2
     RECORD_OVERHEAD = 36  # settings.MAX_RECORD_OVERHEAD_BYTES
     HEADER_OVERHEAD = 10  # settings.MAX_HEADER_OVERHEAD_BYTES
 
 cdef tuple _NO_HEADERS = ()
 cdef object _NONE_CODEC = Compression.NONE
+cdef object _new_tuple = tuple.__new__  # a named tuple's own maker costs as much as a batch header's reading
 
 include "_record.pxi"
 include "_memory.pxi"
@@ -56,6 +59,7 @@ include "_columns_reading.pxi"
 include "_hashing.pxi"
 include "_appending.pxi"
 include "_walking.pxi"
+include "_inspecting.pxi"
 
 
 cdef class CompiledCodec:
@@ -129,6 +133,13 @@ cdef class CompiledCodec:
 
     def inspect(self, batch, *, bint is_dense=True, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
         cdef Py_buffer view
+        PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
+        try:
+            facts = _inspect_plain(<const uint8_t *>view.buf, view.len, is_dense)
+        finally:
+            PyBuffer_Release(&view)
+        if facts is not None:
+            return facts
         header, payload = open_batch(
             batch, check_crc=True, is_dense=is_dense, max_decompressed_bytes=max_decompressed_bytes
         )
@@ -157,18 +168,18 @@ cdef class CompiledCodec:
         return _partition_rows(partitions, partition_count)
 
     def walk(
-        self, data, Py_ssize_t at, Py_ssize_t end, int64_t base_offset, int64_t upto_offset, int32_t leader_epoch
+        self, data, Py_ssize_t at, Py_ssize_t end, int64_t base_offset, int64_t upto_offset, int32_t leader_epoch,
+        *, bint check_crc=True,
     ):
         cdef Py_buffer buffer
-        view = memoryview(data)
-        PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
+        PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
         try:
             if not 0 <= at <= end <= buffer.len:
                 raise ValueError(f"bytes {at} to {end} of {buffer.len}")
             if upto_offset <= base_offset:
                 return at, base_offset
             return _walk_sound(
-                view, <const uint8_t *>buffer.buf, at, end, base_offset, upto_offset, leader_epoch
+                <const uint8_t *>buffer.buf, at, end, base_offset, upto_offset, leader_epoch, check_crc
             )
         finally:
             PyBuffer_Release(&buffer)

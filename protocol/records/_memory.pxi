@@ -20,15 +20,21 @@ cdef Kept *_kept[POWERS]
 cdef Py_ssize_t _kept_bytes = 0
 
 
-cdef uint8_t *_take_memory(Py_ssize_t needed, Py_ssize_t *capacity, int spare_powers) except NULL:
-    """At least `needed` bytes, uninitialised; a kept block may be larger by that many powers of two."""
-    global _kept_bytes
-    cdef int power = FIRST_POWER, larger
-    cdef Kept *found
-    while <Py_ssize_t>1 << power < needed:
+cdef int _power_of(Py_ssize_t needed) except -1:
+    """The smallest block that holds so many bytes, as its power of two."""
+    cdef int power = FIRST_POWER
+    while power < POWERS and <Py_ssize_t>1 << power < needed:
         power += 1
     if power >= POWERS:
         raise MemoryError()
+    return power
+
+
+cdef uint8_t *_take_kept(int power, int spare_powers, Py_ssize_t *capacity) noexcept:
+    """A kept block, which may be larger by that many powers of two; NULL if there is none."""
+    global _kept_bytes
+    cdef int larger
+    cdef Kept *found
     for larger in range(power, min(power + spare_powers + 1, POWERS)):
         found = _kept[larger]
         if found != NULL:
@@ -36,11 +42,19 @@ cdef uint8_t *_take_memory(Py_ssize_t needed, Py_ssize_t *capacity, int spare_po
             capacity[0] = <Py_ssize_t>1 << larger
             _kept_bytes -= capacity[0]
             return <uint8_t *>found
-    capacity[0] = <Py_ssize_t>1 << power
-    found = <Kept *>PyMem_RawMalloc(capacity[0])
-    if found == NULL:
-        raise MemoryError()
-    return <uint8_t *>found
+    return NULL
+
+
+cdef uint8_t *_take_memory(Py_ssize_t needed, Py_ssize_t *capacity) except NULL:
+    """At least `needed` bytes, uninitialised."""
+    cdef int power = _power_of(needed)
+    cdef uint8_t *data = _take_kept(power, 0, capacity)
+    if data == NULL:
+        data = <uint8_t *>PyMem_RawMalloc(<Py_ssize_t>1 << power)
+        if data == NULL:
+            raise MemoryError()
+        capacity[0] = <Py_ssize_t>1 << power
+    return data
 
 
 cdef void _give_memory(uint8_t *data, Py_ssize_t capacity) noexcept:
@@ -79,7 +93,7 @@ cdef class _Block:
 
 cdef _Block _new_block(Py_ssize_t size):
     cdef _Block block = _Block.__new__(_Block)
-    block._data = _take_memory(size, &block._capacity, 0)
+    block._data = _take_memory(size, &block._capacity)
     block._size = size
     return block
 
@@ -94,13 +108,24 @@ cdef int _grow(Growing *growing, Py_ssize_t used, Py_ssize_t needed) except -1:
     """Room for `needed` bytes, of which `used` are kept; at least doubles, so that growing stays linear."""
     cdef Py_ssize_t capacity = 0
     cdef uint8_t *data
+    cdef int power
     if needed <= growing.capacity:
         return 0
+    if growing.data == NULL:
+        growing.data = _take_memory(needed, &growing.capacity)
+        return 0
+    power = _power_of(needed)
     # What grew once will grow again: a larger kept block saves copying. Bound: what is kept at all.
-    data = _take_memory(needed, &capacity, SPARE_POWERS if growing.data != NULL else 0)
-    if growing.data != NULL:
+    data = _take_kept(power, SPARE_POWERS, &capacity)
+    if data != NULL:
         memcpy(data, growing.data, used)
-    _give_memory(growing.data, growing.capacity)
+        _give_memory(growing.data, growing.capacity)
+    else:
+        # In place where that can be, and the smaller block is not kept: all would keep one of each size.
+        capacity = <Py_ssize_t>1 << power
+        data = <uint8_t *>PyMem_RawRealloc(growing.data, capacity)
+        if data == NULL:
+            raise MemoryError()
     growing.data, growing.capacity = data, capacity
     return 0
 

@@ -265,14 +265,22 @@ cdef list _decode(header, const uint8_t *data, Py_ssize_t size, topic, int parti
 cdef tuple _timestamps(header, const uint8_t *data, Py_ssize_t size, bint is_dense):
     """Walk all records; the lowest and highest timestamp, -1 without records."""
     cdef BatchFields batch = _batch_fields(header, is_dense)
+    cdef int64_t lowest = -1, highest = -1
+    _walk_timestamps(&batch, data, size, &lowest, &highest)
+    return lowest, highest
+
+
+cdef int _walk_timestamps(
+    const BatchFields *batch, const uint8_t *data, Py_ssize_t size, int64_t *lowest, int64_t *highest
+) except -1:
+    """Walk all records; the lowest and highest timestamp, left as they are without records."""
     cdef Cursor cursor = Cursor(data, 0, size)
     cdef Fields fields
-    cdef int64_t lowest = -1, highest = -1
     cdef int fault
     cdef int32_t index
     fields.delta = -1
     for index in range(batch.record_count):
-        fault = _read_record(&cursor, &batch, index, &fields)
+        fault = _read_record(&cursor, batch, index, &fields)
         if fault == FINE and fields.header_count:
             fault = _check_headers(&cursor, fields.header_count)
         if fault == FINE and cursor.at != cursor.end:
@@ -280,10 +288,10 @@ cdef tuple _timestamps(header, const uint8_t *data, Py_ssize_t size, bint is_den
         if fault:
             raise _fault(fault, index)
         cursor.end = size
-        if index == 0 or fields.timestamp < lowest:
-            lowest = fields.timestamp
-        if index == 0 or fields.timestamp > highest:
-            highest = fields.timestamp
+        if index == 0 or fields.timestamp < lowest[0]:
+            lowest[0] = fields.timestamp
+        if index == 0 or fields.timestamp > highest[0]:
+            highest[0] = fields.timestamp
     if cursor.at != size:
         raise _fault(TRAILING_BYTES, batch.record_count)
-    return lowest, highest
+    return 0

@@ -1,6 +1,10 @@
 """Part of _batch.pyx: skipping sound batches as they are stored. The readable twin: walking.py."""
 
 
+cdef inline uint16_t _big16(const uint8_t *data) noexcept nogil:
+    return (<uint16_t>data[0] << 8) | data[1]
+
+
 cdef inline uint32_t _big32(const uint8_t *data) noexcept nogil:
     return (<uint32_t>data[0] << 24) | (<uint32_t>data[1] << 16) | (<uint32_t>data[2] << 8) | data[3]
 
@@ -10,11 +14,10 @@ cdef inline uint64_t _big64(const uint8_t *data) noexcept nogil:
 
 
 cdef tuple _walk_sound(
-    object view, const uint8_t *data, Py_ssize_t at, Py_ssize_t end,
-    int64_t base_offset, int64_t upto_offset, int32_t leader_epoch,
+    const uint8_t *data, Py_ssize_t at, Py_ssize_t end,
+    int64_t base_offset, int64_t upto_offset, int32_t leader_epoch, bint check_crc,
 ):
-    """Invariant: at <= end <= bytes of `data`, which are those of `view`; a header is read only where all of
-    it lies before `end`."""
+    """Invariant: at <= end <= bytes of `data`; a header is read only where all of it lies before `end`."""
     cdef const uint8_t *header
     cdef int64_t last_delta, size
     while end - at >= HEADER_BYTES:
@@ -32,7 +35,7 @@ cdef tuple _walk_sound(
             or last_delta >= upto_offset - base_offset
         ):
             break
-        if crc32c(view[at + COVERED_AT : at + size]) != _big32(header + CRC_AT):
+        if check_crc and _crc_of(header + COVERED_AT, size - COVERED_AT) != _big32(header + CRC_AT):
             break
         at += size
         base_offset += last_delta + 1

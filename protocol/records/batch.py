@@ -385,9 +385,17 @@ class PythonCodec:
         return BatchFacts(header, lowest, highest)
 
     def walk(
-        self, data: Buffer, at: int, end: int, base_offset: int, upto_offset: int, leader_epoch: int
+        self,
+        data: Buffer,
+        at: int,
+        end: int,
+        base_offset: int,
+        upto_offset: int,
+        leader_epoch: int,
+        *,
+        check_crc: bool = True,
     ) -> tuple[int, int]:
-        return walk_sound(data, at, end, base_offset, upto_offset, leader_epoch)
+        return walk_sound(data, at, end, base_offset, upto_offset, leader_epoch, check_crc=check_crc)
 
     def check(
         self,

@@ -21,7 +21,14 @@ _LOOKED_AT = struct.Struct(">qiibIhi")
 
 
 def walk_sound(
-    data: Buffer, at: int, end: int, base_offset: int, upto_offset: int, leader_epoch: int
+    data: Buffer,
+    at: int,
+    end: int,
+    base_offset: int,
+    upto_offset: int,
+    leader_epoch: int,
+    *,
+    check_crc: bool,
 ) -> tuple[int, int]:
     """See codec.RecordCodec.walk."""
     view = memoryview(data)
@@ -34,7 +41,7 @@ def walk_sound(
         size, next_offset = LENGTH_END + length, base_offset + last_delta + 1
         if length < MIN_BATCH_LENGTH or size > end - at or next_offset > upto_offset:
             break
-        if crc32c(view[at + ATTRIBUTES_POSITION : at + size]) != crc:
+        if check_crc and crc32c(view[at + ATTRIBUTES_POSITION : at + size]) != crc:
             break
         at, base_offset = at + size, next_offset
     return at, base_offset

@@ -29,7 +29,7 @@ def far_end(descriptor: int, port: int) -> str:
 
 
 def disconnect(descriptor: int, port: int, is_still_there: Callable[[], bool]) -> bool:
-    """Shut down a connection to our `port` if it is the one that is meant; True if it was.
+    """Shut down a connection to our `port`, or any with 0, if it is the one that is meant; True if it was.
 
     Order: `is_still_there` is asked while the duplicate is held, and has to look at ZeroMQ's news anew.
     """
@@ -105,7 +105,7 @@ class Strangers:
 
 
 def _duplicate(descriptor: int, port: int) -> socket.socket | None:
-    """Our own handle on a TCP connection of `port`, None if `descriptor` is anything else."""
+    """Our own handle on a TCP connection of our `port`, 0 for any; None if `descriptor` is anything else."""
     if descriptor < 0:
         return None
     try:
@@ -118,9 +118,8 @@ def _duplicate(descriptor: int, port: int) -> socket.socket | None:
         os.close(copy)
         return None
     try:
-        is_ours = (
-            connection.family in (socket.AF_INET, socket.AF_INET6) and connection.getsockname()[1] == port
-        )
+        is_tcp = connection.family in (socket.AF_INET, socket.AF_INET6)
+        is_ours = is_tcp and port in (0, connection.getsockname()[1])
     except OSError:
         is_ours = False
     if is_ours:

@@ -35,6 +35,7 @@ from ..messages.registry import API_VERSIONS
 from . import wire
 from .backlog_io import Asker, Backlog, ConnectionOptions, Outgoing
 from .context_io import set_common_options, shared_context, tcp_endpoint
+from .ending_io import Standing, drop_arrived
 from .monitor_io import HANDSHAKE_FAILED, SocketMonitor
 from .multipart_io import DEALER_ENVELOPE, open_multipart, ready_part
 from .peers import Response, printable
@@ -52,7 +53,7 @@ __all__ = ["Connection", "ConnectionOptions", "Response"]
 SOFTWARE_NAME = "headrace-python"
 SEND_LIMIT = 1000  # messages inside ZeroMQ; what comes beyond waits in the backlog
 DRAIN_LIMIT = 256  # answers per wake; each costs some microseconds
-_BROKEN = zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | HANDSHAKE_FAILED
+_MONITORED = zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | HANDSHAKE_FAILED
 MAX_WINDOW = 1000  # requests under way, however many a server allows
 REAP_AFTER_S = 0.1
 FIRST_WINDOW = 1  # until the handshake has said how many requests may be under way
@@ -74,6 +75,8 @@ class Connection:
         self._waiting: dict[int, Outgoing] = {}  # sent; also those whose callers gave up
         self._backlog = Backlog(loop, options)
         self._is_scheduled = self._is_choked = False  # choked: ZeroMQ took no more
+        self._has_unanswered = False  # something was sent that asks for no answer
+        self._standing = Standing()
         self._failure: KafkaError | None = None
 
     # --- life ---------------------------------------------------------------------------------------------
@@ -135,7 +138,7 @@ class Connection:
             raise NetworkError(f"no socket to connect with: {error.strerror}") from None
         try:
             self._set_options(timeout_s)
-            self._monitor = SocketMonitor(self._socket, _BROKEN, self._on_broken)
+            self._monitor = SocketMonitor(self._socket, _MONITORED, self._on_event)
             try:
                 self._socket.connect(endpoint)
             except BaseException:
@@ -181,8 +184,8 @@ class Connection:
     def close(self, linger_ms: int = 1000) -> None:
         """Close; everything under way fails with NetworkError.
 
-        Requests handed over before still go out for up to `linger_ms`, in the background, which is what
-        requests without an answer (acks=0) need.
+        If there were requests without an answer (acks=0), what was handed over before still goes out for up
+        to `linger_ms`, in the background.
         """
         self._end(NetworkError("the connection was closed"), linger_ms)
 
@@ -278,8 +281,10 @@ class Connection:
         outgoing.parts = ()
         if outgoing.expect_reply:
             self._waiting[outgoing.correlation_id] = outgoing
-        elif not outgoing.asker.done():
-            outgoing.asker.set_result(Response(None, []))
+        else:
+            self._has_unanswered = True
+            if not outgoing.asker.done():
+                outgoing.asker.set_result(Response(None, []))
         self._schedule()
         return True
 
@@ -322,6 +327,11 @@ class Connection:
         if messages.is_cut:
             raise wire.WireError(f"an answer of more than {self._options.max_frames} frames")
         body, frames = parts[1], parts[DEALER_ENVELOPE:]
+        if header.correlation_id == wire.NO_REQUEST and header.error_code:
+            # Order: behind everything that the server had to say. Left before the server ends the connection,
+            # because ZeroMQ then drops what has arrived and was not taken yet.
+            self._end(NetworkError(f"the server ended the connection: {header.error_detail}"), 0)
+            return True
         asked = self._waiting.get(header.correlation_id)
         if asked is None:
             return True  # an error about acks=0, or an answer to nothing
@@ -348,7 +358,10 @@ class Connection:
 
     # --- the end ------------------------------------------------------------------------------------------
 
-    def _on_broken(self, event: int, value: int) -> None:
+    def _on_event(self, event: int, value: int) -> None:
+        self._standing.note(event, value)
+        if event == zmq.EVENT_CONNECTED:
+            return
         # Order: what arrived before the break counts, so it is taken off the socket first.
         while self._failure is None:
             try:
@@ -369,6 +382,11 @@ class Connection:
             return
         self._failure = reason
         self._loop.remove_reader(self._fd)
+        if not self._has_unanswered:
+            linger_ms = 0
+        if linger_ms == 0:
+            # Order: no connection may stand when the socket is closed, see ending_io.
+            self._standing.end_all(0, self._refresh)
         self._monitor.close()
         self._messages.close(linger_ms)
         # by then ZeroMQ has sent, or given up, what this connection still had
@@ -383,6 +401,11 @@ class Connection:
                     asker.exception()  # seen: a caller that does not look has lost nothing it asked for
         if self.on_close is not None:
             self.on_close()
+
+    def _refresh(self, wait_ms: int) -> None:
+        drop_arrived(self._messages, self._options.max_frames + DEALER_ENVELOPE)
+        self._monitor.wait(wait_ms)
+        self._monitor.drain()
 
     def _set_options(self, timeout_s: float) -> None:
         set_common_options(

@@ -62,6 +62,10 @@ class SocketMonitor:
                 return
             self._on_event(*_EVENT.unpack(facts))
 
+    def wait(self, timeout_ms: int) -> None:
+        """Block until there is news, or for `timeout_ms`."""
+        self._pair.poll(timeout_ms)
+
     def wait_for(self, wanted: int, timeout_ms: int) -> bool:
         """Block until the event has come, reporting nothing meanwhile; False after `timeout_ms`."""
         while self._pair.poll(timeout_ms):

@@ -10,6 +10,7 @@ ZeroMQ's traps, and what is done about each (a test holds each of them):
    connection is ended, so that it learns of its loss.
 3. ZeroMQ hides broken connections: a monitor tells, and the peer's state is freed at once.
 4. A message of any number of parts is legal: parts beyond the limit are dropped one by one, unassembled.
+5. A socket that is unbound or closed loses answers, and may abort the process: see `ending_io`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import asyncio
 import functools
 import logging
 import secrets
+import time
 from typing import TYPE_CHECKING, Any
 
 import zmq
@@ -27,6 +29,7 @@ from ..messages.registry import API_VERSIONS
 from . import connections_io, wire
 from .admission import Admission
 from .context_io import bind_tcp, set_common_options, shared_context
+from .ending_io import Standing, drop_arrived
 from .monitor_io import HANDSHAKE_FAILED, SocketMonitor
 from .multipart_io import ROUTER_ENVELOPE, open_multipart
 from .peers import Peer, PeerTable, Request, RouterLimits, ServerIdentity, printable
@@ -44,16 +47,19 @@ if TYPE_CHECKING:
 __all__ = ["Peer", "Request", "Router", "RouterLimits", "ServerIdentity"]
 
 _LOG = logging.getLogger(__name__)
-# Bound: messages per wake. At 20 to 100 microseconds each, timers and other sockets wait some milliseconds.
+# Bound: messages per wake, and how long it goes on, since large ones take long: timers and sockets wait.
 DRAIN_LIMIT = 64
+DRAIN_S = 0.002
 SKIP_LIMIT = 4096  # parts of an oversized message dropped per wake
 SWEEP_INTERVAL_S = 1.0
-NO_REQUEST = -1  # the correlation id of a farewell: it answers nothing
 # On top of twice the requests that a peer may have under way. Twice, because ZeroMQ learns of what was read
 # in lots of half a high-water mark: with less, a peer within its limits would hit the mark and be dropped.
 SPARE_MESSAGES = 16
 # ZeroMQ closes a listening socket on its own thread, within a millisecond.
 UNBIND_TIMEOUT_MS = 200
+STOP_LINGER_MS = 1_000
+_LOOK_AGAIN_S = 0.001  # at who has left; grows up to 16 times
+_STOPPING = wire.encode_response_header(wire.NO_REQUEST, NetworkError.code, "this server stops")
 _MONITORED = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | HANDSHAKE_FAILED
 
 
@@ -86,6 +92,7 @@ class Router:
         self._leaving: list[Peer] = []
         self._is_draining = False
         self._is_scheduled = False
+        self._is_stopping = False
         self._is_closed = True
 
     # --- life ---------------------------------------------------------------------------------------------
@@ -104,6 +111,7 @@ class Router:
         self._messages = open_multipart(self._socket, envelope=ROUTER_ENVELOPE, pending=self._pending)
         self._is_closed = False
         self._now_ms = self._read_clock()
+        self._standing = Standing()
         self._monitor = SocketMonitor(
             self._socket, _MONITORED, functools.partial(self._guarded, self._on_event)
         )
@@ -119,22 +127,69 @@ class Router:
         """Wait until the router is closed. Errors: what broke it, if anything did."""
         await asyncio.shield(self._ended)
 
-    def close(self, linger_ms: int = 200) -> None:
-        """Stop serving. Answers handed over before still go out for `linger_ms`, in the background."""
+    async def stop(self, linger_ms: int = STOP_LINGER_MS) -> None:
+        """Stop serving, and close when every peer has taken its answers and left, or after `linger_ms`.
+
+        Each peer is sent a farewell behind its answers, at which our clients leave. What peers ask from now
+        on is dropped, and so is what they are answered; who stays longer loses what it has not read.
+        """
+        if self._is_closed:
+            return
+        if self._is_stopping:
+            await asyncio.wait([self._ended])
+            return
+        self._is_stopping = True
+        end_s, pause_s = time.monotonic() + linger_ms / 1000, _LOOK_AGAIN_S
+        staying, untold = list(self._peers), list(self._peers)
+        try:
+            while staying and not self._is_closed:
+                # again for those whose queues were full
+                untold = [peer for peer in untold if not self._say_farewell(peer.key)]
+                if time.monotonic() >= end_s:
+                    break
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, 16 * _LOOK_AGAIN_S)
+                staying = [peer for peer in staying if peer.is_connected]
+        finally:
+            self.close()
+
+    def _say_farewell(self, key: bytes) -> bool:
+        """Tell somebody that this server stops; False if there is no room for it now."""
+        try:
+            self._messages.send((key, _STOPPING, b""))
+        except zmq.ZMQError as error:
+            if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
+                raise
+            return error.errno == zmq.EHOSTUNREACH
+        finally:
+            self._schedule()
+        return True
+
+    def close(self) -> None:
+        """Stop serving at once; answers that have not left yet are lost. The port is free on return."""
         if self._is_closed:
             return
         self._is_closed = True
         self._timer.cancel()
         self._loop.remove_reader(self._fd)
+        # Order: no connection may stand when the socket is unbound.
+        if not self._standing.end_all(self.port, self._refresh):
+            _LOG.warning("the router on port %d closes over connections that do not end", self.port)
         # Order: wait for the port to be free, so that a successor can bind it as soon as this returns.
         self._socket.unbind(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
         self._monitor.wait_for(zmq.EVENT_CLOSED, UNBIND_TIMEOUT_MS)
         self._monitor.close()
         for peer in self._peers:
             self._peers.forget(peer)
-        self._messages.close(linger_ms)
+        self._messages.close(0)
         if not self._ended.done():
             self._ended.set_result(None)
+
+    def _refresh(self, wait_ms: int) -> None:
+        """Note the news of connections, after waiting for some, and drop what peers have sent."""
+        drop_arrived(self._messages, self._max_parts)
+        self._monitor.wait(wait_ms)
+        self._monitor.drain()
 
     @property
     def connections(self) -> int:
@@ -185,7 +240,7 @@ class Router:
         self._transmit(key, (key, wire.encode_response_header(correlation_id, error.code, str(error)), b""))
 
     def _transmit(self, key: bytes, parts: Sequence[Buffer]) -> None:
-        if self._is_closed:
+        if self._is_stopping or self._is_closed:
             return
         try:
             self._messages.send(parts, key)
@@ -221,7 +276,7 @@ class Router:
         left_before = len(self._leaving)
         self._is_draining = True
         try:
-            is_empty = not all(self._receive() for _ in range(DRAIN_LIMIT))
+            is_empty = self._take_some()
         finally:
             self._is_draining = False
         if is_empty:
@@ -231,6 +286,16 @@ class Router:
                 self._forget(peer)
         if not is_empty or self._leaving:
             self._schedule()
+
+    def _take_some(self) -> bool:
+        """Handle what has arrived, within bounds; whether that was all."""
+        end_s = time.monotonic() + DRAIN_S
+        for _ in range(DRAIN_LIMIT):
+            if not self._receive():
+                return True
+            if time.monotonic() >= end_s:
+                break
+        return False
 
     def _receive(self) -> bool:
         """Take one message off the socket and handle it; False when there is none."""
@@ -244,6 +309,10 @@ class Router:
         if parts is None:
             return False
         key = parts[0]
+        if self._is_stopping:
+            if self._peers.get(key) is None:
+                self._say_farewell(key)  # a new one, which would wait for its handshake
+            return True
         try:
             self._check_shape(parts)
             header = wire.decode_request_header(parts[1])
@@ -317,7 +386,7 @@ class Router:
             # Order: EVENTS first, which makes ZeroMQ look for broken connections; a send alone may not.
             self._socket.getsockopt(zmq.EVENTS)
             try:
-                farewell = wire.encode_response_header(NO_REQUEST, reason.code, str(reason))
+                farewell = wire.encode_response_header(wire.NO_REQUEST, reason.code, str(reason))
                 self._messages.send((key, farewell, b""))
             except zmq.ZMQError as error:
                 if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
@@ -341,11 +410,12 @@ class Router:
             self._schedule()
 
     def _forget(self, peer: Peer) -> None:
-        if self._peers.forget(peer) and self.on_peer_gone is not None:
+        if self._peers.forget(peer) and self.on_peer_gone is not None and not self._is_stopping:
             # later, not now: this may run inside an answer, and the owner may be in the middle of something
             self._loop.call_soon(self._guarded, self.on_peer_gone, peer)
 
     def _on_event(self, event: int, value: int) -> None:
+        self._standing.note(event, value)
         if event == zmq.EVENT_ACCEPTED:
             self.stats.connections_accepted += 1
             if not self._strangers.accepted(value, self._read_clock(), len(self._peers)):
@@ -381,7 +451,7 @@ class Router:
         _LOG.error("the router on port %d ends: %s", self.port, printable(repr(error)))
         if not self._ended.done():
             self._ended.set_exception(error)
-        self.close(0)
+        self.close()
 
     def _read_clock(self) -> int:
         return int(self._loop.time() * 1000)

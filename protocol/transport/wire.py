@@ -1,4 +1,4 @@
-"""Messages to frames and back: the codecs of headers and bodies, made once per api.
+"""Messages to frames and back: the codecs of headers and bodies, made once per type.
 
 Everything here raises `WireError` for bytes that a peer got wrong, and nothing else. Bytes are only ever
 decoded as MessagePack into the declared types; nothing is unpickled.
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 
 from ..messages.envelope import Api, RequestHeader, ResponseHeader
+from ..messages.registry import ALL_APIS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,6 +22,8 @@ MAX_HEADER_BYTES = 256
 # Bound: a response header carries the text of an error.
 MAX_RESPONSE_HEADER_BYTES = 4096
 MAX_DETAIL_LENGTH = 1000
+# The correlation id of a farewell, the last message of a connection: it answers nothing and says why.
+NO_REQUEST = -1
 # Below this many bytes a copy costs less than zero-copy bookkeeping. It also keeps accounts honest: ZeroMQ
 # decodes small frames in place, so that a frame of 100 bytes would keep its whole 8 KiB receive buffer alive.
 COPY_BELOW_BYTES = 8192
@@ -43,6 +46,12 @@ _DECODE_FAULTS = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 encode: Any = msgspec.msgpack.Encoder().encode
 _request_header: Any = msgspec.msgpack.Decoder(RequestHeader).decode
 _response_header: Any = msgspec.msgpack.Decoder(ResponseHeader).decode
+# The hazard: 1. msgspec works a type out at its first decoder, in Python code; 2. another thread makes a
+# decoder of the type meanwhile, finds it half done and takes that; 3. its first message ends the process
+# with a segmentation fault. So all of them are made here, under the import's lock, before any loop runs.
+_DECODERS: dict[type[Any], Any] = {
+    kind: msgspec.msgpack.Decoder(kind).decode for api in ALL_APIS for kind in (api.request, api.response)
+}
 
 
 class ServedApi(NamedTuple):
@@ -54,18 +63,12 @@ class ServedApi(NamedTuple):
 
 def served_apis(apis: Iterable[Api]) -> dict[int, ServedApi]:
     """By api key, each with its decoder."""
-    return {api.key: ServedApi(api, msgspec.msgpack.Decoder(api.request).decode) for api in apis}
-
-
-_RESPONSE_DECODERS: dict[int, Any] = {}
+    return {api.key: ServedApi(api, _DECODERS[api.request]) for api in apis}
 
 
 def response_decoder(api: Api) -> Any:
     """The decoder of this api's responses; the same one at every call."""
-    decoder = _RESPONSE_DECODERS.get(api.key)
-    if decoder is None:
-        decoder = _RESPONSE_DECODERS[api.key] = msgspec.msgpack.Decoder(api.response).decode
-    return decoder
+    return _DECODERS[api.response]
 
 
 def decode_request_header(frame: Readable) -> RequestHeader:

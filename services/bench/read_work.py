@@ -142,11 +142,8 @@ def _by_batch(consumer: Consumer[Any, Any], plan: ReadPlan) -> Callable[[int], t
 
 
 def _by_arrow(consumer: Consumer[Any, Any], plan: ReadPlan) -> Callable[[int], tuple[int, int]]:
-    reader: Any = consumer
-
     def begin(most: int) -> Iterator[Any]:
-        found: Iterator[Any] = reader.arrow_batches(most, LOOK_S)
-        return found
+        return consumer.arrow_batches(most, LOOK_S)
 
     def measure(batch: Any) -> tuple[int, int]:
         return batch.num_rows, _binary_bytes(batch.column("value"))

@@ -70,18 +70,15 @@ def run_consume(
     watch: Watch,
     note: Callable[[str], None],
 ) -> Outcome:
-    """Consumers alone; a temporary topic is filled with `fill` first. `records` None: all that are there."""
+    """Consumers alone; a temporary topic is filled with `fill` first. `records` None: all that are
+    there, for a plan that starts at the beginning."""
     with bench_topic(plan.target.bootstrap, plan.target.config, topic_plan, note) as topic:
         if topic.is_temporary:
             _fill(fill, topic, watch)
         plan = _placed_reader(plan, topic)
         expected = records if records is not None else topic.ends() - topic.beginnings()
-        if records is None and (plan.from_end or not expected):
-            raise BenchFailedError(
-                "--from end needs --records"
-                if plan.from_end
-                else f"topic {topic.name!r} is empty: --records waits for some"
-            )
+        if not expected:
+            raise BenchFailedError(f"topic {topic.name!r} is empty: --records waits for some")
         with Fleet(_readers(plan)) as fleet:
             fleet.set_goal(expected)
             tick = _ticker(fleet, watch, "consume")

@@ -14,6 +14,7 @@ from ...protocol.errors import BufferExhaustedError, HeadraceError, MessageTooLa
 from .histogram import Histogram
 from .pacing import Schedule
 from .pacing_io import due_ranges, now_ns, sharpen_timer
+from .plan import share
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,8 +84,6 @@ class SendTask:
 
 def share_of_warmup(plan: SendPlan, index: int) -> int:
     """Warm-up records of one worker."""
-    from .plan import share
-
     return share(plan.warmup, index, plan.workers)
 
 
@@ -243,8 +242,7 @@ class _Sender:
         return self._watched(self._producer.send_many(self._topic, self._chunk(part, self._records)))
 
     def _send_arrow(self, part: slice) -> Any:
-        producer: Any = self._producer
-        return self._watched(producer.send_arrow(self._topic, self._chunk(part, self._arrow_batch)))
+        return self._watched(self._producer.send_arrow(self._topic, self._chunk(part, self._arrow_batch)))
 
     def _records(self, part: slice) -> list[Any]:
         from ...clients.records import ProducerRecord

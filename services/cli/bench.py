@@ -120,24 +120,56 @@ _consumer_options = _options(
 )
 _records = click.option("--records", type=_positive, help="How many in all.")
 _duration = click.option("--duration", type=click.FloatRange(0.001), help="Seconds to send for.")
-_throughput = click.option(
-    "--throughput",
-    type=click.FloatRange(0, MOST_PER_S, min_open=True),
-    help="Records/s of all together, at intended times [default: as fast as it goes].",
-)
+
+
+def _throughput(default: float | None) -> Callable[[F], F]:
+    told = " [default: as fast as it goes]." if default is None else "."
+    return click.option(
+        "--throughput",
+        type=click.FloatRange(0, MOST_PER_S, min_open=True),
+        default=default,
+        show_default=default is not None,
+        help=f"Records/s of all together, at intended times{told}",
+    )
+
+
+def _read_api(flag: str) -> Callable[[F], F]:
+    return click.option(
+        flag,
+        type=click.Choice(READ_APIS),
+        default="poll",
+        show_default=True,
+        help="How to read; arrow needs pyarrow.",
+    )
+
+
+def _read_from(flag: str, default: str) -> Callable[[F], F]:
+    return click.option(
+        flag,
+        "start",
+        type=click.Choice(("beginning", "end")),
+        default=default,
+        show_default=True,
+        help="Where to start reading.",
+    )
+
+
 _warmup = click.option(
     "--warmup-records", type=click.IntRange(min=0), default=0, help="Sent before, and not measured."
+)
+_sending = _options(
+    _records,
+    _duration,
+    _throughput(None),
+    _warmup,
+    _payload_options,
+    _send_api_options,
+    _producer_options,
 )
 
 
 @bench.command(short_help="Send: records per second, time to acknowledgement.")
-@_records
-@_duration
-@_throughput
-@_warmup
-@_payload_options
-@_send_api_options
-@_producer_options
+@_sending
 @_topic_options
 @_GLOBAL
 def produce(settings: Settings, **options: Any) -> None:
@@ -153,21 +185,8 @@ def produce(settings: Settings, **options: Any) -> None:
 
 @bench.command(short_help="Read: records per second.")
 @click.option("--records", type=_positive, help="How many in all [default: all that are there].")
-@click.option(
-    "--api",
-    type=click.Choice(READ_APIS),
-    default="poll",
-    show_default=True,
-    help="How to read; arrow needs pyarrow.",
-)
-@click.option(
-    "--from",
-    "start",
-    type=click.Choice(("beginning", "end")),
-    default="beginning",
-    show_default=True,
-    help="Where to start.",
-)
+@_read_api("--api")
+@_read_from("--from", "beginning")
 @_consumer_options
 @_payload_options
 @_topic_options
@@ -191,13 +210,7 @@ def consume(settings: Settings, **options: Any) -> None:
 @bench.command(short_help="End to end: from the intended send to the arrival.")
 @_records
 @_duration
-@click.option(
-    "--throughput",
-    type=click.FloatRange(0, MOST_PER_S, min_open=True),
-    default=10_000.0,
-    show_default=True,
-    help="Records/s of all together, at intended times.",
-)
+@_throughput(10_000.0)
 @click.option(
     "--warmup-records", type=click.IntRange(min=0), help="Sent first, not measured [default: those of 1 s]."
 )
@@ -232,33 +245,15 @@ def latency(settings: Settings, **options: Any) -> None:
 
 
 @bench.command(short_help="Send and read one topic at the same time.")
-@_records
-@_duration
-@_throughput
-@_warmup
+@_sending
 @click.option(
     "--preload-records",
     type=click.IntRange(min=0),
     default=0,
     help="Records in the topic before it starts, for a cold reader.",
 )
-@click.option(
-    "--read-from",
-    type=click.Choice(("beginning", "end")),
-    default="end",
-    show_default=True,
-    help="Where the consumers start.",
-)
-@click.option(
-    "--read-api",
-    type=click.Choice(READ_APIS),
-    default="poll",
-    show_default=True,
-    help="How to read; arrow needs pyarrow.",
-)
-@_payload_options
-@_send_api_options
-@_producer_options
+@_read_from("--read-from", "end")
+@_read_api("--read-api")
 @_consumer_options
 @_topic_options
 @_GLOBAL
@@ -268,9 +263,7 @@ def mixed(settings: Settings, **options: Any) -> None:
 
     target = _target(settings, options)
     plan = _send_plan(target, options)
-    reader = _read_plan(
-        target, {**options, "api": options["read_api"]}, from_end=options["read_from"] == "end"
-    )
+    reader = _read_plan(target, {**options, "api": options["read_api"]}, from_end=options["start"] == "end")
     fill = _fill_plan(target, options, options["preload_records"]) if options["preload_records"] else None
     with _watched() as watch:
         outcome = runs.run_mixed(plan, reader, fill, _topic_plan(options), watch, note)

@@ -44,7 +44,6 @@ def header_pairs(
 
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-FLUSH_POLL_S = 0.5
 
 
 @click.command()

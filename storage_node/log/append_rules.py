@@ -6,7 +6,6 @@ Source: Kafka LogValidator.java, ProduceRequest.java validateRecords.
 from __future__ import annotations
 
 import struct
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from crc32c import crc32c
@@ -23,10 +22,12 @@ from ...protocol.records.codec import active_codec
 from ...protocol.records.header import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
+    CONTROL_BIT,
     DELETE_HORIZON_BIT,
     HEADER_BYTES,
     LOG_APPEND_TIME_BIT,
     MAGIC,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     Buffer,
     read_batch_header,
@@ -53,9 +54,7 @@ def check_client_batch(
     Errors: MessageTooLarge, InvalidTimestamp, InvalidRecord, CorruptMessage, UnsupportedCompressionType.
     """
     if checked is None and not internal and _is_plain(batch, config):
-        # what is wrong, if anything, the rules below say in their own order
-        with suppress(KafkaError):
-            checked = active_codec().inspect(batch)
+        checked = _inspected(batch)
     header = _framed_header(batch) if checked is None else checked.header
     if len(batch) > config.max_message_bytes and not internal:
         raise MessageTooLargeError(
@@ -79,6 +78,14 @@ def _is_plain(batch: Buffer, config: LogConfig) -> bool:
         and size <= config.segment_bytes
         and not batch[_CODEC_POSITION] & COMPRESSION_MASK
     )
+
+
+def _inspected(batch: Buffer) -> BatchFacts | None:
+    """None if something is wrong: the rules say what, in their own order."""
+    try:
+        return active_codec().inspect(batch)
+    except KafkaError:
+        return None
 
 
 def restamped(
@@ -110,9 +117,9 @@ def _check_client_attributes(header: BatchHeader) -> None:
         raise InvalidRecordError(
             f"{header.record_count} records with a last offset delta of {header.last_offset_delta}"
         )
-    if header.is_control or header.attributes & DELETE_HORIZON_BIT:
+    if header.attributes & (CONTROL_BIT | DELETE_HORIZON_BIT):
         raise InvalidRecordError("control batches and delete horizons are written by servers alone")
-    if header.is_transactional or header.producer_id >= 0:
+    if header.attributes & TRANSACTIONAL_BIT or header.producer_id >= 0:
         # An idempotent producer that is not checked for repeats would be promised what nobody keeps.
         raise InvalidRecordError("idempotent and transactional batches are not served")
 

@@ -5,6 +5,7 @@ Only keys that have an effect are declared. Source: Kafka TopicConfig.java, LogC
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from ...protocol.errors import ConfigError
@@ -102,6 +103,24 @@ class LogConfig(Config):
         live=True,
         doc="With acks=all, refuse to append while fewer replicas than this are in sync.",
     )
+    unclean_leader_election_enable: bool = key(
+        "unclean.leader.election.enable",
+        False,
+        live=True,
+        doc="Rather lose acknowledged records than stay without a leader.",
+    )
+    leader_replication_throttled_replicas: tuple[str, ...] = key(
+        "leader.replication.throttled.replicas",
+        (),
+        live=True,
+        doc="Replicas (partition:node, or * for all) that are served at leader.replication.throttled.rate.",
+    )
+    follower_replication_throttled_replicas: tuple[str, ...] = key(
+        "follower.replication.throttled.replicas",
+        (),
+        live=True,
+        doc="Replicas (partition:node, or * for all) that fetch at follower.replication.throttled.rate.",
+    )
     compression_type: str = key(
         "compression.type",
         "producer",
@@ -143,7 +162,18 @@ class LogConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for replicas in (
+            self.leader_replication_throttled_replicas,
+            self.follower_replication_throttled_replicas,
+        ):
+            _check_throttled_replicas(replicas)
         if self.segment_jitter_ms > self.segment_ms:
             raise ConfigError(
                 f"segment.jitter.ms {self.segment_jitter_ms} must not exceed segment.ms {self.segment_ms}"
             )
+
+
+def _check_throttled_replicas(replicas: tuple[str, ...]) -> None:
+    wrong = [each for each in replicas if not re.fullmatch(r"[0-9]{1,10}:[0-9]{1,10}", each)]
+    if wrong and replicas != ("*",):
+        raise ConfigError(f"throttled replicas are partition:node pairs, or * alone, not {wrong[0]!r}")

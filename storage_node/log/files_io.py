@@ -86,7 +86,7 @@ class OsFile:
 
     def pwrite(self, position: int, buffers: Sequence[Buffer]) -> int:
         """Write all of `buffers` from `position` on. See files.File."""
-        held = self._held()
+        held = self._descriptor or self._held()
         wanted = sum(map(len, buffers))
         try:
             first = buffers if len(buffers) <= _MAX_BUFFERS else buffers[:_MAX_BUFFERS]
@@ -105,6 +105,8 @@ class OsFile:
             if len(data) < size:
                 data = _finish_read(held.number, position, size, data)
         except OSError as error:
+            if error.errno == errno.ENOMEM:  # says nothing about the disk
+                raise MemoryError(f"no memory to read {size} bytes of {self.path}") from error
             _fail("read", self.path, error)
         return data
 
@@ -113,11 +115,13 @@ class OsFile:
         held, cached = self._held(), self._cached
         if not cached.can(held.number):
             return None
-        view = cached.buffers.take(size)
         try:
+            view = cached.buffers.take(size)
             got = os.preadv(held.number, [view], position, os.RWF_NOWAIT)
+        except MemoryError:
+            return None
         except OSError as error:
-            if error.errno == errno.EAGAIN:
+            if error.errno in (errno.EAGAIN, errno.ENOMEM):
                 return None
             if error.errno in _NO_NOWAIT:
                 cached.cannot(held.number)

@@ -60,7 +60,8 @@ class GuardedFile:
 
     def pwrite(self, position: int, buffers: Sequence[Buffer]) -> int:
         """See files.File."""
-        self._fuse.check()
+        if self._fuse.failure is not None:  # the hottest of calls
+            self._fuse.check()
         try:
             return self._file.pwrite(position, buffers)
         except KafkaStorageError as error:

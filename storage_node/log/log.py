@@ -183,7 +183,7 @@ class Log(LogReads):
         config = self.config
         facts = check_client_batch(batch, config, wall_ms=wall_ms, checked=checked, internal=internal)
         header = facts.header
-        base_offset = self.log_end_offset
+        base_offset = self._segments.active.next_offset
         last_offset = base_offset + header.last_offset_delta
         pieces: list[Buffer] = [assigned_prefix(base_offset, header.batch_length, leader_epoch)]
         is_append_time = config.message_timestamp_type == "LogAppendTime" and not internal
@@ -287,6 +287,8 @@ class Log(LogReads):
         """Forget everything from the batch that holds `offset` on. It is on the disk when this returns."""
         assert self._flush is None, "truncation must not overtake a flush"
         if offset >= self.log_end_offset:
+            # An epoch that began here and wrote nothing may contradict the leader's history (KAFKA-10706).
+            self._has_new_epochs |= self._epochs.truncate_from_end(offset)
             return
         if offset <= self.log_start_offset:
             self.truncate_fully_and_start_at(offset)
@@ -392,9 +394,9 @@ class Log(LogReads):
             self.roll(wall_ms)
             segment = self._segments.active
         base_offset = segment.next_offset
-        segment.append(pieces, header, last_offset, self.config.index_interval_bytes)
+        size = segment.append(pieces, header, last_offset, self.config.index_interval_bytes)
         if self.tail is not None:
-            self.tail.add(base_offset, last_offset + 1, pieces)
+            self.tail.add(base_offset, last_offset + 1, pieces, size)
 
     def _note_epoch(self, epoch: int, start_offset: int) -> None:
         if epoch >= 0 and self._epochs.assign(epoch, start_offset):

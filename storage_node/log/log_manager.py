@@ -164,6 +164,17 @@ class LogManager:
         """The ids of the dirs that work, as the controller gets them; known once the dirs are open."""
         return tuple(log_dir.directory_id or NO_TOPIC_ID for log_dir in self.online_dirs)
 
+    @property
+    def offline_directory_ids(self) -> tuple[bytes, ...]:
+        """The ids of the dirs that do not work, of those whose id could be read."""
+        return tuple(d.directory_id for d in self.dirs if not d.is_online and d.directory_id is not None)
+
+    @property
+    def clean_broker_epoch(self) -> int:
+        """The broker epoch of the process that closed every log dir in order, -1 if any of them was not."""
+        epochs = {d.clean_broker_epoch if d.was_clean and d.is_online else -1 for d in self.dirs}
+        return epochs.pop() if len(epochs) == 1 else -1
+
     def mark_offline(self, path: str, reason: str) -> None:
         """Take a dir offline for a reason that the file layer did not see."""
         for log_dir in self.dirs:
@@ -189,10 +200,6 @@ class LogManager:
     def get(self, topic_partition: TopicPartition) -> Log | None:
         """The partition's log, if it is here and loaded; it may be offline by now."""
         return self.logs.get(topic_partition)
-
-    def dir_of(self, topic_partition: TopicPartition) -> LogDir | None:
-        """The log dir that the partition lies in."""
-        return self._homes.get(topic_partition)
 
     def create(
         self,

@@ -91,7 +91,7 @@ class LogReads:
         file at most `file_bytes` are read.
 
         Order: the caller has checked that the log holds `offset`. Never rebuilds an index.
-        Errors: CorruptMessage, KafkaStorageError.
+        What comes from a file has its CRCs not checked. Errors: CorruptMessage, KafkaStorageError.
         """
         self._files.fuse.check()
         upto_offset = min(upto_offset, self.log_end_offset)
@@ -110,9 +110,16 @@ class LogReads:
             )
         except (NotCachedError, IndexMismatchError):
             return None
+        except CorruptMessageError:
+            if segment.start_after_run(offset) is None:
+                raise
+            # where a run ended was known from a header that may be damaged itself: a thread looks closely
+            segment.forget_run_end(offset)
+            return None
         if not len(run.data):
             # Nothing where one batch was due: a thread may look whether the segment lost it.
             return None if min_one and offset < upto_offset else CachedRead([], offset)
+        segment.note_run_end(run.next_offset, run.position + len(run.data))
         return CachedRead([run.data], run.next_offset, run)
 
     def read_one_run(self, offset: int, max_bytes: int, *, upto_offset: int, ahead_bytes: int = 0) -> Run:

@@ -13,7 +13,17 @@ import sys
 _POOLED_FROM_BYTES = 64 * 1024
 # Bound: memory that the pool keeps; what answers need beyond it is allocated and freed.
 POOL_BYTES = 32 * 1024 * 1024
-_IDLE_REFERENCES = 3  # the pool's list, the loop variable, the argument of getrefcount
+
+
+def _references() -> int:
+    """What getrefcount says of a buffer that only a pool holds, asked as `take` asks: the pool's list, the
+    loop variable and, before Python 3.14, the argument; later ones borrow that."""
+    for buffer in [mmap.mmap(-1, mmap.PAGESIZE)]:
+        return sys.getrefcount(buffer)
+    raise AssertionError("the pool is not empty")
+
+
+_IDLE_REFERENCES = _references()
 
 
 class PageBuffers:
@@ -32,8 +42,13 @@ class PageBuffers:
         for buffer in pool:
             if sys.getrefcount(buffer) <= _IDLE_REFERENCES:
                 return memoryview(buffer)[:size]
-        # never zeroed by us, and pages that are not used take no memory
-        fresh = mmap.mmap(-1, rounded)
+        try:
+            # never zeroed by us, and pages that are not used take no memory
+            fresh = mmap.mmap(-1, rounded)
+        except OSError:
+            # The system has no room for another mapping. That says nothing about the disk, and what has no
+            # memory at all raises MemoryError here.
+            return memoryview(bytearray(size))
         if rounded <= self._left_bytes:
             self._left_bytes -= rounded
             pool.append(fresh)

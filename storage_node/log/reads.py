@@ -1,8 +1,12 @@
-"""Read whole batches out of one segment, checking every byte that is handed out.
+"""Read whole batches out of one segment, and check what is handed out.
 
 The CRC covers a batch from its attributes on; the 21 bytes before it are checked against what is known: the
 base offset against the index or the batch before (offsets are dense), the length by the CRC, the leader
-epoch against the epoch cache. CRC-32C runs at tens of GB/s, far above any socket, so no read skips it.
+epoch against the epoch cache.
+
+What comes from a disk has its CRC checked; what is in the page cache is checked for its headers alone. It was
+checked when it was appended, clients check it once more (`check.crcs`), followers too, and the check is a
+tenth of what a fetch costs the node.
 """
 
 from __future__ import annotations
@@ -43,6 +47,11 @@ class Run(NamedTuple):
     segment: Segment
     position: int
 
+    @property
+    def held_bytes(self) -> int:
+        """What it keeps in memory: the whole read, of which `data` may be a small part."""
+        return memoryview(self.data.obj).nbytes
+
 
 def read_run(
     segment: Segment,
@@ -57,17 +66,20 @@ def read_run(
     """The batches from the one that holds `offset` on, all below `upto_offset`, of at most `max_bytes`.
 
     With `min_one` the first batch comes however large it is. Empty when nothing fits. With `cached_only` it
-    never waits for the disk.
+    never waits for the disk, and takes the CRCs of the batches it gives on trust.
     Errors: CorruptMessageError when a batch to be given, or one before it since the index entry, is damaged;
     NotCachedError.
     """
-    if cached_only and not segment.can_look_up(offset):
+    start = segment.start_after_run(offset) if cached_only else None
+    if cached_only and start is None and not segment.can_look_up(offset):
         raise NotCachedError
     # Order: the size first; the owner may append while this runs on another thread, and moves the size last.
     end = segment.size_bytes
     end_offset = segment.next_offset
-    start = segment.start_of(offset)
-    reader = _Reader(segment, start.position, end, max_bytes + _SLACK_BYTES, cached_only=cached_only)
+    start = start or segment.start_of(offset)
+    is_exact = start.base_offset == offset
+    wanted = max(max_bytes, _SLACK_BYTES) if is_exact else max_bytes + _SLACK_BYTES
+    reader = _Reader(segment, start.position, end, wanted, cached_only=cached_only)
     expected = start
     first_position, last_position, next_offset = -1, -1, offset
     while reader.position < end and next_offset < upto_offset:
@@ -183,7 +195,11 @@ class _Reader:
         if at + header.size_bytes > len(self._chunk):
             at = self._move(header.size_bytes)
         data = self._chunk[at : at + header.size_bytes]
-        fault = crc_fault(data, header) if len(data) == header.size_bytes else "the file ends inside it"
+        fault = None
+        if len(data) != header.size_bytes:
+            fault = "the file ends inside it"
+        elif not self._cached_only:
+            fault = crc_fault(data, header)
         # The last offset: the log may start, and so its epochs, in the middle of a batch.
         epoch = epochs.epoch_of(header.last_offset)
         if fault is None and header.leader_epoch != epoch:
@@ -200,7 +216,9 @@ class _Reader:
             return offset
         epoch, epoch_end = epochs.span_of(offset)
         upto = upto_offset if epoch_end is None else min(upto_offset, epoch_end)
-        at, offset = active_codec().walk(self._chunk, at, end, offset, upto, epoch)
+        at, offset = active_codec().walk(
+            self._chunk, at, end, offset, upto, epoch, check_crc=not self._cached_only
+        )
         self.position = self._chunk_position + at
         return offset
 

@@ -24,9 +24,14 @@ def must_roll(
     size = segment.size_bytes
     if not size:
         return False
+    age_ms = _age_ms(segment, header, wall_ms)
     return (
         size + header.size_bytes > config.segment_bytes
-        or _age_ms(segment, header, wall_ms) > config.segment_ms - jitter_ms(segment, config, partition)
+        # the jitter is worked out only where it may matter
+        or (
+            age_ms > config.segment_ms - config.segment_jitter_ms
+            and age_ms > config.segment_ms - jitter_ms(segment, config, partition)
+        )
         or not segment.has_index_room(config.segment_index_bytes)
         or not segment.can_take(last_offset)
     )

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from .files import File, Files
     from .leader_epochs import LeaderEpochs
 
+# Bound: ends of runs kept for the readers that go on there: so many readers of a segment at a time.
+_RUN_ENDS = 64
 # Bound: batch starts of the newest batches kept in memory: enough to cover the index interval many times.
 _TAIL_BATCHES = 1024
 
@@ -49,6 +51,7 @@ class Segment:
         "_bytes_since_entry",
         "_files",
         "_offset_index",
+        "_run_ends",
         "_tail",
         "_time_index",
         "base_offset",
@@ -82,6 +85,7 @@ class Segment:
         self._offset_index: OffsetIndex | None = OffsetIndex(base_offset)
         self._time_index: TimeIndex | None = TimeIndex(base_offset)
         self._tail = (array("q"), array("q"))  # base offsets and positions of the newest batches
+        self._run_ends: dict[int, int] = {}  # offset to position, oldest first; its owner's alone
 
     @classmethod
     def create(
@@ -121,6 +125,7 @@ class Segment:
         assert self.is_sealed, "an active segment's indexes are nowhere but in memory"
         self._offset_index = self._time_index = None
         self._tail = (array("q"), array("q"))
+        self._run_ends = {}
 
     def has_index_room(self, limit_bytes: int) -> bool:
         """Whether both indexes stay within the limit with one more batch: one entry for it in each, and one
@@ -134,11 +139,13 @@ class Segment:
         """Whether an offset fits the 31 bits that an index entry has for it."""
         return last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
-    def append(self, buffers: Sequence[Buffer], header: BatchHeader, last_offset: int, interval: int) -> None:
-        """Write one batch at the end; `buffers` together are the batch, `last_offset` its assigned one."""
+    def append(self, buffers: Sequence[Buffer], header: BatchHeader, last_offset: int, interval: int) -> int:
+        """Write one batch at the end; `buffers` together are the batch, `last_offset` its assigned one. How
+        many bytes it has."""
         position = self.size_bytes
         size = self.file.pwrite(position, buffers)
         self.note_batch(position, size, last_offset, header.max_timestamp, interval)
+        return size
 
     def note_batch(
         self, position: int, size: int, last_offset: int, max_timestamp: int, interval: int
@@ -278,6 +285,22 @@ class Segment:
             return BatchStart(0, self.base_offset, None)
         return BatchStart(entry.position, None, entry.offset)
 
+    def note_run_end(self, offset: int, position: int) -> None:
+        """A reader got what lies before `position`, and will go on at `offset`. For the owner's thread."""
+        ends = self._run_ends
+        if len(ends) >= _RUN_ENDS:
+            del ends[next(iter(ends))]
+        ends[offset] = position
+
+    def forget_run_end(self, offset: int) -> None:
+        """It is not what lies there: the index is to be asked."""
+        self._run_ends.pop(offset, None)
+
+    def start_after_run(self, offset: int) -> BatchStart | None:
+        """As `start_of`, if a run ended there: exact, so that nothing is read twice."""
+        position = self._run_ends.get(offset)
+        return None if position is None else BatchStart(position, offset, None)
+
     def can_look_up(self, offset: int) -> bool:
         """Whether `start_of` finds it without reading an index file."""
         if self._offset_index is not None:
@@ -323,6 +346,7 @@ class Segment:
         self.first_timestamp_ms = self.largest_timestamp_ms = NO_TIMESTAMP
         self._offset_index, self._time_index = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
         self._tail = (array("q"), array("q"))
+        self._run_ends = {}
         self.is_sealed = False
 
     def _note_start(self, base_offset: int, position: int) -> None:

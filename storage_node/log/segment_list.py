@@ -1,7 +1,7 @@
 """The segments of one log in order of their base offsets, and which of them keep their indexes in memory.
 
 Invariant: there is at least one segment; all but the last are sealed; each starts where the one before ends.
-Readers on other threads see the lists grow while they look, or replaced as a whole, never half changed.
+Readers on other threads see the lists grow while they look, or both replaced at once, never half changed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,23 @@ _LOADED_SEALED_SEGMENTS = 4
 class SegmentList:
     """Find segments by offset; add, cut off and remove them."""
 
-    __slots__ = ("_bases", "_loaded", "_segments", "active")
+    __slots__ = ("_lists", "_loaded", "active")
 
     def __init__(self, segments: list[Segment]) -> None:
         assert segments, "a log has at least one segment"
-        self._segments = segments
-        self._bases = [segment.base_offset for segment in segments]
+        # Order: one store replaces both, because a reader with the bases of one and the segments of the other
+        # would look into a wrong segment, or behind the end of the list.
+        self._lists = ([segment.base_offset for segment in segments], segments)
         self._loaded: list[Segment] = []
         self.active = segments[-1]
+
+    @property
+    def _bases(self) -> list[int]:
+        return self._lists[0]
+
+    @property
+    def _segments(self) -> list[Segment]:
+        return self._lists[1]
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -58,33 +67,35 @@ class SegmentList:
 
     def holding(self, offset: int) -> Segment:
         """The segment whose range has `offset`; the first or last one for offsets outside of all."""
-        segment = self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
+        bases, segments = self._lists
+        segment = segments[_number_at(bases, offset)]
         if segment.is_sealed:
             self._note_used(segment)
         return segment
 
     def count_below(self, offset: int) -> int:
         """How many segments lie wholly below `offset`, never counting the active one."""
-        return max(bisect_right(self._bases, offset) - 1, 0)
+        return _number_at(self._bases, offset)
 
     def bytes_between(self, offset: int, upto_offset: int) -> int:
         """Bytes from the batch that holds `offset` to the one that holds `upto_offset`, exclusive."""
         if offset >= upto_offset:
             return 0
-        first, last = self.count_below(offset), self.count_below(upto_offset - 1)
-        whole = sum(segment.size_bytes for segment in self._segments[first:last])
-        end = self._segments[last].position_of(upto_offset)
-        return whole + end - self._segments[first].position_of(offset)
+        bases, segments = self._lists
+        first, last = _number_at(bases, offset), _number_at(bases, upto_offset - 1)
+        whole = sum(segment.size_bytes for segment in segments[first:last])
+        return whole + segments[last].position_of(upto_offset) - segments[first].position_of(offset)
 
     def bytes_about(self, offset: int, upto_offset: int) -> int:
         """As `bytes_between`, without a disk: exact among the newest batches, else rather too many by what
         an index interval has, or a sealed segment whose index is not in memory."""
         if offset >= upto_offset:
             return 0
-        first, last = self.count_below(offset), self.count_below(upto_offset - 1)
-        whole = sum(segment.size_bytes for segment in self._segments[first:last])
-        end = self._segments[last].position_near(upto_offset)
-        return max(whole + end - self._segments[first].position_near(offset), 1)
+        bases, segments = self._lists
+        first, last = _number_at(bases, offset), _number_at(bases, upto_offset - 1)
+        whole = sum(segment.size_bytes for segment in segments[first:last])
+        size = whole + segments[last].position_near(upto_offset) - segments[first].position_near(offset)
+        return max(size, 1)
 
     def drop_first(self, count: int) -> list[Segment]:
         """Forget the oldest segments; returns them, oldest first. The active one must stay."""
@@ -106,11 +117,8 @@ class SegmentList:
                 segment.release_indexes()
 
     def _replace(self, segments: list[Segment]) -> None:
-        # Order: the segments first; a reader with the old bases and the new list looks into a wrong segment
-        # and fails its order check, it never gets wrong bytes.
         self._loaded = []
-        self._segments = segments
-        self._bases = [segment.base_offset for segment in segments]
+        self._lists = ([segment.base_offset for segment in segments], segments)
         self.active = segments[-1]
 
     def _note_used(self, segment: Segment) -> None:
@@ -121,6 +129,11 @@ class SegmentList:
             if oldest.is_sealed:
                 oldest.release_indexes()
         self._loaded = [*loaded, segment]
+
+
+def _number_at(bases: list[int], offset: int) -> int:
+    """The place of the segment whose range has `offset`; the first or last one for offsets outside of all."""
+    return max(bisect_right(bases, offset) - 1, 0)
 
 
 def remove_newest_first(files: Files, directory: str, segments: list[Segment]) -> None:

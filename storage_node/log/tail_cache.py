@@ -41,12 +41,12 @@ class _Entry:
 
     __slots__ = ("held_bytes", "next_offset", "pieces", "size_bytes", "tail")
 
-    def __init__(self, tail: Tail, pieces: list[Buffer], next_offset: int) -> None:
+    def __init__(self, tail: Tail, pieces: list[Buffer], next_offset: int, size_bytes: int) -> None:
         self.tail = tail
         self.pieces = pieces
         self.next_offset = next_offset
-        self.size_bytes = sum(map(len, pieces))
-        self.held_bytes = self.size_bytes + _ENTRY_BYTES
+        self.size_bytes = size_bytes
+        self.held_bytes = size_bytes + _ENTRY_BYTES
 
     def joined(self) -> Buffer:
         """The batch in one piece, from now on."""
@@ -95,23 +95,20 @@ class Tail:
     def __len__(self) -> int:
         return len(self._entries) - self._first
 
-    @property
-    def first_offset(self) -> int | None:
-        """Where the oldest batch here begins."""
-        return self._bases[self._first] if len(self) else None
-
-    def add(self, base_offset: int, next_offset: int, pieces: Sequence[Buffer]) -> None:
-        """The batch that was just appended. Its memory must not change any more."""
-        entry = _Entry(self, [_kept(piece) for piece in pieces], next_offset)
-        if entry.held_bytes > self._cache.share_bytes:
+    def add(self, base_offset: int, next_offset: int, pieces: Sequence[Buffer], size_bytes: int) -> None:
+        """The batch that was just appended, `size_bytes` in all. Its memory must not change any more."""
+        cache, held_bytes = self._cache, size_bytes + _ENTRY_BYTES
+        share_bytes = cache.share_bytes
+        if held_bytes > share_bytes:
             self.clear()  # what is here must reach up to the end
             return
-        while self._held_bytes + entry.held_bytes > self._cache.share_bytes:
+        while self._held_bytes + held_bytes > share_bytes:
             self.drop_first()
+        entry = _Entry(self, [kept(piece) for piece in pieces], next_offset, size_bytes)
         self._bases.append(base_offset)
         self._entries.append(entry)
-        self._held_bytes += entry.held_bytes
-        self._cache.add(entry)
+        self._held_bytes += held_bytes
+        cache.add(entry)
 
     def read(self, offset: int, max_bytes: int, upto_offset: int, *, min_one: bool) -> TailRead | None:
         """The batches from the one that holds `offset` on, below `upto_offset`, of at most `max_bytes`; with
@@ -170,7 +167,7 @@ class Tail:
         self._bases, self._entries, self._first = [], [], 0
 
 
-def _kept(piece: Buffer) -> Buffer:
+def kept(piece: Buffer) -> Buffer:
     """A buffer to be kept: this one, or a copy if it is a small part of something larger."""
     if isinstance(piece, bytes):
         return piece

@@ -15,7 +15,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ...protocol.errors import KafkaError
+from ...protocol.errors import KafkaError, ThrottlingQuotaExceededError
 from ..effects import ReadCold
 
 if TYPE_CHECKING:
@@ -78,6 +78,9 @@ class ColdRead:
             )
         except KafkaError as error:
             self.error = error
+        except MemoryError:
+            # of this server, not of the disk: the client comes again
+            self.error = ThrottlingQuotaExceededError(f"no memory to read {self.max_bytes} bytes")
 
 
 class ColdReads:
@@ -140,7 +143,7 @@ class ColdReads:
         self.held_bytes -= read.held_bytes
         read.is_done, read.done_ms, read.held_bytes = True, self.now_ms, 0
         if self._is_wanted(read):
-            read.held_bytes = 0 if read.run_found is None else len(read.run_found.data)
+            read.held_bytes = 0 if read.run_found is None else read.run_found.held_bytes
             self.held_bytes += read.held_bytes
             self._done[read] = None
 

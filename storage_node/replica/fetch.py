@@ -21,11 +21,7 @@ from ...protocol.errors import (
     ThrottlingQuotaExceededError,
 )
 from ...protocol.messages.data import FetchPartitionResponse, FetchResponse
-from ...protocol.records.header import read_batch_header
-from ..effects import AdvisePages
-from ..log.files import FileGoneError
-from .catch_up import CatchUp
-from .cold_reads import MAX_READ_BYTES, ColdRead, ColdReads
+from .reading import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -36,17 +32,14 @@ if TYPE_CHECKING:
     from ..counters import NodeCounters
     from ..log.log import Log
     from ..replies import Incoming, Replies
-    from .catch_up import PageAdvice
+    from .cold_reads import ColdRead
     from .partition import Partition, PartitionKey
+    from .reading import RecordReader
     from .replica_manager import ReplicaManager
 
 ISOLATION_LEVELS = (0, 1)  # read_uncommitted, read_committed
 # Clients wait 30 s for an answer, and more; a disk that needs longer serves the fetch after this one.
 COLD_WAIT_MS = 5_000
-# Bound: what one answer copies out of the page cache, unless one batch is larger; nobody else is served
-# meanwhile. Measured: 0.4 ms of the loop, and 2 MiB take 1.5 ms, which producers see in their p99 and which
-# make a reader no faster. Partitions that come away empty are the connection's first next time.
-_FILE_BYTES_PER_ANSWER = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +50,6 @@ class FetchLimits:
     max_wait_ms: int
     max_partitions: int
     room: Callable[[], int]
-    cold_threads: int
-    cold_max_bytes: int
-    read_ahead_bytes: int
 
 
 @dataclass(slots=True)
@@ -81,15 +71,15 @@ class FetchHandler:
         replies: Replies,
         counters: NodeCounters,
         limits: FetchLimits,
+        reader: RecordReader,
     ) -> None:
         self._replicas = replicas
         self._purgatory = purgatory
         self._replies = replies
         self._counters = counters
         self._limits = limits
-        self.cold = ColdReads(replicas, max_running=limits.cold_threads, max_bytes=limits.cold_max_bytes)
-        self.catch_up = CatchUp(limits.read_ahead_bytes)
-        self._file_bytes = 0  # what the answer being made may still read from files
+        self.cold = reader.cold
+        self.reader = reader
         # By connection: the partition that came away empty although it had something, and is first next time.
         self._starved: dict[int, PartitionKey] = {}
 
@@ -145,7 +135,7 @@ class FetchHandler:
         self._purgatory.check(session)
         self.cold.forget(session)
         self._starved.pop(session, None)
-        self.catch_up.forget(session)
+        self.reader.catch_up.forget(session)
 
     def _look_up(self, entry: FetchPartition) -> _Wanted:
         try:
@@ -185,7 +175,7 @@ class FetchHandler:
         answers: list[FetchPartitionResponse | None] = [None] * len(wanted)
         parts: list[list[Buffer]] = [[]] * len(wanted)
         total = 0
-        self._file_bytes = _FILE_BYTES_PER_ANSWER
+        self.reader.begin_answer()
         is_cold = has_found = has_failed = False
         starved: PartitionKey | None = None
         for index in self._turns(wanted, request.peer.session):
@@ -241,7 +231,8 @@ class FetchHandler:
         limit = max(min(entry.max_bytes, max_bytes), 0)
         try:
             if _has_readable(partition, log, entry) and (is_first or limit > 0):
-                data = self._records(partition, log, entry, session, limit, is_first=is_first)
+                place = Place(partition, log, entry.fetch_offset, entry.max_bytes, watermark)
+                data = self.reader.records(place, session, limit, is_first=is_first)
         except KafkaStorageError as error:
             self._replicas.disk_failed(partition, error)
             raise
@@ -250,48 +241,6 @@ class FetchHandler:
             raise
         frame_count = 0 if data is None else len(data)
         return FetchPartitionResponse(0, watermark, watermark, log.log_start_offset, frame_count), data
-
-    def _records(
-        self,
-        partition: Partition,
-        log: Log,
-        entry: FetchPartition,
-        session: int,
-        limit: int,
-        *,
-        is_first: bool,
-    ) -> list[Buffer] | None:
-        """Batches that a thread has read, or from memory; else None, and a thread is to read them."""
-        offset, key = entry.fetch_offset, (session, partition.key)
-        read = self.cold.find(session, partition, offset)
-        if read is not None:
-            if not read.is_done:
-                return None
-            data = _taken(read, limit, is_first=is_first)
-            if not data and read.error is None:
-                return []  # it is too large behind what is in this answer already; it stays
-            self.cold.drop(read)
-            if read.run_found is not None:
-                brought = read.max_bytes + read.ahead_bytes if read.ahead_bytes else 0
-                self._advise(self.catch_up.read(key, read.run_found, brought))
-            if data:
-                return data
-            # else its segment was deleted under the read: look again
-        watermark, most = partition.high_watermark, self._file_bytes
-        found = log.read_cached(offset, limit, upto_offset=watermark, min_one=is_first, file_bytes=most)
-        if found is None:
-            size = max(min(entry.max_bytes, self._limits.max_bytes, MAX_READ_BYTES), 0)
-            ahead = self.catch_up.ahead_of(key, offset)
-            self.cold.ask(ColdRead(session, partition, log, offset, size, partition.high_watermark, ahead))
-            return None
-        if found.run is not None:
-            self._file_bytes -= len(found.run.data)
-            self._advise(self.catch_up.read(key, found.run))
-        return found.data
-
-    def _advise(self, advice: PageAdvice | None) -> None:
-        if advice is not None:
-            self._replicas.effects.append(AdvisePages(advice))
 
     def _failed(self, item: _Wanted, error: KafkaError) -> FetchPartitionResponse:
         self._counters.failed_fetch_entries += 1
@@ -346,28 +295,6 @@ def _readable_bytes(partition: Partition, log: Log, entry: FetchPartition) -> in
     """About how many bytes the entry could get now; at least 1."""
     available = log.bytes_about(entry.fetch_offset, partition.high_watermark)
     return max(1, min(available, entry.max_bytes))
-
-
-def _taken(read: ColdRead, limit: int, *, is_first: bool) -> list[Buffer]:
-    """What of a read fits into `limit`; the first batch anyway if it `is_first`. Nothing if it was deleted.
-
-    Errors: what the read met.
-    """
-    if isinstance(read.error, FileGoneError):
-        return []
-    if read.error is not None:
-        raise read.error
-    assert read.run_found is not None, "a read that is done has a result or an error"
-    data = read.run_found.data
-    if len(data) <= limit:
-        return [data]
-    end = 0
-    while end < len(data):
-        size = read_batch_header(data, end).size_bytes
-        if end + size > limit and not (is_first and end == 0):
-            break
-        end += size
-    return [data[:end]] if end else []
 
 
 class DelayedFetch:

@@ -21,6 +21,7 @@ from ...protocol.errors import (
 from ...protocol.messages.data import ListOffsetsPartitionResponse, ListOffsetsResponse
 from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, NO_OFFSET, NO_TIMESTAMP
 from ..effects import LookUpOffsets
+from ..log.files import FileGoneError
 from .fetch import check_asked
 
 if TYPE_CHECKING:
@@ -131,7 +132,9 @@ class ListOffsetsHandler:
         partition = search.partition
         partition.leader_log(search.entry.current_leader_epoch)  # it may have been lost meanwhile
         if search.error is not None:
-            if isinstance(search.error, KafkaStorageError):
+            if isinstance(search.error, FileGoneError):
+                pass  # its segment was deleted under the search: no disk is to blame, the client asks again
+            elif isinstance(search.error, KafkaStorageError):
                 self._replicas.disk_failed(partition, search.error)
             elif isinstance(search.error, CorruptMessageError):
                 self._replicas.found_damage(partition, search.error)

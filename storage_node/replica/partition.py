@@ -6,6 +6,7 @@ decision is only kept and checked. Source: Kafka Partition.scala.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from ...protocol.errors import (
 )
 from ...protocol.model import NO_EPOCH, NO_NODE, TopicPartition
 from ...runtime.config import MAX_LONG
+from .in_sync import NO_BROKER_EPOCH, Eligible, InSyncReplicas
 
 if TYPE_CHECKING:
     from ...protocol.metadata.image import PartitionRegistration
@@ -28,6 +30,20 @@ PartitionKey = tuple[bytes, int]  # topic id and partition: a re-created topic s
 
 ACKS_ALL = -1
 FSYNC = "fsync"
+
+
+def _anybody(_node_id: int, _broker_epoch: int) -> bool:
+    return True
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What the partitions of one node share: the time of the event that is being handled, and the nodes."""
+
+    now_ms: int = 0
+    max_lag_ms: int = 30_000
+    broker_epoch: int = NO_BROKER_EPOCH  # of this node
+    is_eligible: Eligible = _anybody
 
 
 class PartitionState(Enum):
@@ -41,9 +57,11 @@ class PartitionState(Enum):
 class Partition:
     """The local replica of one partition.
 
-    Invariant: high_watermark <= log end offset, and it never moves back while the partition lives.
+    Invariant: high_watermark <= log end offset. It never moves back while the partition leads; a follower's
+    does only if its log is cut below it, after an unclean election.
     Invariant: with durability=fsync, high_watermark <= flushed_offset after each move of it.
     Invariant: an offline or deleted partition never comes back; a new object takes its place.
+    Invariant: `in_sync` is there exactly while this node leads the partition and others follow it.
     """
 
     __slots__ = (
@@ -53,6 +71,7 @@ class Partition:
         "epoch_start_offset",
         "flushed_offset",
         "high_watermark",
+        "in_sync",
         "is_damaged",
         "is_flushing",
         "isr",
@@ -63,12 +82,20 @@ class Partition:
         "min_isr",
         "node_id",
         "oldest_unflushed_ms",
+        "partition_epoch",
+        "replicas",
         "state",
+        "surroundings",
         "topic_partition",
     )
 
     def __init__(
-        self, topic_partition: TopicPartition, topic_id: bytes, node_id: int, log: Log | None
+        self,
+        topic_partition: TopicPartition,
+        topic_id: bytes,
+        node_id: int,
+        log: Log | None,
+        surroundings: Surroundings | None = None,
     ) -> None:
         """Without a log the partition is offline from the start: its disk is not there."""
         self.topic_partition = topic_partition
@@ -78,7 +105,11 @@ class Partition:
         self.state = PartitionState.ONLINE if log is not None else PartitionState.OFFLINE
         self.leader: int = NO_NODE
         self.leader_epoch: int = NO_EPOCH
+        self.partition_epoch = -1
+        self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
+        self.in_sync: InSyncReplicas | None = None
+        self.surroundings = Surroundings() if surroundings is None else surroundings
         self.flushed_offset = log.recovery_point if log is not None else 0
         # from the checkpoint, held inside what the log has after recovery
         self.high_watermark = 0
@@ -120,18 +151,45 @@ class Partition:
     def assign(self, registration: PartitionRegistration) -> bool:
         """Take over the controller's decision; True if leader or epoch changed.
 
-        An older leader epoch than the known one changes nothing.
+        An older leader epoch than the known one changes nothing, nor does an older partition epoch.
         """
         if registration.leader_epoch < self.leader_epoch:
             return False
         changed = (registration.leader, registration.leader_epoch) != (self.leader, self.leader_epoch)
-        self.isr = registration.isr
         if changed:
             self.leader, self.leader_epoch = registration.leader, registration.leader_epoch
+            self.in_sync = None
             if self.is_leader and self.log is not None:
                 self.log.assign_leader_epoch(self.leader_epoch)
                 self.epoch_start_offset = self.log.log_end_offset
+        elif registration.partition_epoch < self.partition_epoch:
+            return False  # an answer of the controller told more already
+        self._take_replicas(registration)
         return changed
+
+    def _take_replicas(self, registration: PartitionRegistration) -> None:
+        self.replicas, self.isr = registration.replicas, registration.isr
+        self.partition_epoch = registration.partition_epoch
+        if not self.is_leader or registration.replicas == (self.node_id,):
+            self.in_sync = None
+            return
+        around = self.surroundings
+        if self.in_sync is None:
+            self.in_sync = InSyncReplicas(
+                self.node_id, registration, self.epoch_start_offset, around.now_ms, around.max_lag_ms
+            )
+        else:
+            self.in_sync.updated(registration, around.now_ms)
+
+    def isr_decided(self, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> bool:
+        """The controller answered a proposal of this leadership; False if it comes too late."""
+        in_sync = self.in_sync
+        if in_sync is None or leader_epoch != self.leader_epoch:
+            return False
+        if not in_sync.decided(isr, partition_epoch, self.surroundings.now_ms):
+            return False
+        self.isr, self.partition_epoch = isr, partition_epoch
+        return True
 
     def leader_log(self, leader_epoch: int = NO_EPOCH) -> Log:
         """The log, if this node leads the partition in the epoch that the client knows (-1: any).
@@ -161,17 +219,76 @@ class Partition:
             return UnknownTopicIdError(f"{self.topic_partition} was deleted")
         return NotLeaderOrFollowerError(f"{self.topic_partition} is led by node {self.leader}")
 
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether this node leads the partition with too few in-sync replicas for acks=all."""
+        return self.is_leader and len(self.isr) < self.min_isr
+
     def advance(self) -> bool:
-        """Move the high watermark as far as the only in-sync replica allows; True if it moved."""
-        if not self.is_leader or self.log is None:
+        """Move the high watermark as far as the in-sync replicas allow; True if it moved."""
+        log = self.log
+        if log is None or not self.is_leader:
             return False
-        committed = self.log.log_end_offset
+        committed = log.log_end_offset
         if self._durable:
             committed = min(committed, self.flushed_offset)
+        in_sync = self.in_sync
+        if in_sync is not None:
+            around = self.surroundings
+            committed = in_sync.committed_end(
+                committed, log.log_end_offset, self.min_isr, around.now_ms, around.is_eligible
+            )
+        if committed <= self.high_watermark:
+            return False
+        self.high_watermark = log.high_watermark = committed
+        return True
+
+    # --- following -------------------------------------------------------------------------------------
+
+    @property
+    def safe_end_offset(self) -> int:
+        """How far this replica can answer for: what is in the log, with durability=fsync what is flushed."""
+        log = self.log
+        if log is None:
+            return 0
+        return min(log.log_end_offset, self.flushed_offset) if self._durable else log.log_end_offset
+
+    def learn_high_watermark(self, leaders: int) -> bool:
+        """As a follower: the leader's high watermark, as far as the own log goes; True if it moved.
+
+        Order: only after the leader has found nothing to diverge below this log's end (KAFKA-14704).
+        """
+        assert self.log is not None, "only an online partition follows"
+        committed = min(leaders, self.safe_end_offset)
         if committed <= self.high_watermark:
             return False
         self.high_watermark = self.log.high_watermark = committed
         return True
+
+    def truncate_to(self, offset: int) -> None:
+        """As a follower: forget what is not in the leader's log. No flush is under way. Errors:
+        KafkaStorageError."""
+        assert self.log is not None, "only an online partition is cut"
+        assert not self.is_leader, "a leader never cuts its log"
+        assert not self.is_flushing, "truncation must not overtake a flush"
+        self.log.truncate_to(offset)
+        self._was_cut()
+
+    def restart_at(self, offset: int) -> None:
+        """As a follower: forget everything and go on at `offset`, where the leader's log starts. Errors:
+        KafkaStorageError."""
+        assert self.log is not None, "only an online partition is cut"
+        assert not self.is_leader, "a leader never cuts its log"
+        assert not self.is_flushing, "truncation must not overtake a flush"
+        self.log.truncate_fully_and_start_at(offset)
+        self._was_cut()
+
+    def _was_cut(self) -> None:
+        log = self.log
+        assert log is not None, "only an online partition is cut"
+        self.flushed_offset = min(self.flushed_offset, log.log_end_offset)
+        self.high_watermark = max(min(self.high_watermark, log.log_end_offset), log.log_start_offset)
+        log.high_watermark = self.high_watermark
 
     def wants_flush(self, now_ms: int | None = None) -> bool:
         """Whether records wait for the disk and no flush is under way; flush.ms counts only with `now_ms`."""
@@ -209,11 +326,13 @@ class Partition:
         """The disk failed: nothing of this partition is served or acknowledged any more."""
         if self.state is PartitionState.ONLINE:
             self.state = PartitionState.OFFLINE
+            self.in_sync = None
             self._drop_tail()
 
     def remove(self) -> None:
         """The controller took the partition away."""
         self.state = PartitionState.DELETED
+        self.in_sync = None
         self._drop_tail()
 
     def _drop_tail(self) -> None:
@@ -223,6 +342,9 @@ class Partition:
 
     def check(self) -> None:
         """Assert the laws of this object."""
+        assert self.in_sync is None or (self.leader == self.node_id and len(self.replicas) > 1)
+        if self.in_sync is not None:
+            self.in_sync.check()
         if self.log is not None and self.state is PartitionState.ONLINE:
             assert self.high_watermark <= self.log.log_end_offset, "the high watermark passed the log end"
             assert self.flushed_offset <= self.log.log_end_offset, "flushed more than there is"

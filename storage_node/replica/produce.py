@@ -13,6 +13,7 @@ from ...protocol.errors import (
     InvalidRequiredAcksError,
     KafkaError,
     KafkaStorageError,
+    NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     RequestTimedOutError,
     ThrottlingQuotaExceededError,
@@ -111,7 +112,7 @@ class ProduceHandler:
         replicas = self._replicas
         partition = replicas.find(entry.topic_id, entry.partition)
         log = partition.leader_log(entry.leader_epoch)
-        if acks == ACKS_ALL and len(partition.isr) < partition.min_isr:
+        if acks == ACKS_ALL and partition.is_under_min_isr:
             raise NotEnoughReplicasError(
                 f"{partition.topic_partition} has {len(partition.isr)} in-sync replicas,"
                 f" min.insync.replicas is {partition.min_isr}"
@@ -124,6 +125,8 @@ class ProduceHandler:
             raise
         end_offset = info.last_offset + 1
         self._counters.produced(len(frame), end_offset - info.base_offset)
+        if partition.in_sync is not None:
+            replicas.appended.append(partition.key)  # its followers are told
         if partition.advance():
             replicas.changed.append(partition.key)
         replicas.maybe_flush(partition)
@@ -164,6 +167,13 @@ class ProduceHandler:
         return self._failed(ProducePartition(*waiting.partition.key), error)
 
 
+def _too_few(partition: Partition) -> NotEnoughReplicasAfterAppendError:
+    return NotEnoughReplicasAfterAppendError(
+        f"{partition.topic_partition} has {len(partition.isr)} in-sync replicas now,"
+        f" min.insync.replicas is {partition.min_isr}"
+    )
+
+
 class DelayedProduce:
     """A produce request in purgatory. It watches its connection and the partitions that are not safe yet.
 
@@ -197,6 +207,9 @@ class DelayedProduce:
                 self._answers[item.index] = self._handler.lost(item, partition.lost_error())
             elif not partition.is_acked(item.end_offset, acks):
                 still.append(item)
+            elif acks == ACKS_ALL and partition.is_under_min_isr:
+                # Committed, but by fewer than asked for: the ISR has shrunk since the append.
+                self._answers[item.index] = self._handler.lost(item, _too_few(partition))
         self._waiting = still
         if still:
             return False
@@ -206,8 +219,12 @@ class DelayedProduce:
     def on_expire(self) -> None:
         """The producer's timeout passed: the batches are in the log, but not known to be safe."""
         for item in self._waiting:
-            name = item.partition.topic_partition
-            detail = f"{name} was not committed up to offset {item.end_offset} in time"
-            self._answers[item.index] = self._handler.lost(item, RequestTimedOutError(detail))
+            error: KafkaError
+            if self._request.body.acks == ACKS_ALL and item.partition.is_under_min_isr:
+                error = _too_few(item.partition)
+            else:
+                name = item.partition.topic_partition
+                error = RequestTimedOutError(f"{name} was not committed up to {item.end_offset} in time")
+            self._answers[item.index] = self._handler.lost(item, error)
         self._waiting = []
         self._handler.finish(self._request, self._answers)

@@ -27,28 +27,51 @@ from ..effects import DeleteLog, Effect, EndNode, FlushLog, Note
 from ..log.checkpoints import NO_TOPIC_ID
 from ..log.log_tasks import NewLog
 from ..log.tail_cache import Tail
-from .partition import Partition, PartitionKey, PartitionState
+from .fetchers import Fetchers
+from .isr_changes import IsrChanges
+from .partition import Partition, PartitionKey, PartitionState, Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from ...protocol.messages.control import AlterPartitionResponse
     from ...protocol.metadata.image import MetadataDelta, PartitionRegistration
+    from ..counters import NodeCounters
     from ..log.config import LogConfig
     from ..log.log import Log
     from ..log.log_manager import LogManager
     from ..log.tail_cache import TailCache
+    from .follower import FollowerLimits
 
 
 class ReplicaManager:
     """Holds the partitions and the image they follow.
 
-    `changed` collects the keys of partitions whose waiting requests must be tried again; `effects` the
-    work for the shell. Their owner empties both after each event.
+    `changed` collects the keys of partitions whose waiting requests must be tried again, `appended` those
+    that have more records for their followers alone; `effects` the work for the shell. Their owner empties
+    them after each event.
     """
 
-    def __init__(self, manager: LogManager, defaults: LogConfig, tails: TailCache | None = None) -> None:
+    def __init__(
+        self,
+        manager: LogManager,
+        defaults: LogConfig,
+        counters: NodeCounters,
+        tails: TailCache | None = None,
+        *,
+        follower_limits: FollowerLimits,
+        fetchers_per_leader: int = 1,
+        max_lag_ms: int = 30_000,
+    ) -> None:
         """With `tails`, the newest batches of each partition are kept in that memory."""
         self._tails = tails
+        self._counters = counters
+        self.surroundings = Surroundings(max_lag_ms=max_lag_ms, is_eligible=self._is_eligible)
+        self.fetchers = Fetchers(self, follower_limits, fetchers_per_leader)
+        self.isr_changes = IsrChanges()
+        self.is_replicating = False  # a partition has, or had, replicas on other nodes
+        self.is_checkpointing = False  # the shell writes checkpoints on a thread: no log may be cut
+        self.appended: list[PartitionKey] = []
         self.image = MetadataImage()
         self.partitions: dict[PartitionKey, Partition] = {}
         self.node_id: int = NO_NODE
@@ -80,6 +103,10 @@ class ReplicaManager:
         if registration is None:
             return NO_NODE, NO_EPOCH
         return registration.leader, registration.leader_epoch
+
+    def offline_keys(self) -> tuple[PartitionKey, ...]:
+        """The partitions that this node has and cannot serve."""
+        return tuple(key for key, partition in self.partitions.items() if not partition.is_online)
 
     # --- following the image ---------------------------------------------------------------------------
 
@@ -117,6 +144,8 @@ class ReplicaManager:
         for topic_id, index in delta.partitions:
             self._follow(topic_id, index, is_new=not _has_partition(old, topic_id, index))
         self._reconfigure(delta.configs)
+        if delta.brokers:
+            self._grow_all()
 
     def compare_all(self, image: MetadataImage, *, is_first: bool) -> None:
         """Bring every partition in line with a whole image; logs that it does not name become strays.
@@ -133,6 +162,7 @@ class ReplicaManager:
         for stray in self._manager.find_strays(self._is_expected):
             self._mark_stray(stray)
         self._reconfigure([(TOPIC_RESOURCE, name) for name in self.image.topics])
+        self._grow_all()
 
     def _is_expected(self, name: TopicPartition, _topic_id: bytes) -> bool:
         """By name: a log of a wrong id was set aside when its partition was opened, of a lost id it stays."""
@@ -155,10 +185,21 @@ class ReplicaManager:
             log = self._open(name, topic_id, is_new=is_new)
             if log is not None and self._tails is not None:
                 log.tail = Tail(self._tails)
-            partition = self.partitions[key] = Partition(name, topic_id, self.node_id, log)
+            partition = self.partitions[key] = Partition(name, topic_id, self.node_id, log, self.surroundings)
+        if partition.node_id == registration.leader:
+            self.fetchers.drop(key)  # Order: nothing is fetched any more when it begins to lead
+        self.is_replicating |= len(registration.replicas) > 1
+        old_isr = partition.isr
         was_changed = partition.assign(registration)
-        if partition.advance() or was_changed:
+        if not was_changed and partition.is_leader:
+            self._count_isr_change(old_isr, partition.isr)
+        self.fetchers.place(partition)
+        if partition.advance() or was_changed or old_isr != partition.isr:
             self.changed.append(key)
+        if partition.in_sync is not None:
+            self._grow(partition)
+            if not was_changed:
+                self.appended.append(key)  # its replicas may have changed
         self.maybe_flush(partition)
 
     def _open(self, name: TopicPartition, topic_id: bytes, *, is_new: bool) -> Log | None:
@@ -199,6 +240,7 @@ class ReplicaManager:
         online = [partition for partition in removed if partition.is_online]
         self._manager.drop_from_checkpoints(partition.topic_partition for partition in online)
         for partition in removed:
+            self.fetchers.drop(partition.key)
             partition.remove()
             self.changed.append(partition.key)
         # a flush names the folder that deletion renames, so it comes back first
@@ -286,6 +328,8 @@ class ReplicaManager:
         """The log of `partition` below `end_offset` is on the disk."""
         partition.flushed(end_offset)
         self.changed.append(partition.key)
+        if partition.is_online:
+            self.fetchers.flushed(partition.key, self.surroundings.now_ms)
         if partition.state is not PartitionState.DELETED:
             self.maybe_flush(partition)
         elif self._is_retiring(partition):
@@ -295,7 +339,7 @@ class ReplicaManager:
         """An IO error on one partition's log: its whole log dir is offline, before anything else is
         acknowledged (KAFKA-10778). After it, nobody knows what else that disk has lost."""
         partition.is_flushing = False
-        partition.go_offline()
+        self._take_offline(partition)
         self.changed.append(partition.key)
         self.lost_dirs(error)
         if self._is_retiring(partition):
@@ -311,7 +355,7 @@ class ReplicaManager:
         """Take the partitions on offline dirs offline; with no dir left the node ends."""
         lost = [p for p in self.partitions.values() if p.is_online and p.log is not None and p.log.is_offline]
         for partition in lost:
-            partition.go_offline()
+            self._take_offline(partition)
             self.changed.append(partition.key)
         offline = [log_dir.path for log_dir in self._manager.dirs if not log_dir.is_online]
         if offline != self._known_offline:
@@ -321,8 +365,97 @@ class ReplicaManager:
             if not self._manager.online_dirs:
                 self.effects.append(EndNode(error))
 
-    def _note(self, level: int, text: str) -> None:
+    def _take_offline(self, partition: Partition) -> None:
+        if self.partitions.get(partition.key) is partition:
+            self.fetchers.drop(partition.key)
+        partition.go_offline()
+
+    def note(self, level: int, text: str) -> None:
+        """Words for the operator's log."""
         self.effects.append(Note(level, text))
+
+    _note = note
+
+    # --- replication -----------------------------------------------------------------------------------
+
+    def follower_fetched(
+        self, partition: Partition, replica_id: int, offset: int, broker_epoch: int, now_ms: int
+    ) -> None:
+        """A follower of a partition that this node leads holds everything below `offset`."""
+        in_sync, log = partition.in_sync, partition.log
+        if in_sync is None or log is None:
+            return
+        if not in_sync.fetched(replica_id, offset, log.log_end_offset, broker_epoch, now_ms):
+            return
+        if replica_id not in in_sync.committed:
+            self._grow(partition)
+        if partition.advance():
+            self.changed.append(partition.key)
+
+    def replicated(self, size_bytes: int) -> None:
+        """Bytes of a leader's log were appended here."""
+        self._counters.replicated_in_bytes += size_bytes
+
+    def shrink_overdue(self, now_ms: int) -> None:
+        """Propose the ISRs without those that lag; called every half of replica.lag.time.max.ms."""
+        around = self.surroundings
+        for partition in self.partitions.values():
+            in_sync, log = partition.in_sync, partition.log
+            if in_sync is None or log is None:
+                continue
+            proposal = in_sync.propose_shrink(log.log_end_offset, now_ms, around.broker_epoch)
+            if proposal is not None:
+                members = tuple(member.node_id for member in proposal.isr)
+                name = partition.topic_partition
+                self.note(logging.WARNING, f"{name}: ISR {in_sync.committed} shall be {members}")
+                self.isr_changes.add(partition, proposal)
+            else:
+                self._grow(partition)
+
+    def isr_answered(self, response: AlterPartitionResponse, now_ms: int) -> None:
+        """The controller answered what the ISR changes asked."""
+        for proposed, answer in self.isr_changes.answered(response, now_ms):
+            partition, old_isr = proposed.partition, proposed.partition.isr
+            if answer.leader != self.node_id:
+                continue
+            if partition.isr_decided(answer.isr, answer.leader_epoch, answer.partition_epoch):
+                self._count_isr_change(old_isr, partition.isr)
+                partition.advance()
+                self._grow(partition)
+                self.changed.append(partition.key)
+
+    def _count_isr_change(self, old: Sequence[int], new: Sequence[int]) -> None:
+        self._counters.isr_shrinks += len(new) < len(old)
+        self._counters.isr_expands += len(new) > len(old)
+
+    def _grow_all(self) -> None:
+        """Nodes have come or gone: who was not eligible may be now."""
+        for partition in self.partitions.values():
+            if partition.in_sync is not None:
+                self._grow(partition)
+
+    def _grow(self, partition: Partition) -> None:
+        """Propose the first follower that may join the ISR; the next comes when that is decided."""
+        in_sync, around = partition.in_sync, self.surroundings
+        if in_sync is None or in_sync.proposal is not None or len(in_sync.committed) > len(in_sync.followers):
+            return
+        for node_id in in_sync.followers:
+            proposal = in_sync.propose_growth(
+                node_id, partition.high_watermark, around.broker_epoch, self._is_eligible
+            )
+            if proposal is not None:
+                self.isr_changes.add(partition, proposal)
+                return
+
+    def _is_eligible(self, node_id: int, broker_epoch: int) -> bool:
+        """KIP-841, 903: it is registered as the process that was heard, not fenced and not shutting down."""
+        broker = self.image.brokers.get(node_id)
+        return (
+            broker is not None
+            and broker.broker_epoch == broker_epoch
+            and not broker.is_fenced
+            and not broker.in_controlled_shutdown
+        )
 
 
 def _registration(image: MetadataImage, topic_id: bytes, index: int) -> PartitionRegistration | None:

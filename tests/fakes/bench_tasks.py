@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.protocol.errors import UnknownTopicOrPartitionError
+from headrace.services.bench.pacing_io import now_ns, sleep_until
 
 if TYPE_CHECKING:
     from headrace.services.bench.fleet import Link
@@ -29,9 +29,14 @@ class Count:
 
     def run(self, link: Link) -> Any:
         start_ns = link.start(self.records * 10)
-        began_ns = time.monotonic_ns()
+        began_ns = now_ns()
         link.progress(self.records, self.records * 2, 1)
         return start_ns, began_ns, os.getpid()
+
+
+def poll() -> None:
+    """What readers do between two looks at their goal: they wait for records, and here none come."""
+    sleep_until(now_ns() + 1_000_000)
 
 
 @dataclass
@@ -41,7 +46,7 @@ class ReachGoal:
     def run(self, link: Link) -> Any:
         link.start()
         while (goal := link.goal()) is None:
-            time.sleep(0.001)
+            poll()
         link.progress(goal, 0)
         return goal, link.group_records()
 
@@ -71,4 +76,4 @@ class Forever:
         link.progress(os.getpid(), 0)
         link.start()
         while True:
-            time.sleep(60)
+            signal.pause()

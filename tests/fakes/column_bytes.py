@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 
 Pairs = "Sequence[tuple[str, bytes | None]]"
 
+# Columns of three rows that no Arrow writer makes.
+BACKWARDS = BinaryColumn(array("i", [0, 1, 0, 1]), b"a")
+BEYOND = BinaryColumn(array("i", [0, 1, 2, 2]), b"a")
+NEGATIVE = BinaryColumn(array("i", [0, 1, -1, -1]), b"a")
+SHORT_OFFSETS = BinaryColumn(array("i", [0, 0, 0]), b"")
+SHORT_BITS = BinaryColumn(array("i", [0] * 20), b"", b"\xff", 6)
+
 
 def validity(is_there: Sequence[bool], first: int = 0) -> bytes:
     """A bitmap, lowest bit first, with every other bit before `first` set."""

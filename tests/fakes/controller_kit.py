@@ -8,10 +8,22 @@ from typing import Any
 from headrace.controller.config import ControllerConfig
 from headrace.controller.controller import Controller
 from headrace.protocol.messages.control import (
+    AlterConfigs,
+    AlterPartitionItem,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionRequest,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
+    ConfigChange,
+    ConfigResource,
     CreateTopicsRequest,
+    ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
     NewTopicSpec,
+    ReassignablePartition,
+    ReassignableTopic,
+    ReplicaAssignment,
+    TopicPartitions,
 )
 from headrace.protocol.metadata.image import MetadataImage
 
@@ -87,6 +99,65 @@ class Driver:
         for node_id in node_ids:
             assert self.register(node_id, **facts).error_code == 0
             assert not self.beat(node_id).is_fenced
+
+    def alter_partition(self, topic: str, number: int, isr: Any, **facts: Any) -> Any:
+        """The leader proposes an ISR; the one answer. `facts` overrule what a leader that knows everything
+        says."""
+        partition = self.partitions(topic)[number]
+        node_id = facts.pop("node_id", partition.leader)
+        sender = self.image.brokers.get(node_id)
+        epoch = facts.pop("broker_epoch", sender.broker_epoch if sender else -1)
+        brokers = self.image.brokers
+        members = tuple(
+            each if isinstance(each, tuple) else (each, brokers[each].broker_epoch if each in brokers else -1)
+            for each in isr
+        )
+        defaults = {
+            "topic_id": self.image.topics[topic].topic_id,
+            "partition": number,
+            "leader_epoch": partition.leader_epoch,
+            "partition_epoch": partition.partition_epoch,
+            "isr": members,
+        }
+        item = AlterPartitionItem(**(defaults | facts))
+        reply = self.ask(AlterPartitionRequest(node_id, epoch, (item,)))
+        return reply if reply.error_code else reply.partitions[0]
+
+    def reassign(self, topic: str, number: int, replicas: Any, **facts: Any) -> int:
+        """Move one partition (None cancels); the error code."""
+        item = ReassignablePartition(number, replicas)
+        request = AlterPartitionReassignmentsRequest((ReassignableTopic(topic, (item,)),), **facts)
+        reply = self.ask(request)
+        return reply.error_code or reply.results[0].error_code
+
+    def elect(self, election_type: int, topic: str, *numbers: int) -> list[int]:
+        """Elect leaders; the error codes."""
+        reply = self.ask(ElectLeadersRequest(election_type, (TopicPartitions(topic, numbers),)))
+        return [result.error_code for result in reply.results]
+
+    def fence(self, *node_ids: int) -> None:
+        """Nodes are gone at once, as if their sessions had run out."""
+        for node_id in node_ids:
+            assert self.beat(node_id, want_fence=True, want_shutdown=True).is_fenced
+
+    def come_back(self, node_id: int, process: int, *, is_clean: bool) -> None:
+        """A fenced node is started anew, having ended in order or not, and catches up."""
+        previous = self.image.brokers[node_id].broker_epoch if is_clean else -1
+        assert self.register(node_id, process, previous_broker_epoch=previous).error_code == 0
+        assert not self.beat(node_id).is_fenced
+
+    def configure(self, topic: str, **values: str) -> None:
+        """Set configs of a topic ("" for the cluster), named with underscores."""
+        resource = ConfigResource(2 if topic else 4, topic)
+        changes = tuple(ConfigChange(name.replace("_", "."), 0, value) for name, value in values.items())
+        reply = self.ask(IncrementalAlterConfigsRequest((AlterConfigs(resource, changes),)))
+        assert reply.results[0].error_code == 0, reply.results[0].error_detail
+
+    def place(self, name: str, *replicas: Any, **configs: str) -> None:
+        """Create a topic with these replicas for its partitions, and configs named with underscores."""
+        assignments = tuple(ReplicaAssignment(number, each) for number, each in enumerate(replicas))
+        dotted = {key.replace("_", "."): value for key, value in configs.items()}
+        assert self.create(name, assignments=assignments, configs=dotted).error_code == 0
 
     def create(self, name: str, **spec: Any) -> Any:
         """Create one topic; its part of the answer."""

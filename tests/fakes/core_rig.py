@@ -109,15 +109,17 @@ class CoreRig:
         files: FakeFiles | None = None,
         dirs: str = "/d",
         records: Sequence[Any] = (FormatRecord("c"),),
+        node_id: int = NODE,
         **config: Any,
     ) -> None:
         """`records` are the metadata that the node finds when it joins, applied as its first image."""
+        self.node_id = node_id
         self.files = FakeFiles() if files is None else files
         self.now_ms = 1_000
         self._timer_ms: int | None = None
         self.room = 1 << 40
         values = {name.replace("_", "."): value for name, value in config.items()}
-        self.config = NodeConfig.of({"log.dirs": dirs, "node.id": NODE} | values)
+        self.config = NodeConfig.of({"log.dirs": dirs, "node.id": node_id} | values)
         for path in self.config.log_dirs:
             self.files.mkdir(path)
         self.files.fsync_directory("/")
@@ -132,7 +134,7 @@ class CoreRig:
         self.core = StorageNode(
             self.config, self.manager, FakeReplies(), now_ms=self.now_ms, room=lambda: self.room
         )
-        self.core.joined(NODE, 9)
+        self.core.joined(node_id, 9)
         self.effects: list[Any] = []
         self.image = MetadataImage()
         self.records: list[Any] = []
@@ -260,6 +262,7 @@ class CoreRig:
             self._timer_ms = wake.deadline_ms
         for partition in self.core.replicas.partitions.values():
             partition.check()
+        self.core.replicas.fetchers.check()
         self.core.cold_reads.check()
 
     def pop(self, kind: type[Any]) -> list[Any]:
@@ -336,4 +339,4 @@ class CoreRig:
         was, with `more` records that came meanwhile, or just `records`."""
         files = self.files.restart() if power is None else self.files.power_loss(power)
         found = [*self.records, *more] if records is None else records
-        return CoreRig(files, ",".join(self.config.log_dirs), found)
+        return CoreRig(files, ",".join(self.config.log_dirs), found, self.node_id)

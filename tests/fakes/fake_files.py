@@ -392,6 +392,8 @@ class FakeFiles:
                 seen = self._counts.get(number, 0)
                 self._counts[number] = seen + 1
                 if seen == after:
+                    if error == errno.ENOMEM and operation == "pread":
+                        raise MemoryError(path)  # as files_io: it is not the disk's
                     _fail(operation, path, error)
 
     def _room(self, growth: int) -> int | None:

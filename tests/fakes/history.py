@@ -1,16 +1,18 @@
-"""What clients did and saw, and an independent check of it: Jepsen's Kafka anomalies for producers and plain
-consumers. It knows nothing of the code under test.
+"""What clients did and saw: the operations of sequential processes and their outcomes, in memory or as JSONL.
 
-Every value is sent once, to one key, where a key is any name of one partition. Each process records its own
-sends and polls in its own order. Source: RELIABILITY 1.1; jepsen.tests.kafka.
+Every value is sent once, to one key, where a key is any name of one partition. `history_checks.py` judges a
+history; neither knows anything of the code under test. Source: RELIABILITY 1.1; jepsen.tests.kafka.
 """
 
 from __future__ import annotations
 
 import enum
+import json
 from collections import defaultdict
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
 
 Key = Hashable
 Read = tuple[int, bytes]  # offset, value
@@ -24,175 +26,285 @@ class Outcome(enum.Enum):
     INFO = "info"
 
 
+# What an error of a client says about the operation, by its name without "Error" or "Exception". Whatever is
+# not here is INFO: calling a write failed that was not makes false alarms, and so would the other way round.
+OUTCOMES = MappingProxyType(
+    dict.fromkeys(
+        (
+            "Timeout", "ApiTimeout", "RequestTimedOut", "DeliveryTimeout", "Network", "Closed", "Disconnect",
+            "UnknownServer", "NotLeaderOrFollower", "IllegalState", "EndTxn", "NotEnoughReplicasAfterAppend",
+        ),
+        Outcome.INFO,
+    )
+    | dict.fromkeys(
+        (
+            "TopicAuthorization", "ClusterAuthorization", "GroupAuthorization", "ProducerFenced",
+            "OutOfOrderSequenceNumber", "InErrorState", "InvalidProducerEpoch", "InvalidTopic",
+            "InvalidReplicationFactor", "NotController", "UnknownTopicOrPartition", "BrokerNotAvailable",
+            "AddOffsetsToTxn", "TxnOffsetCommit", "RebalanceInProgress", "MessageTooLarge", "BufferExhausted",
+        ),
+        Outcome.FAIL,
+    )
+)  # fmt: skip
+# After these the client is of no use any more: its process ends.
+ENDS_PROCESS = frozenset(
+    (
+        "TopicAuthorization", "ClusterAuthorization", "GroupAuthorization", "ProducerFenced",
+        "OutOfOrderSequenceNumber", "InErrorState",
+    )
+)  # fmt: skip
+
+
+def error_name(error: BaseException | str) -> str:
+    """The name that the outcome table knows it by."""
+    name = error if isinstance(error, str) else type(error).__name__
+    return name.removesuffix("Error").removesuffix("Exception")
+
+
+def outcome_of(error: BaseException | str | None) -> Outcome:
+    """What is known of an operation that ended with `error`, None for success."""
+    return Outcome.OK if error is None else OUTCOMES.get(error_name(error), Outcome.INFO)
+
+
+def outcome_of_abort(commit_error: BaseException | str | None, *, was_aborted: bool) -> Outcome:
+    """What is known of a transaction that was given up; `commit_error` is None if no commit was tried."""
+    if commit_error is None or was_aborted or error_name(commit_error) == "InvalidTxnState":
+        return Outcome.FAIL
+    return Outcome.INFO
+
+
 @dataclass(eq=False)
 class Send:
     """One value handed to a producer. `may_repeat` says that a retry may have written it again."""
 
-    process: str
+    op: Op
     key: Key
     value: bytes
     may_repeat: bool
-    outcome: Outcome = Outcome.INFO
     offset: int | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """Of its operation."""
+        return self.op.outcome
 
     def ok(self, offset: int | None) -> None:
         """Acknowledged, at an offset unless the producer is not told any."""
-        self.outcome, self.offset = Outcome.OK, offset
+        self.op.outcome, self.offset = Outcome.OK, offset
 
     def fail(self) -> None:
         """Certainly not written."""
-        self.outcome = Outcome.FAIL
+        self.op.outcome = Outcome.FAIL
+
+    def ended(self, error: BaseException | str | None, offset: int | None = None) -> None:
+        """As the outcome table has it."""
+        self.op.ended(error)
+        if error is None:
+            self.offset = offset
 
 
 @dataclass(eq=False)
 class Poll:
     """The records of one key that one poll returned; `moved` if the process sought since the poll before."""
 
-    process: str
+    op: Op
     key: Key
     reads: list[Read]
     moved: bool
 
 
 @dataclass(eq=False)
+class Op:
+    """One operation of a process: a send, a poll, both in a transaction, or a change of what is read.
+
+    `f` is send, poll, txn, assign, subscribe or seek; `keys` are those that the last three name.
+    """
+
+    process: Process
+    f: str
+    time: int
+    outcome: Outcome = Outcome.INFO
+    steps: list[Send | Poll] = field(default_factory=list)
+    keys: tuple[Key, ...] = ()
+    rebalance_keys: tuple[Key, ...] = ()  # assigned, revoked or lost while it ran
+    error: str | None = None
+
+    def send(self, key: Key, value: bytes, *, may_repeat: bool = False) -> Send:
+        """Send as a part of this operation."""
+        send = Send(self, key, value, may_repeat)
+        self.steps.append(send)
+        return send
+
+    def poll(self, key: Key, reads: list[Read]) -> Poll:
+        """Records came as a part of this operation."""
+        poll = Poll(self, key, reads, key in self.process.moved)
+        self.process.moved.discard(key)
+        self.steps.append(poll)
+        return poll
+
+    def ended(self, error: BaseException | str | None) -> None:
+        """It is over; the outcome table says how."""
+        self.outcome = outcome_of(error)
+        self.error = None if error is None else error_name(error)
+
+    @property
+    def sends(self) -> list[Send]:
+        """In their order."""
+        return [step for step in self.steps if isinstance(step, Send)]
+
+    @property
+    def polls(self) -> list[Poll]:
+        """In their order."""
+        return [step for step in self.steps if isinstance(step, Poll)]
+
+
+@dataclass(eq=False)
 class Process:
-    """The view of one sequential actor."""
+    """The view of one sequential actor. A client that crashed goes on as another process."""
 
     name: str
-    sends: list[Send] = field(default_factory=list)
-    polls: list[Poll] = field(default_factory=list)
-    _moved: set[Key] = field(default_factory=set)
+    history: History
+    ops: list[Op] = field(default_factory=list)
+    moved: set[Key] = field(default_factory=set)  # keys whose next poll may begin anywhere
+    _assigned: frozenset[Key] = frozenset()
+
+    @property
+    def sends(self) -> list[Send]:
+        """All, in their order."""
+        return [send for op in self.ops for send in op.sends]
+
+    @property
+    def polls(self) -> list[Poll]:
+        """All, in their order."""
+        return [poll for op in self.ops for poll in op.polls]
 
     def send(self, key: Key, value: bytes, *, may_repeat: bool = False) -> Send:
         """About to send; set the outcome on what is returned."""
-        self.sends.append(Send(self.name, key, value, may_repeat))
-        return self.sends[-1]
+        return self.begin("send").send(key, value, may_repeat=may_repeat)
 
     def poll(self, key: Key, reads: list[Read]) -> None:
         """Records of one key came, in this order."""
-        self.polls.append(Poll(self.name, key, reads, key in self._moved))
-        self._moved.discard(key)
+        op = self.begin("poll")
+        op.outcome = Outcome.OK
+        op.poll(key, reads)
 
-    def move(self, key: Key) -> None:
-        """The position was changed: the next poll may begin anywhere."""
-        self._moved.add(key)
+    def txn(self) -> Op:
+        """Sends and polls that stand or fall together; call `ended` on it, or nobody knows."""
+        return self.begin("txn")
+
+    def move(self, *keys: Key) -> None:
+        """The positions were changed: the next poll may begin anywhere."""
+        self._change("seek", keys)
+        self.moved.update(keys)
+
+    def assign(self, keys: Iterable[Key], f: str = "assign") -> None:
+        """Read these from now on: the others may begin anywhere when they come back."""
+        keys = tuple(keys)
+        self._change(f, keys)
+        self.moved.update(self._assigned.difference(keys))
+        self._assigned = frozenset(keys)
+
+    def subscribe(self, keys: Iterable[Key]) -> None:
+        """As `assign`, but others may take keys away at any time."""
+        self.assign(keys, "subscribe")
+
+    def begin(self, f: str) -> Op:
+        """An operation whose outcome is not known yet."""
+        op = Op(self, f, self.history.clock())
+        self.ops.append(op)
+        self.history.ops.append(op)
+        return op
+
+    def _change(self, f: str, keys: tuple[Key, ...]) -> None:
+        op = self.begin(f)
+        op.outcome, op.keys = Outcome.OK, keys
 
 
 class History:
-    """All processes of one run. `anomalies` may be asked once they have ended."""
+    """All processes of one run, and their operations in the order in which they began."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], int] = lambda: 0) -> None:
+        self.clock = clock
         self.processes: list[Process] = []
+        self.ops: list[Op] = []
 
     def process(self, name: str) -> Process:
         """A new process."""
-        self.processes.append(Process(name))
+        self.processes.append(Process(name, self))
         return self.processes[-1]
 
     def anomalies(self) -> dict[str, list[str]]:
-        """By name of the anomaly what was found; empty when the history is sound.
+        """By name of the anomaly what was found, but for what is always allowed; empty if it is sound.
 
         `unseen` counts as one: the history must end with a process that reads everything.
         """
+        from history_checks import ALLOWED, ALLOWED_WITH_SUBSCRIBE, found_in
+
+        allowed = set(ALLOWED)
+        if any(op.f == "subscribe" for op in self.ops):
+            allowed |= ALLOWED_WITH_SUBSCRIBE
         found: dict[str, list[str]] = defaultdict(list)
-        for name, text in _Check(self).run():
-            found[name].append(text)
+        for name, text in found_in(self):
+            if name not in allowed:
+                found[name].append(text)
         return dict(found)
 
+    # --- as JSONL -----------------------------------------------------------------------------------------
 
-class _Check:
-    def __init__(self, history: History) -> None:
-        self._processes = history.processes
-        self._sends = {send.value: send for process in self._processes for send in process.sends}
-        assert len(self._sends) == sum(len(process.sends) for process in self._processes), "unique values"
-        self._log: dict[Key, dict[int, set[bytes]]] = defaultdict(lambda: defaultdict(set))
-        self._read: dict[Key, set[bytes]] = defaultdict(set)
-        for process in self._processes:
-            for poll in process.polls:
-                for offset, value in poll.reads:
-                    self._log[poll.key][offset].add(value)
-                    self._read[poll.key].add(value)
-        for send in self._sends.values():
-            if send.outcome is Outcome.OK and send.offset is not None:
-                self._log[send.key][send.offset].add(send.value)
-        # the version order: offsets that hold something, numbered densely
-        self._index = {
-            key: {offset: index for index, offset in enumerate(sorted(log))} for key, log in self._log.items()
-        }
-        self._places: dict[tuple[Key, bytes], list[int]] = defaultdict(list)
-        for key, log in self._log.items():
-            for offset in sorted(log):
-                for value in log[offset]:
-                    self._places[key, value].append(self._index[key][offset])
+    def lines(self) -> Iterator[str]:
+        """One JSON object for each operation: index, time, process, type, f, value, rebalance_keys, error."""
+        for index, op in enumerate(self.ops):
+            facts = {
+                "index": index,
+                "time": op.time,
+                "process": op.process.name,
+                "type": op.outcome.value,
+                "f": op.f,
+                "value": [_step(step) for step in op.steps] if not op.keys else list(op.keys),
+                "rebalance_keys": list(op.rebalance_keys),
+                "error": op.error,
+            }
+            yield json.dumps(facts)
 
-    def run(self) -> Iterator[tuple[str, str]]:
-        yield from self._inconsistent_offsets()
-        yield from self._reads_of_nothing()
-        yield from self._duplicates()
-        yield from self._lost()
-        for process in self._processes:
-            yield from self._order_of_polls(process)
-            yield from self._order_of_sends(process)
+    @classmethod
+    def of_lines(cls, lines: Iterable[str]) -> History:
+        """What `lines` wrote. Keys are what JSON makes of them."""
+        now = [0]
+        history, processes = cls(lambda: now[0]), dict[str, Process]()
+        for line in lines:
+            facts = json.loads(line)
+            now[0], name = facts["time"], facts["process"]
+            process = processes.get(name) or processes.setdefault(name, history.process(name))
+            _replay(process, facts)
+        return history
 
-    def _inconsistent_offsets(self) -> Iterator[tuple[str, str]]:
-        for key, log in self._log.items():
-            for offset, values in log.items():
-                if len(values) > 1:
-                    yield "inconsistent-offsets", f"{key} at {offset}: {sorted(values)}"
 
-    def _reads_of_nothing(self) -> Iterator[tuple[str, str]]:
-        for key, values in self._read.items():
-            for value in values:
-                send = self._sends.get(value)
-                if send is None:
-                    yield "never-sent", f"{key}: {value!r}"
-                elif send.key != key:
-                    yield "wrong-partition", f"{value!r} was sent to {send.key}, read from {key}"
-                elif send.outcome is Outcome.FAIL:
-                    yield "aborted-read", f"{key}: {value!r} had failed"
+def _step(step: Send | Poll) -> list[Any]:
+    if isinstance(step, Send):
+        return ["send", step.key, [step.offset, _text(step.value)], step.may_repeat]
+    return ["poll", step.key, [[offset, _text(value)] for offset, value in step.reads]]
 
-    def _duplicates(self) -> Iterator[tuple[str, str]]:
-        for (key, value), places in self._places.items():
-            send = self._sends.get(value)
-            if len(places) > 1 and (send is None or not send.may_repeat):
-                yield "duplicate", f"{key}: {value!r} at {places}"
 
-    def _lost(self) -> Iterator[tuple[str, str]]:
-        newest: dict[Key, int] = defaultdict(lambda: -1)
-        for (key, value), places in self._places.items():
-            if value in self._read[key]:
-                newest[key] = max(newest[key], places[0])
-        for send in self._sends.values():
-            if send.outcome is not Outcome.OK or send.value in self._read[send.key]:
-                continue
-            places = self._places.get((send.key, send.value), [])
-            is_passed = bool(places) and places[-1] <= newest[send.key]
-            yield "lost-write" if is_passed else "unseen", f"{send.key}: {send.value!r} at {send.offset}"
+def _replay(process: Process, facts: dict[str, Any]) -> None:
+    f, value = facts["f"], facts["value"]
+    if f == "seek":
+        process.move(*value)
+    elif f in ("assign", "subscribe"):
+        process.assign(value, f)
+    else:
+        op = process.begin(f)
+        op.outcome, op.error = Outcome(facts["type"]), facts["error"]
+        op.rebalance_keys = tuple(facts["rebalance_keys"])
+        for kind, key, what, *may_repeat in value:
+            if kind == "send":
+                op.send(key, _bytes(what[1]), may_repeat=may_repeat[0]).offset = what[0]
+            else:
+                op.poll(key, [(offset, _bytes(text)) for offset, text in what])
 
-    def _order_of_polls(self, process: Process) -> Iterator[tuple[str, str]]:
-        last: dict[Key, int] = {}
-        for poll in process.polls:
-            index = self._index.get(poll.key, {})
-            before = None if poll.moved else last.get(poll.key)
-            inside = ""
-            for offset, value in poll.reads:
-                step = 1 if before is None else index[offset] - before
-                if step != 1:
-                    name = "poll-skip" if step > 1 else "nonmonotonic-poll"
-                    yield inside + name, f"{process.name} {poll.key}: step {step} to {value!r} at {offset}"
-                before, inside = index[offset], "int-"
-            if before is not None:
-                last[poll.key] = before
 
-    def _order_of_sends(self, process: Process) -> Iterator[tuple[str, str]]:
-        """First copies must lie in the order of the sends; later copies are repeats."""
-        last: dict[Key, tuple[int, bytes]] = {}
-        for send in process.sends:
-            places = self._places.get((send.key, send.value))
-            if send.outcome is Outcome.FAIL or not places:
-                continue
-            place, value = last.get(send.key, (-1, b""))
-            if places[0] <= place:
-                text = f"{process.name} {send.key}: {send.value!r} at {places[0]}, {value!r} at {place}"
-                yield "nonmonotonic-send", text
-            last[send.key] = max((place, value), (places[0], send.value))
+def _text(value: bytes) -> str:
+    return value.decode("latin-1")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("latin-1")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
+import pytest
 from headrace.benchmarks.kafka_io import TOOL_JVM, VERSION, absent, classpath, kafka_server, run_tool
 
 if TYPE_CHECKING:
@@ -11,7 +13,16 @@ if TYPE_CHECKING:
 
 JVM = list(TOOL_JVM)
 
-__all__ = ["JVM", "VERSION", "absent", "classpath", "dump_log", "kafka_server", "run_tool"]
+__all__ = ["JVM", "VERSION", "classpath", "dump_log", "kafka_server", "require", "run_tool"]
+
+
+def require() -> None:
+    """Skip a test where Apache Kafka cannot run, or fail it where HEADRACE_REQUIRE_KAFKA says it must."""
+    reason = absent()
+    if reason is not None and os.environ.get("HEADRACE_REQUIRE_KAFKA"):
+        pytest.fail(f"Apache Kafka is required here: {reason}")
+    if reason is not None:
+        pytest.skip(f"Apache Kafka's tools need a JDK and Maven: {reason}")
 
 
 def dump_log(*paths: Path, options: tuple[str, ...] = ("--print-data-log", "--deep-iteration")) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.protocol.metadata.image import TOPIC_RESOURCE, MetadataImage
 from headrace.protocol.metadata.records import (
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
     FenceBrokerRecord,
     FormatRecord,
@@ -22,12 +23,13 @@ from headrace.protocol.metadata.replay import replay
 from hypothesis import strategies as st
 
 NAMES = ("a", "b", "c.d", "long-name")
+NODES = st.sampled_from([None, (), (0,), (0, 1)])
 
 
 def _choices(image: MetadataImage, offset: int) -> list[str]:
     kinds = ["register", "next_id", "no_op"]
     if image.brokers:
-        kinds += ["fence", "unfence", "unregister"]
+        kinds += ["fence", "unfence", "unregister", "broker_change"]
     if len(image.topics) < len(NAMES):
         kinds += ["topic"] * 3
     if image.topics:
@@ -41,20 +43,27 @@ def _record(draw: st.DrawFn, image: MetadataImage, offset: int) -> MetadataRecor
         return _registration(draw, offset)
     if kind == "next_id":
         return NextNodeIdRecord(draw(st.integers(1001, 1010)))
-    if kind in ("fence", "unfence", "unregister"):
-        broker = image.brokers[draw(st.sampled_from(sorted(image.brokers)))]
-        makers = {
-            "fence": FenceBrokerRecord,
-            "unfence": UnfenceBrokerRecord,
-            "unregister": UnregisterBrokerRecord,
-        }
-        return makers[kind](broker.node_id, broker.broker_epoch)
+    if kind in ("fence", "unfence", "unregister", "broker_change"):
+        return _about_broker(draw, image, kind)
     if kind == "topic":
         name = draw(st.sampled_from([name for name in NAMES if name not in image.topics]))
         return TopicRecord(name, offset.to_bytes(16, "big"))
     if kind == "no_op":
         return NoOpRecord()
     return _about_topic(draw, image, kind)
+
+
+def _about_broker(draw: st.DrawFn, image: MetadataImage, kind: str) -> MetadataRecord:
+    broker = image.brokers[draw(st.sampled_from(sorted(image.brokers)))]
+    if kind == "broker_change":
+        flag = draw(st.sampled_from([None, False, True]))
+        return BrokerRegistrationChangeRecord(broker.node_id, broker.broker_epoch, flag)
+    makers = {
+        "fence": FenceBrokerRecord,
+        "unfence": UnfenceBrokerRecord,
+        "unregister": UnregisterBrokerRecord,
+    }
+    return makers[kind](broker.node_id, broker.broker_epoch)
 
 
 def _registration(draw: st.DrawFn, offset: int) -> RegisterBrokerRecord:
@@ -67,6 +76,7 @@ def _registration(draw: st.DrawFn, offset: int) -> RegisterBrokerRecord:
         log_dir_ids=tuple(draw(st.lists(st.binary(min_size=16, max_size=16), max_size=2))),
         broker_epoch=offset,
         is_fenced=draw(st.booleans()),
+        in_controlled_shutdown=draw(st.booleans()),
     )
 
 
@@ -82,7 +92,13 @@ def _about_topic(draw: st.DrawFn, image: MetadataImage, kind: str) -> MetadataRe
             topic_id=topic.topic_id,
             partition=draw(st.integers(0, len(topic.partitions) - 1)),
             leader=draw(st.sampled_from([None, -1, 0, 1])),
-            isr=draw(st.sampled_from([None, (0,), (0, 1)])),
+            isr=draw(NODES),
+            replicas=draw(NODES),
+            adding_replicas=draw(NODES),
+            removing_replicas=draw(NODES),
+            elr=draw(NODES),
+            last_known_elr=draw(NODES),
+            leader_recovery_state=draw(st.sampled_from([None, 0, 1])),
         )
     return PartitionRecord(topic.topic_id, len(topic.partitions), (0, 1), (0, 1), 0, 0, 0)
 

@@ -116,7 +116,7 @@ async def serving(limits: RouterLimits | None = None, apis: tuple[Any, ...] = AP
             served.router.no_reply(request)
         assert served.router.queued_bytes == 0
     finally:
-        served.router.close(0)
+        served.router.close()
 
 
 class RawPeer:
@@ -154,6 +154,8 @@ class RawPeer:
         await until(lambda: self.events.poll(0))
 
     def close(self) -> None:
+        if self.socket.closed:
+            return
         self.socket.disable_monitor()
         self.events.close()
         self.socket.close()

@@ -8,13 +8,11 @@ import re
 import signal
 import subprocess
 import sys
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 from headrace.clients.admin.admin_types import NewTopic
-from headrace.clients.sync.producer_io import Producer
 from headrace.services.bench.topics import TEMPORARY_PREFIX
 from headrace.services.cli.main import run
 from headrace.services.local_io import LocalCluster, local
@@ -22,9 +20,6 @@ from headrace.services.local_io import LocalCluster, local
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-HAS_ARROW = find_spec("pyarrow") is not None and hasattr(Producer, "send_arrow")
-ARROW = pytest.param("arrow", marks=pytest.mark.skipif(not HAS_ARROW, reason="no pyarrow here"))
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +89,7 @@ def check_latency(latency: dict[str, Any], count: int) -> None:
     assert latency["count"] == count
 
 
-@pytest.mark.parametrize("api", ["send", "send-many", ARROW])
+@pytest.mark.parametrize("api", ["send", "send-many", "arrow"])
 @pytest.mark.parametrize("rate", ["", "--throughput 20000 "])
 def test_produce(bench: Any, cluster: LocalCluster, topic: str, api: str, rate: str) -> None:
     """Two processes; the log has every acknowledged record, the warm-up too, with its key, once."""
@@ -161,7 +156,7 @@ def test_records_that_are_too_large(bench: Any, topic: str, tmp_path: Path) -> N
         assert "3 of 9 records failed" in err
 
 
-@pytest.mark.parametrize("api", ["poll", "iterate", "batches", ARROW])
+@pytest.mark.parametrize("api", ["poll", "iterate", "batches", "arrow"])
 @pytest.mark.parametrize("consumers", [1, 3])
 def test_consume(bench: Any, topic: str, api: str, consumers: int) -> None:
     """All that is there, by every way to read, by one process or one per partition."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +12,6 @@ from headrace.benchmarks.session_io import LostDataError, Session
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HAS_ARROW = find_spec("pyarrow") is not None
 COUNT, WARM = 20_000, 2_000  # WARM: what a producer sends before its clock starts
 
 
@@ -28,11 +26,11 @@ def reading(face: str) -> Cell:
 OPEN_LOOP = {"size": 100, "rate": 500, "seconds": 0.4, "warm_s": 0.1, "linger_ms": 0, "partition_count": 2}
 PING = {"size": 100, "count": 20, "warm": 2, "linger_ms": 0, "partition_count": 1}
 WINDOW = {"size": 100, "seconds": 0.2, "linger_ms": 0, "producers": 2}
-PRODUCE = Group("p", "p", tuple(map(producing, ("send", "send_many", *(("send_arrow",) * HAS_ARROW)))))
+PRODUCE = Group("p", "p", tuple(map(producing, ("send", "send_many", "send_arrow"))))
 CONSUME = Group(
     "c",
     "c",
-    tuple(map(reading, ("poll", "iterate", *(("arrow_batches",) * HAS_ARROW)))),
+    tuple(map(reading, ("poll", "iterate", "arrow_batches"))),
     preload={"size": 100, "count": 0, "more": COUNT},
 )
 OTHERS = Group(

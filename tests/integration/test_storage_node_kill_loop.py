@@ -32,6 +32,7 @@ from headrace.storage_node.log.config import LogConfig
 from headrace.storage_node.log.dump import dump_file
 from headrace.storage_node.log.files_io import OsFiles
 from headrace.storage_node.log.log_manager import LogManager
+from node_rig import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -223,7 +224,9 @@ async def kill_again_and_again(directory: Path, seconds: float, seed: int) -> tu
                 starting = asyncio.create_task(node.start())
             await starting
             assert not [task for task in work if task.done()], "a writer ended"
-        await asyncio.sleep(0.3)
+        counts = [len(writer.acked) for writer in writers]
+        async with asyncio.timeout(30):  # the last process, too, takes what each of them sends
+            await until(lambda: all(len(w.acked) > count for w, count in zip(writers, counts, strict=True)))
         for task in work:
             task.cancel()
         await asyncio.gather(*work, return_exceptions=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import warnings
 from typing import TYPE_CHECKING
 
@@ -31,11 +30,7 @@ COMPRESSIONS = [None, "gzip", "snappy", "lz4", "zstd"]
 
 @pytest.fixture(autouse=True, scope="module")
 def _kafka_is_there() -> None:
-    reason = kafka_oracle.absent()
-    if reason is not None and os.environ.get("HEADRACE_REQUIRE_KAFKA"):
-        pytest.fail(f"Apache Kafka is required here: {reason}")
-    if reason is not None:
-        pytest.skip(f"Apache Kafka's tools need a JDK and Maven: {reason}")
+    kafka_oracle.require()
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,7 @@ def test_leaders_are_even_replicas_distinct_racks_spread(nodes, count, start, da
     as many racks as can be."""
     factor = data.draw(st.integers(1, len(nodes)))
     placed = place(count, factor, nodes, start)
-    rack_of = dict(nodes)
+    rack_of = {node.node_id: node.rack for node in nodes}
     rack_count = len(set(rack_of.values()))
     assert len(placed) == count
     for replicas in placed:
@@ -67,3 +67,18 @@ def test_growth_keeps_leaders_even(nodes, first, more, start) -> None:
 def test_the_same_question_has_the_same_answer(nodes, count, start) -> None:
     """The order in which nodes are listed does not matter."""
     assert place(count, 1, nodes, start) == place(count, 1, list(reversed(nodes)), start)
+
+
+@given(clusters(racks=st.just(None)), st.integers(1, 20), st.integers(0, 99), st.data())
+def test_fenced_nodes_lead_nothing_and_fill_only_gaps(nodes, count, start, data) -> None:
+    """Some nodes are fenced: they are followers, and only where there are not enough others."""
+    fenced = data.draw(
+        st.sets(st.sampled_from(sorted(node.node_id for node in nodes)), max_size=len(nodes) - 1)
+    )
+    nodes = [node._replace(is_fenced=node.node_id in fenced) for node in nodes]
+    factor = data.draw(st.integers(1, len(nodes)))
+    for replicas in place(count, factor, nodes, start):
+        assert len(set(replicas)) == factor
+        assert replicas[0] not in fenced
+        active = [node_id for node_id in replicas if node_id not in fenced]
+        assert len(active) == min(factor, len(nodes) - len(fenced))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "fakes")]
 
+import cluster  # noqa: E402
 import quorum  # noqa: E402
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 # name -> what makes a run of a seed; it has a `world`, and `run` raises AssertionError for a broken law
-SIMULATIONS: dict[str, Callable[..., Any]] = {"quorum": quorum.SimQuorum}
+SIMULATIONS: dict[str, Callable[..., Any]] = {"quorum": quorum.SimQuorum, "cluster": cluster.SimCluster}
 
 
 class Outcome(NamedTuple):

@@ -1,10 +1,11 @@
-"""The house rules that no other tool checks: purity by name, sizes, docstrings, mirrored tests."""
+"""The house rules that no other tool checks: purity by name, sizes, docstrings, sleeps, skips, packages."""
 
 from __future__ import annotations
 
 import ast
 import functools
 import importlib
+import re
 import tomllib
 from pathlib import Path
 
@@ -36,12 +37,33 @@ IMPURE_MODULES = {
 # Which codec is active is asked of the environment once per process; every caller would only pass it on.
 ALLOWED = {("protocol/records/codec.py", "environment_io")}
 MAX_FILE_LINES = 500
+MAX_TEST_FILE_LINES = 600  # tests are read one at a time
 MAX_FUNCTION_LINES = 80
 # The command line is one function per command, mostly options; still bounded by MAX_FILE_LINES.
 
+# Where Python may sleep, and what for. Everywhere else something tells, and is waited for.
+SLEEPERS = {
+    "benchmarks/waiting_io.py": "another program's port or files; the length of a measurement",
+    "runtime/server_host_io.py": "the moment in which Ray can still ask why a start failed",
+    "services/bench/pacing_io.py": "an open loop's intended times",
+    "services/line_sources_io.py": "a sampler's period",
+    "services/own_ray_io.py": "Ray's processes, which are nobody's children here",
+    "services/ray_host.py": "actors that Ray starts and restarts",
+    "tests/fakes/headrace_command.py": "processes that are nobody's children here",
+    "tests/integration/test_ray_cluster.py": "actors that Ray restarts",
+}
 
-def sources() -> list[Path]:
-    return sorted(path for folder in PACKAGE_DIRS for path in (ROOT / folder).rglob("*.py"))
+
+def sources(*more: str) -> list[Path]:
+    """The modules of the packages, and of the folders in `more`."""
+    return sorted(path for folder in (*PACKAGE_DIRS, *more) for path in (ROOT / folder).rglob("*.py"))
+
+
+def compiled() -> list[Path]:
+    return sorted(path for ending in ("pyx", "pxi") for path in (ROOT / "protocol").rglob(f"*.{ending}"))
+
+
+EVERYTHING = sources("benchmarks", "examples", "tests")
 
 
 @functools.cache
@@ -105,24 +127,85 @@ def test_only_actors_and_services_touch_ray(path: Path) -> None:
         assert not [name for name in names if name.split(".")[0] == "ray"], relative(path)
 
 
-@pytest.mark.parametrize("path", sources(), ids=relative)
+@pytest.mark.parametrize("path", EVERYTHING, ids=relative)
 def test_files_and_functions_stay_small(path: Path) -> None:
     """A file past 500 lines is split by idea; a function past 80 lines is missing a name."""
-    assert len(path.read_text().splitlines()) <= MAX_FILE_LINES, relative(path)
+    is_test = path.relative_to(ROOT).parts[0] == "tests"
+    lines = len(path.read_text().splitlines())
+    assert lines <= (MAX_TEST_FILE_LINES if is_test else MAX_FILE_LINES), relative(path)
     for node in ast.walk(tree_of(path)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             assert length <= MAX_FUNCTION_LINES, f"{relative(path)}: {node.name} has {length} lines"
 
 
-@pytest.mark.parametrize("path", sources(), ids=relative)
+def function_lengths(text: str) -> dict[str, int]:
+    """Lines of each function of a Cython file: from its first line to the last one indented below it."""
+    lengths: dict[str, int] = {}
+    open_functions: list[tuple[int, str, int]] = []  # (indentation, head, first line)
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip()[0] in ")#":
+            continue
+        indentation = len(line) - len(line.lstrip())
+        open_functions = [found for found in open_functions if found[0] < indentation]
+        for _, head, first in open_functions:
+            lengths[head] = number - first + 1
+        if re.match(r"\s*(def|cdef|cpdef) .*\(", line):
+            open_functions.append((indentation, f"{number}: {line.strip()}", number))
+    return lengths
+
+
+@pytest.mark.parametrize("path", compiled(), ids=relative)
+def test_compiled_files_and_functions_stay_small(path: Path) -> None:
+    """The same limits as for what they are the twins of."""
+    text = path.read_text()
+    assert len(text.splitlines()) <= MAX_FILE_LINES, relative(path)
+    lengths = function_lengths(text)
+    assert not {head: length for head, length in lengths.items() if length > MAX_FUNCTION_LINES}
+
+
+def test_lengths_of_compiled_functions() -> None:
+    """Heads over several lines, empty lines inside, methods in classes; what follows does not count."""
+    text = "cdef int one(\n    int a,\n) except -1:\n\n    return a\n\ncdef class K:\n    def two(self):\n"
+    text += "        pass\n    cdef int field\nDEF = 1\n"
+    assert function_lengths(text) == {"1: cdef int one(": 5, "8: def two(self):": 2}
+
+
+@pytest.mark.parametrize("path", EVERYTHING, ids=relative)
 def test_modules_classes_and_public_functions_say_what_they_give(path: Path) -> None:
-    """Every module, public class and public function at module level has a docstring."""
-    tree = tree_of(path)
+    """Every module, public class and public function at module level has a docstring; so has every test."""
+    tree, is_test = tree_of(path), path.relative_to(ROOT).parts[0] == "tests"
     assert ast.get_docstring(tree), f"{relative(path)} has no docstring"
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node.name[0] != "_":
+            if is_test and not node.name.startswith("test_"):
+                continue
             assert ast.get_docstring(node), f"{relative(path)}: {node.name} has no docstring"
+
+
+def test_only_the_listed_modules_sleep() -> None:
+    """A sleep that waits for an effect is too short on some machine: it stands only where nothing tells."""
+    found = {
+        relative(path)
+        for path in EVERYTHING
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "time.sleep"
+    }
+    assert found == set(SLEEPERS)
+
+
+def test_nothing_that_is_installed_is_skipped() -> None:
+    """What `make setup` installs is imported by the tests that need it: an import that fails is a failure."""
+    word = "import" + "orskip"
+    assert [relative(path) for path in EVERYTHING if word in path.read_text()] == []
+
+
+def test_every_part_of_the_compiled_codec_is_a_dependency() -> None:
+    """A part that is missing there would not be compiled anew when it changes."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    modules = settings["tool"]["setuptools"]["ext-modules"]
+    listed = {path for module in modules for path in (*module["sources"], *module.get("depends", ()))}
+    assert listed == {relative(path) for path in compiled()}
 
 
 def test_every_package_is_listed() -> None:

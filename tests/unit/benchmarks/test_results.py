@@ -142,7 +142,6 @@ def test_the_file_holds_all_with_six_digits() -> None:
 
 def test_the_pictures_are_the_same_each_time(tmp_path: Path) -> None:
     """Or every run would change files that nothing was measured for."""
-    pytest.importorskip("matplotlib")
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         plots_io.write(whole(), tmp_path / name)
@@ -152,7 +151,6 @@ def test_the_pictures_are_the_same_each_time(tmp_path: Path) -> None:
 
 def test_the_page_is_written_the_same_from_a_results_file(tmp_path: Path) -> None:
     """What `--page` does, twice: byte for byte."""
-    pytest.importorskip("matplotlib")
     text = results.dump(whole())
     written = []
     for name in ("a", "b"):

@@ -1,14 +1,16 @@
-"""A fake cluster with asyncio clients on it, in virtual time."""
+"""A fake cluster with asyncio clients on it, in virtual time, or with sync ones on their own thread."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import sys
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 import virtual_loop
 from fake_cluster import FakeCluster
 from headrace.clients.aio.cluster_io import AsyncCluster
+from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol.records.codec import RecordCodec, pick_codec
 
 Scenario = Callable[[FakeCluster, AsyncCluster], Coroutine[Any, Any, None]]
@@ -38,3 +40,27 @@ def codec(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Re
     for module in ("arrow.sending_io", "consumer.consumer_io", "producer.producer_io"):
         monkeypatch.setattr(f"headrace.clients.{module}.active_codec", lambda: chosen)
     return chosen
+
+
+@pytest.fixture
+def fake() -> FakeCluster:
+    """One node, one topic of three partitions, no latency."""
+    fake = FakeCluster(latency_ms=0)
+    fake.create("t", 3)
+    return fake
+
+
+@pytest.fixture
+def cluster(fake: FakeCluster) -> Iterator[Cluster]:
+    """Sync clients on it."""
+    with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def switches_everywhere() -> Iterator[None]:
+    """Threads change over at every bytecode that lets them."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)

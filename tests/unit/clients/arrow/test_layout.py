@@ -43,3 +43,20 @@ def test_pyarrow_is_imported_when_it_is_needed_and_missed_by_name() -> None:
     """In a process of its own."""
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_pandas_is_not_imported_for_a_batch() -> None:
+    """It takes tenths of a second, in which an event loop would stand still."""
+    code = """if True:
+        import sys
+        from headrace.clients.arrow.layout import projection, to_record_batch
+        import types
+        decoded = types.SimpleNamespace(count=3)
+        made = to_record_batch(projection(["topic"]), decoded, [("ab", 2), ("c", 1)])
+        assert made.column("topic").to_pylist() == ["ab", "ab", "c"], made
+        empty = types.SimpleNamespace(count=0)
+        assert to_record_batch(projection(["topic"]), empty, [("ab", 0)]).num_rows == 0
+        made.validate(full=True)
+        sys.exit("pandas" in sys.modules)
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

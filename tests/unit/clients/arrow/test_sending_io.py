@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 import headrace
 import pyarrow as pa
 import pytest
-from fake_cluster import FakeCluster
 from headrace.clients.producer.partitioner import positive_hash
-from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol.errors import (
     BufferExhaustedError,
     ClosedError,
@@ -21,24 +19,10 @@ from headrace.protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from fake_cluster import FakeCluster
+    from headrace.clients.sync.cluster_io import Cluster
 
 pytestmark = pytest.mark.usefixtures("codec")
-
-
-@pytest.fixture
-def fake() -> FakeCluster:
-    """One node, one topic of three partitions, no latency."""
-    fake = FakeCluster(latency_ms=0)
-    fake.create("t", 3)
-    return fake
-
-
-@pytest.fixture
-def cluster(fake: FakeCluster) -> Iterator[Cluster]:
-    """Sync clients on it."""
-    with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
-        yield cluster
 
 
 def records(fake: FakeCluster, partition: int) -> list[Any]:

@@ -150,10 +150,37 @@ def test_bad_names() -> None:
     """The value column cannot be switched off, and names are text."""
     with pytest.raises(ValueError, match="value="):
         table(VALUE, NAMES._replace(value=None))
-    with pytest.raises(TypeError, match="named by text"):
+    with pytest.raises(TypeError, match="by text"):
         table(VALUE, NAMES._replace(key=5))  # type: ignore[arg-type]
 
 
 def test_other_types_are_let_through_for_serdes() -> None:
     """Only then."""
     assert table({"value": [{"a": 1}]}, serde=True).count == 1
+
+
+@pytest.mark.parametrize("name", ["key", "value", "headers", "partition", "timestamp"])
+def test_a_column_that_is_not_named_by_text_is_refused(name: str) -> None:
+    """Which argument it was, and what came."""
+    names: Any = NAMES._replace(**{name: 5})
+    with pytest.raises(TypeError, match=f"^{name}= names a column by text, or is None, not int 5$"):
+        table({"value": [b"x"]}, names)
+
+
+@pytest.mark.parametrize("value", [[b"a", b"b", b"c", b"d", b"e"], None])
+def test_headers_of_a_data_frame_come_in_all_forms_that_send_takes(value: Any) -> None:
+    """Pairs as tuples or lists, dicts, Arrow's own pairs, and none; also beside no other column."""
+    headers = [
+        [("a", b"1"), ("a", None)], {"b": "2"}, None, [["c", b"3"]], [{"key": "d", "value": b"4"}],
+    ]  # fmt: skip
+    frame = pd.DataFrame({"headers": pd.Series(headers, dtype=object)})
+    if value is None:
+        with pytest.raises(ValueError, match="no column 'value'"):
+            table(frame)
+        return
+    frame["value"] = value
+    made = table(frame)
+    found = [row.headers for row in made.records()]
+    assert [pairs and [(pair["key"], pair["value"]) for pair in pairs] for pairs in found] == [
+        [("a", b"1"), ("a", None)], [("b", b"2")], None, [("c", b"3")], [("d", b"4")],
+    ]  # fmt: skip

@@ -46,7 +46,7 @@ def test_a_success_forgets_the_failures_before_it() -> None:
         net = ZmqNetwork(config, lambda: clock[0], Random(1))
         served = Served()
         port = served.router.start()
-        served.router.close(0)
+        served.router.close()
         address = Address("127.0.0.1", port)
         for _ in range(6):
             clock[0] += 1_000_000
@@ -57,7 +57,7 @@ def test_a_success_forgets_the_failures_before_it() -> None:
         again.router.port = port
         again.router.start()
         await net.request(address, METADATA, ASK, timeout_ms=5_000)
-        again.router.close(0)
+        again.router.close()
         with pytest.raises(NetworkError):
             await net.request(address, METADATA, ASK, timeout_ms=5_000)
         with pytest.raises(NetworkError):

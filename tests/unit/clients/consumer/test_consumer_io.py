@@ -348,6 +348,19 @@ def test_assign_reads_what_it_says(play: Play) -> None:
     play(scenario)
 
 
+def test_a_new_consumer_loses_no_time(play: Play) -> None:
+    """Assigned before the metadata has come: the first fetch follows it, without the wait for a retry."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        fake.put("t", 0, b"a")
+        consumer = cluster.consumer(auto_offset_reset="earliest", iter_timeout=0.1, retry_backoff_ms=1000)
+        await consumer.assign([T0])
+        assert [record.value async for record in consumer] == [b"a"]
+
+    play(scenario)
+
+
 def test_offsets_and_lag(play: Play) -> None:
     """Beginning, end, by time, and how far behind."""
 

@@ -378,6 +378,17 @@ def test_partitions_take_turns_in_requests() -> None:
     assert third.request.partitions[0].partition == 0
 
 
+def test_a_partition_that_found_no_room_comes_before_those_that_were_served() -> None:
+    """The long poll of an idle partition takes all of fetch.max.bytes: the one on the other node, which has
+    records, gets its turn after it. It never did: both counted as served."""
+    rig = Rig(0, 1, max_bytes=800).start(T0, T1)
+    (first,) = rig.step()
+    assert rig.offsets(first) == {0: 0}
+    rig.fetched(first, b"")
+    (second,) = rig.step()
+    assert rig.offsets(second) == {1: 0}
+
+
 def test_a_removed_partition_is_forgotten() -> None:
     """Its bytes are free and its answer is ignored."""
     rig = Rig(0, 0).start(T0, T1)
@@ -400,6 +411,21 @@ def test_a_partition_goes_on_as_soon_as_its_leader_is_known() -> None:
     (sent,) = rig.step(1)
     rig.fetched(sent, errors.NotLeaderOrFollowerError.code)
     assert rig.step(1) == [], "an error of the leader is waited out"
+
+
+def test_nothing_of_the_wait_for_a_leader_is_left_when_it_is_known() -> None:
+    """The lookup of the position is answered at once; the fetch behind it follows at once, too."""
+    rig = Rig(-1)
+    rig.fetcher.add(T0, EARLIEST_TIMESTAMP)
+    assert rig.step() == []
+    rig.view = view_of(0, epoch=1)
+    (lookup,) = rig.step(1)
+    rig.looked_up(lookup, 5)
+    (fetch,) = rig.step(1)
+    assert rig.offsets(fetch) == {0: 5}
+    rig.fetched(fetch, batch(5))
+    (again,) = rig.step(1)
+    assert rig.offsets(again) == {0: 6}
 
 
 def test_paused_partitions_do_not_starve_the_others() -> None:

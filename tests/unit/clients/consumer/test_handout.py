@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from consumer_rig import taken
 from headrace.clients.cluster.backoff import Backoff
 from headrace.clients.consumer.fetcher import Fetcher, FetchLimits, SendFetch
 from headrace.clients.consumer.handout import Handout
@@ -56,7 +57,7 @@ class Rig:
         self.fetcher.check()
 
     def values(self, most: int = 100) -> list[Any]:
-        return [record.value for record in self.handout.take(most)]
+        return [record.value for record in taken(self.handout, most)]
 
     def position(self, tp: TopicPartition = T0) -> int | None:
         return self.fetcher.states[tp].next_position()
@@ -205,6 +206,7 @@ def test_iteration_and_polls_share_one_position() -> None:
     rig.feed(T0, batch(0, b"a", b"b", b"c"))
     chunk = rig.handout.head()
     assert chunk is not None
+    rig.handout.prepare(chunk)
     chunk.index += 1
     rig.handout.settle(chunk)
     assert rig.position() == 1

@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from consumer_rig import taken
 from headrace.clients.cluster.backoff import Backoff
 from headrace.clients.consumer.consumer_io import ConsumerEngine
 from headrace.clients.consumer.fetcher import Fetcher, FetchLimits, SendFetch
@@ -47,10 +48,10 @@ def test_good_records_come_before_the_damage_behind_them() -> None:
     frame = batch(0, b"a") + batch(1, b"b") + batch(2, b"c")[:-1]
     answer = FetchResponse((FetchPartitionResponse(0, 3, 3, 0, 1),))
     fetcher.on_fetched(asked(fetcher), answer, [memoryview(frame)], 0)
-    assert [record.value for record in handout.take(1)] == [b"a"]
-    assert [record.value for record in handout.take(1)] == [b"b"]
+    assert [record.value for record in taken(handout, 1)] == [b"a"]
+    assert [record.value for record in taken(handout, 1)] == [b"b"]
     with pytest.raises(CorruptMessageError, match="t-0 at offset 2"):
-        handout.take(10)
+        taken(handout, 10)
 
 
 def test_a_partition_that_was_left_out_comes_first_next_time() -> None:
@@ -77,9 +78,9 @@ def cut_short_behind_a_record() -> tuple[Fetcher, Handout]:
 def test_an_error_behind_records_is_raised_by_the_next_call() -> None:
     """One call that asks for more than there is: it gives the records, and the error is not forgotten."""
     _, handout = cut_short_behind_a_record()
-    assert [record.value for record in handout.take(10)] == [b"a"]
+    assert [record.value for record in taken(handout, 10)] == [b"a"]
     with pytest.raises(CorruptMessageError):
-        handout.take(10)
+        taken(handout, 10)
 
 
 def test_an_error_behind_paused_records_is_no_news() -> None:

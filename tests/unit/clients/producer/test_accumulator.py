@@ -330,3 +330,30 @@ def test_fewer_partitions_move_the_sticky_choice() -> None:
     lanes.events.clear()
     rig.accumulator.set_topic("t", 1)
     assert lanes.events == ["stick to -1", "count 1"]
+
+
+def test_room_that_closing_a_batch_made_is_told_to_those_who_wait() -> None:
+    """An open batch is charged more than it holds, a closed one what it is: the sender is woken, which tells
+    them."""
+    rig = ProducerRig(linger_ms=1000, batch_bytes=10_000, max_batch_bytes=10_000)
+    rig.put(b"x" * 6000)
+    rig.step()
+    used_bytes = rig.accumulator.used_bytes
+    rig.accumulator.waiting_for_room = 1
+    rig.accumulator.needs_wake = False
+    queue = rig.topic.queues[0]
+    queue.is_muted = True  # closing it makes nothing ready
+    rig.accumulator._seal(queue.open)
+    assert rig.accumulator.used_bytes < used_bytes
+    assert rig.accumulator.needs_wake
+
+
+def test_appending_tells_when_it_may_pause() -> None:
+    """With a new batch and each time one is charged more, not for every record."""
+    rig = ProducerRig(linger_ms=1000, batch_bytes=10_000, max_batch_bytes=10_000)
+    paused = []
+    for _ in range(9):
+        rig.accumulator.has_grown = False
+        rig.put(b"x" * 1000)
+        paused.append(rig.accumulator.has_grown)
+    assert [number for number, grown in enumerate(paused) if grown] == [0, 3, 8]

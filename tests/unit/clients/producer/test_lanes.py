@@ -12,14 +12,11 @@ from headrace.clients.producer.lanes import LockedLanes, new_lanes
 from headrace.clients.sync.producer_io import Producer
 from headrace.protocol.records._batch import CompiledLanes
 from headrace.protocol.records.batch import PythonCodec
-from headrace.protocol.records.codec import active_codec, pick_codec
+from headrace.protocol.records.codec import pick_codec
 from headrace.protocol.records.hashing import murmur2
 
 COMPILED = pick_codec("compiled")
 DELIVERY = Delivery("t", 0, None)
-is_compiled = pytest.mark.skipif(
-    active_codec().name == "python", reason="the readable codec lets nobody around"
-)
 
 
 def lanes_of(
@@ -51,7 +48,6 @@ def test_the_readable_codec_lets_nobody_around() -> None:
     lanes.close()
 
 
-@is_compiled
 def test_a_record_is_encoded_as_by_the_builder() -> None:
     """Byte for byte what `append` would have written, with the same time."""
     random = Random(1)
@@ -76,7 +72,6 @@ def test_a_record_is_encoded_as_by_the_builder() -> None:
     assert builder.build() == twin.build()
 
 
-@is_compiled
 def test_the_limit_is_kept_to_the_byte() -> None:
     """A record that would pass it is left to the lock; one that fits exactly joins."""
     probe, (builder,), _ = lanes_of(10_000)
@@ -92,7 +87,6 @@ def test_the_limit_is_kept_to_the_byte() -> None:
     assert lanes.try_send("t", b"x" * 10_000, None, 0) is None
 
 
-@is_compiled
 def test_keys_go_where_the_partitioner_sends_them() -> None:
     """murmur2 of the key, over the partitions that are counted."""
     lanes, builders, lane = lanes_of(*[10_000] * 7)
@@ -106,7 +100,6 @@ def test_keys_go_where_the_partitioner_sends_them() -> None:
         assert grown == [(murmur2(key) & 0x7FFFFFFF) % 5]
 
 
-@is_compiled
 def test_no_key_goes_to_the_sticky_partition() -> None:
     """Nowhere while there is none; keys too when they are ignored."""
     lanes, builders, lane = lanes_of(10_000, 10_000, ignore_keys=True)
@@ -124,7 +117,6 @@ class _Sub(bytes):
     pass
 
 
-@is_compiled
 @pytest.mark.parametrize(
     ("topic", "value", "key", "partition"),
     [
@@ -158,7 +150,6 @@ def test_what_is_not_common_is_left_to_the_readable_path(
     assert builder.count == 1
 
 
-@is_compiled
 def test_times_and_headers_are_left_to_the_readable_path() -> None:
     """Both are rare; the same without a value."""
     lanes, (builder,), lane = lanes_of(10_000)
@@ -179,7 +170,6 @@ def test_times_and_headers_are_left_to_the_readable_path() -> None:
         send("t", nonsense=1)
 
 
-@is_compiled
 def test_a_closed_slot_takes_nothing() -> None:
     """And none does once the lanes are closed."""
     lanes, (builder,), lane = lanes_of(10_000)
@@ -192,7 +182,6 @@ def test_a_closed_slot_takes_nothing() -> None:
     assert builder.count == 1
 
 
-@is_compiled
 def test_a_slot_is_for_a_batch_with_records() -> None:
     """An empty batch has no base timestamp, and a built one takes no more."""
     slot = CompiledLanes(1000, False).add_lane("t").add_slot()
@@ -207,7 +196,6 @@ def test_a_slot_is_for_a_batch_with_records() -> None:
         slot.open(None, DELIVERY, 100)
 
 
-@is_compiled
 def test_counts_stay_within_the_slots() -> None:
     """What is not there is never indexed."""
     lane = CompiledLanes(1000, False).add_lane("t")
@@ -217,7 +205,6 @@ def test_counts_stay_within_the_slots() -> None:
             lane.set_count(count)
 
 
-@is_compiled
 @pytest.mark.parametrize("first", [-1, 0, (1 << 63) - 1])
 def test_any_base_timestamp_is_far_enough(first: int) -> None:
     """A batch that began with a strange time takes records of now."""
@@ -227,7 +214,6 @@ def test_any_base_timestamp_is_far_enough(first: int) -> None:
     assert [record.timestamp for record in records] == [first, future._timestamp]
 
 
-@is_compiled
 def test_the_compiled_send_takes_what_the_readable_one_takes() -> None:
     """By the same names and defaults, as `help` and editors see it."""
     lanes, _, _ = lanes_of()

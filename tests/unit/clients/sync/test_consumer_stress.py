@@ -4,10 +4,9 @@ ahead with thread switches everywhere, faults, moving leaders and wakeups: each 
 from __future__ import annotations
 
 import itertools
-import sys
 import threading
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fake_cluster import Ask, FakeCluster, Fault
@@ -15,19 +14,10 @@ from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol import errors
 from headrace.protocol.model import TopicPartition
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 PARTITIONS, GROWN, RECORDS = 3, 5, 1200
+pytestmark = pytest.mark.usefixtures("switches_everywhere")
+
 REFUSED = [errors.NotLeaderOrFollowerError.code, errors.LeaderNotAvailableError.code]
-
-
-@pytest.fixture(autouse=True)
-def _switches_everywhere() -> Iterator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 def troubles(random: Random) -> Any:

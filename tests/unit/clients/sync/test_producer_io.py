@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import pytest
-from fake_cluster import FakeCluster
+from fake_cluster import Ask, FakeCluster, Fault
+from headrace.clients.producer.producer_io import NO_ROOM
 from headrace.clients.records import ProducerRecord
 from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol.errors import (
@@ -20,21 +23,6 @@ from headrace.protocol.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-
-@pytest.fixture
-def fake() -> FakeCluster:
-    """One node, one topic of three partitions, no latency."""
-    fake = FakeCluster(latency_ms=0)
-    fake.create("t", 3)
-    return fake
-
-
-@pytest.fixture
-def cluster(fake: FakeCluster) -> Iterator[Cluster]:
-    """Sync clients on it."""
-    with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
-        yield cluster
 
 
 def test_many_threads_share_one_producer(fake: FakeCluster, cluster: Cluster) -> None:
@@ -56,9 +44,14 @@ def test_many_threads_share_one_producer(fake: FakeCluster, cluster: Cluster) ->
         assert mine == [b"%d %04d" % (number, index) for index in range(500)]
 
 
-def test_a_full_buffer_blocks_until_there_is_room(fake: FakeCluster, cluster: Cluster) -> None:
-    """1 MB through 32 KiB: it takes back-pressure, and everything arrives."""
-    producer = cluster.producer(buffer_memory=32_768, batch_size=4096, linger_ms=1000)
+@pytest.mark.parametrize("max_block_ms", [60_000, 2**63 - 1])
+def test_a_full_buffer_blocks_until_there_is_room(
+    fake: FakeCluster, cluster: Cluster, max_block_ms: int
+) -> None:
+    """1 MB through 32 KiB: it takes back-pressure, and everything arrives. However long it may wait."""
+    producer = cluster.producer(
+        buffer_memory=32_768, batch_size=4096, linger_ms=1000, max_block_ms=max_block_ms
+    )
     for number in range(1000):
         producer.send("t", b"%04d" % number * 250, partition=0)
         assert producer.metrics()["buffer-available-bytes"] >= 0
@@ -76,6 +69,46 @@ def test_room_that_was_made_before_the_wait_is_seen(
     monkeypatch.setattr(engine._room, "wait", lambda _timeout_s: pytest.fail("nobody would wake it"))
     assert engine.wait_for_room(60)
     assert engine.metrics()["waiting-threads"] == 0
+
+
+def test_who_waits_for_room_is_told_and_does_not_poll(
+    fake: FakeCluster, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One wait for all the time there is; nothing is looked at every now and then."""
+    producer = cluster.producer(buffer_memory=4096, batch_size=1024, delivery_timeout_ms=600_000)
+    producer.send("t", b"x").result(5)
+    engine: Any = producer._engine
+    waits: list[float] = []
+    monkeypatch.setattr(engine._room, "wait", waits.append)
+    fake.stop_node(0)
+    with contextlib.suppress(BufferExhaustedError):
+        while engine.append("t", None, b"x" * 900, (), 0, 0) != NO_ROOM:
+            pass
+    assert engine.wait_for_room(60)
+    assert waits == [60]
+    fake.start_node(0)
+
+
+def test_a_little_room_is_told_too() -> None:
+    """One node holds three quarters of the buffer and says nothing; records for the other one still flow."""
+    fake = FakeCluster(2, latency_ms=0)
+    fake.create("t", 2)
+    stuck = fake.topics["t"].partitions[0].leader
+
+    def rule(ask: Ask) -> Fault | None:
+        return Fault(delay_ms=600_000) if ask.api == "Produce" and ask.node_id == stuck else None
+
+    fake.rules.append(rule)
+    with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
+        producer = cluster.producer(
+            buffer_memory=100_000, batch_size=10_000, max_block_ms=30_000, delivery_timeout_ms=600_000
+        )
+        producer.send("t", b"x", partition=1).result(5)
+        for _ in range(85):
+            producer.send("t", b"x" * 1000, partition=0)
+        sent = [producer.send("t", b"y" * 1000, partition=1) for _ in range(100)]
+        assert [future.result(30).offset for future in sent] == list(range(1, 101))
+        producer.close(0)
 
 
 def test_a_full_buffer_gives_up_after_max_block_ms(fake: FakeCluster, cluster: Cluster) -> None:
@@ -153,3 +186,33 @@ def test_flush_times_out_with_the_number_left(fake: FakeCluster, cluster: Cluste
     fake.start_node(0)
     producer.flush(10)
     assert fake.values("t").count(b"y") == 3
+
+
+@pytest.mark.parametrize(
+    ("partition", "said"), [("1", "str '1'"), (1.5, "float 1.5"), (b"1", "bytes b'1'"), ([1], r"list \[1\]")]
+)
+def test_a_partition_that_is_no_number_is_named(cluster: Cluster, partition: Any, said: str) -> None:
+    """With its type, and what would do; from `send`, and as the outcome of one record of `send_many`."""
+    producer = cluster.producer()
+    text = f"partition= is a whole number or None, not {said}"
+    with pytest.raises(TypeError, match=text):
+        producer.send("t", b"x", partition=partition)
+    bad, good = producer.send_many("t", [ProducerRecord(b"x", partition=partition), b"y"])
+    with pytest.raises(TypeError, match=text):
+        bad.result(5)
+    assert bad.outcome(0)[0].partition == -1
+    assert good.result(5).offset == 0
+
+
+def test_whole_numbers_of_other_libraries_are_partitions(cluster: Cluster) -> None:
+    """What says that it is one: NumPy's, for instance."""
+    number = numpy.int64(2)
+    assert cluster.producer().send("t", b"x", partition=number).result(5).partition == 2
+
+
+@pytest.mark.parametrize("records", [b"value", "text", None, 5, ProducerRecord(b"x")])
+def test_send_many_refuses_what_is_no_collection(cluster: Cluster, records: Any) -> None:
+    """Bytes are a value, not a list of numbers."""
+    producer = cluster.producer()
+    with pytest.raises(TypeError, match=f"records= is a list.* not {type(records).__name__}"):
+        producer.send_many("t", records)

@@ -8,7 +8,7 @@ import sys
 import threading
 import tracemalloc
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fake_cluster import Ask, FakeCluster, Fault
@@ -16,19 +16,10 @@ from headrace.clients.records import ProducerRecord
 from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol import errors
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 THREADS, RECORDS = 4, 1500
+pytestmark = pytest.mark.usefixtures("switches_everywhere")
+
 REFUSED = [errors.NotEnoughReplicasError.code, errors.LeaderNotAvailableError.code]
-
-
-@pytest.fixture(autouse=True)
-def _switches_everywhere() -> Iterator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 def troubles(random: Random, *, may_repeat: bool) -> Any:

@@ -134,7 +134,7 @@ def test_a_silent_node_is_fenced_when_its_session_runs_out() -> None:
     assert state_of(driver.image, 1) is BrokerState.FENCED
     assert state_of(driver.image, 2) is BrokerState.ACTIVE
     assert sorted(p.leader for p in driver.partitions("t")) == [-1, -1, 2, 2]
-    assert all(len(p.isr) == 1 for p in driver.partitions("t")), "the only replica stays in the ISR"
+    assert all(len(p.isr + p.elr) == 1 for p in driver.partitions("t")), "the only replica stays eligible"
     driver.beat(1)
     assert sorted(p.leader for p in driver.partitions("t")) == [1, 1, 2, 2]
     assert max(p.leader_epoch for p in driver.partitions("t")) == 2

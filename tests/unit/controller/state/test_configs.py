@@ -97,7 +97,7 @@ def test_a_key_under_two_spellings_is_refused() -> None:
     ("resource", "error"),
     [
         (ConfigResource(2, "none"), UnknownTopicOrPartitionError),
-        (ConfigResource(4, "1"), InvalidRequestError),
+        (ConfigResource(4, "77"), InvalidRequestError),
         (ConfigResource(77, ""), InvalidRequestError),
     ],
 )
@@ -130,3 +130,69 @@ def test_description_tells_own_values_from_defaults(driver) -> None:
     assert (default.value, default.source, default.is_default) == ("CreateTime", 5, True)
     assert all(entry.doc for entry in entries.values())
     assert entries["preallocate"].value == "false"
+
+
+# --- the cluster and single nodes -----------------------------------------------------------------------
+
+CLUSTER, NODE = ConfigResource(4, ""), ConfigResource(4, "1")
+
+
+def described(driver, resource):
+    reply = driver.ask(DescribeConfigsRequest((resource,))).results[0]
+    assert not reply.error_code
+    return {e.name: (e.value, e.source) for e in reply.entries}
+
+
+def test_cluster_values_show_through(driver) -> None:
+    """Source 3 where the cluster says it, also in the description of topics and nodes; the own value wins."""
+    for name, value in (("min.insync.replicas", "2"), ("leader.replication.throttled.rate", "1000")):
+        assert not alter(driver, ConfigChange(name, SET, value), resource=CLUSTER).error_code
+    assert described(driver, CLUSTER)["min.insync.replicas"] == ("2", 3)
+    assert described(driver, TOPIC)["min.insync.replicas"] == ("2", 3)
+    assert described(driver, NODE)["leader.replication.throttled.rate"] == ("1000", 3)
+    alter(driver, ConfigChange("leader.replication.throttled.rate", SET, "7"), resource=NODE)
+    alter(driver, ConfigChange("min.insync.replicas", SET, "1"))
+    assert described(driver, NODE)["leader.replication.throttled.rate"] == ("7", 2)
+    assert described(driver, TOPIC)["min.insync.replicas"] == ("1", 1)
+    alter(driver, ConfigChange("min.insync.replicas", DELETE), resource=CLUSTER)
+    assert described(driver, CLUSTER)["min.insync.replicas"] == ("1", 5)
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "value"),
+    [
+        (NODE, "min.insync.replicas", "2"),  # a number of the cluster, not of a node
+        (NODE, "unclean.leader.election.enable", "true"),
+        (CLUSTER, "segment.ms", "1"),
+        (CLUSTER, "min.insync.replicas", "0"),
+        (CLUSTER, "unclean.leader.election.enable", "maybe"),
+        (NODE, "follower.replication.throttled.rate", "-1"),
+        (TOPIC, "leader.replication.throttled.rate", "1"),
+        (TOPIC, "leader.replication.throttled.replicas", "1"),
+        (TOPIC, "leader.replication.throttled.replicas", "0:1,*"),
+        (TOPIC, "follower.replication.throttled.replicas", "0:-1"),
+        (TOPIC, "follower.replication.throttled.replicas", "a:1"),
+    ],
+)
+def test_bad_values_of_replication(driver, resource, name, value) -> None:
+    """Unknown there, or not a value of it; nothing is recorded."""
+    before = driver.image
+    assert alter(driver, ConfigChange(name, SET, value), resource=resource).error_code == (
+        InvalidConfigError.code
+    )
+    assert driver.image is before
+
+
+@pytest.mark.parametrize("value", ["*", "0:1", "0:1,12:345", ""])
+def test_throttled_replicas(driver, value) -> None:
+    """All, some, or none."""
+    assert not alter(driver, ConfigChange("leader.replication.throttled.replicas", SET, value)).error_code
+    assert values(driver)["leader.replication.throttled.replicas"] == value
+
+
+def test_throttled_replicas_are_a_list(driver) -> None:
+    """A reassignment adds its own to what is throttled already."""
+    name = "follower.replication.throttled.replicas"
+    for operation, value in ((SET, "0:1"), (APPEND, "0:2,0:1"), (SUBTRACT, "0:1")):
+        assert not alter(driver, ConfigChange(name, operation, value)).error_code
+    assert values(driver)[name] == "0:2"

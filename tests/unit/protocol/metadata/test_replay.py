@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
 import pytest
-from headrace.protocol.metadata.image import TOPIC_RESOURCE, MetadataImage
+from headrace.protocol.metadata.image import (
+    TOPIC_RESOURCE,
+    MetadataImage,
+    PartitionRegistration,
+    configured,
+)
 from headrace.protocol.metadata.records import (
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
     FenceBrokerRecord,
     FormatRecord,
+    MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
@@ -15,7 +25,7 @@ from headrace.protocol.metadata.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
-from headrace.protocol.metadata.replay import image_of, replay
+from headrace.protocol.metadata.replay import changed_partition, image_of, image_records, replay
 
 T1, T2 = b"1" * 16, b"2" * 16
 BROKER = RegisterBrokerRecord(1, b"i" * 16, "h", 1, None, (), broker_epoch=0)
@@ -98,3 +108,62 @@ def test_a_topic_that_came_and_went_in_one_run_never_was() -> None:
 def test_a_snapshot_keeps_its_offset() -> None:
     """The image of a snapshot stands where the log stood, however few records made it."""
     assert image_of([FormatRecord("a")], 77).offset == 77
+
+
+# What a controller without replication wrote: fields that came later are missing at the end of the arrays.
+OLDER = [
+    ["Format", "cluster"],
+    ["RegisterBroker", 1, b"i" * 16, "h", 9, None, [b"d" * 16], 1, True],
+    ["UnfenceBroker", 1, 1],
+    ["Topic", "a", b"t" * 16],
+    ["Partition", b"t" * 16, 0, [1], [1], 1, 0, 0],
+    ["PartitionChange", b"t" * 16, 0, -1, None],
+]
+
+
+def test_an_older_log_reads_as_it_was_meant() -> None:
+    """Nothing is reassigned, nobody is eligible beside the ISR, the leader has recovered, no node leaves."""
+    records = [msgspec.msgpack.decode(msgspec.msgpack.encode(each), type=MetadataRecord) for each in OLDER]
+    image, _ = replay(MetadataImage(), 0, records)
+    assert not image.brokers[1].in_controlled_shutdown
+    assert image.topics["a"].partitions == (PartitionRegistration((1,), (1,), -1, 1, 1, (), (), (), (), 0),)
+    assert image_of(image_records(image), image.offset) == image
+
+
+def test_a_change_leaves_what_it_does_not_name() -> None:
+    """One field after the other; each raises the partition epoch, only a named leader the leader epoch."""
+    before = PartitionRegistration((1, 2), (1,), 1, 5, 7, (2,), (1,), (2,), (), 1)
+    changes = {
+        "isr": (1, 2),
+        "replicas": (2, 1),
+        "adding_replicas": (),
+        "removing_replicas": (),
+        "elr": (),
+        "last_known_elr": (2,),
+        "leader_recovery_state": 0,
+        "leader": 1,
+    }
+    for name, value in changes.items():
+        after = changed_partition(before, PartitionChangeRecord(T1, 0, **{name: value}))
+        epochs = {"partition_epoch": 8, "leader_epoch": 5 + (name == "leader")}
+        assert after == replace(before, **epochs, **{name: value})
+
+
+def test_a_registration_changes_while_its_process_runs() -> None:
+    """On its way out, and back; a record of another epoch belongs to another log."""
+    image, _ = replay(MetadataImage(), 0, [BROKER, BrokerRegistrationChangeRecord(1, 0, True)])
+    assert image.brokers[1].in_controlled_shutdown
+    image, delta = replay(image, 2, [BrokerRegistrationChangeRecord(1, 0, None)])
+    assert image.brokers[1].in_controlled_shutdown
+    assert delta.brokers == {1}
+    image, _ = replay(image, 3, [BrokerRegistrationChangeRecord(1, 0, False)])
+    assert not image.brokers[1].in_controlled_shutdown
+    with pytest.raises(ValueError, match="epoch 9"):
+        replay(image, 4, [BrokerRegistrationChangeRecord(1, 9, True)])
+
+
+def test_the_nearest_config_holds() -> None:
+    """The topic's own, else the cluster's, else none."""
+    image = MetadataImage(configs={(2, "t"): {"a": "1"}, (4, ""): {"a": "2", "b": "3"}, (4, "1"): {"c": "4"}})
+    assert [configured(image, "t", name) for name in "abc"] == ["1", "3", None]
+    assert configured(image, "u", "a") == "2"

@@ -300,7 +300,7 @@ def test_the_end_of_the_server_fails_everything_under_way_at_once() -> None:
             client.on_close = lambda: told.append(client.is_closed)
             futures = [client.send(METADATA, ASK) for _ in range(4)]
             await until(lambda: len(served.held) == 2)
-            served.router.close(0)
+            served.router.close()
             for future in futures:
                 with pytest.raises(NetworkError, match="closed the connection"):
                     await future
@@ -325,7 +325,7 @@ def test_a_connection_never_comes_back() -> None:
             client = await served.connect()
             futures = [client.send(METADATA, ASK) for _ in range(5)]
             await until(lambda: len(served.held) == 5)
-            served.router.close(0)
+            served.router.close()
             served.identity.incarnation = 100
             served.requests.clear()
             served.router.start()

@@ -1,10 +1,26 @@
-"""A peer that loses an answer must learn of it: its connection is ended, not only forgotten."""
+"""Whose connection the server ends: who lost an answer, is silent, speaks something else, or is too much."""
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+from headrace.protocol.errors import (
+    ThrottlingQuotaExceededError,
+)
+from headrace.protocol.messages.registry import METADATA, PRODUCE
 from headrace.protocol.transport import wire
 from headrace.protocol.transport.router_io import RouterLimits
-from transport_kit import ASK, METADATA, PRODUCE, PRODUCE_ONE, raw_peer, run, serving, until
+from transport_kit import (
+    ASK,
+    METADATA_BODY,
+    PATIENCE_S,
+    PRODUCE_ONE,
+    raw_peer,
+    run,
+    serving,
+    until,
+)
 
 
 def test_a_peer_whose_queue_is_full_sees_its_connection_end() -> None:
@@ -45,5 +61,133 @@ def test_a_message_of_exactly_the_most_parts_is_taken() -> None:
                 peer.ask(PRODUCE.key, wire.encode(PRODUCE_ONE), b"1", b"2", b"3")
                 await peer.disconnected()
             assert len(served.requests) == 1
+
+    run(main())
+
+
+def test_a_silent_peer_is_forgotten_and_its_connection_ended() -> None:
+    """Idle for longer than allowed: disconnected, counted, and a new connection is welcome."""
+
+    async def main() -> None:
+        async with serving(RouterLimits(idle_timeout_ms=40)) as served:
+            client = await served.connect("idle")
+            await until(lambda: client.is_closed)
+            assert served.router.stats.peers_idled == 1
+            await until(lambda: served.gone == ["idle"])
+            await served.is_well()
+
+    run(main())
+
+
+def test_a_peer_that_waits_for_its_answer_is_not_idle() -> None:
+    """A long fetch is under way for many idle times: the connection stays."""
+
+    async def main() -> None:
+        async with serving(RouterLimits(idle_timeout_ms=20)) as served:
+            served.is_holding = True
+            client, bystander = await served.connect("waiting"), await served.connect("idle")
+            future = client.send(METADATA, ASK)
+            await until(lambda: served.held)
+            await until(lambda: bystander.is_closed)
+            assert not client.is_closed
+            served.answer_held()
+            assert (await future).body == METADATA_BODY
+            client.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "talk",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(600),
+        b"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f",
+        b"\xff" + bytes(8) + b"\x7f\x00\x00",
+        b"\x01\x00",
+        b"\x7f\xff\xff\xff" * 100,
+        b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(48) + b"\x06\xff\xff\xff\xff\xff\xff\xff\xff",
+    ],
+    ids=["silence", "http", "tls", "half a greeting", "old version", "zmtp 1", "noise", "huge command"],
+)
+def test_connections_that_speak_something_else_are_ended(talk: bytes) -> None:
+    """Raw TCP that is silent, HTTP, TLS, ZMTP greetings cut or of old versions: closed in time."""
+
+    async def main() -> None:
+        async with serving(RouterLimits(handshake_timeout_ms=50, idle_timeout_ms=10_000)) as served:
+            served.router._sweep_interval_s = 0.02
+            served.router._sweep()
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.router.port)
+            writer.write(talk)
+            try:
+                while await asyncio.wait_for(reader.read(1000), PATIENCE_S):
+                    pass
+            except ConnectionError:
+                pass
+            writer.close()
+            await served.is_well()
+            assert served.requests[:-1] == []
+
+    run(main())
+
+
+def test_a_zeromq_peer_that_never_shakes_hands_with_us_is_ended() -> None:
+    """ZeroMQ's own handshake is done, ours never comes: ended after the handshake timeout."""
+
+    async def main() -> None:
+        async with serving(RouterLimits(handshake_timeout_ms=50, idle_timeout_ms=100)) as served:
+            with raw_peer(served.router.port) as peer:
+                await peer.disconnected()
+            assert served.router.stats.connections_refused == 1
+            await served.is_well()
+
+    run(main())
+
+
+def test_the_number_of_peers_is_bounded() -> None:
+    """Two allowed: the third handshake is refused with the reason; when one leaves, there is room."""
+
+    async def main() -> None:
+        async with serving(RouterLimits(max_peers=2)) as served:
+            first, second = await served.connect("first"), await served.connect("second")
+            with pytest.raises(ThrottlingQuotaExceededError):
+                await served.connect("third")
+            first.close(0)
+            await until(lambda: served.router.connections == 1)
+            third = await served.connect("third")
+            second.close()
+            third.close()
+
+    run(main())
+
+
+def test_connections_beyond_twice_the_limit_are_ended_at_once() -> None:
+    """Connections that say nothing cannot use up the descriptors: the fifth of four is closed."""
+
+    async def main() -> None:
+        async with serving(RouterLimits(max_peers=2)) as served:
+            pairs = [await asyncio.open_connection("127.0.0.1", served.router.port) for _ in range(5)]
+            await until(lambda: served.router.stats.connections_refused == 1)
+            for _, writer in pairs:
+                writer.close()
+            await until(lambda: len(served.router._strangers) == 0)
+            await served.is_well()
+
+    run(main())
+
+
+def test_connection_churn_leaves_nothing_behind() -> None:
+    """A hundred clients come, ask and go: no peer, no stranger, no byte stays on the books."""
+
+    async def main() -> None:
+        async with serving() as served:
+            for _ in range(100):
+                client = await served.connect()
+                await client.request(METADATA, ASK, timeout_s=PATIENCE_S)
+                client.close()
+            await until(lambda: len(served.gone) == 100)
+            assert served.router.connections == 0
+            assert len(served.router._strangers) == 0
 
     run(main())

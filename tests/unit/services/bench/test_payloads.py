@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("kind", PAYLOAD_KINDS)
 @pytest.mark.parametrize("size", [0, 1, 16, 100, 1000, 3_000_000])
 def test_the_same_recipe_makes_the_same_bytes(kind: str, size: int) -> None:
-    """In each process its own; all of the same size; at least two, at most 16 MiB or so."""
+    """In each process its own; all of the same size; at least two, at most 8 MiB or so."""
     payload = Payload(kind=kind, size=size, seed=3)  # type: ignore[arg-type]
     values = payload.values()
     assert values == payload.values()
     assert {len(value) for value in values} == {size}
     assert 2 <= len(values) <= 10_000
-    assert sum(map(len, values)) <= max(16 << 20, 2 * size)
+    assert sum(map(len, values)) <= max(8 << 20, 2 * size)
     if kind != "zeros" and size >= 100:
         assert len(set(values)) == len(values)
         assert values != payload.values(1)

@@ -32,6 +32,18 @@ def test_a_full_device_is_an_error_not_an_endless_loop(tmp_path: Path) -> None:
     file.close()
 
 
+def test_a_lack_of_memory_is_not_the_disks(tmp_path: Path) -> None:
+    """Memory that cannot be had, for real: what is cached counts as not cached, and the read that may wait
+    says so, with no word against the disk."""
+    file = OsFiles().open(f"{tmp_path}/a", create=True)
+    file.pwrite(0, [b"x" * 100])
+    for size in (1 << 48, 1 << 62):
+        assert file.pread_cached(0, size) is None
+        with pytest.raises(MemoryError):
+            file.pread(0, size)
+    assert file.pread_cached(0, 100) == b"x" * 100
+
+
 def test_more_buffers_than_the_kernel_takes_at_once(tmp_path: Path) -> None:
     """Above IOV_MAX the write goes on where it stopped."""
     file = OsFiles().open(f"{tmp_path}/a", create=True)

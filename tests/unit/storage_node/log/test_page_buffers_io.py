@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+from headrace.storage_node.log import page_buffers_io
 from headrace.storage_node.log.page_buffers_io import PageBuffers
+
+if TYPE_CHECKING:
+    import pytest
 
 SIZE = 100_000
 
@@ -38,3 +46,17 @@ def test_small_reads_have_memory_of_their_own() -> None:
     assert len(buffers.take(10)) == 10
     assert buffers.take(0).nbytes == 0
     assert not buffers._pools
+
+
+def test_a_system_without_room_for_mappings_still_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process has a limited number of them; to have none left is no fault of a disk, and ends no node."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOMEM, "no room for another mapping")
+
+    monkeypatch.setattr(page_buffers_io, "mmap", SimpleNamespace(mmap=full))
+    buffers = PageBuffers()
+    view = buffers.take(SIZE)
+    view[:4] = b"read"
+    assert (len(view), bytes(view[:4])) == (SIZE, b"read")
+    assert not any(buffers._pools.values())

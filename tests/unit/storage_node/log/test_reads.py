@@ -123,6 +123,55 @@ def test_a_read_that_begins_deep_inside_its_window_keeps_its_first_batches() -> 
             assert not following or sum(map(len, [*found, *following])) > max_bytes
 
 
+def cached(log: Log, offset: int, max_bytes: int = 10**6) -> tuple[list[bytes], int]:
+    found = log.read_cached(offset, max_bytes, upto_offset=log.log_end_offset)
+    assert found is not None
+    return split(b"".join(map(bytes, found.data))), found.next_offset
+
+
+def test_a_reader_that_goes_on_reads_nothing_twice() -> None:
+    """Where a run ended is known, also without the index: the next read of the page cache begins there."""
+    files = FakeFiles()
+    log = open_log(files, index_interval_bytes=10**9)
+    for number in range(3000):  # more than the newest ones that are known without the index
+        append(log, batch(1, tag=str(number)))
+    batches = read_all(log, max_bytes=1 << 22)
+    first, offset = cached(log, 0, 50_000)
+    segment = log._segments.active
+    assert segment.start_of(offset).position == 0
+    start = segment.start_after_run(offset)
+    assert start is not None
+    assert start.position == sum(map(len, first))
+    second, following = cached(log, offset, 50_000)
+    assert [*first, *second] == batches[:following]
+
+
+def test_ends_of_runs_are_bounded_and_do_not_outlive_a_cut() -> None:
+    """Truncated and written anew, the log has other batches at the old places."""
+    log = open_log(FakeFiles(), index_interval_bytes=10**9)
+    for number in range(3000):
+        append(log, batch(1, tag=str(number)))
+    for offset in range(0, 500, 2):
+        cached(log, offset, 100)
+    segment = log._segments.active
+    assert len(segment._run_ends) == 64
+    log.truncate_to(300)
+    assert not segment._run_ends
+    for number in range(3000):
+        append(log, batch(2, tag=f"other {number}"))
+    assert cached(log, 300, 100)[0] == read_all(log, offset=300)[:1]
+
+
+def test_an_end_of_a_run_that_is_wrong_is_forgotten() -> None:
+    """It came from a header that no CRC was checked for: a thread looks closely, nobody is misled."""
+    log = open_log(FakeFiles(), index_interval_bytes=100)
+    for number in range(3000):
+        append(log, batch(1, tag=str(number)))
+    log._segments.active.note_run_end(7, 13)
+    assert log.read_cached(7, 1000, upto_offset=3000) is None
+    assert cached(log, 7)[0][:2] == read_all(log, offset=7)[:2]
+
+
 def test_a_sealed_segment_that_lost_its_end_is_noticed() -> None:
     """A file cut short below the recovery point: its offsets are missing, not skipped."""
     files = FakeFiles()

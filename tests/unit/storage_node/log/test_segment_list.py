@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from fake_files import FakeFiles
 from headrace.storage_node.log.segment import Segment
 from headrace.storage_node.log.segment_list import SegmentList
 from log_rig import append, batch, open_log, read_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def list_of(*bases: int) -> SegmentList:
@@ -34,3 +39,40 @@ def test_indexes_of_few_sealed_segments_stay_in_memory() -> None:
         assert len(read_all(log)) == 40
         loaded = [segment for segment in log._segments if segment._offset_index is not None]
         assert len(loaded) <= 5
+
+
+class Looking:
+    """A segment during whose every use by its owner a reader looks at the list, as one on a thread may."""
+
+    is_sealed = False
+    size_bytes = 1
+
+    def __init__(self, base: int, look: Callable[[], None]) -> None:
+        self._base, self._look = base, look
+
+    @property
+    def base_offset(self) -> int:
+        self._look()
+        return self._base
+
+    def position_of(self, _offset: int) -> int:
+        return 1
+
+
+def test_a_reader_in_the_middle_of_a_change_sees_all_or_nothing_of_it() -> None:
+    """Threads look while the owner replaces the lists: a short list is never searched with a long one's
+    bases."""
+    lists: list[SegmentList] = []
+    seen: list[object] = []
+
+    def look() -> None:
+        for segments in lists:
+            seen.append((segments.holding(99), segments.bytes_between(0, 99)))
+
+    made: list[Any] = [Looking(base, look) for base in (0, 10, 20, 30)]
+    lists.append(SegmentList(made))
+    lists[0].drop_first(3)
+    lists[0].replace(made)
+    lists[0].replace(made[:2])
+    whole = 3  # all segments but the last, of which nothing lies before 99
+    assert seen == [(made[3], whole)] + [(made[3], 0)] * 4 + [(made[3], whole)] * 2

@@ -166,7 +166,7 @@ def test_gone_clients_are_forgotten() -> None:
     topic_id = sealed_topic(rig)
     for session in range(1, 6):
         Reader(rig, topic_id, session).go_on()
-    followed = rig.core._fetch.catch_up
+    followed = rig.core._fetch.reader.catch_up
     assert len(followed) == 5
     for session in range(1, 6):
         rig.core.connection_gone(session)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from core_rig import CoreRig, FakePeer, FakeRequest
 from headrace.protocol.errors import (
@@ -9,6 +11,7 @@ from headrace.protocol.errors import (
     KafkaStorageError,
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
+    ThrottlingQuotaExceededError,
     UnknownTopicIdError,
 )
 from headrace.protocol.messages import registry
@@ -188,6 +191,32 @@ def test_results_that_nobody_takes_hold_no_more_than_the_bound() -> None:
         assert rig.core.cold_reads.held_bytes <= (1 << 20) + 40_000
 
 
+def test_a_result_counts_with_all_the_memory_that_it_holds() -> None:
+    """Of a read one small batch may be of use; what was read with it is held as well."""
+    rig = CoreRig(log_tail_cache_bytes=0, fetch_cold_max_bytes=1 << 20)
+    topic_id, hot = cold_topic(rig, batches=300, size=500), rig.topic("hot")
+    rig.produce(hot, batch(b"hot"))
+    entries = (FetchPartition(topic_id, 0, 0, 1), FetchPartition(hot, 0, 0, 1 << 20))
+    for session in range(100):
+        rig.files.evict("t-0/")
+        rig.ask(registry.FETCH, FetchRequest(500, 1, 1 << 20, 0, entries), (), FakePeer(session=session))
+        rig.read_cold()
+    cold = rig.core.cold_reads
+    held = {id(read): memoryview(read.run_found.data.obj).nbytes for read in cold._done if read.run_found}
+    assert sum(held.values()) <= cold.held_bytes <= (1 << 20) + 40_000
+
+
+def test_a_small_answer_does_not_hold_a_large_read() -> None:
+    """It may wait long for a slow peer, and counts there with the bytes that are sent."""
+    rig = CoreRig(log_tail_cache_bytes=0)
+    topic_id = cold_topic(rig, batches=100, size=10_000)
+    request = rig.fetch(topic_id, max_bytes=1)
+    assert rig.read_cold() == 1
+    (sent,) = request.sent
+    assert values(request)[0][:1] == b"0"
+    assert memoryview(memoryview(sent).obj).nbytes <= 2 * len(sent)
+
+
 def test_what_a_client_left_makes_room_for_others_at_once() -> None:
     """It asked for another place since: nobody waits for a result that nobody wants."""
     rig = CoreRig(log_tail_cache_bytes=0, fetch_cold_max_bytes=1 << 20)
@@ -354,6 +383,20 @@ def test_a_disk_error_in_a_cold_read_takes_the_disk_offline(rig: CoreRig) -> Non
     assert request.first.error_code == KafkaStorageError.code
     assert rig.produce(topic_id).first.error_code == KafkaStorageError.code
     assert rig.ended()
+
+
+def test_a_lack_of_memory_is_not_the_disks(rig: CoreRig) -> None:
+    """The reader is asked to come again and then gets everything; the log dir stays."""
+    topic_id = cold_topic(rig)
+    request = rig.fetch(topic_id)
+    rig.files.fail("pread", ".log", error=errno.ENOMEM)
+    rig.read_cold()
+    assert request.first.error_code == ThrottlingQuotaExceededError.code
+    again = rig.fetch(topic_id)
+    rig.read_cold()
+    assert len(values(again)) == 3
+    assert rig.produce(topic_id).first.error_code == 0
+    assert not rig.ended()
 
 
 def test_a_damaged_batch_in_a_cold_read(rig: CoreRig) -> None:

@@ -284,13 +284,15 @@ def test_reads_never_pass_the_high_watermark(rig: CoreRig) -> None:
     assert values_of(waiting.answer_frames) == [(1, b"unsafe")]
 
 
-def test_a_rotten_batch_is_not_served() -> None:
-    """A bit flipped on the disk: an error for the reader, a word to the operator, the rest is served."""
+@pytest.mark.parametrize("byte", [0, 7, 12, 15, 16, 8, 9])
+def test_a_rotten_header_is_not_served(byte: int) -> None:
+    """A bit flipped where the CRC does not reach: an error for the reader, a word to the operator, the rest
+    is served."""
     rig = CoreRig(log_tail_cache_bytes=0)
     topic_id = rig.topic()
     one = batch(b"v" * 100)
     rig.produce(topic_id, one, one)
-    rig.files.flip_bit("/d/t-0/" + "0" * 20 + ".log", 80, 3)
+    rig.files.flip_bit("/d/t-0/" + "0" * 20 + ".log", byte, 3)
     for _ in range(2):
         request = rig.fetch(topic_id)
         assert request.first.error_code == CorruptMessageError.code
@@ -298,6 +300,24 @@ def test_a_rotten_batch_is_not_served() -> None:
     assert rig.notes().count("damaged") == 1
     assert values_of(rig.fetch(topic_id, 1).answer_frames) == [(1, b"v" * 100)]
     assert rig.produce(topic_id).first.base_offset == 2
+
+
+def test_a_rotten_record_in_the_page_cache_meets_the_check_of_its_reader() -> None:
+    """The node trusts what it checked and holds in memory; whoever checks what it gets sees the damage."""
+    rig = CoreRig(log_tail_cache_bytes=0)
+    topic_id = rig.topic()
+    one = batch(b"v" * 100)
+    rig.produce(topic_id, one, one)
+    for byte in range(17, len(one)):  # from the CRC itself on
+        rig.files.flip_bit("/d/t-0/" + "0" * 20 + ".log", byte, 3)
+        request = rig.fetch(topic_id)
+        if request.first.error_code == 0:
+            with pytest.raises(CorruptMessageError):
+                values_of(request.answer_frames)
+        else:
+            assert request.first.error_code == CorruptMessageError.code
+        rig.files.flip_bit("/d/t-0/" + "0" * 20 + ".log", byte, 3)
+    assert len(values_of(rig.fetch(topic_id).answer_frames)) == 2
 
 
 def test_a_read_error_takes_the_disk_offline() -> None:

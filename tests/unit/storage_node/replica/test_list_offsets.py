@@ -131,6 +131,21 @@ def test_a_read_error_takes_the_disk_offline(rig: CoreRig, topic_id: bytes) -> N
     assert rig.ended()
 
 
+def test_a_segment_deleted_under_a_search(rig: CoreRig, topic_id: bytes) -> None:
+    """The search found it in the list before it went: no disk is blamed, the partition serves on."""
+    log = rig.core.replicas.partitions[topic_id, 0].log
+    log.roll(0)
+    rig.produce(topic_id, batch(b"v", timestamp_ms=400))
+    body = ListOffsetsRequest(0, (ListOffsetsPartition(topic_id, 0, 0),))
+    request = rig.ask(registry.LIST_OFFSETS, body)
+    next(iter(log._segments)).close()
+    rig.look_up()
+    assert request.first.error_code == KafkaStorageError.code
+    log.delete_segments_below(3)
+    assert rig.list_offsets(topic_id, 0).first.offset == 3
+    assert rig.produce(topic_id).first.error_code == 0
+
+
 def test_a_search_by_time_is_work_for_a_thread() -> None:
     """The request is answered when the search comes back, by what holds then: the topic may be gone."""
     rig = CoreRig()

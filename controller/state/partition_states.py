@@ -1,0 +1,111 @@
+"""What the controller sees of a partition and of one replica, as states with all their transitions. Pure.
+
+The states are read off the registration; nothing stores them. Every change that a decision makes is one of
+the tables' arrows: the property tests walk the whole core and assert it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ...protocol.metadata.image import RECOVERING
+from ...protocol.model import NO_NODE
+
+if TYPE_CHECKING:
+    from ...protocol.metadata.image import PartitionRegistration
+
+
+class PartitionState(Enum):
+    """Whether a partition is led, and who may lead it next."""
+
+    NEW = "new"
+    ONLINE = "online"  # led by a node that has every acknowledged record
+    RECOVERING = "recovering"  # led by a node that may miss some, and has not said yet that it goes on
+    OFFLINE = "offline"  # nobody leads; the ISR or ELR has every acknowledged record
+    LOST = "lost"  # nobody leads, nobody is sure to have all; only the last leader is known
+
+
+class ReplicaState(Enum):
+    """What a replica is to its partition."""
+
+    NONE = "none"  # no replica
+    OUT_OF_SYNC = "out_of_sync"
+    IN_SYNC = "in_sync"
+    LEADER = "leader"
+    ELIGIBLE = "eligible"  # in the ELR
+
+
+_P, _R = PartitionState, ReplicaState
+
+PARTITION_TRANSITIONS: dict[PartitionState, dict[PartitionState, str]] = {
+    _P.NEW: {_P.ONLINE: "created"},
+    _P.ONLINE: {
+        _P.OFFLINE: "last member of the ISR fenced, shut down, or without its disk",
+        _P.LOST: "last member of the ISR started anew after losing records",
+        _P.RECOVERING: "unclean election",
+    },
+    _P.RECOVERING: {
+        _P.ONLINE: "the leader says that it has recovered",
+        _P.OFFLINE: "last member of the ISR gone",
+        _P.LOST: "last member of the ISR started anew after losing records",
+    },
+    _P.OFFLINE: {
+        _P.ONLINE: "clean election from the ISR or ELR",
+        _P.RECOVERING: "unclean election, or a clean one before the recovery was over",
+        _P.LOST: "last member of the ELR started anew after losing records",
+    },
+    _P.LOST: {_P.RECOVERING: "the last leader is back, or unclean election"},
+}
+
+REPLICA_TRANSITIONS: dict[ReplicaState, dict[ReplicaState, str]] = {
+    _R.NONE: {
+        _R.OUT_OF_SYNC: "reassigned to it, or created while it is away",
+        _R.IN_SYNC: "created",
+        _R.LEADER: "created",
+    },
+    _R.OUT_OF_SYNC: {
+        _R.IN_SYNC: "caught up",
+        _R.LEADER: "unclean election, or caught up and elected at once",
+        _R.NONE: "reassigned away",
+    },
+    _R.IN_SYNC: {
+        _R.LEADER: "elected",
+        _R.OUT_OF_SYNC: "lagging, or gone with min ISR kept",
+        _R.ELIGIBLE: "lagging, or gone with the ISR below min ISR",
+        _R.NONE: "reassigned away",
+    },
+    _R.LEADER: {
+        _R.IN_SYNC: "another one elected",
+        _R.OUT_OF_SYNC: "gone, another one elected, or records lost",
+        _R.ELIGIBLE: "gone with the ISR below min ISR",
+        _R.NONE: "reassigned away",
+    },
+    _R.ELIGIBLE: {
+        _R.IN_SYNC: "caught up",
+        _R.LEADER: "elected while the ISR is empty",
+        _R.OUT_OF_SYNC: "min ISR reached without it, records lost, or unclean election",
+        _R.NONE: "reassigned away",
+    },
+}
+
+
+def partition_state(partition: PartitionRegistration | None) -> PartitionState:
+    """The state of a partition; None: it does not exist yet."""
+    if partition is None:
+        return PartitionState.NEW
+    if partition.leader == NO_NODE:
+        return PartitionState.OFFLINE if partition.isr or partition.elr else PartitionState.LOST
+    is_recovering = partition.leader_recovery_state == RECOVERING
+    return PartitionState.RECOVERING if is_recovering else PartitionState.ONLINE
+
+
+def replica_state(partition: PartitionRegistration | None, node_id: int) -> ReplicaState:
+    """What `node_id` is to the partition."""
+    if partition is None or node_id not in partition.replicas:
+        return ReplicaState.NONE
+    if partition.leader == node_id:
+        return ReplicaState.LEADER
+    if node_id in partition.isr:
+        return ReplicaState.IN_SYNC
+    return ReplicaState.ELIGIBLE if node_id in partition.elr else ReplicaState.OUT_OF_SYNC

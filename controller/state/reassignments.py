@@ -1,0 +1,168 @@
+"""Moving partitions to other nodes: start, replace, cancel and list reassignments. Pure.
+
+While one is under way the partition's replicas are the target first and then those that go; `adding` and
+`removing` name the parts. It completes in AlterPartition, when every replica of the target is in sync, or
+here at once if they are. Cancelling takes the added ones out again. What is kept: the replicas that are left
+after a cancel, too, hold every record that was acknowledged, unless the topic allows unclean elections.
+Source: KIP-455, KIP-860, Kafka ReplicationControlManager.java, PartitionReassignmentRevert.java.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import (
+    InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
+    InvalidRequestError,
+    KafkaError,
+    NoReassignmentInProgressError,
+    UnknownTopicOrPartitionError,
+)
+from ...protocol.messages.control import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingReassignment,
+    PartitionError,
+)
+from ...protocol.model import MAX_TOPIC_NAME_LENGTH
+from .decision import Decision
+from .elections import reassignment, unclean
+from .partition_changes import Wish
+
+if TYPE_CHECKING:
+    from ...protocol.metadata.image import MetadataImage, PartitionRegistration, TopicImage
+    from ...protocol.metadata.records import PartitionChangeRecord
+    from .standing import Standing
+
+MAX_REPLICATION_FACTOR = 32_767  # Kafka's: a signed short
+
+Nodes = tuple[int, ...]
+
+
+def decide_reassign(
+    standing: Standing, request: AlterPartitionReassignmentsRequest, max_partitions: int
+) -> Decision:
+    """Each partition succeeds or fails on its own. Errors of the whole request: InvalidRequestError."""
+    count = sum(len(topic.partitions) for topic in request.topics)
+    if count > max_partitions:
+        raise InvalidRequestError(f"{count} partitions in one request, at most {max_partitions}")
+    records: list[PartitionChangeRecord] = []
+    results = []
+    seen: set[tuple[str, int]] = set()
+    for named in request.topics:
+        for item in named.partitions:
+            name, number = named.name, item.partition
+            try:
+                if (name, number) in seen:
+                    raise InvalidRequestError("the partition is named twice in one request")
+                seen.add((name, number))
+                topic = _topic(standing.image, name, number)
+                if item.replicas is None:
+                    record = _cancelled(standing, topic, number)
+                else:
+                    allow = request.allow_replication_factor_change
+                    record = _started(standing, topic, number, item.replicas, allow_factor_change=allow)
+            except KafkaError as error:
+                results.append(PartitionError(name[:MAX_TOPIC_NAME_LENGTH], number, error.code, str(error)))
+            else:
+                results.append(PartitionError(name, number))
+                records.extend(() if record is None else (record,))
+    offset = standing.image.offset + len(records)
+    reply = AlterPartitionReassignmentsResponse(0, "", tuple(results), offset)
+    return Decision(tuple(records), reply)
+
+
+def list_reassignments(image: MetadataImage, request: ListPartitionReassignmentsRequest) -> Decision:
+    """What is under way; unknown topics and partitions are left out, as in Kafka."""
+    wanted = None
+    if request.topics is not None:
+        wanted = {(asked.topic, number) for asked in request.topics for number in asked.partitions}
+    ongoing = tuple(
+        OngoingReassignment(
+            topic=name,
+            partition=number,
+            replicas=partition.replicas,
+            adding_replicas=partition.adding_replicas,
+            removing_replicas=partition.removing_replicas,
+            isr=partition.isr,
+        )
+        for name in sorted(image.topics)
+        for number, partition in enumerate(image.topics[name].partitions)
+        if is_reassigning(partition) and (wanted is None or (name, number) in wanted)
+    )
+    return Decision((), ListPartitionReassignmentsResponse(0, "", ongoing))
+
+
+def is_reassigning(partition: PartitionRegistration) -> bool:
+    """Whether a reassignment of the partition is under way."""
+    return bool(partition.adding_replicas or partition.removing_replicas)
+
+
+def _topic(image: MetadataImage, name: str, number: int) -> TopicImage:
+    topic = image.topics.get(name)
+    if topic is None or not 0 <= number < len(topic.partitions):
+        raise UnknownTopicOrPartitionError(f"there is no partition {number} of topic {name[:249]!r}")
+    return topic
+
+
+def _started(
+    standing: Standing, topic: TopicImage, number: int, target: Nodes, *, allow_factor_change: bool
+) -> PartitionChangeRecord | None:
+    partition = topic.partitions[number]
+    _check_target(standing.image, target)
+    # Counted from what the partition had before a reassignment that this one replaces.
+    factor = len(partition.replicas) - len(partition.removing_replicas)
+    if not allow_factor_change and len(target) != factor:
+        raise InvalidReplicationFactorError(
+            f"the replication factor would change from {factor} to {len(target)}"
+        )
+    original = _without(partition.replicas, partition.adding_replicas)
+    removing = _without(partition.replicas, target)
+    wish = Wish(
+        replicas=target + removing,
+        adding=_without(target, original),
+        removing=removing,
+        elect=reassignment,
+    )
+    return standing.change(topic, number, wish)
+
+
+def _check_target(image: MetadataImage, target: Nodes) -> None:
+    if not 1 <= len(target) <= MAX_REPLICATION_FACTOR:
+        raise InvalidReplicaAssignmentError(f"{len(target)} replicas")
+    if len(set(target)) != len(target):
+        raise InvalidReplicaAssignmentError("a node is named twice")
+    unknown = [node_id for node_id in target if node_id not in image.brokers]
+    if unknown:
+        raise InvalidReplicaAssignmentError(f"node {unknown[0]} is not registered")
+
+
+def _cancelled(standing: Standing, topic: TopicImage, number: int) -> PartitionChangeRecord | None:
+    partition = topic.partitions[number]
+    if not is_reassigning(partition):
+        raise NoReassignmentInProgressError(
+            f"partition {number} of topic {topic.name} is not being reassigned"
+        )
+    added = partition.adding_replicas
+    replicas = _without(partition.replicas, added)
+    isr = _without(partition.isr, added)
+    # Of those that stay somebody must be known to have every acknowledged record: the ISR, else the ELR;
+    # while nobody leads, nothing is lost by going on waiting for the last leader.
+    known = isr + _without(partition.elr, added)
+    if known or (not partition.isr and _without(partition.last_known_elr, added)):
+        strategy = reassignment
+    elif standing.is_unclean_allowed(topic.name) and standing.rules(topic, number).candidates & set(replicas):
+        strategy = unclean
+    else:
+        raise InvalidReplicaAssignmentError(
+            f"only the added replicas {added} are in sync: cancelling would need an unclean election"
+        )
+    wish = Wish(isr=isr, replicas=replicas, adding=(), removing=(), elect=strategy)
+    return standing.change(topic, number, wish)
+
+
+def _without(nodes: Nodes, others: Nodes) -> Nodes:
+    return tuple(node for node in nodes if node not in others)

@@ -1,0 +1,204 @@
+"""How the nodes stand at one moment, and what their coming and going does to the partitions. Pure.
+
+Each reason for which partitions change is an entry of a table: which partitions it concerns, and what it
+wishes for each. What all keep: nobody is in an ISR who is fenced or shutting down, except as the last one of
+a partition that it still leads; who leaves an ISR below min ISR stays eligible unless it may have lost
+records.
+Source: Kafka ReplicationControlManager.java generateLeaderAndIsrUpdates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.metadata.image import configured
+from ...protocol.model import NO_NODE
+from .elections import controlled_shutdown, drain, offline, unclean
+from .partition_changes import Rules, Wish, change_partition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Set
+
+    from ...protocol.metadata.image import MetadataImage, PartitionRegistration, TopicImage
+    from ...protocol.metadata.records import PartitionChangeRecord
+    from ..config import ControllerConfig
+
+ReplicaKey = tuple[bytes, int]  # topic id, partition
+OfflineReplicas = dict[int, frozenset[ReplicaKey]]  # by node: what it holds on disks that failed
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The cluster as decisions about partitions see it.
+
+    `active` are the nodes that may get leadership; `leaving` is a node that the image still shows, but that
+    the very decision takes away.
+    """
+
+    image: MetadataImage
+    config: ControllerConfig
+    active: frozenset[int]
+    offline_replicas: Mapping[int, frozenset[ReplicaKey]] = field(default_factory=dict)
+    leaving: int = NO_NODE
+
+    def without(self, node_id: int) -> Standing:
+        """As it will be once the node is gone."""
+        return replace(self, active=self.active - {node_id}, leaving=node_id)
+
+    def including(self, node_id: int) -> Standing:
+        """As it will be once the node is active."""
+        return replace(self, active=self.active | {node_id})
+
+    def rules(self, topic: TopicImage, number: int) -> Rules:
+        """What holds for a change of one partition."""
+        return Rules(
+            candidates=self._candidates((topic.topic_id, number), topic.partitions[number].leader),
+            min_isr=self.min_isr(topic.name),
+            is_last_leader_allowed=self.config.unclean_recovery_strategy == "Balanced",
+        )
+
+    def min_isr(self, topic: str) -> int:
+        """The topic's min.insync.replicas, not yet bounded by its replicas."""
+        return int(configured(self.image, topic, "min.insync.replicas") or 1)
+
+    def is_unclean_allowed(self, topic: str) -> bool:
+        """The topic's unclean.leader.election.enable."""
+        text = configured(self.image, topic, "unclean.leader.election.enable")
+        return self.config.unclean_leader_election_enable if text is None else text == "true"
+
+    def change(self, topic: TopicImage, number: int, wish: Wish) -> PartitionChangeRecord | None:
+        """The record that brings what is wished for one partition; None if nothing changes."""
+        rules = self.rules(topic, number)
+        return change_partition(topic.topic_id, number, topic.partitions[number], wish, rules)
+
+    def _candidates(self, key: ReplicaKey, leader: int) -> Set[int]:
+        # A drained node keeps what nobody else may lead, so who leads may go on leading unless it is fenced.
+        active: Set[int] = self.active
+        if leader not in active and leader not in (NO_NODE, self.leaving):
+            broker = self.image.brokers[leader]
+            active = active if broker.is_fenced else active | {leader}
+        broken = {node for node, keys in self.offline_replicas.items() if key in keys}
+        return active - broken if broken else active
+
+
+class Reason(NamedTuple):
+    """Why partitions change because of one node. `wish` gets the partition, the node, and whether unclean
+    elections are allowed."""
+
+    concerns: Callable[[PartitionRegistration, int], bool]
+    wish: Callable[[PartitionRegistration, int, bool], Wish]
+
+
+def _in_isr(partition: PartitionRegistration, node_id: int) -> bool:
+    return node_id in partition.isr
+
+
+def _in_isr_or_elr(partition: PartitionRegistration, node_id: int) -> bool:
+    return node_id in partition.isr or node_id in partition.elr
+
+
+def _has_no_leader(partition: PartitionRegistration, _node_id: int) -> bool:
+    return partition.leader == NO_NODE
+
+
+def _leaves(partition: PartitionRegistration, node_id: int, is_unclean_allowed: bool) -> Wish:
+    return Wish(isr=_without(partition.isr, node_id), elect=unclean if is_unclean_allowed else offline)
+
+
+def _comes(_partition: PartitionRegistration, _node_id: int, is_unclean_allowed: bool) -> Wish:
+    return Wish(elect=unclean if is_unclean_allowed else offline)
+
+
+def _lost_records(partition: PartitionRegistration, node_id: int, is_unclean_allowed: bool) -> Wish:
+    return Wish(
+        isr=_without(partition.isr, node_id),
+        lossy=frozenset((node_id,)),
+        elect=unclean if is_unclean_allowed else offline,
+    )
+
+
+def _shuts_down(partition: PartitionRegistration, node_id: int, is_unclean_allowed: bool) -> Wish:
+    strategy = unclean if is_unclean_allowed else controlled_shutdown
+    return Wish(isr=_without(partition.isr, node_id), elect=strategy)
+
+
+def _drains(partition: PartitionRegistration, node_id: int, _is_unclean_allowed: bool) -> Wish:
+    return Wish(isr=_without(partition.isr, node_id) or partition.isr, elect=drain)
+
+
+def _without(nodes: tuple[int, ...], node_id: int) -> tuple[int, ...]:
+    return tuple(node for node in nodes if node != node_id)
+
+
+FENCED = Reason(_in_isr, _leaves)
+UNFENCED = Reason(_has_no_leader, _comes)
+LOST_RECORDS = Reason(_in_isr_or_elr, _lost_records)
+SHUTTING_DOWN = Reason(_in_isr, _shuts_down)
+DRAINED = Reason(_in_isr, _drains)
+DISK_FAILED = Reason(_in_isr, _leaves)
+
+
+def changes(standing: Standing, reason: Reason, node_id: int) -> Iterator[PartitionChangeRecord]:
+    """What `reason` changes of all partitions of the cluster, because of one node."""
+    for topic in standing.image.topics.values():
+        for number, partition in enumerate(topic.partitions):
+            if reason.concerns(partition, node_id):
+                record = _change(standing, topic, number, reason, node_id)
+                if record is not None:
+                    yield record
+
+
+def changes_of(
+    standing: Standing, reason: Reason, node_id: int, keys: Set[ReplicaKey]
+) -> Iterator[PartitionChangeRecord]:
+    """As `changes`, for some partitions only; those that do not exist are passed over. Sorted."""
+    for topic_id, number in sorted(keys):
+        name = standing.image.topic_names.get(topic_id)
+        if name is None:
+            continue
+        topic = standing.image.topics[name]
+        if 0 <= number < len(topic.partitions) and reason.concerns(topic.partitions[number], node_id):
+            record = _change(standing, topic, number, reason, node_id)
+            if record is not None:
+                yield record
+
+
+def leads_any(image: MetadataImage, node_id: int) -> bool:
+    """Whether the node leads at least one partition."""
+    return led_by(image, node_id) > 0
+
+
+def led_by(image: MetadataImage, node_id: int) -> int:
+    """How many partitions the node leads."""
+    return sum(
+        partition.leader == node_id for topic in image.topics.values() for partition in topic.partitions
+    )
+
+
+def leaderless(image: MetadataImage) -> frozenset[ReplicaKey]:
+    """The partitions that nobody leads."""
+    return frozenset(
+        (topic.topic_id, number)
+        for topic in image.topics.values()
+        for number, partition in enumerate(topic.partitions)
+        if partition.leader == NO_NODE
+    )
+
+
+def active_nodes(image: MetadataImage) -> frozenset[int]:
+    """The nodes that may get leadership and replicas: registered, not fenced, not shutting down."""
+    return frozenset(
+        node_id
+        for node_id, broker in image.brokers.items()
+        if not broker.is_fenced and not broker.in_controlled_shutdown
+    )
+
+
+def _change(
+    standing: Standing, topic: TopicImage, number: int, reason: Reason, node_id: int
+) -> PartitionChangeRecord | None:
+    partition = topic.partitions[number]
+    wish = reason.wish(partition, node_id, standing.is_unclean_allowed(topic.name))
+    rules = standing.rules(topic, number)
+    return change_partition(topic.topic_id, number, partition, wish, rules)

@@ -1,0 +1,119 @@
+"""All fetchers of a node: each partition that another node leads is in one of that leader's. Pure.
+
+Invariant: a partition is in a fetcher exactly while it is online and another node leads it; in the one of
+its present leader, in its present leader epoch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.model import NO_NODE
+from ..effects import SendFetch
+from .follower import Followed, ReplicaFetcher
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ...protocol.messages.data import FetchResponse
+    from ...protocol.records.header import Buffer
+    from .follower import FollowerLimits
+    from .partition import Partition, PartitionKey
+    from .replica_manager import ReplicaManager
+
+FetcherKey = tuple[int, int]  # leader, number of the fetcher
+
+
+class Fetchers:
+    """Moves partitions between fetchers as leaders change, and passes requests and answers through."""
+
+    def __init__(self, replicas: ReplicaManager, limits: FollowerLimits, fetchers_per_leader: int) -> None:
+        self._replicas = replicas
+        self._limits = limits
+        self._per_leader = fetchers_per_leader
+        self._fetchers: dict[FetcherKey, ReplicaFetcher] = {}
+        self._places: dict[PartitionKey, ReplicaFetcher] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._fetchers)
+
+    def place(self, partition: Partition) -> None:
+        """Follow the partition's leader, if it has one elsewhere and its disk works; else follow nobody."""
+        key, leader = partition.key, partition.leader
+        fetcher = self._places.get(key)
+        is_follower = partition.is_online and leader not in (NO_NODE, partition.node_id)
+        if fetcher is not None:
+            followed = fetcher.partitions[key]
+            if (
+                is_follower
+                and fetcher.leader_id == leader
+                and followed.leader_epoch == partition.leader_epoch
+                and followed.partition is partition
+            ):
+                return
+            fetcher.remove(key)
+            del self._places[key]
+        if is_follower:
+            where = (leader, (key[0][-1] + key[1]) % self._per_leader)
+            fetcher = self._fetchers.get(where)
+            if fetcher is None:
+                fetcher = self._fetchers[where] = ReplicaFetcher(*where, self._replicas, self._limits)
+            fetcher.add(partition)
+            self._places[key] = fetcher
+
+    def drop(self, key: PartitionKey) -> None:
+        """Follow it no more: it was removed, or its disk failed."""
+        fetcher = self._places.pop(key, None)
+        if fetcher is not None:
+            fetcher.remove(key)
+
+    def flushed(self, key: PartitionKey, now_ms: int) -> None:
+        """A flush of the partition's log has ended; called before another one may begin."""
+        fetcher = self._places.get(key)
+        if fetcher is not None:
+            fetcher.flushed(key, now_ms)
+
+    def may_cut(self, now_ms: int) -> None:
+        """No checkpoint is being written any more."""
+        for fetcher in self._fetchers.values():
+            fetcher.may_cut(now_ms)
+
+    def send(self, broker_epoch: int, now_ms: int) -> None:
+        """Ask for what is to be asked now."""
+        for where, fetcher in self._fetchers.items():
+            while (request := fetcher.next_request(broker_epoch, now_ms)) is not None:
+                self._replicas.effects.append(SendFetch(where, *request))
+
+    def answered(
+        self,
+        where: FetcherKey,
+        number: int,
+        response: FetchResponse,
+        frames: Sequence[Buffer],
+        now_ms: int,
+        wall_ms: int,
+    ) -> None:
+        """A SendFetch effect was answered."""
+        self._fetchers[where].answered(number, response, frames, now_ms, wall_ms)
+
+    def failed(self, where: FetcherKey, number: int, now_ms: int) -> None:
+        """A SendFetch effect failed."""
+        self._fetchers[where].failed(number, now_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        """When `send` may have more to do than now, answers and flushes aside."""
+        deadlines = [fetcher.next_deadline_ms() for fetcher in self._fetchers.values()]
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    @property
+    def followed(self) -> Iterator[Followed]:
+        """All partitions that are followed."""
+        return (followed for fetcher in self._fetchers.values() for followed in fetcher.partitions.values())
+
+    def check(self) -> None:
+        """Assert the laws of this object."""
+        for key, fetcher in self._places.items():
+            assert key in fetcher.partitions
+        assert len(self._places) == sum(len(fetcher.partitions) for fetcher in self._fetchers.values())
+        for fetcher in self._fetchers.values():
+            fetcher.check()

@@ -1,0 +1,408 @@
+"""Following one leader: what to ask it for, and what to do with its answers. Pure.
+
+One fetcher asks one leader for a share of the partitions that this node follows there, in one fetch session:
+a request names only what changed. While a fetch waits at the leader for news, a second one may overtake it,
+so that a new partition, or one whose flush is done, does not wait with it. A partition's answer counts only
+if its request was made in the same leadership and from the same place.
+
+Invariant: a log is cut only by epoch, or to the leader's range; never by a high watermark, and never while
+a flush of it runs or checkpoints are written.
+Invariant: the high watermark is taken from answers only that prove the log to agree with the leader's.
+Invariant: with durability=fsync, a partition asks for its next offset when all before are on the disk: the
+leader counts what is asked for as held.
+Source: Kafka AbstractFetcherThread.scala, ReplicaFetcherThread.scala; KIP-101, 227, 279, 595; KAFKA-14704.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.errors import (
+    NO_ERROR,
+    FencedLeaderEpochError,
+    KafkaError,
+    KafkaStorageError,
+    OffsetOutOfRangeError,
+    error_from_code,
+)
+from ...protocol.messages.data import FetchPartition, FetchRequest
+from ...protocol.model import NO_EPOCH, NO_OFFSET
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...protocol.messages.data import FetchPartitionResponse, FetchResponse
+    from ...protocol.records.header import Buffer
+    from .partition import Partition, PartitionKey
+    from .replica_manager import ReplicaManager
+
+# Bound: fetches under way: one that waits at the leader, and one that overtakes it.
+_MAX_IN_FLIGHT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerLimits:
+    """Sizes in bytes, times in ms; the keys replica.fetch.* of the config."""
+
+    max_bytes: int
+    response_max_bytes: int
+    min_bytes: int
+    wait_max_ms: int
+    backoff_ms: int
+    backoff_max_ms: int
+
+    def backoff_after(self, failures: int) -> int:
+        """The pause after so many failures in a row."""
+        return min(self.backoff_ms << min(failures - 1, 16), self.backoff_max_ms)
+
+
+class FollowState(Enum):
+    """What a followed partition waits for."""
+
+    READY = "ready"  # to be named in a request, or the leader's news
+    FLUSHING = "flushing"  # the disk, before it asks for more
+    CUTTING = "cutting"  # the end of a flush or of a checkpoint, to cut its log
+    DELAYED = "delayed"  # time, after an error
+    STOPPED = "stopped"  # other metadata: its leader epoch is over
+
+
+class _Cut(NamedTuple):
+    """How the log is to be cut: to `offset`, or emptied to go on there."""
+
+    offset: int
+    is_restart: bool
+
+
+@dataclass(slots=True, eq=False)
+class Followed:
+    """One partition in one leadership of another node."""
+
+    partition: Partition
+    leader_epoch: int
+    state: FollowState = FollowState.READY
+    named_in: int = 0  # the request that named it last; older answers are of the past
+    leader_watermark: int = NO_OFFSET
+    leader_end: int = NO_OFFSET
+    failures: int = 0
+    retry_ms: int = 0
+    cut: _Cut | None = None
+
+    @property
+    def lag(self) -> int:
+        """Records that the leader has committed and this log has not, as far as is known."""
+        log = self.partition.log
+        return 0 if log is None else max(self.leader_watermark - log.log_end_offset, 0)
+
+
+class ReplicaFetcher:
+    """See the module's docstring. `check` asserts the laws."""
+
+    def __init__(self, leader_id: int, index: int, replicas: ReplicaManager, limits: FollowerLimits) -> None:
+        self.leader_id, self.index = leader_id, index
+        self.partitions: dict[PartitionKey, Followed] = {}
+        self._replicas = replicas
+        self._limits = limits
+        self._to_name: dict[PartitionKey, None] = {}
+        self._named: set[PartitionKey] = set()  # what the leader's session has; only asked, never walked
+        self._forgotten: dict[PartitionKey, None] = {}
+        self._delayed: dict[PartitionKey, None] = {}
+        self._session_id = 0
+        self._session_epoch = 0
+        self._numbers = 0
+        self._in_flight: deque[int] = deque()
+        self._failures = 0
+        self._retry_ms = 0
+
+    # --- partitions ------------------------------------------------------------------------------------
+
+    def add(self, partition: Partition) -> None:
+        """Follow it from now on, in the leadership that the partition knows."""
+        assert not partition.is_leader, "a leader follows nobody"
+        key = partition.key
+        followed = self.partitions[key] = Followed(partition, partition.leader_epoch)
+        self._delayed.pop(key, None)
+        self._resume(followed)
+
+    def remove(self, key: PartitionKey) -> None:
+        """Follow it no more; answers that are on their way do nothing."""
+        del self.partitions[key]
+        self._to_name.pop(key, None)
+        self._delayed.pop(key, None)
+        if key in self._named:
+            self._named.discard(key)
+            self._forgotten[key] = None
+
+    def flushed(self, key: PartitionKey, now_ms: int) -> None:
+        """A flush of the partition's log has ended."""
+        followed = self.partitions[key]
+        if followed.state is FollowState.CUTTING:
+            self._try_cut(followed, now_ms)
+        elif followed.state is FollowState.FLUSHING:
+            self._learn_watermark(followed)
+            self._resume(followed)
+
+    def may_cut(self, now_ms: int) -> None:
+        """No checkpoint is being written any more."""
+        for followed in list(self.partitions.values()):
+            if followed.state is FollowState.CUTTING:
+                self._try_cut(followed, now_ms)
+
+    # --- requests --------------------------------------------------------------------------------------
+
+    def next_request(self, replica_epoch: int, now_ms: int) -> tuple[int, FetchRequest] | None:
+        """A request to send now, with its number; None if there is nothing to be asked yet."""
+        if now_ms < self._retry_ms:
+            return None
+        self._retry_ms = 0
+        self._end_delays(now_ms)
+        if not self._is_worth_asking():
+            return None
+        self._numbers += 1
+        number = self._numbers
+        named = tuple(self._describe(key, number) for key in self._to_name)
+        forgotten = tuple(key for key in self._forgotten if key not in self._to_name)
+        limits = self._limits
+        request = FetchRequest(
+            limits.wait_max_ms,
+            limits.min_bytes,
+            limits.response_max_bytes,
+            0,
+            named,
+            self._replicas.node_id,
+            replica_epoch,
+            self._session_id,
+            self._session_epoch,
+            forgotten,
+        )
+        self._named.update(self._to_name)
+        self._to_name.clear()
+        self._forgotten.clear()
+        self._session_epoch += 1
+        self._in_flight.append(number)
+        return number, request
+
+    def next_deadline_ms(self) -> int | None:
+        """When `next_request` may have more to give than now, answers and flushes aside."""
+        if self._retry_ms:
+            return self._retry_ms
+        return min((self.partitions[key].retry_ms for key in self._delayed), default=None)
+
+    def _is_worth_asking(self) -> bool:
+        if not self._in_flight:
+            if self._session_epoch == 0:
+                return bool(self._to_name)
+            return bool(self.partitions or self._forgotten)
+        if len(self._in_flight) >= _MAX_IN_FLIGHT or not self._session_id:
+            return False
+        return bool(self._to_name or self._forgotten)
+
+    def _describe(self, key: PartitionKey, number: int) -> FetchPartition:
+        followed = self.partitions[key]
+        log = followed.partition.log
+        assert log is not None, "only an online partition follows"
+        followed.named_in = number
+        return FetchPartition(
+            *key,
+            log.log_end_offset,
+            self._limits.max_bytes,
+            followed.leader_epoch,
+            log.latest_epoch,
+            log.log_start_offset,
+        )
+
+    # --- answers ---------------------------------------------------------------------------------------
+
+    def answered(
+        self, number: int, response: FetchResponse, frames: Sequence[Buffer], now_ms: int, wall_ms: int
+    ) -> None:
+        """An answer; one of a session that was given up does nothing."""
+        if number not in self._in_flight:
+            return
+        if response.error_code != NO_ERROR:
+            self.failed(number, now_ms)
+            return
+        self._in_flight.remove(number)
+        self._failures, self._retry_ms = 0, 0
+        self._session_id = response.session_id
+        position = 0
+        for key, answer in zip(response.keys, response.partitions, strict=False):
+            data = frames[position : position + answer.frame_count]
+            position += answer.frame_count
+            followed = self.partitions.get(key)
+            if followed is None or followed.state is not FollowState.READY or number < followed.named_in:
+                continue
+            if key not in self._to_name:  # else the answer is of a place that it has left
+                self._take(followed, answer, data, now_ms, wall_ms)
+
+    def failed(self, number: int, now_ms: int) -> None:
+        """No answer: the session is lost, and with it everything under way."""
+        if number not in self._in_flight:
+            return
+        self._in_flight.clear()
+        self._failures += 1
+        self._retry_ms = now_ms + self._limits.backoff_after(self._failures)
+        self._session_id = self._session_epoch = 0
+        self._named.clear()
+        self._forgotten.clear()
+        self._to_name = {
+            key: None for key, followed in self.partitions.items() if followed.state is FollowState.READY
+        }
+
+    def _take(
+        self,
+        followed: Followed,
+        answer: FetchPartitionResponse,
+        data: Sequence[Buffer],
+        now_ms: int,
+        wall_ms: int,
+    ) -> None:
+        try:
+            if answer.error_code == OffsetOutOfRangeError.code:
+                self._on_out_of_range(followed, answer, now_ms)
+            elif answer.error_code != NO_ERROR:
+                self._on_error(followed, error_from_code(answer.error_code, answer.error_detail), now_ms)
+            elif answer.diverging_end_offset != NO_OFFSET:
+                self._on_divergence(followed, answer, now_ms)
+            else:
+                self._append(followed, answer, data, wall_ms)
+        except KafkaStorageError as error:
+            self._replicas.disk_failed(followed.partition, error)
+        except KafkaError as error:  # a damaged batch on its way here: what was before it is in the log
+            self._note(followed, f"cannot take what node {self.leader_id} sent: {error!r}")
+            self._delay(followed, now_ms)
+
+    def _append(
+        self, followed: Followed, answer: FetchPartitionResponse, data: Sequence[Buffer], wall_ms: int
+    ) -> None:
+        partition = followed.partition
+        log = partition.log
+        assert log is not None, "only an online partition follows"
+        for piece in data:
+            log.append_as_follower(piece, wall_ms=wall_ms)
+            self._replicas.replicated(len(piece))
+        self._replicas.maybe_flush(partition)
+        followed.failures = 0
+        followed.leader_watermark = answer.high_watermark
+        self._learn_watermark(followed)
+        start = min(answer.log_start_offset, partition.high_watermark)
+        if start > log.log_start_offset:
+            log.advance_log_start_offset(start)
+        if data:
+            self._resume(followed)
+
+    def _resume(self, followed: Followed) -> None:
+        """Ask for more, as soon as this replica can answer for its whole log: the leader counts it."""
+        partition = followed.partition
+        log = partition.log
+        assert log is not None, "only an online partition follows"
+        if partition.safe_end_offset < log.log_end_offset:
+            followed.state = FollowState.FLUSHING
+            self._to_name.pop(partition.key, None)
+            self._replicas.maybe_flush(partition)
+        else:
+            followed.state = FollowState.READY
+            self._to_name[partition.key] = None
+
+    def _learn_watermark(self, followed: Followed) -> None:
+        partition = followed.partition
+        if followed.leader_watermark != NO_OFFSET and partition.learn_high_watermark(
+            followed.leader_watermark
+        ):
+            self._replicas.changed.append(partition.key)
+
+    # --- cutting ---------------------------------------------------------------------------------------
+
+    def _on_divergence(self, followed: Followed, answer: FetchPartitionResponse, now_ms: int) -> None:
+        """Cut to where both logs have the same epochs. If this log has no such epoch, it is cut to the end
+        of the one before, and the leader is asked again (KIP-279)."""
+        log = followed.partition.log
+        assert log is not None, "only an online partition follows"
+        epoch, leader_end = answer.diverging_epoch, answer.diverging_end_offset
+        own_epoch, own_end = log.end_offset_for_epoch(epoch)
+        if own_epoch == NO_EPOCH:
+            offset = leader_end
+        elif own_epoch == epoch:
+            offset = min(own_end, leader_end)
+        else:
+            offset = own_end
+        self._cut(followed, _Cut(min(offset, log.log_end_offset), is_restart=False), now_ms)
+
+    def _on_out_of_range(self, followed: Followed, answer: FetchPartitionResponse, now_ms: int) -> None:
+        """Go back to the leader's end if this log is longer, else on to the leader's start."""
+        log = followed.partition.log
+        assert log is not None, "only an online partition follows"
+        start, end = answer.log_start_offset, answer.diverging_end_offset
+        if start < 0 or end < 0:
+            self._delay(followed, now_ms)
+        elif log.log_end_offset > end:
+            self._cut(followed, _Cut(end, is_restart=end < log.log_start_offset), now_ms)
+        elif log.log_end_offset < start:
+            self._cut(followed, _Cut(start, is_restart=True), now_ms)
+        else:
+            self._delay(followed, now_ms)  # the leader's log has moved meanwhile: ask again
+
+    def _cut(self, followed: Followed, cut: _Cut, now_ms: int) -> None:
+        followed.cut, followed.state = cut, FollowState.CUTTING
+        self._try_cut(followed, now_ms)
+
+    def _try_cut(self, followed: Followed, now_ms: int) -> None:
+        partition, cut = followed.partition, followed.cut
+        assert cut is not None, "there is a reason to cut"
+        assert partition.log is not None, "only an online partition is cut"
+        if partition.is_flushing or self._replicas.is_checkpointing:
+            return
+        old_end, watermark = partition.log.log_end_offset, partition.high_watermark
+        try:
+            if cut.is_restart:
+                partition.restart_at(cut.offset)
+            else:
+                partition.truncate_to(cut.offset)
+        except KafkaStorageError as error:
+            self._replicas.disk_failed(partition, error)
+            return
+        end = partition.log.log_end_offset
+        if end != old_end:
+            lost = f", below its high watermark {watermark}" if end < watermark else ""
+            self._note(followed, f"cut from {old_end} to {end} as node {self.leader_id} has it{lost}")
+        followed.cut = None
+        followed.leader_watermark = NO_OFFSET
+        self._replicas.changed.append(partition.key)
+        self._resume(followed)
+
+    # --- errors ----------------------------------------------------------------------------------------
+
+    def _on_error(self, followed: Followed, error: KafkaError, now_ms: int) -> None:
+        """Its epoch is over: metadata will say what comes. Everything else may pass."""
+        if isinstance(error, FencedLeaderEpochError):
+            followed.state = FollowState.STOPPED
+        else:
+            self._delay(followed, now_ms)
+
+    def _delay(self, followed: Followed, now_ms: int) -> None:
+        followed.failures += 1
+        followed.state = FollowState.DELAYED
+        followed.retry_ms = now_ms + self._limits.backoff_after(followed.failures)
+        self._delayed[followed.partition.key] = None
+
+    def _end_delays(self, now_ms: int) -> None:
+        for key in [key for key in self._delayed if self.partitions[key].retry_ms <= now_ms]:
+            del self._delayed[key]
+            self._resume(self.partitions[key])
+
+    def _note(self, followed: Followed, text: str) -> None:
+        self._replicas.note(logging.WARNING, f"{followed.partition.topic_partition}: {text}")
+
+    def check(self) -> None:
+        """Assert the laws of this object."""
+        assert len(self._in_flight) <= _MAX_IN_FLIGHT
+        for key in self._to_name:
+            followed = self.partitions[key]
+            assert followed.state is FollowState.READY, "only who is ready is named"
+        for key, followed in self.partitions.items():
+            assert (key in self._delayed) == (followed.state is FollowState.DELAYED)
+            assert followed.leader_epoch == followed.partition.leader_epoch, "it follows an older leadership"
+            assert not followed.partition.is_leader, "a leader follows nobody"

@@ -1,0 +1,66 @@
+"""Replication effects of the node core: fetches to leaders, ISR changes to the controller, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..runtime.clock_io import monotonic_ms, wall_ms
+from .effects import ProposeIsr, SendFetch
+from .replica.fetchers_io import FetcherLinks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..protocol.messages.control import AlterPartitionRequest
+    from ..protocol.messages.data import FetchResponse
+    from ..protocol.records.header import Buffer
+    from ..runtime.shell_io import TaskOwner
+    from .controller_link_io import ControllerLink
+    from .node import StorageNode
+
+
+class Replication:
+    """Performs the two kinds of effects; after `close` nothing comes back any more."""
+
+    def __init__(
+        self, core: StorageNode, link: ControllerLink, tasks: TaskOwner, perform: Callable[[], None]
+    ) -> None:
+        """`perform` does what the core asks for after each event."""
+        self._core = core
+        self._link = link
+        self._tasks = tasks
+        self._perform = perform
+        self._fetchers = FetcherLinks(core.endpoint_of, self._answered, self._failed, tasks)
+        self._is_closed = False
+
+    def perform(self, effect: SendFetch | ProposeIsr) -> None:
+        """Begin it; its outcome is an event of the core."""
+        if self._is_closed or self._tasks.is_stopping:
+            return
+        if isinstance(effect, SendFetch):
+            self._fetchers.send(effect, f"node-{self._core.replicas.node_id}")
+        else:
+            self._tasks.spawn(self._propose(effect.request), "propose ISRs")
+
+    def close(self) -> None:
+        """Break the connections to leaders."""
+        self._is_closed = True
+        self._fetchers.close()
+
+    def _answered(self, effect: SendFetch, body: FetchResponse, frames: Sequence[Buffer]) -> None:
+        self._core.replica_fetched(effect.where, effect.number, body, frames, monotonic_ms(), wall_ms())
+        self._perform()
+
+    def _failed(self, effect: SendFetch) -> None:
+        self._core.replica_fetch_failed(effect.where, effect.number, monotonic_ms())
+        self._perform()
+
+    async def _propose(self, request: AlterPartitionRequest) -> None:
+        answer = await self._link.alter_partition(request)
+        if self._is_closed:
+            return
+        if answer is None:
+            self._core.isr_failed(monotonic_ms())
+        else:
+            self._core.isr_answered(answer, monotonic_ms())
+        self._perform()

@@ -1,0 +1,181 @@
+"""An independent check of a history: Jepsen's Kafka anomalies for producers and plain consumers.
+
+Each check is one pass over the operations. The log of a key is put together from what all polls saw, failed
+ones too (a poll must always be safe), and from where sends that must have been committed were acknowledged.
+The version order of a key is its non-empty offsets, numbered densely: gaps are legal.
+Source: RELIABILITY 1.1.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from history import Outcome
+
+if TYPE_CHECKING:
+    from history import History, Key, Op, Process, Send
+
+# Informational: others may write in between.
+ALLOWED = frozenset(("int-send-skip",))
+# A rebalance may take a key away and give it back at another place.
+ALLOWED_WITH_SUBSCRIBE = frozenset(("poll-skip", "nonmonotonic-poll"))
+
+Found = Iterator[tuple[str, str]]  # name of the anomaly, text
+
+
+def found_in(history: History) -> Found:
+    """Everything that is not as it should be, in an order that only depends on the history."""
+    check = _Check(history)
+    yield from check.inconsistent_offsets()
+    yield from check.duplicates()
+    yield from check.reads()
+    yield from check.lost_writes()
+    yield from check.unseen()
+    for process in history.processes:
+        yield from check.order_of_polls(process)
+        yield from check.order_of_sends(process)
+
+
+class _Check:
+    def __init__(self, history: History) -> None:
+        self._history = history
+        sends = [send for op in history.ops for send in op.sends]
+        self._writer = {send.value: send for send in sends}
+        assert len(self._writer) == len(sends), "unique values"
+        self._ok_read: dict[Key, dict[bytes, None]] = defaultdict(dict)
+        self._polled: dict[Key, dict[bytes, None]] = defaultdict(dict)
+        for op in history.ops:
+            for poll in op.polls:
+                values = dict.fromkeys(value for _, value in poll.reads)
+                self._polled[poll.key].update(values)
+                if op.outcome is Outcome.OK:
+                    self._ok_read[poll.key].update(values)
+        self._log = self._logs()
+        self._index = {
+            key: {offset: index for index, offset in enumerate(sorted(log))} for key, log in self._log.items()
+        }
+        self._places: dict[Key, dict[bytes, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for key, log in self._log.items():
+            for offset in sorted(log):
+                for value in log[offset]:
+                    self._places[key][value].append(self._index[key][offset])
+
+    def _logs(self) -> dict[Key, dict[int, dict[bytes, None]]]:
+        """By key and offset the values that were seen there."""
+        logs: dict[Key, dict[int, dict[bytes, None]]] = defaultdict(lambda: defaultdict(dict))
+        for op in self._history.ops:
+            for poll in op.polls:
+                for offset, value in poll.reads:
+                    logs[poll.key][offset][value] = None
+            if self._must_commit(op):
+                for send in op.sends:
+                    if send.offset is not None:
+                        logs[send.key][send.offset][send.value] = None
+        return logs
+
+    def _must_commit(self, op: Op) -> bool:
+        """Acknowledged; or its outcome is not known, but something that it sent was read."""
+        if op.outcome is not Outcome.INFO:
+            return op.outcome is Outcome.OK
+        return any(send.value in self._ok_read[send.key] for send in op.sends)
+
+    # --- the checks ---------------------------------------------------------------------------------------
+
+    def inconsistent_offsets(self) -> Found:
+        """Two values at one offset."""
+        for key, log in self._log.items():
+            for offset, values in sorted(log.items()):
+                if len(values) > 1:
+                    yield "inconsistent-offsets", f"{key} at {offset}: {list(values)}"
+
+    def duplicates(self) -> Found:
+        """One value at two offsets, unless its producer may have retried without being idempotent."""
+        for key, values in self._places.items():
+            for value, places in values.items():
+                send = self._writer.get(value)
+                if len(places) > 1 and (send is None or not send.may_repeat):
+                    yield "duplicate", f"{key}: {value!r} at {places}"
+
+    def reads(self) -> Found:
+        """Reads of what was never sent, was sent elsewhere, has failed, or is not committed yet."""
+        for op in self._history.ops:
+            sent = {(send.key, send.value) for send in op.sends}
+            for poll in op.polls:
+                for offset, value in poll.reads:
+                    where = f"{op.process.name} {poll.key} at {offset}: {value!r}"
+                    send = self._writer.get(value)
+                    if send is None:
+                        yield "never-sent", where
+                    elif send.key != poll.key:
+                        yield "wrong-partition", f"{where} was sent to {send.key}"
+                    elif send.outcome is Outcome.FAIL and op.outcome is Outcome.OK:
+                        yield "G1a", f"{where} had failed"
+                    if (poll.key, value) in sent:
+                        yield "precommitted-read", f"{where} was sent by the same operation"
+
+    def lost_writes(self) -> Found:
+        """Readers got to the first copy of a later value, and never saw this one."""
+        for key, values in self._places.items():
+            read = self._ok_read[key]
+            newest = max((places[0] for value, places in values.items() if value in read), default=-1)
+            for value, places in values.items():
+                send = self._writer.get(value)
+                if places[-1] > newest or value in read or send is None:
+                    continue
+                if self._must_commit(send.op):
+                    yield "lost-write", f"{key}: {value!r} at {send.offset}, readers were at {newest}"
+
+    def unseen(self) -> Found:
+        """Acknowledged, and never polled by anyone."""
+        for send in self._writer.values():
+            if send.outcome is Outcome.OK and send.value not in self._polled[send.key]:
+                yield "unseen", f"{send.key}: {send.value!r} at {send.offset}"
+
+    def order_of_polls(self, process: Process) -> Found:
+        """Each poll goes on where the one before ended, and goes forward; only ok polls move the cursor."""
+        last: dict[Key, int] = {}
+        for op in process.ops:
+            for poll in op.polls:
+                if poll.moved:
+                    last.pop(poll.key, None)
+                if op.outcome is not Outcome.OK:
+                    continue
+                index = self._index.get(poll.key, {})
+                before = last.get(poll.key)
+                inside = ""
+                for offset, value in poll.reads:
+                    step = 1 if before is None else index[offset] - before
+                    is_excused = bool(inside) and poll.key in op.rebalance_keys
+                    if step != 1 and not is_excused:
+                        name = "poll-skip" if step > 1 else "nonmonotonic-poll"
+                        yield (
+                            inside + name,
+                            f"{process.name} {poll.key}: step {step} to {value!r} at {offset}",
+                        )
+                    before, inside = index[offset], "int-"
+                if before is not None:
+                    last[poll.key] = before
+
+    def order_of_sends(self, process: Process) -> Found:
+        """First copies lie in the order of the sends; later copies are repeats."""
+        last: dict[Key, tuple[int, Send]] = {}
+        for op in process.ops:
+            for send in op.sends:
+                places = self._places[send.key].get(send.value)
+                if send.outcome is Outcome.FAIL or not places:
+                    continue
+                if send.key in last:
+                    yield from self._order_of_two(process, last[send.key], (places[0], send))
+                newest = last.get(send.key, (-1, send))
+                last[send.key] = newest if newest[0] > places[0] else (places[0], send)
+
+    def _order_of_two(self, process: Process, first: tuple[int, Send], second: tuple[int, Send]) -> Found:
+        (place, send), (next_place, next_send) = first, second
+        inside = "int-" if send.op is next_send.op else ""
+        text = f"{process.name} {send.key}: {next_send.value!r} at {next_place}, {send.value!r} at {place}"
+        if next_place <= place:
+            yield inside + "nonmonotonic-send", text
+        elif inside and next_place > place + 1:
+            yield "int-send-skip", text

@@ -1,0 +1,139 @@
+"""Attacks on a running cluster: a well-behaved client checks it before and after, memory is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+from typing import TYPE_CHECKING, Any
+
+from headrace import local
+from headrace.protocol import errors
+from headrace.protocol.messages import control, data, registry
+from headrace.protocol.transport.dealer_io import Connection
+from headrace.runtime.loop_io import new_event_loop
+from node_rig import batch, values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from headrace import LocalCluster
+
+TIMEOUT_S = 30.0
+BACKOFF_S = 0.05
+IN_FLIGHT = 64
+MIB = 1024 * 1024
+# Bound: of what one lot of a few thousand bad requests may leave behind, garbage of the allocator included.
+MAX_GROWTH_BYTES = 100 * MIB
+GOOD = b"a good record"
+
+
+@contextlib.contextmanager
+def attacked_cluster() -> Iterator[LocalCluster]:
+    """One node whose unread answers may take 32 MiB."""
+    limits = {"queued_max_response_bytes": 32 * MIB}
+    with local(nodes=1, broker_session_timeout_ms=10_000, **limits) as made:
+        yield made
+
+
+def rss_bytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Probe:
+    """The well-behaved client, and the facts that must not change."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        host, _, port = cluster.bootstrap.rpartition(":")
+        self.node = (host, int(port))
+        status = cluster.status()
+        host, _, port = status["controller"]["endpoint"].rpartition(":")
+        self.controller = (host, int(port))
+        self._cluster = cluster
+        self._identity = self._facts()
+        self.topic_id = b""
+        self._written = 0
+
+    def _facts(self) -> tuple[Any, ...]:
+        status = self._cluster.status()
+        (node,) = status["nodes"]
+        return node["node_id"], node["broker_epoch"], status["controller"]["controller_epoch"]
+
+    async def ask(self, api: Any, body: Any, frames: Any = (), *, to: tuple[str, int] | None = None) -> Any:
+        """Ask as every client does: what is told to slow down comes again."""
+        connection = await Connection.open(*(to or self.node), client_id="good", timeout_s=TIMEOUT_S)
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                while True:
+                    try:
+                        return await connection.request(api, body, frames, timeout_s=TIMEOUT_S)
+                    except errors.ThrottlingQuotaExceededError:
+                        await asyncio.sleep(BACKOFF_S)
+        finally:
+            connection.close()
+
+    async def prepare(self) -> None:
+        """A topic of its own."""
+        name = f"probe-{os.urandom(4).hex()}"
+        spec = control.NewTopicSpec(name, 1, 1)
+        answer = await self.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
+        self.topic_id = answer.body.topics[0].topic_id
+
+    async def check(self) -> None:
+        """Produce, read everything back, ask the controller; nobody was restarted or fenced."""
+        entry = data.ProducePartition(self.topic_id, 0)
+        answer = await self.ask(registry.PRODUCE, data.ProduceRequest(-1, 10_000, (entry,)), [batch(GOOD)])
+        assert answer.body.partitions[0].error_code == 0, answer.body
+        self._written += 1
+        wanted = data.FetchPartition(self.topic_id, 0, 0, 8 * MIB)
+        answer = await self.ask(registry.FETCH, data.FetchRequest(0, 1, 8 * MIB, 0, (wanted,)))
+        assert [value for _, value in values_of(answer.frames)] == [GOOD] * self._written
+        beat = control.BrokerHeartbeatRequest(4_711, 1, 1)
+        answer = await self.ask(registry.BROKER_HEARTBEAT, beat, to=self.controller)
+        assert answer.body.error_code == errors.BrokerIdNotRegisteredError.code
+        assert self._facts() == self._identity, "a server was restarted or fenced"
+
+
+def attack(cluster: LocalCluster, scenario: Callable[[Probe], Awaitable[None]]) -> None:
+    """Run a scenario between two checks of the probe, and bound what it leaves in memory."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(110):
+            probe = Probe(cluster)
+            await probe.prepare()
+            await probe.check()
+            before = rss_bytes()
+            await scenario(probe)
+            await probe.check()
+            gc.collect()
+            growth = rss_bytes() - before
+            assert growth < MAX_GROWTH_BYTES, f"{growth / MIB:.0f} MiB more memory"
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(bounded())
+
+
+async def send_all(
+    probe: Probe, to: tuple[str, int], api: Any, bodies: list[bytes], frames: Any = ()
+) -> None:
+    """Send lots of bodies, each lot on a connection of its own; answers and refusals are both fine."""
+    for start in range(0, len(bodies), IN_FLIGHT):
+        connection = await Connection.open(*to, client_id="bad", timeout_s=TIMEOUT_S)
+        sent = []
+        for body in bodies[start : start + IN_FLIGHT]:
+            try:
+                sent.append(connection.send(api, body, frames))
+            except errors.KafkaError:
+                break  # the connection was closed on us
+        if sent:
+            await asyncio.wait(sent, timeout=0.25)  # a fetch may have been told to wait for ever
+        connection.close()
+        for future in sent:
+            if future.done():
+                failure = future.exception()
+                assert failure is None or isinstance(failure, errors.KafkaError), failure
+            else:
+                future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        del sent

@@ -1,0 +1,55 @@
+"""Ctrl-C wherever Python may deliver it, one place after the other."""
+
+from __future__ import annotations
+
+import dis
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import FrameType, TracebackType
+    from typing import Self
+
+# Source: CPython's ceval.c: signals are looked at when a function begins or goes on, at the end of a turn of
+# a loop, and after a call of something that is not written in Python.
+LOOKS = ("RESUME", "CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD")
+
+
+class InterruptAt:
+    """Inside the block, raises KeyboardInterrupt at the `place`th place in files below `folder`.
+
+    `is_over` is True when there were fewer places.
+    """
+
+    def __init__(self, place: int, folder: str) -> None:
+        self._left, self._folder = place, folder
+        self._last: tuple[FrameType, str] | None = None
+        self.is_over = True
+
+    def __enter__(self) -> Self:
+        self._before = sys.gettrace()
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        sys.settrace(self._before)
+        self._last = None
+        return kind is KeyboardInterrupt
+
+    def _trace(self, frame: FrameType, event: str, _value: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(self._folder) or not self.is_over:
+            return None
+        frame.f_trace_opcodes = True
+        if event != "opcode":
+            return self._trace
+        last, name = self._last, dis.opname[frame.f_code.co_code[frame.f_lasti]]
+        self._last = (frame, name)
+        # After a call of a Python function another frame comes in between, and nobody looks.
+        if last is not None and last[0] is frame and last[1].startswith(LOOKS):
+            self._left -= 1
+            if self._left < 0:
+                self.is_over = False
+                raise KeyboardInterrupt
+        return self._trace

@@ -1,0 +1,301 @@
+"""Several node cores that replicate to each other: messages passed by hand, one clock, a small controller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from core_rig import CoreRig, FakePeer, FakeRequest
+from fake_files import FakeFiles
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.control import AlteredPartition, AlterPartitionResponse
+from headrace.protocol.messages.data import FetchRequest, FetchResponse
+from headrace.protocol.metadata.image import TOPIC_RESOURCE, MetadataImage, PartitionRegistration
+from headrace.protocol.metadata.records import (
+    ConfigRecord,
+    FenceBrokerRecord,
+    FormatRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+    UnfenceBrokerRecord,
+)
+from headrace.protocol.metadata.replay import replay
+from headrace.storage_node.effects import ProposeIsr, SendFetch
+from node_rig import WALL_MS, batch, values_of
+
+TOPIC = b"topic-of-replicas"[:16]
+INELIGIBLE, FENCED_EPOCH, OLD_VERSION = 107, 74, 95
+
+
+@dataclass(eq=False)
+class _Fetch:
+    """A fetch on its way: sent to `leader`, and its answer."""
+
+    follower: int
+    leader: int
+    effect: SendFetch
+    request: FakeRequest
+
+
+class Replicas:
+    """Nodes 1..n with one topic of one partition, led by node 1. Nothing moves but in `settle`."""
+
+    def __init__(self, nodes: int = 3, *, min_isr: int = 1, rf: int | None = None, **facts: Any) -> None:
+        """`facts` with a dot-less name are topic configs; `node` is a dict of node configs."""
+        self.node_config: dict[str, Any] = facts.pop("node", {})
+        self.now_ms = 1_000
+        self.image = MetadataImage()
+        self.records: list[Any] = []
+        self.nodes: dict[int, CoreRig] = {}
+        self.epochs: dict[int, int] = {}
+        self.cut: set[tuple[int, int]] = set()  # (follower, leader) that do not hear each other
+        self.held_back: set[tuple[int, int]] = set()  # (follower, leader) whose answers are under way long
+        self.no_controller: set[int] = set()
+        self.frozen: set[int] = set()  # nodes that get no metadata
+        self.is_flushing = True
+        self.asked: list[Any] = []  # AlterPartition requests that were seen
+        self._sessions: dict[tuple[int, int], FakePeer] = {}
+        self._number = 100
+        self._fetches: list[_Fetch] = []
+        replicas = tuple(range(1, (rf or nodes) + 1))
+        self._note(FormatRecord("c"))
+        for node in range(1, nodes + 1):
+            self._register(node)
+            self._note(UnfenceBrokerRecord(node, self.epochs[node]))
+        configs = {"min.insync.replicas": str(min_isr)} | {k.replace("_", "."): v for k, v in facts.items()}
+        self._note(
+            TopicRecord("t", TOPIC),
+            *(ConfigRecord(TOPIC_RESOURCE, "t", name, value) for name, value in configs.items()),
+            PartitionRecord(TOPIC, 0, replicas, replicas, 1, 0, 0),
+        )
+        for node in range(1, nodes + 1):
+            self.start(node, FakeFiles())
+
+    # --- nodes and metadata -------------------------------------------------------------------------------
+
+    def start(self, node: int, files: FakeFiles) -> None:
+        """A node process over `files`, with the metadata there is."""
+        rig = CoreRig(files, f"/d{node}", (), node, **self.node_config)
+        rig.now_ms = self.now_ms
+        self.nodes[node] = rig
+        rig.metadata(*self.records, broker_epoch=self.epochs[node])
+
+    def crash(self, node: int, power: str | int | None = None) -> FakeFiles:
+        """The process is gone; what its disk has then."""
+        rig = self.nodes.pop(node)
+        for pair in [pair for pair in self._sessions if node in pair]:
+            self.break_link(*pair)
+        return rig.files.restart() if power is None else rig.files.power_loss(power)
+
+    def restart(self, node: int, files: FakeFiles) -> None:
+        """The next process registers anew and is let in."""
+        self._register(node)
+        self._note(UnfenceBrokerRecord(node, self.epochs[node]))
+        self.start(node, files)
+        self._publish()
+
+    def fence(self, node: int) -> None:
+        self.publish(FenceBrokerRecord(node, self.epochs[node]))
+
+    def publish(self, *records: Any) -> None:
+        """Metadata for everybody who is not frozen."""
+        self._note(*records)
+        self._publish()
+
+    def change(self, **facts: Any) -> None:
+        """The partition changes as the controller says; naming a leader begins a leader epoch."""
+        self.publish(PartitionChangeRecord(TOPIC, 0, **facts))
+
+    @property
+    def registration(self) -> PartitionRegistration:
+        return self.image.topics["t"].partitions[0]
+
+    @property
+    def leader(self) -> CoreRig:
+        return self.nodes[self.registration.leader]
+
+    def partition(self, node: int) -> Any:
+        return self.nodes[node].core.replicas.partitions[TOPIC, 0]
+
+    def end(self, node: int) -> int:
+        return int(self.partition(node).log.log_end_offset)
+
+    def watermark(self, node: int) -> int:
+        return int(self.partition(node).high_watermark)
+
+    def values(self, node: int) -> list[bytes | None]:
+        """Everything in a node's log, whoever leads."""
+        log = self.partition(node).log
+        data = log.read(log.log_start_offset, 1 << 30, upto_offset=log.log_end_offset).data
+        return [value for _, value in values_of(data)]
+
+    def produce(self, *values: bytes, acks: int = -1, node: int | None = None, **facts: Any) -> FakeRequest:
+        rig = self.leader if node is None else self.nodes[node]
+        return rig.produce(TOPIC, batch(*(values or (b"v",))), acks=acks, **facts)
+
+    # --- time and messages --------------------------------------------------------------------------------
+
+    def break_link(self, follower: int, leader: int) -> None:
+        """The connection breaks: fetches on it fail, and new ones until the pair leaves `cut`."""
+        peer = self._sessions.pop((follower, leader), None)
+        if peer is None:
+            return
+        peer.is_connected = False
+        if leader in self.nodes:
+            self.nodes[leader].core.connection_gone(peer.session)
+            self.nodes[leader].check()
+        lost = [f for f in self._fetches if (f.follower, f.leader) == (follower, leader)]
+        self._fetches = [f for f in self._fetches if f not in lost]
+        for fetch in lost:
+            self._fail(fetch.follower, fetch.effect)
+
+    def isolate(self, node: int) -> None:
+        """Nobody hears it, nor it anybody, the controller included."""
+        for other in self.nodes:
+            self.cut |= {(node, other), (other, node)}
+            self.break_link(node, other)
+            self.break_link(other, node)
+        self.no_controller.add(node)
+        self.frozen.add(node)
+
+    def heal(self) -> None:
+        self.cut.clear()
+        self.no_controller.clear()
+        self.frozen.clear()
+        self._publish()
+
+    def settle(self, rounds: int = 200) -> None:
+        """Pass messages and flush until nothing moves any more."""
+        for _ in range(rounds):
+            if not self.step():
+                return
+        raise AssertionError("it never comes to rest")
+
+    def step(self) -> bool:
+        """Every message that is there moves on by one; whether anything did."""
+        moved = False
+        for node in sorted(self.nodes):
+            rig = self.nodes[node]
+            if self.is_flushing:
+                moved |= bool(rig.flush())
+            moved |= bool(rig.read_cold())
+            for effect in rig.pop(SendFetch):
+                self._send(node, effect)
+                moved = True
+            for effect in rig.pop(ProposeIsr):
+                self._decide(node, effect.request)
+                moved = True
+        answered = [fetch for fetch in self._fetches if self._has_arrived(fetch)]
+        self._fetches = [fetch for fetch in self._fetches if not self._has_arrived(fetch)]
+        for fetch in answered:
+            self._answer(fetch)
+            moved = True
+        return moved
+
+    def pass_time(self, milliseconds: int, every: int = 100) -> None:
+        """Time, messages and the nodes' ticks."""
+        for _ in range(milliseconds // every):
+            self.now_ms += every
+            for node in sorted(self.nodes):
+                rig = self.nodes[node]
+                rig.pass_time(every)
+                rig.core.tick(rig.now_ms)
+                rig.check()
+            self.settle()
+
+    def check_prefixes(self) -> None:
+        """Below the smaller high watermark any two logs are the same."""
+        logs = {node: self.values(node) for node in self.nodes if (TOPIC, 0) in self.held(node)}
+        for one in logs:
+            for other in logs:
+                end = min(self.watermark(one), self.watermark(other))
+                assert logs[one][:end] == logs[other][:end], f"nodes {one} and {other} differ below {end}"
+
+    def held(self, node: int) -> Any:
+        return self.nodes[node].core.replicas.partitions
+
+    # --- inside -------------------------------------------------------------------------------------------
+
+    def _note(self, *records: Any) -> None:
+        self.records += records
+        self.image = replay(self.image, self.image.offset + 1, records)[0]
+
+    def _register(self, node: int) -> None:
+        epoch = self.image.offset + 1
+        self.epochs[node] = epoch
+        self._note(RegisterBrokerRecord(node, bytes([node]) * 16, "h", node, None, (), epoch))
+
+    def _publish(self) -> None:
+        for node in sorted(self.nodes):
+            rig = self.nodes[node]
+            behind = self.records[rig.image.offset + 1 :]
+            if node not in self.frozen and behind:
+                rig.metadata(*behind, broker_epoch=self.epochs[node])
+
+    def _send(self, follower: int, effect: SendFetch) -> None:
+        leader = effect.where[0]
+        if leader not in self.nodes or (follower, leader) in self.cut:
+            self._fail(follower, effect)
+            return
+        peer = self._sessions.get((follower, leader))
+        if peer is None:
+            self._number += 1
+            peer = self._sessions[follower, leader] = FakePeer(self._number)
+        body = msgspec.msgpack.decode(msgspec.msgpack.encode(effect.request), type=FetchRequest)
+        request = self.nodes[leader].ask(registry.FETCH, body, (), peer)
+        self._fetches.append(_Fetch(follower, leader, effect, request))
+
+    def _fail(self, follower: int, effect: SendFetch) -> None:
+        rig = self.nodes.get(follower)
+        if rig is not None:
+            rig.core.replica_fetch_failed(effect.where, effect.number, rig.now_ms)
+            rig.check()
+
+    def _has_arrived(self, fetch: _Fetch) -> bool:
+        return fetch.request.is_answered and (fetch.follower, fetch.leader) not in self.held_back
+
+    def _answer(self, fetch: _Fetch) -> None:
+        rig, request = self.nodes.get(fetch.follower), fetch.request
+        if rig is None or request.is_dropped:
+            return
+        if request.error is not None:
+            self._fail(fetch.follower, fetch.effect)
+            return
+        body = msgspec.msgpack.decode(msgspec.msgpack.encode(request.answer), type=FetchResponse)
+        frames = list(request.answer_frames)
+        rig.core.replica_fetched(fetch.effect.where, fetch.effect.number, body, frames, rig.now_ms, WALL_MS)
+        rig.check()
+
+    def _decide(self, node: int, request: Any) -> None:
+        """AlterPartition as the controller decides it."""
+        rig = self.nodes[node]
+        if node in self.no_controller:
+            rig.core.isr_failed(rig.now_ms)
+            rig.check()
+            return
+        self.asked.append(request)
+        response = AlterPartitionResponse(0, "", tuple(self._altered(node, i) for i in request.partitions))
+        rig.core.isr_answered(response, rig.now_ms)
+        rig.check()
+        self._publish()
+
+    def _altered(self, node: int, item: Any) -> AlteredPartition:
+        now, code = self.registration, 0
+        if item.leader_epoch != now.leader_epoch or node != now.leader:
+            code = FENCED_EPOCH
+        elif item.partition_epoch != now.partition_epoch:
+            code = OLD_VERSION
+        else:
+            for member, epoch in item.isr:
+                broker = self.image.brokers[member]
+                if broker.is_fenced or epoch not in (-1, broker.broker_epoch):
+                    code = INELIGIBLE
+        if not code:
+            self._note(PartitionChangeRecord(TOPIC, 0, isr=tuple(member for member, _ in item.isr)))
+            now = self.registration
+        return AlteredPartition(
+            TOPIC, 0, code, "", now.leader, now.leader_epoch, now.isr, now.partition_epoch
+        )

@@ -1,0 +1,352 @@
+"""The controller core under any history of nodes, leaders and operators: every law of replication, after
+every step.
+
+Besides `check`, which looks at one image, the machine holds each change against the one before: epochs, the
+arrows of the state tables, and KIP-966's promise that nobody who has every acknowledged record is forgotten.
+Leaders propose with right and wrong epochs.
+"""
+
+from __future__ import annotations
+
+from controller_kit import Driver
+from headrace.controller.state.brokers import BrokerState, state_of
+from headrace.controller.state.laws import check_change
+from headrace.protocol.errors import (
+    FencedLeaderEpochError,
+    IneligibleReplicaError,
+    InvalidRequestError,
+    InvalidUpdateVersionError,
+    NewLeaderElectedError,
+    NotControllerError,
+)
+from headrace.protocol.messages.control import (
+    BrokerHeartbeatRequest,
+    CreatePartitionsRequest,
+    DeleteTopicsRequest,
+    DrainNodeRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+    PartitionGrowth,
+    UnregisterBrokerRequest,
+)
+from headrace.protocol.metadata.image import MetadataImage, configured
+from headrace.protocol.metadata.records import PartitionChangeRecord
+from headrace.protocol.metadata.replay import image_of, image_records, replay
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+NODES = st.integers(1, 5)
+TOPICS = st.sampled_from(["t", "u"])
+NUMBERS = st.integers(0, 2)
+OFF = st.integers(-1, 1)
+SETS = st.lists(NODES, min_size=0, max_size=4)
+
+
+class Cluster(RuleBasedStateMachine):
+    """Five node ids, two topics of up to three partitions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.driver = Driver()
+        self.processes = 100
+        self.seen = self.driver.image
+        self.lossy: frozenset[int] = frozenset()
+
+    @initialize(min_isr=st.integers(1, 3), factor=st.integers(1, 4), unclean=st.booleans())
+    def begin(self, min_isr: int, factor: int, unclean: bool) -> None:
+        """A cluster of four active nodes with one topic."""
+        self.driver.join(1, 2, 3, 4)
+        configs = {
+            "min.insync.replicas": str(min_isr),
+            "unclean.leader.election.enable": str(unclean).lower(),
+        }
+        self.driver.create("t", num_partitions=2, replication_factor=factor, configs=configs)
+
+    # --- nodes -----------------------------------------------------------------------------------------
+
+    @rule(node=NODES, is_clean=st.booleans(), lag=st.integers(0, 1))
+    def start(self, node: int, is_clean: bool, lag: int) -> None:
+        """A new process of a node registers; maybe the one before is still counted as live."""
+        before = self.driver.image.brokers.get(node)
+        self.processes += 1
+        previous = before.broker_epoch if before is not None and is_clean else -lag
+        reply = self.driver.register(node, self.processes, previous_broker_epoch=previous)
+        if not reply.error_code and before is not None and previous != before.broker_epoch:
+            self.lossy = frozenset((node,))
+            partitions = [p for t in self.driver.image.topics.values() for p in t.partitions]
+            assert not any(node in p.isr + p.elr for p in partitions)
+
+    @rule(
+        node=NODES, what=st.sampled_from(["", "", "", "want_fence", "want_shutdown"]), back=st.integers(0, 9)
+    )
+    def beat(self, node: int, what: str, back: int) -> None:
+        """A heartbeat, of a node that knows everything or is a little behind."""
+        if node in self.driver.image.brokers:
+            offset = max(-1, self.driver.image.offset - back)
+            self.driver.beat(node, metadata_offset=offset, **({what: True} if what else {}))
+
+    @rule(node=NODES, keys=st.sets(st.tuples(TOPICS, NUMBERS), max_size=3))
+    def break_disk(self, node: int, keys: set[tuple[str, int]]) -> None:
+        """Some disks of a node fail, or are in order again."""
+        topics = self.driver.image.topics
+        broken = tuple(sorted((topics[name].topic_id, number) for name, number in keys if name in topics))
+        if node in self.driver.image.brokers:
+            self.driver.beat(node, offline_replicas=broken)
+
+    @rule(node=NODES, epoch=st.integers(-1, 60))
+    def stranger(self, node: int, epoch: int) -> None:
+        """A heartbeat with some epoch."""
+        self.driver.ask(BrokerHeartbeatRequest(node, epoch, epoch))
+
+    @rule(silent=st.sets(NODES, max_size=2), ms=st.sampled_from([10, 1600]))
+    def wait(self, silent: set[int], ms: int) -> None:
+        """Time passes; nodes that stay silent for long are fenced, the others come back or go on."""
+        for _ in range(0, ms, 800):
+            for node in sorted(set(self.driver.image.brokers) - silent):
+                self.driver.beat(node)
+            self.driver.wait(min(ms, 800))
+
+    @rule(node=NODES, is_clean=st.booleans())
+    def bounce(self, node: int, is_clean: bool) -> None:
+        """A node is gone, and its next process comes and catches up."""
+        if node in self.driver.image.brokers:
+            self.driver.fence(node)
+            self.start(node, is_clean, 1)
+            self.driver.beat(node)
+
+    @rule(node=st.sets(NODES, min_size=1, max_size=4))
+    def power_cut(self, node: set[int]) -> None:
+        """Several nodes are gone at once."""
+        self.driver.fence(*sorted(node & set(self.driver.image.brokers)))
+
+    @rule()
+    def long_wait(self) -> None:
+        """All beat, and the periodic elections come."""
+        self.driver.now_ms += 300_000
+        for node, broker in self.driver.image.brokers.items():
+            if not broker.is_fenced:
+                self.driver.beat(node)
+        self.driver.wait(20)
+
+    @rule(node=NODES, is_drained=st.booleans())
+    def drain(self, node: int, is_drained: bool) -> None:
+        """An operator drains a node or takes it back; the answer counts what it leads still."""
+        reply = self.driver.ask(DrainNodeRequest(node, is_drained))
+        if not reply.error_code:
+            partitions = [p for t in self.driver.image.topics.values() for p in t.partitions]
+            assert reply.leaders_left == sum(p.leader == node for p in partitions)
+
+    @rule(node=NODES)
+    def leave(self, node: int) -> None:
+        """An operator removes a node for good."""
+        self.driver.ask(UnregisterBrokerRequest(node))
+
+    @rule()
+    def restart_controller(self) -> None:
+        """A new controller process over the same log."""
+        self.driver.restart()
+
+    # --- leaders ---------------------------------------------------------------------------------------
+
+    @rule(topic=TOPICS, number=NUMBERS, drop=st.sets(NODES, max_size=3), grow=st.booleans())
+    def propose(self, topic: str, number: int, drop: set[int], grow: bool) -> None:
+        """What an honest leader says: itself and some of those that it may count, with the newest epochs."""
+        partition = self._partition(topic, number)
+        if partition is None or partition.leader < 0:
+            return
+        pool = partition.replicas if grow else partition.isr
+        isr = [node for node in pool if node not in drop and self._is_active(node)]
+        answer = self.driver.alter_partition(topic, number, {*isr, partition.leader})
+        assert answer.error_code in (0, NewLeaderElectedError.code), answer
+        after = self._partition(topic, number)
+        assert (answer.leader, answer.leader_epoch) == (after.leader, after.leader_epoch)
+        assert (answer.isr, answer.partition_epoch) == (after.isr, after.partition_epoch)
+        assert after.leader_recovery_state == 0
+
+    @rule(topic=TOPICS, number=NUMBERS)
+    def catch_up(self, topic: str, number: int) -> None:
+        """One more replica is in sync."""
+        partition = self._partition(topic, number)
+        if partition is not None and partition.leader >= 0:
+            away = [n for n in partition.replicas if n not in partition.isr and self._is_active(n)]
+            answer = self.driver.alter_partition(topic, number, (*partition.isr, *away[:1]))
+            assert answer.error_code in (0, NewLeaderElectedError.code), answer
+
+    @rule(topic=TOPICS, number=NUMBERS, drop=st.sets(NODES, max_size=3), is_old=st.booleans())
+    def propose_badly(self, topic: str, number: int, drop: set[int], is_old: bool) -> None:
+        """A leader that has not heard of who is fenced or leaving, or counts a process that is no more."""
+        partition = self._partition(topic, number)
+        if partition is None or partition.leader < 0:
+            return
+        brokers = self.driver.image.brokers
+        isr = sorted({*partition.replicas, partition.leader} - (drop - {partition.leader}))
+        members = [(node, brokers[node].broker_epoch - is_old) for node in isr]
+        answer = self.driver.alter_partition(topic, number, members)
+        is_refused = is_old or not all(self._is_active(node) or node == partition.leader for node in isr)
+        assert (answer.error_code == IneligibleReplicaError.code) == is_refused
+
+    @rule(topic=TOPICS, number=NUMBERS, sender=NODES, leader_epoch=OFF, partition_epoch=OFF)
+    def propose_late(self, topic, number, sender, leader_epoch, partition_epoch) -> None:
+        """A good ISR, but from somebody who may know less or more than the controller, or does not lead."""
+        partition = self._partition(topic, number)
+        if partition is None or sender not in self.driver.image.brokers:
+            return
+        answer = self.driver.alter_partition(
+            topic,
+            number,
+            {sender, *filter(self._is_active, partition.isr)},
+            node_id=sender,
+            leader_epoch=partition.leader_epoch + leader_epoch,
+            partition_epoch=partition.partition_epoch + partition_epoch,
+        )
+        if max(leader_epoch, partition_epoch) > 0:
+            assert answer.error_code == NotControllerError.code
+        elif leader_epoch < 0:
+            assert answer.error_code == FencedLeaderEpochError.code
+        elif sender != partition.leader:
+            assert answer.error_code == InvalidRequestError.code
+        elif partition_epoch < 0:
+            assert answer.error_code == InvalidUpdateVersionError.code
+        else:
+            assert answer.error_code in (0, NewLeaderElectedError.code)
+
+    @rule(
+        topic=TOPICS,
+        number=NUMBERS,
+        isr=SETS,
+        sender=NODES,
+        leader_epoch=st.integers(-1, 1),
+        partition_epoch=st.integers(-1, 1),
+        recovery=st.integers(0, 2),
+    )
+    def propose_anything(self, topic, number, isr, sender, leader_epoch, partition_epoch, recovery) -> None:
+        """Anybody says anything: what is taken is right, what is refused changes nothing."""
+        partition = self._partition(topic, number)
+        if partition is None:
+            return
+        before = self.driver.image
+        answer = self.driver.alter_partition(
+            topic,
+            number,
+            isr,
+            node_id=sender,
+            leader_epoch=partition.leader_epoch + leader_epoch,
+            partition_epoch=partition.partition_epoch + partition_epoch,
+            leader_recovery_state=recovery,
+        )
+        if answer.error_code in (0, NewLeaderElectedError.code):
+            assert sender == partition.leader
+            assert leader_epoch == partition_epoch == 0
+            assert set(isr) <= set(partition.replicas)
+        else:
+            assert self.driver.image is before
+
+    # --- operators -------------------------------------------------------------------------------------
+
+    @rule(topic=TOPICS, count=st.integers(1, 3), factor=st.integers(1, 4))
+    def create(self, topic: str, count: int, factor: int) -> None:
+        """A topic comes."""
+        self.driver.create(topic, num_partitions=count, replication_factor=factor)
+
+    @rule(topic=TOPICS)
+    def grow(self, topic: str) -> None:
+        """A topic grows to three partitions."""
+        self.driver.ask(CreatePartitionsRequest((PartitionGrowth(topic, 3),)))
+
+    @rule(topic=st.just("u"))
+    def delete(self, topic: str) -> None:
+        """A topic goes."""
+        self.driver.ask(DeleteTopicsRequest((topic,)))
+
+    @rule(topic=TOPICS, number=NUMBERS, wish=st.one_of(st.none(), SETS), allow=st.booleans())
+    def reassign(self, topic: str, number: int, wish: list[int] | None, allow: bool) -> None:
+        """A partition shall move, or stop moving."""
+        before = self._partition(topic, number)
+        wanted = None if wish is None else tuple(wish)
+        error = self.driver.reassign(topic, number, wanted, allow_replication_factor_change=allow)
+        after = self._partition(topic, number)
+        if not error and wanted is not None:
+            assert tuple(n for n in after.replicas if n not in after.removing_replicas) == wanted
+        if not error and wanted is None:
+            assert set(after.replicas) == set(before.replicas) - set(before.adding_replicas)
+            assert (after.adding_replicas, after.removing_replicas) == ((), ())
+        listed = {
+            (o.topic, o.partition) for o in self.driver.ask(ListPartitionReassignmentsRequest()).ongoing
+        }
+        is_listed = (topic, number) in listed
+        assert is_listed == bool(after and (after.adding_replicas or after.removing_replicas))
+
+    @rule(topic=TOPICS, number=NUMBERS)
+    def move_away(self, topic: str, number: int) -> None:
+        """A partition shall move to nodes that hold none of it."""
+        partition = self._partition(topic, number)
+        if partition is not None:
+            free = [node for node in sorted(self.driver.image.brokers) if node not in partition.replicas]
+            self.driver.reassign(topic, number, tuple(free[:2]))
+
+    @rule(topic=TOPICS, number=NUMBERS)
+    def cancel(self, topic: str, number: int) -> None:
+        """Back to what it was."""
+        self.driver.reassign(topic, number, None)
+
+    @rule(kind=st.integers(0, 2), topic=TOPICS)
+    def elect(self, kind: int, topic: str) -> None:
+        """Elections on demand; a clean one that is answered with success has put the preferred leader in."""
+        if kind == 2:
+            self.driver.ask(ElectLeadersRequest(0, None))
+            return
+        errors = self.driver.elect(kind, topic, 0, 1)
+        for number, error in enumerate(errors):
+            partition = self._partition(topic, number)
+            if not error:
+                assert partition.leader == partition.replicas[0] if kind == 0 else partition.leader >= 0
+
+    @rule(value=st.integers(1, 3), topic=st.sampled_from(["t", ""]))
+    def configure(self, value: int, topic: str) -> None:
+        """min.insync.replicas of a topic or of the cluster changes."""
+        self.driver.configure(topic, min_insync_replicas=str(value))
+
+    # --- laws ------------------------------------------------------------------------------------------
+
+    def _is_active(self, node: int) -> bool:
+        return state_of(self.driver.image, node) is BrokerState.ACTIVE
+
+    def _partition(self, topic: str, number: int):
+        image = self.driver.image.topics.get(topic)
+        return image.partitions[number] if image is not None and number < len(image.partitions) else None
+
+    @invariant()
+    def every_change_is_lawful(self) -> None:
+        """Each record since the last look, one by one, against the image before it."""
+        image = self.seen
+        for record in self.driver.records[image.offset + 1 :]:
+            after, _ = replay(image, image.offset + 1, [record])
+            if isinstance(record, PartitionChangeRecord):
+                topic = image.topics[image.topic_names[record.topic_id]]
+                now = after.topics[topic.name].partitions[record.partition]
+                min_isr = int(configured(image, topic.name, "min.insync.replicas") or 1)
+                check_change(topic.partitions[record.partition], now, min_isr, self.lossy)
+            image = after
+        self.seen, self.lossy = self.driver.image, frozenset()
+
+    @invariant()
+    def the_log_says_it_all(self) -> None:
+        """The log from the start, and a snapshot, both give the image."""
+        image = self.driver.image
+        assert image_of(image_records(image), image.offset) == image
+
+    @invariant()
+    def whoever_may_lead_does(self) -> None:
+        """A partition is leaderless only while all that have its acknowledged records are away."""
+        image, sessions = self.driver.image, self.driver.core.sessions
+        for topic in image.topics.values():
+            for number, partition in enumerate(topic.partitions):
+                if partition.leader == -1:
+                    for node in partition.isr or partition.elr:
+                        is_broken = (topic.topic_id, number) in sessions.offline_replicas.get(node, ())
+                        is_known = state_of(image, node) is BrokerState.ACTIVE and sessions.was_heard(node)
+                        assert is_broken or not is_known
+
+    def teardown(self) -> None:
+        """The whole log once more."""
+        assert replay(MetadataImage(), 0, self.driver.records)[0] == self.driver.image

@@ -1,0 +1,131 @@
+"""Record batches gone wrong, over real sockets: each is refused with its error (RELIABILITY 3.3: 23-30)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import batch_bytes as by_hand
+import pytest
+from headrace.protocol import errors
+from headrace.protocol.messages import control, data, registry
+from headrace.protocol.records.codec import active_codec
+from headrace.protocol.records.header import Compression
+from headrace.protocol.transport.dealer_io import Connection
+from hostile_rig import MIB, TIMEOUT_S, Probe, attack, attacked_cluster
+from node_rig import batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace import LocalCluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with attacked_cluster() as made:
+        yield made
+
+
+def record(**facts: int) -> bytes:
+    """One record without a key; the facts may lie."""
+    return by_hand.record(key=None, **facts)
+
+
+def forged(records: bytes, *, base_ms: int = 1_700_000_000_000, **facts: Any) -> bytes:
+    """A batch that says of itself whatever is asked, with a right CRC unless another is given."""
+    return by_hand.batch(records, base_timestamp=base_ms, max_timestamp=base_ms, **facts)
+
+
+def bomb(compression: Compression) -> bytes:
+    """A megabyte that says it grows to a gigabyte."""
+    builder = active_codec().builder(max_bytes=1 << 30, compression=compression)
+    for _ in range(8):
+        builder.append(1_700_000_000_000, None, bytes(100 * MIB))
+    return builder.build()
+
+
+R = record()
+CORRUPT, INVALID = errors.CorruptMessageError, errors.InvalidRecordError
+BAD_BATCHES: dict[str, tuple[bytes, tuple[type[errors.KafkaError], ...]]] = {
+    "23 no bytes": (b"", (CORRUPT,)),
+    "23 one byte": (b"\0", (CORRUPT,)),
+    "23 length 0": (forged(R, length=0), (CORRUPT,)),
+    "23 length -1": (forged(R, length=-1), (CORRUPT,)),
+    "23 length 2^31-1": (forged(R, length=2**31 - 1), (CORRUPT,)),
+    "23 length below a header": (forged(R, length=20), (CORRUPT, INVALID)),
+    "24 wrong crc": (forged(R, crc=1), (CORRUPT,)),
+    "24 count says two": (forged(R, count=2), (INVALID,)),
+    "24 last offset delta": (forged(R, last_delta=5), (INVALID,)),
+    "24 count 0": (forged(b"", count=0, last_delta=0), (INVALID,)),
+    "24 count 2^31-1": (forged(R, count=2**31 - 1), (INVALID,)),
+    "24 count -1": (forged(R, count=-1, last_delta=0), (INVALID,)),
+    "25 magic 0": (forged(R, magic=0), (INVALID,)),
+    "25 magic 1": (forged(R, magic=1), (INVALID,)),
+    "25 magic 3": (forged(R, magic=3), (INVALID,)),
+    "25 two batches": (forged(R) * 2, (INVALID,)),
+    "25 control batch": (forged(R, attributes=0x20), (INVALID,)),
+    "25 transactional": (forged(R, attributes=0x10), (INVALID,)),
+    "25 producer id": (forged(R, producer=(7, -1, -1)), (INVALID,)),
+    "25 delete horizon": (forged(R, attributes=0x40), (INVALID,)),
+    "26 record length -1": (forged(record(length=-1)), (INVALID,)),
+    "26 record length 2^31": (forged(record(length=2**31)), (INVALID,)),
+    "26 varint without end": (forged(b"\xff" * 20), (INVALID,)),
+    "26 headers count -1": (forged(R[:-1] + by_hand.varint(-1)), (INVALID,)),
+    "26 headers count 2^31-1": (forged(by_hand.varint(40) + R[1:-1] + by_hand.varint(2**31 - 1)), (INVALID,)),
+    "26 garbage behind the records": (forged(R + b"more"), (INVALID,)),
+    "27 gzip of garbage": (forged(R, attributes=1), (CORRUPT, INVALID)),
+    "27 snappy of garbage": (
+        forged(b"\x82SNAPPY\0" + bytes(8) + b"\x7f\xff\xff\xff", attributes=2),
+        (CORRUPT, INVALID),
+    ),
+    "27 lz4 of garbage": (forged(R, attributes=3), (CORRUPT, INVALID)),
+    "27 zstd of garbage": (forged(R, attributes=4), (CORRUPT, INVALID)),
+    "28 codec 5": (forged(R, attributes=5), (errors.UnsupportedCompressionTypeError,)),
+    "28 codec 7": (forged(R, attributes=7), (errors.UnsupportedCompressionTypeError,)),
+    "29 timestamp -2": (forged(R, base_ms=-2), (errors.InvalidTimestampError,)),
+    "29 timestamp 2^63-1": (forged(R, base_ms=2**63 - 1), (errors.InvalidTimestampError,)),
+    "29 timestamps overflow": (forged(record(timestamp_delta=9), base_ms=2**63 - 1), (INVALID,)),
+    "29 LogAppendTime by the client": (forged(R, attributes=8), (errors.InvalidTimestampError,)),
+    "too large": (batch(bytes(2 * MIB)), (errors.MessageTooLargeError,)),
+}
+
+
+def test_every_bad_batch_gets_its_error(cluster: LocalCluster) -> None:
+    """Each answered with its own code beside a good batch in the same request, which is taken."""
+
+    async def scenario(probe: Probe) -> None:
+        connection = await Connection.open(*probe.node, client_id="bad", timeout_s=TIMEOUT_S)
+        spec = control.NewTopicSpec("batches", 1, 1)
+        made = await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
+        entry = data.ProducePartition(made.body.topics[0].topic_id, 0)
+        for number, (name, (bad, expected)) in enumerate(BAD_BATCHES.items()):
+            body = data.ProduceRequest(1, 1_000, (entry, entry))
+            answer = await connection.request(
+                registry.PRODUCE, body, [bad, batch(b"good")], timeout_s=TIMEOUT_S
+            )
+            refused, taken = answer.body.partitions
+            assert refused.error_code in [cls.code for cls in expected], (name, refused)
+            assert (taken.error_code, taken.base_offset) == (0, number), (name, taken)
+        connection.close()
+
+    attack(cluster, scenario)
+
+
+@pytest.mark.parametrize("compression", [c for c in Compression if c])
+def test_decompression_bombs_stay_small(cluster: LocalCluster, compression: Compression) -> None:
+    """Row 27: what is small on the wire and 800 MiB when opened, many times at once."""
+
+    async def scenario(probe: Probe) -> None:
+        packed = bomb(compression)
+        entry = data.ProducePartition(probe.topic_id, 0)
+        connection = await Connection.open(*probe.node, client_id="bad", timeout_s=TIMEOUT_S)
+        body = data.ProduceRequest(1, 1_000, (entry,))
+        answers = await asyncio.gather(
+            *(connection.request(registry.PRODUCE, body, [packed], timeout_s=TIMEOUT_S) for _ in range(4))
+        )
+        codes = {answer.body.partitions[0].error_code for answer in answers}
+        assert codes <= {CORRUPT.code, INVALID.code, errors.MessageTooLargeError.code}
+        connection.close()
+
+    attack(cluster, scenario)

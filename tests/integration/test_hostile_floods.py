@@ -1,0 +1,162 @@
+"""Too much at once: clients that ask without end, or never read. Others are served, and memory is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+import zmq
+from headrace.protocol.messages import control, data, registry
+from headrace.protocol.messages.envelope import ApiVersionsRequest, ApiVersionsResponse, RequestHeader
+from headrace.protocol.transport.context_io import shared_context
+from headrace.protocol.transport.dealer_io import Connection
+from headrace.protocol.transport.wire import encode
+from hostile_rig import MIB, TIMEOUT_S, Probe, attack, attacked_cluster, rss_bytes
+from node_rig import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace import LocalCluster
+
+FORGED_ID = 77
+# Bound: above what a server lets unread answers take (see attacked_cluster), with room for the allocator.
+UNREAD_BYTES = 150 * MIB
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with attacked_cluster() as made:
+        yield made
+
+
+async def flood(probe: Probe, to: tuple[str, int], api: Any, body: Any, connections: int, each: int) -> int:
+    """Send many requests and read nothing for a while; how many were answered."""
+    opened = [await Connection.open(*to, client_id="bad", timeout_s=TIMEOUT_S) for _ in range(connections)]
+    sent = [connection.send(api, body) for connection in opened for _ in range(each)]
+    await probe.check()
+    done, pending = await asyncio.wait(sent, timeout=0.5)
+    for connection in opened:
+        connection.close()
+    for future in pending:
+        future.add_done_callback(lambda over: over.cancelled() or over.exception())
+    return sum(future.exception() is None for future in done)
+
+
+def test_a_flood_of_fetches_that_wait_for_ever(cluster: LocalCluster) -> None:
+    """Row 33: thousands of fetches that want more than there will be; others are served, and with their
+    connections they are gone."""
+
+    async def scenario(probe: Probe) -> None:
+        wanted = data.FetchPartition(probe.topic_id, 0, 0, 2**31 - 1)
+        body = data.FetchRequest(2**31 - 1, 2**31 - 1, 2**31 - 1, 0, (wanted,))
+        await flood(probe, probe.node, registry.FETCH, body, 20, 200)
+        async with asyncio.timeout(TIMEOUT_S):
+            await until(lambda: cluster.status()["nodes"][0]["parked_requests"] == 0)
+
+    attack(cluster, scenario)
+
+
+class Deaf:
+    """A client that shakes hands, asks and never reads; what it holds itself is next to nothing."""
+
+    def __init__(self, to: tuple[str, int]) -> None:
+        self._socket = shared_context().socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.RCVHWM, 1)
+        self._socket.setsockopt(zmq.RCVBUF, 4096)
+        self._socket.connect(f"tcp://{to[0]}:{to[1]}")
+        self._session = 0
+
+    async def shake_hands(self) -> None:
+        hello = ApiVersionsRequest("bad", "1")
+        self._socket.send_multipart([encode(RequestHeader(18, 0, 0)), encode(hello)])
+        assert await asyncio.to_thread(self._socket.poll, int(TIMEOUT_S * 1000))
+        answer = self._socket.recv_multipart()
+        self._session = msgspec.msgpack.decode(answer[1], type=ApiVersionsResponse).session
+
+    def ask(self, api: Any, body: Any, times: int) -> None:
+        for number in range(times):
+            header = RequestHeader(api.key, 0, number + 1, self._session)
+            self._socket.send_multipart([encode(header), encode(body)], zmq.DONTWAIT)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def unread_bytes(cluster: LocalCluster, is_node: bool) -> int:
+    """What the server holds for clients that do not read, by its own account, asked on its own loop."""
+    cores = cluster._cores
+    server: Any = cores._nodes[0] if is_node else cores._controller
+
+    async def ask() -> int:
+        return int(server._router.pending_response_bytes)
+
+    return cluster._thread.call(ask(), TIMEOUT_S)
+
+
+@pytest.mark.parametrize("kind", ["snapshots", "news", "metadata", "configs"])
+def test_answers_that_nobody_reads(cluster: LocalCluster, kind: str) -> None:
+    """A small question with a large answer, thousands of times: memory stays bounded while nobody reads, and
+    others are served."""
+
+    async def scenario(probe: Probe) -> None:
+        specs = tuple(control.NewTopicSpec(f"many-{number}", 60, 1) for number in range(20))
+        await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest(specs))
+        resources = tuple(control.ConfigResource(2, spec.name) for spec in specs)
+        to, api, body = {
+            "snapshots": (probe.controller, registry.FETCH_METADATA, control.FetchMetadataRequest(77, -9, 0)),
+            "news": (probe.controller, registry.FETCH_METADATA, control.FetchMetadataRequest(77, 0, 0)),
+            "metadata": (probe.node, registry.METADATA, data.MetadataRequest()),
+            "configs": (
+                probe.controller,
+                registry.DESCRIBE_CONFIGS,
+                control.DescribeConfigsRequest(resources),
+            ),
+        }[kind]
+        before = rss_bytes()
+        deaf = [Deaf(to) for _ in range(20)]
+        try:
+            for client in deaf:
+                await client.shake_hands()
+            for client in deaf:
+                client.ask(api, body, 400)
+                await asyncio.sleep(0)
+            await probe.check()
+            await probe.check()
+            growth = rss_bytes() - before
+            if kind == "snapshots":  # far more than the kernel's buffers take
+                assert await asyncio.to_thread(unread_bytes, cluster, False) > MIB, "bodies count"
+        finally:
+            for client in deaf:
+                client.close()
+        assert growth < UNREAD_BYTES, f"{growth / MIB:.0f} MiB for answers that nobody reads"
+        names = tuple(spec.name for spec in specs)
+        await probe.ask(registry.DELETE_TOPICS, control.DeleteTopicsRequest(names))
+
+    attack(cluster, scenario)
+
+
+def test_expensive_decisions_do_not_silence_the_others(cluster: LocalCluster) -> None:
+    """Hundreds of creations of ten thousand partitions, to be checked only: a heartbeat gets its turn between
+    them, long before the last is answered."""
+
+    async def scenario(probe: Probe) -> None:
+        spec = control.NewTopicSpec("huge", 9_000, 1)
+        body = control.CreateTopicsRequest((spec,), 1_000, True)
+        bad = await Connection.open(*probe.controller, client_id="bad", timeout_s=TIMEOUT_S)
+        good = await Connection.open(*probe.controller, client_id="good", timeout_s=TIMEOUT_S)
+        sent = [bad.send(registry.CREATE_TOPICS, body) for _ in range(100)]
+        await asyncio.wait(sent, return_when=asyncio.FIRST_COMPLETED)
+        resource = control.DescribeConfigsRequest((control.ConfigResource(2, "nothing"),))
+        done = good.send(registry.FETCH_METADATA, control.FetchMetadataRequest(FORGED_ID, 0, 0))
+        await done
+        assert not all(future.done() for future in sent)
+        await asyncio.gather(*sent)
+        await good.request(registry.DESCRIBE_CONFIGS, resource, timeout_s=TIMEOUT_S)
+        bad.close()
+        good.close()
+
+    attack(cluster, scenario)

@@ -1,0 +1,132 @@
+"""The controller core under any history of nodes, leaders and operators; planted bugs that must be found."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.controller.state import brokers, elections, in_sync, partition_changes, standing
+from headrace.controller.state.elections import Elected
+from headrace.protocol.metadata import replay
+from headrace.protocol.metadata.image import RECOVERED
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+from msgspec.structs import replace
+from replication_machine import Cluster
+
+TestCluster = Cluster.TestCase
+TestCluster.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def elect_anybody(ballot):
+    """The first active replica, in sync or not, and calls it clean."""
+    return Elected(next((n for n in ballot.replicas if n in ballot.candidates), -1), is_clean=True)
+
+
+def forget_the_elr(partition, target, _wish, _rules):
+    """Nobody but the ISR is eligible."""
+    target.elr = ()
+
+
+def elr_keeps_the_lossy(partition, target, wish, rules):
+    """A restart that lost records is taken for a clean one."""
+    REAL_SET_ELR(partition, target, wish._replace(lossy=frozenset()), rules)
+
+
+def elr_never_ends(partition, target, wish, rules):
+    """min ISR is reached, yet who left before stays eligible."""
+    REAL_SET_ELR(partition, target, wish, rules._replace(min_isr=99))
+
+
+def complete_early(isr, replicas, removing):
+    """One replica of the target is enough."""
+    kept = tuple(node for node in isr if node not in removing)
+    return kept or None
+
+
+def unclean_says_recovered(partition, target, wish, rules):
+    """Nobody is told that records may be missing."""
+    REAL_ELECT(partition, target, wish, rules)
+    target.recovery_state = RECOVERED
+
+
+def no_bump_on_removal(topic_id, number, partition, target):
+    """The leader epoch rises only with the leader."""
+    record = REAL_RECORD(topic_id, number, partition, target)
+    is_same = record is not None and record.leader == partition.leader
+    return replace(record, leader=None) if is_same else record
+
+
+def everybody_is_eligible(_image, _partition, _member, _broker_epoch):
+    """KIP-841 and 903 undone."""
+
+
+def versions_are_not_checked(_partition, _node_id, _item):
+    """Old leaders may change ISRs."""
+
+
+def leaving_nodes_may_stay(self, node_id):
+    """The node that is being fenced takes part in the elections."""
+    return self
+
+
+def every_end_is_clean(self, image, before, _previous_broker_epoch):
+    """A restart is never a reason to doubt a node's log."""
+    return self._fencing(image, before)
+
+
+def no_partition_epoch(partition, record):
+    """The partition epoch stays where it was when only the ISR changes."""
+    after = REAL_CHANGED(partition, record)
+    if record.leader is None:
+        object.__setattr__(after, "partition_epoch", partition.partition_epoch)
+    return after
+
+
+def nobody_comes_back(_partition, _node_id):
+    """A node that is back does not take up what waits for it."""
+    return False
+
+
+REAL_SET_ELR = partition_changes._set_elr
+REAL_ELECT = partition_changes._elect
+REAL_RECORD = partition_changes._record
+REAL_CHANGED = replay.changed_partition
+
+MUTATIONS = {
+    "elect-anybody": (standing, "offline", elect_anybody),
+    "forget-the-elr": (partition_changes, "_set_elr", forget_the_elr),
+    "elr-keeps-the-lossy": (partition_changes, "_set_elr", elr_keeps_the_lossy),
+    "elr-never-ends": (partition_changes, "_set_elr", elr_never_ends),
+    "last-leader-too-early": (elections, "_last_known", lambda b: Elected(b.last_leader, is_clean=False)),
+    "complete-early": (partition_changes, "completed_isr", complete_early),
+    "unclean-says-recovered": (partition_changes, "_elect", unclean_says_recovered),
+    "no-bump-on-removal": (partition_changes, "_record", no_bump_on_removal),
+    "everybody-is-eligible": (in_sync, "_check_eligible", everybody_is_eligible),
+    "versions-are-not-checked": (in_sync, "_check_versions", versions_are_not_checked),
+    "leaving-nodes-may-stay": (standing.Standing, "without", leaving_nodes_may_stay),
+    "every-end-is-clean": (brokers.Brokers, "_ended", every_end_is_clean),
+    "no-partition-epoch": (replay, "changed_partition", no_partition_epoch),
+    "nobody-comes-back": (
+        brokers,
+        "UNFENCED",
+        standing.UNFENCED._replace(concerns=nobody_comes_back),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_planted_bug_is_found(name, monkeypatch) -> None:
+    """The same random histories as always (derandomized: found today, found tomorrow), without shrinking."""
+    place, attribute, wrong = MUTATIONS[name]
+    monkeypatch.setattr(place, attribute, wrong)
+    found = settings(
+        max_examples=1500,
+        stateful_step_count=40,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=(Phase.generate,),
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(Cluster, settings=found)

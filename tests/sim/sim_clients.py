@@ -1,0 +1,322 @@
+"""Clients in simulation: the production cores of producer and consumer, over the simulated network.
+
+What they do and see goes into a history, which is checked at the end. Producers are not idempotent: a retry
+may write a value again, but never in another place than behind, and never lose it once it is acknowledged.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.clients.cluster.backoff import Backoff
+from headrace.clients.cluster.metadata import ClusterView
+from headrace.clients.consumer import fetcher as f
+from headrace.clients.producer.accumulator import Accumulator, AccumulatorLimits, Batch
+from headrace.clients.producer.sender import RefreshMetadata, Resolve, Sender, SendProduce, TakeHint
+from headrace.clients.producer.splitting import split_batch
+from headrace.protocol.errors import KafkaError, NetworkError
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.data import (
+    MetadataRequest,
+    ProducePartition,
+    ProduceRequest,
+)
+from headrace.protocol.model import EARLIEST_TIMESTAMP, TopicPartition
+from headrace.protocol.records.codec import active_codec
+from history import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cluster import SimCluster
+    from history import Process
+    from sim_transport import Link
+
+REQUEST_TIMEOUT_MS = 2_000
+DELIVERY_TIMEOUT_MS = 10_000
+METADATA_MAX_AGE_MS = 5_000
+
+
+class SimClient:
+    """What both kinds share: links to nodes, a view of the cluster, one timer."""
+
+    def __init__(self, cluster: SimCluster, name: str) -> None:
+        self.cluster, self.world, self.name = cluster, cluster.world, name
+        self.random = cluster.world.stream(name)
+        self.life = 1
+        self.is_alive = True
+        self.view = ClusterView()
+        self.process: Process = cluster.history.process(name)
+        self._links: dict[str, Link] = {}
+        self._is_asking = False
+        self._wants_view = True
+        self._view_at_ms = -1
+        self._timer: Any = None
+
+    def awake(self, _label: str, action: Callable[[], None]) -> None:
+        """Clients are never stopped."""
+        action()
+
+    def ask(
+        self,
+        node_id: int,
+        api: Any,
+        body: Any,
+        frames: Sequence[bytes],
+        done: Callable[[Any, Sequence[bytes]], None],
+    ) -> None:
+        """A request to a node; what fails closes the connection, as the production shell does."""
+        target = f"n{node_id}"
+        link = self._links.get(target)
+        if link is None or not link.is_usable:
+            link = self._links[target] = self.cluster.transport.open(self, target)
+
+        def answered(response: Any, answer_frames: Sequence[bytes]) -> None:
+            if isinstance(response, NetworkError):
+                link.close()
+            done(response, answer_frames)
+
+        link.ask(api, body, frames, REQUEST_TIMEOUT_MS, answered)
+
+    def refresh(self) -> None:
+        """The view is stale."""
+        self._wants_view = True
+
+    def _look(self) -> None:
+        """Ask for metadata if that is due, one node at a time."""
+        now_ms = self.world.now_ms
+        is_old = now_ms - self._view_at_ms >= METADATA_MAX_AGE_MS
+        if self._is_asking or not (self._wants_view or is_old) or now_ms - self._view_at_ms < 20:
+            return
+        self._is_asking, self._wants_view, self._view_at_ms = True, False, now_ms
+        node_id = self.random.choice(sorted(self.cluster.nodes))
+        self.ask(node_id, registry.METADATA, MetadataRequest(None), (), self._seen)
+
+    def _seen(self, response: Any, _frames: Sequence[bytes]) -> None:
+        self._is_asking = False
+        if isinstance(response, KafkaError):
+            self._wants_view = True
+        else:
+            self.view = self.view.merged(response)
+        self._poll()
+
+    def _poll_in(self, due_ms: int | None) -> None:
+        """Look again at `due_ms`, at the latest in a while."""
+        wait_ms = 50 if due_ms is None else min(max(due_ms - self.world.now_ms, 1), 50)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.world.after(wait_ms, f"{self.name} polls", self._poll)
+
+    def start(self) -> None:
+        """Begin."""
+        self._poll()
+
+    def _poll(self) -> None:
+        raise NotImplementedError
+
+
+class SimProducer(SimClient):
+    """Sends unique values to random partitions until it is told to stop. `acks` -1 or 1; of acks=1 nobody
+    may promise anything, so its outcomes stay unknown."""
+
+    def __init__(self, cluster: SimCluster, name: str, acks: int, gap_ms: int) -> None:
+        super().__init__(cluster, name)
+        self.acks, self.gap_ms = acks, gap_ms
+        self.is_sending = True
+        self.sent = 0
+        limits = AccumulatorLimits(
+            linger_ms=self.random.choice((0, 5, 50)),
+            batch_bytes=self.random.choice((200, 1000)),
+            max_batch_bytes=10_000,
+            buffer_bytes=1 << 16,
+            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+            is_adaptive=True,
+        )
+        self.accumulator = Accumulator(limits, self._builder, lambda _: list[Any](), self.random)
+        self.sender = Sender(
+            self.accumulator,
+            Backoff(50, 500, self.random),
+            self._split,
+            acks=acks,
+            retries=1 << 30,
+            max_in_flight=5,
+            max_request_bytes=100_000,
+        )
+        self.acknowledged = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every record has its outcome."""
+        return not self.is_sending and not self.accumulator.live
+
+    def start(self) -> None:
+        """Begin to send."""
+        super().start()
+        self._send_on()
+
+    def _send_on(self) -> None:
+        if not self.is_sending:
+            return
+        topics = [name for name in self.view.topics if name in self.cluster.topics]
+        if topics:
+            for _ in range(self.random.randrange(1, 6)):
+                self._send(self.random.choice(topics))
+            self._poll()
+        self.world.after(1 + self.random.randrange(2 * self.gap_ms), f"{self.name} sends", self._send_on)
+
+    def _send(self, topic: str) -> None:
+        count = len(self.view.topics[topic].partitions)
+        queues = self.accumulator.set_topic(topic, count)
+        partition = self.random.randrange(count)
+        queue = queues.queues[partition]
+        if queue.open is None and not self.accumulator.open_batch(queue, self.world.now_ms):
+            return
+        value = f"{self.name}/{self.sent}".encode()
+        padding = b" " * self.random.choice((0, 0, 30, 300))
+        if self.accumulator.try_append(queue, self.world.wall_ms, None, value + padding, ()) < 0:
+            if not self.accumulator.open_batch(queue, self.world.now_ms):
+                return
+            self.accumulator.try_append(queue, self.world.wall_ms, None, value + padding, ())
+        self.sent += 1
+        batch = queue.open or queue.batches[-1]
+        send = self.process.send((topic, partition), value, may_repeat=True)
+        batch.delivery.append(send)
+
+    def _poll(self) -> None:
+        self._look()
+        self._do(self.sender.poll(self.view, self.world.now_ms))
+        self._poll_in(self.sender.next_due_ms())
+
+    def _do(self, effects: tuple[Any, ...]) -> None:
+        for effect in effects:
+            match effect:
+                case SendProduce():
+                    self._produce(effect)
+                case Resolve():
+                    self._resolve(effect)
+                case TakeHint(topic, partition, leader, epoch):
+                    self.view = self.view.with_leader(topic, partition, leader, epoch)
+                case RefreshMetadata():
+                    self.refresh()
+        self.accumulator.check()
+
+    def _produce(self, send: SendProduce) -> None:
+        for batch in send.batches:
+            if batch.data is None:
+                assert batch.builder is not None
+                batch.data, batch.builder = batch.builder.build(), None
+        entries = tuple(ProducePartition(*target) for target in send.targets)
+        body = ProduceRequest(self.acks, 1_000, entries)
+
+        def done(response: Any, _frames: Sequence[bytes]) -> None:
+            now_ms = self.world.now_ms
+            if isinstance(response, KafkaError):
+                self._do(self.sender.on_failure(send.request_id, response, now_ms))
+            else:
+                self._do(self.sender.on_response(send.request_id, response, now_ms))
+            self._poll()
+
+        frames = [bytes(batch.data or b"") for batch in send.batches]
+        self.ask(send.node_id, registry.PRODUCE, body, frames, done)
+
+    def _resolve(self, resolved: Resolve) -> None:
+        batch, sends = resolved.batch, resolved.batch.delivery
+        for index, send in enumerate(sends):
+            if resolved.error is None:
+                self.acknowledged += 1
+                if self.acks == -1:
+                    send.ok(resolved.base_offset + index)
+            elif self.acks == -1 and batch.attempts <= 1:
+                send.ended(resolved.error)
+                if send.outcome is Outcome.OK:
+                    raise AssertionError("an error is no success")
+        if resolved.error is None and self.acks == -1:
+            topic, partition = batch.queue.topic.name, batch.queue.partition
+            values = {resolved.base_offset + index: send.value for index, send in enumerate(sends)}
+            self.cluster.rules.on_acknowledged((topic, partition), values)
+
+    @staticmethod
+    def _builder(max_bytes: int) -> Any:
+        return active_codec().builder(max_bytes=max_bytes)
+
+    def _split(self, batch: Batch, max_bytes: int) -> list[Batch]:
+        def deliveries(_: Batch, first_indexes: list[int]) -> list[object]:
+            ends = [*first_indexes[1:], len(batch.delivery)]
+            return [batch.delivery[a:b] for a, b in zip(first_indexes, ends, strict=True)]
+
+        return split_batch(batch, max_bytes, active_codec(), self._builder, deliveries)
+
+
+class SimConsumer(SimClient):
+    """Reads all partitions from the beginning; `may_seek` lets it go back now and then."""
+
+    def __init__(self, cluster: SimCluster, name: str, *, may_seek: bool) -> None:
+        super().__init__(cluster, name)
+        limits = f.FetchLimits(
+            max_wait_ms=self.random.choice((0, 50, 500)),
+            min_bytes=1,
+            max_bytes=self.random.choice((2_000, 100_000)),
+            max_partition_bytes=self.random.choice((300, 10_000)),
+        )
+        self.fetcher = f.Fetcher(limits, Backoff(20, 300, self.random), None)
+        self.may_seek = may_seek
+
+    def positions(self) -> dict[tuple[str, int], int]:
+        """Where it reads next."""
+        return {tuple(tp): state.position or 0 for tp, state in self.fetcher.states.items()}  # type: ignore[misc]
+
+    def _poll(self) -> None:
+        self._look()
+        for name in self.cluster.topics:
+            found = self.view.topics.get(name)
+            for number in range(len(found.partitions) if found else 0):
+                self.fetcher.add(TopicPartition(name, number), EARLIEST_TIMESTAMP)
+        self._take()
+        self._do(self.fetcher.poll(self.view, self.world.now_ms))
+        self._poll_in(self.fetcher.next_due_ms())
+
+    def _do(self, effects: tuple[Any, ...]) -> None:
+        for effect in effects:
+            match effect:
+                case f.SendFetch(node_id, request, _):
+                    self.ask(
+                        node_id, registry.FETCH, request, (), self._done(effect, self.fetcher.on_fetched)
+                    )
+                case f.SendLookup(node_id, request, _):
+                    done = self._done(effect, self._looked_up)
+                    self.ask(node_id, registry.LIST_OFFSETS, request, (), done)
+                case f.TakeHint(topic, partition, leader, epoch):
+                    self.view = self.view.with_leader(topic, partition, leader, epoch)
+                case f.RefreshMetadata():
+                    self.refresh()
+        self.fetcher.check()
+
+    def _looked_up(self, sent: Any, response: Any, _frames: Any, now_ms: int) -> tuple[Any, ...]:
+        return self.fetcher.on_looked_up(sent, response, now_ms)
+
+    def _done(self, sent: Any, took: Callable[..., Any]) -> Callable[[Any, Sequence[bytes]], None]:
+        def done(response: Any, frames: Sequence[bytes]) -> None:
+            if isinstance(response, KafkaError):
+                self._do(self.fetcher.on_failure(sent, response, self.world.now_ms))
+            else:
+                self._do(took(sent, response, frames, self.world.now_ms))
+            self._poll()
+
+        return done
+
+    def _take(self) -> None:
+        """Hand everything that is fetched to the user: one poll."""
+        for tp, state in self.fetcher.states.items():
+            assert state.error is None, f"ConsistentRead: {self.name}: {state.error!r}"
+            reads: list[tuple[int, bytes]] = []
+            while state.chunks:
+                chunk = state.chunks[0]
+                for record in active_codec().decode(chunk.batch):
+                    if record.offset >= (state.position or 0):
+                        reads.append((record.offset, (record.value or b"").rstrip(b" ")))
+                self.fetcher.chunk_done(chunk)
+            if reads:
+                self.process.poll(tuple(tp), reads)
+            if reads and self.may_seek and self.random.random() < 0.02:
+                self.fetcher.seek(tp, self.random.randrange(reads[-1][0] + 1))
+                self.process.move(tuple(tp))

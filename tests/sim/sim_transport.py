@@ -1,0 +1,246 @@
+"""Requests and answers over the simulated network: connections, sessions, timeouts, the loss of a connection.
+
+A `Link` is one client's connection to one server. Each request on it ends exactly once: with an answer, with
+the error that the server gave, or with NetworkError after a timeout or the loss of the link. The server sees
+the link as a peer with a session; it learns some time later that the link is gone. A process that dies takes
+its links with it and is told nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+from headrace.protocol.errors import KafkaError, NetworkError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from headrace.protocol.messages.envelope import Api
+    from network import Network
+
+# How long a server may believe in a client that is gone.
+MAX_GONE_MS = 2_000
+
+
+class Process(Protocol):
+    """Whoever has a place in the network, while it lives."""
+
+    name: str
+    life: int
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether a process runs."""
+
+    def awake(self, label: str, action: Callable[[], None]) -> None:
+        """Do it now, or when the process is continued; never in another life."""
+
+
+class Server(Process, Protocol):
+    """Who answers."""
+
+    def receive(self, request: SimRequest) -> None:
+        """A request has come."""
+
+    def gone(self, session: int) -> None:
+        """A connection has ended."""
+
+
+@dataclass(eq=False)
+class Peer:
+    """The server's end of a link."""
+
+    session: int
+    is_connected: bool = True
+    key: bytes = b""
+
+
+@dataclass(eq=False)
+class SimRequest:
+    """One request at a server, which answers it exactly once."""
+
+    api: Api
+    body: Any
+    frames: Sequence[bytes]
+    peer: Peer
+    at_ms: int
+    answer: Callable[[Any, Sequence[bytes]], None]
+    is_answered: bool = False
+
+
+class SimReplies:
+    """Where a server's answers go. Law (purgatory): each request is answered exactly once."""
+
+    def reply(self, request: SimRequest, body: Any, frames: Sequence[Any] = ()) -> None:
+        """The answer."""
+        self._end(request)
+        data = body if isinstance(body, bytes) else msgspec.msgpack.encode(body)
+        answer = msgspec.msgpack.decode(data, type=request.api.response)
+        request.answer(answer, [bytes(frame) for frame in frames])
+
+    def reply_error(self, request: SimRequest, error: KafkaError) -> None:
+        """The request never ran."""
+        self._end(request)
+        request.answer(error, ())
+
+    def no_reply(self, request: SimRequest) -> None:
+        """It wants no answer."""
+        self._end(request)
+
+    @staticmethod
+    def _end(request: SimRequest) -> None:
+        assert not request.is_answered, f"AnsweredOnce: {request.api.name} {request.body}"
+        request.is_answered = True
+
+
+@dataclass(eq=False)
+class _Pending:
+    done: Callable[[Any, Sequence[bytes]], None]
+    timer: Any
+
+
+@dataclass(eq=False)
+class Link:
+    """A connection; it begins with the first request that arrives."""
+
+    transport: Transport
+    owner: Process
+    target: str
+    life: int  # of the owner
+    peer: Peer | None = None
+    server_life: int = 0
+    is_open: bool = True
+    _pending: dict[int, _Pending] = field(default_factory=dict)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether requests may still be sent over it."""
+        return self.is_open and self.owner.is_alive and self.owner.life == self.life
+
+    def ask(
+        self,
+        api: Api,
+        body: Any,
+        frames: Sequence[bytes],
+        timeout_ms: int,
+        done: Callable[[Any, Sequence[bytes]], None],
+    ) -> None:
+        """Send a request; `done` gets the decoded answer and its frames, or an error."""
+        transport = self.transport
+        transport.numbers += 1
+        number = transport.numbers
+        timer = transport.world.after(
+            timeout_ms, f"{self.owner.name} timeout {number}", lambda: self._time_out(number)
+        )
+        self._pending[number] = _Pending(done, timer)
+        data = msgspec.msgpack.encode(body)
+        copies = [bytes(frame) for frame in frames]
+        label = f"{number} {api.name} {len(data)} {len(copies)}"
+        transport.network.send(
+            self.owner.name, self.target, label, lambda: self._arrive(number, api, data, copies)
+        )
+
+    def close(self) -> None:
+        """Give it up: everything under way fails; the server learns of it."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        pending, self._pending = list(self._pending.values()), {}
+        for each in pending:
+            each.timer.cancel()
+        self.transport.forget(self)
+        for each in pending:
+            self._tell(each.done, NetworkError(f"the connection to {self.target} was lost"), ())
+
+    def _arrive(self, number: int, api: Api, data: bytes, frames: list[bytes]) -> None:
+        server = self.transport.servers[self.target]
+        if not server.is_alive or (self.peer is not None and self.server_life != server.life):
+            self.transport.reset(self)
+            return
+        if self.peer is None:
+            self.peer, self.server_life = self.transport.new_peer(), server.life
+        peer = self.peer
+        if not peer.is_connected:
+            return
+
+        def answer(body: Any, answer_frames: Sequence[bytes]) -> None:
+            label = f"re {number} {type(body).__name__} {len(answer_frames)}"
+            self.transport.network.send(
+                self.target,
+                self.owner.name,
+                label,
+                lambda: self._answered(number, body, answer_frames),
+            )
+
+        body = msgspec.msgpack.decode(data, type=api.request)
+        request = SimRequest(api, body, frames, peer, self.transport.world.now_ms, answer)
+        server.awake(f"{number} {api.name}", lambda: server.receive(request) if peer.is_connected else None)
+
+    def _answered(self, number: int, body: Any, frames: Sequence[bytes]) -> None:
+        pending = self._pending.pop(number, None)
+        if pending is not None:
+            pending.timer.cancel()
+            self._tell(pending.done, body, frames)
+
+    def _time_out(self, number: int) -> None:
+        pending = self._pending.pop(number, None)
+        if pending is not None:
+            self._tell(pending.done, NetworkError(f"{self.target} did not answer"), ())
+
+    def _tell(self, done: Callable[[Any, Sequence[bytes]], None], body: Any, frames: Sequence[bytes]) -> None:
+        if self.owner.is_alive and self.owner.life == self.life:
+            self.owner.awake("answer", lambda: done(body, frames))
+
+
+class Transport:
+    """All links of one world."""
+
+    def __init__(self, network: Network) -> None:
+        self.network, self.world = network, network.world
+        self.servers: dict[str, Server] = {}
+        self.numbers = 0
+        self._sessions = 0
+        self._random = network.world.stream("transport")
+        self._links: list[Link] = []
+
+    def open(self, owner: Process, target: str) -> Link:
+        """A new connection of the owner's present life."""
+        link = Link(self, owner, target, owner.life)
+        self._links.append(link)
+        return link
+
+    def new_peer(self) -> Peer:
+        """The server's end of a new connection."""
+        self._sessions += 1
+        return Peer(self._sessions, key=self._sessions.to_bytes(8, "big"))
+
+    def reset(self, link: Link) -> None:
+        """The server does not know the link: often the client is told so, else it has its timeouts."""
+        if self._random.random() < 0.8:
+            self.world.after(1, f"{link.owner.name} reset by {link.target}", link.close)
+
+    def forget(self, link: Link) -> None:
+        """The client has closed: the server sees it later."""
+        self._links.remove(link)
+        peer, server = link.peer, self.servers[link.target]
+        if peer is None:
+            return
+
+        def gone() -> None:
+            peer.is_connected = False
+            if server.is_alive and server.life == link.server_life:
+                server.awake("gone", lambda: server.gone(peer.session))
+
+        delay_ms = self._random.randrange(MAX_GONE_MS) if self._random.random() < 0.3 else 1
+        self.world.after(delay_ms, f"{link.target} loses {link.owner.name}", gone)
+
+    def died(self, process: Process) -> None:
+        """A process has ended: its links are closed, and those to it are reset."""
+        for link in list(self._links):
+            if link.owner is process:
+                link.close()
+            elif link.target == process.name and link.peer is not None:
+                link.peer.is_connected = False
+                self.reset(link)

@@ -1,0 +1,81 @@
+"""The sampling profiler: it sees who works, and `perf` counts before the work begins."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import zlib
+from typing import TYPE_CHECKING
+
+from headrace.benchmarks.sampler_io import Sampler
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+# Answers an order only after it did something that can be seen; reports one line.
+PERF = """#!{python}
+import os, sys
+if sys.argv[1] == "report":
+    print("  99.5%\\t/lib/libz.so\\t[.] crc32_z")
+    sys.exit()
+place = sys.argv.index("--control")
+orders, answers = map(int, sys.argv[place + 1].removeprefix("fd:").split(","))
+order = os.read(orders, 100).decode().strip()
+open(os.path.join(os.path.dirname(__file__), "seen"), "w").write(order)
+{then}
+"""
+ANSWERS = "os.write(answers, b'ack\\n'); os.read(orders, 1)"
+
+
+def work() -> None:
+    """Half a tenth of a CPU second, most of it with the GIL."""
+    block, ends_at = bytes(64), time.process_time() + 0.05
+    while time.process_time() < ends_at:
+        zlib.crc32(block)
+
+
+def profile(folder: Path) -> str:
+    sampler = Sampler()
+    sampler.start()
+    work()
+    sampler.stop()
+    sampler.write(folder / "table")
+    return (folder / "table").read_text()
+
+
+def use_perf(folder: Path, then: str, patch: pytest.MonkeyPatch) -> None:
+    perf = folder / "perf"
+    perf.write_text(PERF.format(python=sys.executable, then=then))
+    perf.chmod(0o700)
+    patch.setenv("PATH", str(folder))
+
+
+def test_the_line_that_works_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without perf: most of the time is in the function that worked."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    table = profile(tmp_path)
+    assert "test_sampler_io.py:work" in table
+    assert "perf: library" not in table
+    assert "test_sampler_io.py:work" in (tmp_path / "table.stacks").read_text()
+
+
+def test_perf_runs_along_from_the_first_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`start` returns when perf has said that it counts; its profile follows in the table."""
+    use_perf(tmp_path, ANSWERS, monkeypatch)
+    sampler = Sampler()
+    sampler.start()
+    assert (tmp_path / "seen").read_text() == "enable"
+    sampler.stop()
+    sampler.write(tmp_path / "table")
+    assert "libz.so crc32_z" in (tmp_path / "table").read_text()
+
+
+def test_perf_that_is_not_allowed_to_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends at once without an answer: nobody waits for it, and no descriptor stays open."""
+    use_perf(tmp_path, "", monkeypatch)
+    before = len(os.listdir("/proc/self/fd"))
+    assert "test_sampler_io.py:work" in profile(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -1,0 +1,163 @@
+"""Elections on demand and by time: preferred, unclean, and the balance of leaders."""
+
+from __future__ import annotations
+
+import pytest
+from controller_kit import Driver
+from headrace.controller.state import leaders
+from headrace.protocol.errors import (
+    ElectionNotNeededError,
+    EligibleLeadersNotAvailableError,
+    InvalidRequestError,
+    PreferredLeaderNotAvailableError,
+    UnknownTopicOrPartitionError,
+)
+from headrace.protocol.messages.control import ElectLeadersRequest, TopicPartitions
+
+PREFERRED, UNCLEAN = 0, 1
+BALANCE_MS = 300_000
+
+
+def a_cluster(partitions: int = 1, **config) -> Driver:
+    """Two nodes; partitions of "t" all on 1, 2, led by 1."""
+    driver = Driver(**config)
+    driver.join(1, 2)
+    driver.place("t", *[(1, 2)] * partitions)
+    return driver
+
+
+def bounce(driver: Driver, *back: int) -> None:
+    """Node 1 goes and comes; it is in sync again for the partitions `back`, and 2 leads all."""
+    driver.fence(1)
+    driver.beat(1)
+    for number in back:
+        assert driver.alter_partition("t", number, (1, 2)).error_code == 0
+
+
+def led(driver: Driver) -> list[int]:
+    return [p.leader for p in driver.partitions("t")]
+
+
+def later(driver: Driver, ms: int = BALANCE_MS) -> None:
+    """Time passes while all nodes beat; then the periodic elections."""
+    driver.now_ms += ms
+    for node_id, broker in driver.image.brokers.items():
+        if not broker.is_fenced:
+            driver.beat(node_id)
+    driver.wait(10)
+
+
+def test_preferred() -> None:
+    """Back to the first replica, which raises the leader epoch; refused where it leads or may not."""
+    driver = a_cluster(3)
+    bounce(driver, 0, 1)
+    epoch = driver.partitions("t")[0].leader_epoch
+    assert driver.elect(PREFERRED, "t", 0, 2, 5) == [
+        0,
+        PreferredLeaderNotAvailableError.code,
+        UnknownTopicOrPartitionError.code,
+    ]
+    assert led(driver) == [1, 2, 2]
+    assert driver.partitions("t")[0].leader_epoch == epoch + 1
+    assert driver.elect(PREFERRED, "t", 0) == [ElectionNotNeededError.code]
+    assert driver.elect(PREFERRED, "none", 0) == [UnknownTopicOrPartitionError.code]
+
+
+def test_unclean_on_demand_needs_no_config() -> None:
+    """The operator decides; refused while somebody leads, or nobody is there."""
+    driver = a_cluster()
+    assert driver.elect(UNCLEAN, "t", 0) == [ElectionNotNeededError.code]
+    assert driver.alter_partition("t", 0, (1,)).error_code == 0
+    driver.fence(1)
+    assert led(driver) == [-1]
+    assert driver.elect(PREFERRED, "t", 0) == [PreferredLeaderNotAvailableError.code]
+    assert driver.elect(UNCLEAN, "t", 0) == [0]
+    assert led(driver) == [2]
+    driver.fence(2)
+    driver.come_back(2, 22, is_clean=True)
+    driver.fence(2)
+    assert driver.elect(UNCLEAN, "t", 0) == [EligibleLeadersNotAvailableError.code]
+
+
+def test_all_partitions() -> None:
+    """Null asks for everything; what needs nothing is left out of the answer."""
+    driver = a_cluster(3)
+    bounce(driver, 1)
+    driver.place("u", (2, 1))
+    reply = driver.ask(ElectLeadersRequest(PREFERRED, None))
+    assert [(r.topic, r.partition, r.error_code) for r in reply.results] == [
+        ("t", 0, PreferredLeaderNotAvailableError.code),
+        ("t", 1, 0),
+        ("t", 2, PreferredLeaderNotAvailableError.code),
+    ]
+    assert reply.metadata_offset == driver.image.offset
+
+
+@pytest.mark.parametrize("kind", [-1, 2])
+def test_bad_requests(kind) -> None:
+    """An election that does not exist; too many partitions; one named twice."""
+    driver = a_cluster(**{"max.partitions.per.request": 2})
+    assert driver.ask(ElectLeadersRequest(kind, None)).error_code == InvalidRequestError.code
+    many = (TopicPartitions("t", (0, 1, 2)),)
+    assert driver.ask(ElectLeadersRequest(PREFERRED, many)).error_code == InvalidRequestError.code
+    bounce(driver, 0)
+    assert driver.elect(PREFERRED, "t", 0, 0) == [0, InvalidRequestError.code]
+
+
+def test_balance_brings_leaders_back_when_it_is_due() -> None:
+    """Node 1 leads 8 of the 10 partitions that prefer it: more than 10 % are elsewhere, so both return."""
+    driver = a_cluster(10)
+    bounce(driver, *range(10))
+    assert driver.elect(PREFERRED, "t", *range(8)) == [0] * 8
+    later(driver, BALANCE_MS - 10_000)
+    assert led(driver).count(2) == 2, "not yet due"
+    later(driver, 10_000)
+    assert led(driver) == [1] * 10
+
+
+def test_balance_tolerates_the_threshold() -> None:
+    """Exactly 10 % elsewhere is no imbalance."""
+    driver = a_cluster(10)
+    bounce(driver, *range(10))
+    driver.elect(PREFERRED, "t", *range(9))
+    later(driver)
+    assert led(driver).count(2) == 1
+
+
+def test_balance_moves_only_what_is_in_sync_and_can_be_off() -> None:
+    """Two of four are in sync on the preferred node; switched off, nothing moves."""
+    for on in ("true", "false"):
+        driver = a_cluster(4, **{"auto.leader.rebalance.enable": on})
+        bounce(driver, 1, 3)
+        later(driver)
+        assert led(driver) == ([2, 1, 2, 1] if on == "true" else [2] * 4)
+
+
+def test_balance_goes_in_steps(monkeypatch) -> None:
+    """A step elects at most so many; the rest comes a tick later, not an interval."""
+    monkeypatch.setattr(leaders, "MAX_ELECTIONS", 3)
+    driver = a_cluster(7)
+    bounce(driver, *range(7))
+    driver.now_ms += BALANCE_MS
+    for expected in (3, 6, 7):
+        for node_id in (1, 2):
+            driver.beat(node_id)
+        driver.take(driver.core.decide_balance(driver.now_ms))
+        assert led(driver).count(1) == expected
+        assert driver.core.decide_balance(driver.now_ms) == (), "one step at a time"
+        driver.now_ms += 75
+    assert driver.core.decide_balance(driver.now_ms) == ()
+
+
+def test_periodic_unclean_election() -> None:
+    """The topic allows it only after it lost its leader: the next round elects, once the interval is over."""
+    driver = a_cluster()
+    assert driver.alter_partition("t", 0, (1,)).error_code == 0
+    driver.fence(1)
+    later(driver)
+    assert led(driver) == [-1], "it is not allowed"
+    driver.configure("t", unclean_leader_election_enable="true")
+    later(driver, BALANCE_MS - 1_000)
+    assert led(driver) == [-1]
+    later(driver, 1_000)
+    assert led(driver) == [2]

@@ -1,0 +1,231 @@
+"""Moving partitions: start, replace, complete, cancel, list, and every refusal."""
+
+from __future__ import annotations
+
+import pytest
+from controller_kit import Driver
+from headrace.protocol.errors import (
+    InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
+    InvalidRequestError,
+    NoReassignmentInProgressError,
+    UnknownTopicOrPartitionError,
+)
+from headrace.protocol.messages.control import (
+    AlterPartitionReassignmentsRequest,
+    ListPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
+
+
+@pytest.fixture
+def driver() -> Driver:
+    """Six nodes; "t" with one partition on 1, 2, 3."""
+    driver = Driver()
+    driver.join(1, 2, 3, 4, 5, 6)
+    driver.place("t", (1, 2, 3), min_insync_replicas="2")
+    return driver
+
+
+def facts(driver: Driver):
+    """Replicas, adding, removing."""
+    p = driver.partitions("t")[0]
+    return p.replicas, p.adding_replicas, p.removing_replicas
+
+
+def test_it_starts_with_all_replicas_target_first(driver) -> None:
+    """Nothing is taken away yet, and the leader stays; asking again changes nothing."""
+    assert driver.reassign("t", 0, (4, 5, 1)) == 0
+    assert facts(driver) == ((4, 5, 1, 2, 3), (4, 5), (2, 3))
+    assert driver.partitions("t")[0].leader == 1
+    before = driver.image
+    assert driver.reassign("t", 0, (4, 5, 1)) == 0
+    assert driver.image is before
+
+
+def test_it_completes_only_with_the_whole_target_in_sync(driver) -> None:
+    """With 4 in sync and 5 not it goes on."""
+    driver.reassign("t", 0, (4, 5, 1))
+    assert driver.alter_partition("t", 0, (1, 2, 3, 4)).error_code == 0
+    assert facts(driver) == ((4, 5, 1, 2, 3), (4, 5), (2, 3))
+    assert driver.alter_partition("t", 0, (1, 4, 5)).error_code == 0
+    assert facts(driver) == ((4, 5, 1), (), ())
+    assert driver.partitions("t")[0].leader == 1
+
+
+def test_a_new_order_completes_at_once(driver) -> None:
+    """The same replicas: only the preference changes, and nobody's epoch but the partition's."""
+    epoch = driver.partitions("t")[0].leader_epoch
+    assert driver.reassign("t", 0, (3, 1, 2)) == 0
+    assert facts(driver) == ((3, 1, 2), (), ())
+    assert driver.partitions("t")[0].leader == 1
+    assert driver.partitions("t")[0].leader_epoch == epoch
+
+
+def test_taking_replicas_away_completes_at_once(driver) -> None:
+    """The target is in sync already; if the leader goes, the next one leads."""
+    assert driver.reassign("t", 0, (2, 3)) == 0
+    assert facts(driver) == ((2, 3), (), ())
+    p = driver.partitions("t")[0]
+    assert (p.leader, p.isr) == (2, (2, 3))
+
+
+def test_the_removed_are_in_no_elr(driver) -> None:
+    """The ISR after completion is below min ISR, but who was removed holds nothing any more."""
+    assert driver.alter_partition("t", 0, (3,)).error_code
+    assert driver.alter_partition("t", 0, (1,)).error_code == 0
+    assert driver.partitions("t")[0].elr == (2, 3)
+    driver.reassign("t", 0, (1, 4))
+    driver.alter_partition("t", 0, (1, 4))
+    assert facts(driver)[0] == (1, 4)
+    driver.configure("t", min_insync_replicas="3")
+    driver.reassign("t", 0, (1,))
+    assert (facts(driver)[0], driver.partitions("t")[0].elr) == ((1,), ())
+
+
+def test_cancel_restores_the_replicas(driver) -> None:
+    """Added ones leave, in sync or not; if one of them led, another one of the ISR does."""
+    driver.reassign("t", 0, (4, 5, 6))
+    assert driver.alter_partition("t", 0, (1, 2, 3, 4)).error_code == 0
+    driver.fence(1)
+    assert driver.partitions("t")[0].leader == 4, "the first of the target"
+    assert driver.reassign("t", 0, None) == 0
+    assert facts(driver) == ((1, 2, 3), (), ())
+    p = driver.partitions("t")[0]
+    assert (p.leader, p.isr) == (2, (2, 3))
+    assert driver.reassign("t", 0, None) == NoReassignmentInProgressError.code
+
+
+def test_cancel_is_refused_when_only_added_ones_have_everything(driver) -> None:
+    """All of the original replicas fell behind: going back would lose records, unless that is allowed."""
+    driver.configure("t", min_insync_replicas="1")
+    driver.reassign("t", 0, (4, 5, 6))
+    driver.alter_partition("t", 0, (1, 4))
+    driver.fence(1)
+    assert driver.partitions("t")[0].isr == (4,)
+    assert driver.reassign("t", 0, None) == InvalidReplicaAssignmentError.code
+    driver.configure("t", unclean_leader_election_enable="true")
+    assert driver.reassign("t", 0, None) == 0
+    p = driver.partitions("t")[0]
+    assert (p.replicas, p.leader, p.isr, p.leader_recovery_state) == ((1, 2, 3), 2, (2,), 1)
+
+
+def test_cancel_with_nobody_there_is_refused_even_if_losing_is_allowed(driver) -> None:
+    """All original replicas are away, and only an added one has everything."""
+    driver.configure("t", min_insync_replicas="1", unclean_leader_election_enable="true")
+    driver.reassign("t", 0, (4, 5, 6))
+    driver.alter_partition("t", 0, (1, 4))
+    driver.fence(1, 2, 3)
+    assert driver.reassign("t", 0, None) == InvalidReplicaAssignmentError.code
+
+
+def test_cancel_may_fall_back_to_the_elr(driver) -> None:
+    """Below min ISR the eligible ones have everything too."""
+    driver.reassign("t", 0, (4, 5, 6))
+    driver.alter_partition("t", 0, (1, 4))
+    driver.fence(1)
+    assert (driver.partitions("t")[0].isr, driver.partitions("t")[0].elr) == ((4,), (1,))
+    assert driver.reassign("t", 0, None) == 0
+    p = driver.partitions("t")[0]
+    assert (p.replicas, p.leader, p.isr, p.elr) == ((1, 2, 3), -1, (), (1,))
+    driver.beat(1)
+    assert driver.partitions("t")[0].leader == 1
+
+
+def test_cancel_while_nobody_leads(driver) -> None:
+    """Who is waited for stays waited for."""
+    driver.reassign("t", 0, (4, 5, 6))
+    driver.fence(1, 2, 3)
+    assert driver.partitions("t")[0].elr == (2, 3)
+    assert driver.reassign("t", 0, None) == 0
+    p = driver.partitions("t")[0]
+    assert (p.replicas, p.leader, p.elr, p.last_known_elr) == ((1, 2, 3), -1, (2, 3), (3,))
+
+
+def test_another_target_replaces_the_first(driver) -> None:
+    """What the first one added is removed at the end of the second."""
+    driver.reassign("t", 0, (4, 5, 1))
+    assert driver.reassign("t", 0, (6, 2, 1)) == 0
+    assert facts(driver) == ((6, 2, 1, 4, 5, 3), (6,), (4, 5, 3))
+    assert driver.alter_partition("t", 0, (1, 2, 6)).error_code == 0
+    assert facts(driver) == ((6, 2, 1), (), ())
+
+
+@pytest.mark.parametrize(
+    ("target", "error"),
+    [
+        ((), InvalidReplicaAssignmentError),
+        ((1, 1), InvalidReplicaAssignmentError),
+        ((1, 9), InvalidReplicaAssignmentError),
+        ((-1,), InvalidReplicaAssignmentError),
+        (tuple(range(32_768)), InvalidReplicaAssignmentError),
+    ],
+)
+def test_impossible_targets(driver, target, error) -> None:
+    """Nothing is recorded."""
+    before = driver.image
+    assert driver.reassign("t", 0, target) == error.code
+    assert driver.image is before
+
+
+def test_the_replication_factor_may_be_guarded(driver) -> None:
+    """KIP-860: counted by what the partition will have, also while it moves."""
+    guard = {"allow_replication_factor_change": False}
+    assert driver.reassign("t", 0, (1, 2), **guard) == InvalidReplicationFactorError.code
+    assert driver.reassign("t", 0, (1, 2, 3, 4), **guard) == InvalidReplicationFactorError.code
+    assert driver.reassign("t", 0, (4, 5, 6), **guard) == 0
+    assert driver.reassign("t", 0, (4, 5, 6, 1, 2, 3), **guard) == InvalidReplicationFactorError.code
+    assert driver.reassign("t", 0, (4, 5, 1), **guard) == 0
+
+
+def test_each_partition_on_its_own(driver) -> None:
+    """Unknown topic, unknown partition, one named twice, and a good one."""
+    items = (
+        ReassignablePartition(0, (1, 2, 4)),
+        ReassignablePartition(7, (1,)),
+        ReassignablePartition(0, None),
+    )
+    topics = (ReassignableTopic("none", items[:1]), ReassignableTopic("t", items))
+    reply = driver.ask(AlterPartitionReassignmentsRequest(topics))
+    assert [r.error_code for r in reply.results] == [
+        UnknownTopicOrPartitionError.code,
+        0,
+        UnknownTopicOrPartitionError.code,
+        InvalidRequestError.code,
+    ]
+    assert reply.metadata_offset == driver.image.offset
+    assert facts(driver)[1] == (4,)
+
+
+def test_the_number_of_partitions_is_bounded() -> None:
+    """A request larger than any that is allowed."""
+    driver = Driver(**{"max.partitions.per.request": 2})
+    topic = ReassignableTopic("t", (ReassignablePartition(0, None),) * 3)
+    reply = driver.ask(AlterPartitionReassignmentsRequest((topic,)))
+    assert reply.error_code == InvalidRequestError.code
+
+
+def test_list(driver) -> None:
+    """What is under way, all of it or of what was asked for; unknown ones are passed over."""
+    driver.place("u", (1, 2), (2, 3))
+    driver.reassign("t", 0, (1, 2, 4))
+    driver.reassign("u", 1, (2, 4))
+
+    def listed(topics):
+        reply = driver.ask(ListPartitionReassignmentsRequest(topics))
+        return [(o.topic, o.partition, o.adding_replicas, o.removing_replicas) for o in reply.ongoing]
+
+    assert listed(None) == [("t", 0, (4,), (3,)), ("u", 1, (4,), (3,))]
+    assert listed((TopicPartitions("u", (0, 1, 9)), TopicPartitions("none", (0,)))) == [("u", 1, (4,), (3,))]
+    assert listed(()) == []
+
+
+def test_growing_a_topic_while_its_partitions_move(driver) -> None:
+    """The new partition has as many replicas as the others will have, not as they hold for now."""
+    from headrace.protocol.messages.control import CreatePartitionsRequest, PartitionGrowth
+
+    driver.reassign("t", 0, (4, 5, 6))
+    assert driver.ask(CreatePartitionsRequest((PartitionGrowth("t", 2),))).results[0].error_code == 0
+    assert len(driver.partitions("t")[1].replicas) == 3

@@ -1,0 +1,511 @@
+"""Node cores that replicate to each other: what is acknowledged is everywhere, whoever leads next."""
+
+from __future__ import annotations
+
+import pytest
+from fake_files import FakeFiles
+from headrace.protocol.errors import (
+    KafkaStorageError,
+    NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    RequestTimedOutError,
+)
+from headrace.protocol.metadata.records import UnfenceBrokerRecord
+from replica_rig import TOPIC, Replicas
+
+
+@pytest.mark.parametrize("durability", ["async", "fsync"])
+def test_what_acks_all_acknowledged_is_in_every_log(durability) -> None:
+    """And every replica knows that it is committed."""
+    cluster = Replicas(durability=durability)
+    cluster.settle()
+    requests = [cluster.produce(b"%d" % number) for number in range(5)]
+    assert not any(request.is_answered for request in requests)
+    cluster.settle()
+    assert [request.first.base_offset for request in requests] == [0, 1, 2, 3, 4]
+    for node in (1, 2, 3):
+        assert cluster.values(node) == [b"0", b"1", b"2", b"3", b"4"]
+        assert cluster.watermark(node) == 5
+
+
+def test_an_idle_cluster_comes_to_rest() -> None:
+    """Fetches park; time makes them come again, and nothing is lost over it."""
+    cluster = Replicas()
+    cluster.produce()
+    cluster.settle()
+    cluster.pass_time(3_000)
+    assert cluster.registration.isr == (1, 2, 3)
+    request = cluster.produce()
+    cluster.settle()
+    assert request.is_answered
+
+
+def test_one_is_not_acknowledged_before_all_in_sync_replicas_have_it() -> None:
+    cluster = Replicas()
+    cluster.settle()
+    cluster.cut.add((3, 1))
+    cluster.break_link(3, 1)
+    request = cluster.produce(timeout_ms=60_000)
+    cluster.settle()
+    assert cluster.end(2) == 1
+    assert not request.is_answered
+    assert cluster.watermark(1) == 0
+
+
+def test_who_lags_leaves_the_isr_and_what_waited_is_committed() -> None:
+    cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
+    cluster.settle()
+    cluster.cut.add((3, 1))
+    cluster.break_link(3, 1)
+    request = cluster.produce(timeout_ms=60_000)
+    cluster.pass_time(800)
+    assert cluster.registration.isr == (1, 2, 3)
+    cluster.pass_time(1_000)
+    assert cluster.registration.isr == (1, 2)
+    assert request.first.error_code == 0
+    assert cluster.nodes[1].core.counters.isr_shrinks == 1
+
+
+def test_who_catches_up_joins_the_isr() -> None:
+    cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
+    cluster.settle()
+    cluster.cut.add((3, 1))
+    cluster.break_link(3, 1)
+    cluster.produce()
+    cluster.pass_time(2_000)
+    cluster.heal()
+    cluster.pass_time(2_000)
+    assert cluster.registration.isr == (1, 2, 3)
+    assert cluster.values(3) == cluster.values(1)
+    assert cluster.nodes[1].core.counters.isr_expands == 1
+
+
+def test_an_idle_follower_stays_in_sync_when_records_come_after_a_long_time() -> None:
+    """It was at the end at each of its fetches, although it did not name the partition in them."""
+    cluster = Replicas(node={"replica_lag_time_max_ms": 1_000})
+    cluster.produce()
+    cluster.settle()
+    cluster.pass_time(5_000)
+    cluster.cut = {(2, 1), (3, 1)}
+    cluster.break_link(2, 1)
+    cluster.break_link(3, 1)
+    cluster.produce()
+    cluster.nodes[1].core.tick(cluster.nodes[1].now_ms + 400)
+    assert cluster.partition(1).in_sync.lagging(cluster.end(1), cluster.now_ms + 400) == ()
+    assert cluster.partition(1).in_sync.lagging(cluster.end(1), cluster.now_ms + 2_000) == (2, 3)
+
+
+def test_a_new_leader_goes_on_with_all_that_was_acknowledged() -> None:
+    cluster = Replicas(min_isr=2)
+    cluster.settle()
+    cluster.produce(b"a")
+    cluster.settle()
+    cluster.crash(1)
+    cluster.publish()
+    cluster.fence(1)
+    cluster.change(leader=2, isr=(2, 3))
+    cluster.settle()
+    request = cluster.produce(b"b")
+    cluster.settle()
+    assert request.first.base_offset == 1
+    assert cluster.values(2) == cluster.values(3) == [b"a", b"b"]
+
+
+def test_an_old_leader_cuts_what_nobody_else_had() -> None:
+    """Its tail was never acknowledged (KIP-101)."""
+    cluster = Replicas(min_isr=2)
+    cluster.settle()
+    cluster.produce(b"a")
+    cluster.settle()
+    cluster.isolate(1)
+    lost = cluster.produce(b"lost", node=1, timeout_ms=500)
+    cluster.nodes[1].produce(TOPIC, acks=1)
+    cluster.change(leader=2, isr=(2, 3))
+    cluster.produce(b"b")
+    cluster.settle()
+    assert cluster.end(1) == 3
+    cluster.heal()
+    cluster.settle()
+    assert lost.first.error_code == NotLeaderOrFollowerError.code
+    cluster.pass_time(1_000)
+    assert cluster.values(1) == [b"a", b"b"]
+    assert cluster.registration.isr == (1, 2, 3)
+
+
+def test_an_isolated_leader_commits_nothing_more() -> None:
+    """It cannot shrink its ISR without the controller, so acks=all stop."""
+    cluster = Replicas(min_isr=1, node={"replica_lag_time_max_ms": 1_000})
+    cluster.settle()
+    cluster.isolate(1)
+    request = cluster.produce(timeout_ms=5_000, node=1)
+    cluster.pass_time(6_000)
+    assert request.first.error_code == RequestTimedOutError.code
+    assert cluster.watermark(1) == 0
+
+
+def test_two_fail_overs_in_a_row_without_a_record_between_them() -> None:
+    """KIP-279, KAFKA-10706: epochs that wrote nothing do not keep followers from agreeing."""
+    cluster = Replicas(min_isr=1)
+    cluster.settle()
+    cluster.produce(b"a")
+    cluster.settle()
+    cluster.isolate(1)
+    cluster.produce(b"x", node=1, acks=1)
+    for leader in (2, 3, 2, 3):
+        cluster.frozen = {1} if leader == 2 else {1, 2}
+        cluster.change(leader=leader, isr=(2, 3))
+    cluster.frozen = {1}
+    cluster.publish()
+    cluster.settle()
+    cluster.produce(b"b")
+    cluster.settle()
+    cluster.heal()
+    cluster.settle()
+    cluster.pass_time(2_000)
+    assert cluster.values(1) == cluster.values(2) == cluster.values(3) == [b"a", b"b"]
+    assert cluster.registration.isr == (1, 2, 3)
+
+
+def test_logs_that_diverged_over_several_epochs_agree_again() -> None:
+    """KIP-279: the leader does not know the follower's epoch, and its answer is not known to the follower."""
+    cluster = Replicas(nodes=2)
+    cluster.settle()
+    cluster.produce(b"a")
+    cluster.settle()
+    for epoch in range(4):  # each leads alone and writes, as after unclean elections
+        leader, other = (1, 2) if epoch % 2 else (2, 1)
+        cluster.isolate(other)
+        cluster.change(leader=leader, isr=(leader,))
+        for number in range(epoch + 1):
+            cluster.produce(b"%d-%d" % (leader, number), acks=1)
+        cluster.cut.clear()
+        cluster.no_controller.clear()
+        cluster.frozen.clear()
+        # the other node hears of the next leadership only, never of this one
+    cluster.heal()
+    cluster.settle()
+    cluster.pass_time(2_000)
+    assert cluster.values(1) == cluster.values(2)
+    cluster.check_prefixes()
+
+
+def test_too_few_in_sync_replicas_refuse_acks_all_before_the_append() -> None:
+    cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
+    cluster.settle()
+    cluster.change(isr=(1,))
+    assert cluster.produce().first.error_code == NotEnoughReplicasError.code
+    assert cluster.end(1) == 0
+
+
+def test_below_min_isr_nothing_is_committed() -> None:
+    """KIP-966: also acks=1 writes, which are taken, are not shown."""
+    cluster = Replicas(min_isr=2)
+    cluster.settle()
+    for node in (2, 3):
+        cluster.fence(node)
+        cluster.cut.add((node, 1))
+        cluster.break_link(node, 1)
+    cluster.change(isr=(1,))
+    assert cluster.produce(acks=1).first.error_code == 0
+    cluster.settle()
+    assert cluster.watermark(1) == 0
+
+
+def test_in_sync_replicas_lost_after_the_append_are_told() -> None:
+    cluster = Replicas(min_isr=2)
+    cluster.settle()
+    for node in (2, 3):
+        cluster.cut.add((node, 1))
+        cluster.break_link(node, 1)
+    request = cluster.produce(timeout_ms=400)
+    cluster.fence(2)
+    cluster.fence(3)
+    cluster.change(isr=(1,))
+    cluster.pass_time(500)
+    assert request.first.error_code == NotEnoughReplicasAfterAppendError.code
+
+
+def test_a_restarted_follower_that_the_leader_has_not_heard_does_not_join() -> None:
+    """KIP-903: the leader proposes the process that fetched, and the controller knows the newest."""
+    cluster = Replicas(node={"replica_lag_time_max_ms": 1_000})
+    cluster.settle()
+    cluster.change(isr=(1, 2))
+    files = cluster.crash(3)
+    cluster.restart(3, files)
+    cluster.settle()
+    cluster.pass_time(200)
+    assert cluster.registration.isr == (1, 2, 3)
+    assert (3, cluster.epochs[3]) in cluster.asked[-1].partitions[0].isr
+    assert (1, cluster.epochs[1]) in cluster.asked[-1].partitions[0].isr
+
+
+def test_a_fenced_follower_joins_as_soon_as_it_is_let_in() -> None:
+    """Although it fetches nothing new then."""
+    cluster = Replicas()
+    cluster.produce()
+    cluster.settle()
+    cluster.fence(3)
+    cluster.change(isr=(1, 2))
+    cluster.pass_time(1_000)
+    assert cluster.registration.isr == (1, 2)
+    cluster.publish(UnfenceBrokerRecord(3, cluster.epochs[3]))
+    cluster.settle()
+    assert cluster.registration.isr == (1, 2, 3)
+
+
+def test_a_node_that_lost_its_disk_gets_everything_again() -> None:
+    cluster = Replicas(min_isr=2)
+    cluster.settle()
+    for number in range(10):
+        cluster.produce(b"%d" % number)
+    cluster.settle()
+    cluster.crash(3)
+    cluster.fence(3)
+    cluster.change(isr=(1, 2))
+    cluster.restart(3, FakeFiles())
+    cluster.settle()
+    cluster.pass_time(200)
+    assert cluster.values(3) == cluster.values(1)
+    assert cluster.registration.isr == (1, 2, 3)
+
+
+def test_a_follower_starts_where_the_leaders_log_starts() -> None:
+    """What was deleted at the leader is not to be had."""
+    cluster = Replicas()
+    cluster.settle()
+    for _ in range(5):
+        cluster.produce()
+        cluster.settle()
+        cluster.partition(1).log.roll()
+    cluster.crash(3)
+    cluster.fence(3)
+    cluster.change(isr=(1, 2))
+    log = cluster.partition(1).log
+    assert log.delete_segments_below(3)
+    start = log.log_start_offset
+    assert start > 0
+    cluster.restart(3, FakeFiles())
+    cluster.settle()
+    cluster.pass_time(500)
+    assert cluster.partition(3).log.log_start_offset == start
+    assert cluster.values(3) == cluster.values(1)
+
+
+def test_a_partition_moved_here_starts_empty_and_joins_when_it_has_everything() -> None:
+    cluster = Replicas(nodes=4, rf=3)
+    cluster.settle()
+    for number in range(5):
+        cluster.produce(b"%d" % number)
+    cluster.settle()
+    cluster.change(replicas=(1, 2, 3, 4), adding_replicas=(4,))
+    cluster.settle()
+    assert cluster.registration.isr == (1, 2, 3, 4)
+    cluster.change(replicas=(4, 1, 2), isr=(1, 2, 4), adding_replicas=(), leader=4)
+    cluster.settle()
+    request = cluster.produce(b"z")
+    cluster.settle()
+    assert request.first.base_offset == 5
+    assert (TOPIC, 0) not in cluster.held(3)
+    assert cluster.values(1) == cluster.values(2) == cluster.values(4)
+
+
+def test_from_one_replica_to_three_and_back() -> None:
+    cluster = Replicas(nodes=3, rf=1)
+    assert cluster.produce(b"a").is_answered
+    cluster.change(replicas=(1, 2, 3), adding_replicas=(2, 3))
+    cluster.settle()
+    assert cluster.registration.isr == (1, 2, 3)
+    assert not cluster.produce(b"b").is_answered
+    cluster.settle()
+    cluster.change(replicas=(1,), isr=(1,), adding_replicas=())
+    assert cluster.partition(1).in_sync is None
+    assert cluster.produce(b"c").is_answered
+
+
+def test_unclean_election_cuts_below_the_high_watermark_of_those_who_had_more() -> None:
+    """Loss is what unclean means; the logs agree all the same, and it is told."""
+    cluster = Replicas(nodes=2)
+    cluster.settle()
+    cluster.produce(b"a")
+    cluster.settle()
+    cluster.isolate(2)
+    cluster.fence(2)
+    cluster.change(isr=(1,))
+    cluster.produce(b"b")
+    cluster.settle()
+    assert cluster.watermark(1) == 2
+    cluster.heal()
+    cluster.change(leader=2, isr=(2,))
+    cluster.settle()
+    cluster.pass_time(500)
+    assert cluster.values(1) == cluster.values(2) == [b"a"]
+    assert cluster.watermark(1) == 1
+    assert "below its high watermark 2" in cluster.nodes[1].notes()
+
+
+@pytest.mark.parametrize("is_checkpointing", [False, True])
+def test_a_cut_waits_for_the_flush_and_the_checkpoint_under_way(is_checkpointing) -> None:
+    cluster = Replicas(nodes=2)
+    cluster.settle()
+    cluster.isolate(1)
+    cluster.produce(b"x", node=1, acks=1)
+    cluster.change(leader=2, isr=(2,))
+    cluster.is_flushing = False
+    if is_checkpointing:
+        cluster.nodes[1].core.checkpoints_begin()
+    else:
+        cluster.nodes[1].core.flush_all()
+        cluster.nodes[1].check()
+    cluster.heal()
+    cluster.settle()
+    cluster.pass_time(500)
+    assert cluster.end(1) == 1
+    if is_checkpointing:
+        cluster.nodes[1].core.checkpoints_end()
+        cluster.nodes[1].check()
+    else:
+        assert cluster.nodes[1].flush() == 1
+    assert cluster.end(1) == 0
+    cluster.settle()
+    cluster.pass_time(200)
+    assert cluster.registration.isr == (1, 2)
+
+
+def test_a_durable_follower_is_counted_only_for_what_is_on_its_disk() -> None:
+    cluster = Replicas(nodes=2, durability="fsync")
+    cluster.settle()
+    cluster.is_flushing = False
+    request = cluster.produce(timeout_ms=60_000)
+    cluster.nodes[1].flush()
+    cluster.settle()
+    assert cluster.end(2) == 1
+    assert not request.is_answered
+    cluster.nodes[2].flush()
+    cluster.settle()
+    assert request.first.error_code == 0
+
+
+def test_what_acks_all_acknowledged_under_fsync_survives_the_loss_of_all_power() -> None:
+    cluster = Replicas(durability="fsync", min_isr=2)
+    cluster.settle()
+    requests = [cluster.produce(b"%d" % number) for number in range(5)]
+    cluster.settle()
+    assert all(request.first.error_code == 0 for request in requests)
+    files = {node: cluster.crash(node, power="none") for node in (1, 2, 3)}
+    for node in (1, 2, 3):
+        cluster.restart(node, files[node])
+    cluster.change(leader=3, isr=(1, 2, 3))
+    cluster.settle()
+    assert cluster.values(3) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_damaged_answer_is_not_taken_and_asked_for_again() -> None:
+    cluster = Replicas(nodes=2)
+    cluster.settle()
+    cluster.produce(b"a")
+    fetch = next(fetch for fetch in cluster._fetches if fetch.request.is_answered)
+    frame = bytearray(fetch.request.answer_frames[0])
+    frame[-1] ^= 1
+    fetch.request.answer_frames[0] = bytes(frame)
+    cluster.settle()
+    assert cluster.end(2) == 0
+    cluster.pass_time(1_000)
+    assert cluster.values(2) == [b"a"]
+
+
+def test_a_failed_disk_of_a_follower_stops_only_what_it_held() -> None:
+    cluster = Replicas(node={"replica_lag_time_max_ms": 1_000})
+    cluster.settle()
+    cluster.nodes[2].core.replicas.disk_failed(cluster.partition(2), KafkaStorageError("gone"))
+    cluster.nodes[2].check()
+    cluster.produce(timeout_ms=60_000)
+    cluster.pass_time(3_000)
+    assert cluster.registration.isr == (1, 3)
+
+
+def test_old_sessions_are_told_to_begin_anew() -> None:
+    """A leader that was restarted knows no session."""
+    cluster = Replicas()
+    cluster.produce(b"a")
+    cluster.settle()
+    files = cluster.crash(1)
+    cluster.restart(1, files)
+    cluster.change(leader=1, isr=(1, 2, 3))
+    cluster.settle()
+    cluster.pass_time(1_000)
+    request = cluster.produce(b"b")
+    cluster.settle()
+    assert request.first.error_code == 0
+
+
+def test_a_follower_that_waits_for_its_disk_does_not_wake_the_node_for_nothing() -> None:
+    """After a lost connection there is nothing to be asked until the flush is done."""
+    cluster = Replicas(nodes=2, durability="fsync")
+    cluster.settle()
+    cluster.is_flushing = False
+    cluster.produce()
+    cluster.nodes[1].flush()
+    cluster.settle()
+    cluster.cut.add((2, 1))
+    cluster.break_link(2, 1)
+    cluster.pass_time(200)
+    assert cluster.nodes[2].core.replicas.fetchers.next_deadline_ms() is None
+    cluster.nodes[2].flush()
+    cluster.heal()
+    cluster.pass_time(2_000)
+    assert cluster.watermark(1) == 1
+
+
+def diverged() -> Replicas:
+    """Node 3 has `b`, which was committed although it does not know that, and `x`, which nobody else will
+    have: node 2, with `a` and `b`, leads next."""
+    cluster = Replicas()
+    cluster.settle()
+    cluster.produce(b"a")
+    cluster.settle()
+    cluster.cut.add((3, 1))
+    cluster.break_link(3, 1)
+    cluster.produce(b"b")
+    cluster.settle()
+    cluster.cut = {(2, 1)}
+    cluster.break_link(2, 1)
+    cluster.produce(b"x")
+    cluster.nodes[3].pass_time(2_000)
+    while cluster.end(3) < 3:
+        assert cluster.step()
+    cluster.held_back = {(3, 1)}
+    cluster.settle()
+    cluster.isolate(1)
+    assert (cluster.watermark(1), cluster.watermark(3), cluster.end(3), cluster.end(2)) == (2, 1, 3, 2)
+    return cluster
+
+
+def test_a_log_is_cut_by_epoch_and_not_to_its_high_watermark() -> None:
+    """KIP-101: what it had of the committed records, it always has."""
+    cluster = diverged()
+    cluster.change(leader=2, isr=(2, 3))
+    ends = []
+    while cluster.step():
+        ends.append(cluster.end(3))
+    assert min(ends) == 2
+    assert cluster.values(3) == [b"a", b"b"]
+    assert cluster.watermark(3) == 2
+
+
+def test_a_diverged_log_learns_no_high_watermark_before_it_is_cut() -> None:
+    """KAFKA-14704: else records that nobody acknowledged would pass for committed."""
+    cluster = diverged()
+    cluster.nodes[3].core.checkpoints_begin()
+    cluster.fence(3)
+    cluster.change(leader=2, isr=(2,))
+    cluster.produce(b"y")
+    cluster.settle()
+    cluster.pass_time(1_000)
+    assert cluster.watermark(2) == 3
+    assert cluster.watermark(3) <= 2
+    cluster.nodes[3].core.checkpoints_end()
+    cluster.nodes[3].check()
+    cluster.settle()
+    assert cluster.values(3) == [b"a", b"b", b"y"]
+    assert cluster.watermark(3) == 3
