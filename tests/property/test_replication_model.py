@@ -1,4 +1,4 @@
-"""Whatever breaks between nodes, and whoever leads: what was acknowledged stays, and logs agree in the end."""
+"""Whatever breaks between nodes, whoever leads: what was acknowledged stays, and logs agree in the end."""
 
 from __future__ import annotations
 
