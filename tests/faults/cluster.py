@@ -78,11 +78,12 @@ class Server:
     def start(self, *, wait: bool = True) -> None:
         """A new process over the files as they are."""
         assert not self.is_alive, f"{self.name} runs already"
-        command = [sys.executable, self._script, str(self.directory), *self.arguments]
+        command = [sys.executable, self._script, *self.arguments]
         self._is_ready = threading.Event()
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 command,
+                stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env={**os.environ, process_log.VARIABLE: "INFO"},
@@ -258,17 +259,14 @@ class FaultCluster:
             first.arguments = self._controller_arguments(first, self.controllers)
 
     def _controller_arguments(self, server: Server, known: list[Server]) -> list[str]:
+        addresses = ",".join(f"{HOST}:{each.address_port}" for each in known if each is not server)
         values = {
-            "controller.id": server.id,
-            "listener.port": server.port,
             "advertised.port": server.address_port,
+            "controller.quorum.auto.join.enable": bool(known),
             **self._controller_config,
         }
-        if known:
-            addresses = ",".join(f"{HOST}:{each.address_port}" for each in known if each is not server)
-            values["controller.quorum.bootstrap.servers"] = addresses
-            values["controller.quorum.auto.join.enable"] = True
-        return [f"{name}={value}" for name, value in values.items()]
+        facts = [str(server.id), str(server.directory), str(server.port), addresses]
+        return facts + [f"{name}={value}" for name, value in values.items()]
 
     def _node_arguments(self, server: Server) -> list[str]:
         controllers = ",".join(str(each.address_port) for each in self.controllers)
@@ -278,7 +276,7 @@ class FaultCluster:
             "advertised.port": server.address_port,
             **self._config,
         }
-        return [controllers, *(f"{name}={value}" for name, value in values.items())]
+        return [str(server.directory), controllers, *(f"{name}={value}" for name, value in values.items())]
 
     # --- who is there -------------------------------------------------------------------------------------
 
