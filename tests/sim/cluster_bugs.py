@@ -211,7 +211,7 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     counts_only_who_is_decided: (("ReplicationQuorumSuperset", *HELD), PLAN, 10),
     lets_anybody_into_the_isr: (HELD, PLAN, 10),
     commits_below_min_isr: (HELD, PLAN, 10),
-    never_tells_of_divergence: (("LogMatching", "OffsetsDense", "MonotonicEpoch"), PLAN, 10),
+    never_tells_of_divergence: (("LogMatching", "LogReadable", "OffsetsDense", "MonotonicEpoch"), PLAN, 10),
     forgets_its_watermark: (("MonotonicHighWatermark",), PLAN, 10),
     truncates_to_the_high_watermark: (HELD, PLAN, 10),
     keeps_the_epoch_of_a_new_leader: (("SingleLeader", "LogMatching"), PLAN, 10),

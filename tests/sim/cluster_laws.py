@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headrace.protocol.errors import CorruptMessageError
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import read_batch_header
@@ -280,9 +281,12 @@ def registration_of(image: MetadataImage, key: Key) -> PartitionRegistration | N
 def buffers(log: Log, offset: int, end_offset: int) -> Iterator[Any]:
     """The bytes of a log between two offsets, in pieces of whole batches."""
     while offset < end_offset:
-        read = log.read(offset, 1 << 20, upto_offset=end_offset)
+        try:
+            read = log.read(offset, 1 << 20, upto_offset=end_offset)
+        except CorruptMessageError as error:
+            raise AssertionError(f"LogReadable: {error}") from error
         yield from read.data
-        assert read.next_offset > offset
+        assert read.next_offset > offset, f"LogReadable: no whole batch from {offset} to {end_offset}"
         offset = read.next_offset
 
 
