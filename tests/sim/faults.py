@@ -12,7 +12,12 @@ import errno
 from typing import TYPE_CHECKING, Any
 
 from headrace.protocol.messages import registry
-from headrace.protocol.messages.control import ElectLeadersRequest
+from headrace.protocol.messages.control import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from network import FAIR, Weather
 
 if TYPE_CHECKING:
@@ -21,17 +26,24 @@ if TYPE_CHECKING:
     from cluster import SimCluster
     from sim_node import SimNode
 
-LOSSY = ("crash", "kill", "power", "io", "full")
+# After these a node may miss what it had not synced.
+LOSSY = ("crash", "io", "full", "kill", "power", "flip", "wipe")
 KINDS = (
     *LOSSY, "stop", "pause", "cut", "isolate", "split", "clog", "weather", "slow", "clock", "evict",
-    "controller_crash", "controller_power", "controller_pause", "controller_cut", "elect",
+    "controller_crash", "controller_power", "controller_pause", "controller_cut", "elect", "reassign",
 )  # fmt: skip
 
 
-def draw_kinds(random: random.Random, replication: int) -> tuple[str, ...]:
+def draw_kinds(random: random.Random, replication: int, min_isr: int) -> tuple[str, ...]:
     """The kinds of faults of one run."""
-    kinds = KINDS if replication == 1 else (*KINDS, "wipe")
-    return tuple(kind for kind in kinds if random.random() < 0.5) or ("crash",)
+    excluded: tuple[str, ...] = ()
+    if replication == 1:
+        excluded = ("flip", "wipe")
+    elif min_isr == 1:
+        # Others may be fenced before it is back: then it is the last one in sync.
+        excluded = LOSSY
+    kinds = tuple(kind for kind in KINDS if kind not in excluded)
+    return tuple(kind for kind in kinds if random.random() < 0.5) or ("pause",)
 
 
 class Faults:
@@ -64,6 +76,8 @@ class Faults:
             node.flush_ms = node.read_ms = 2
         for consumer in cluster.consumers:
             consumer.may_seek = False
+        for producer in cluster.producers:
+            producer.gap_ms = max(producer.gap_ms, 100)  # so that followers with small fetches catch up
 
     def _go_on(self) -> None:
         plan = self._cluster.plan
@@ -90,8 +104,9 @@ class Faults:
         return self._random.choice(candidates)
 
     def _may_lose(self, node: SimNode) -> bool:
-        laws = self._cluster.rules
-        for image in (laws.image, laws.decided):
+        cores = [each.core for each in self._cluster.controllers.values()]
+        images = [self._cluster.rules.image, *(core.image for core in cores if core is not None)]
+        for image in images:
             for topic in image.topics.values():
                 for partition in topic.partitions:
                     safe = {*partition.isr, *partition.elr}
@@ -143,6 +158,13 @@ class Faults:
         node = self._victim()
         if node is not None:
             node.die(power=True)
+
+    def _flip(self) -> None:
+        """The power fails, and one bit of what is not known to be synced is wrong."""
+        node = self._victim()
+        if node is not None:
+            node.die(power=True)
+            node.rot()
 
     def _wipe(self) -> None:
         node = self._victim()
@@ -254,6 +276,17 @@ class Faults:
 
     def _controller_pause(self) -> None:
         self._controller().paused_until_ms = self._world.now_ms + self._random.randrange(1, 3_000)
+
+    def _reassign(self) -> None:
+        """An operator moves a partition, or takes that back."""
+        cluster = self._cluster
+        count = cluster.plan.replication
+        replicas = tuple(self._random.sample(sorted(cluster.nodes), count))
+        partition = self._random.randrange(cluster.plan.partitions)
+        wanted = None if self._random.random() < 0.2 else replicas
+        topic = ReassignableTopic("t", (ReassignablePartition(partition, wanted),))
+        request = AlterPartitionReassignmentsRequest((topic,))
+        cluster.ask_controller(registry.ALTER_PARTITION_REASSIGNMENTS, request, lambda _: None)
 
     def _elect(self) -> None:
         """An operator asks for preferred leaders."""
