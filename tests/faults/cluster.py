@@ -83,12 +83,14 @@ class Server:
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env={**os.environ, process_log.VARIABLE: "INFO"},
                 start_new_session=True,
             )
+        assert self.process.stdin is not None
+        self.process.stdin.close()  # no orders
         threading.Thread(target=self._listen, args=(self.process, self._is_ready), daemon=True).start()
         if wait:
             self.wait_ready()
