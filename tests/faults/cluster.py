@@ -339,13 +339,24 @@ class FaultCluster:
         return answers[-1]
 
     def quorum(self) -> DescribeQuorumResponse:
-        """As the controller that leads has it."""
-        return self.ask_controller(registry.DESCRIBE_QUORUM, DescribeQuorumRequest())  # type: ignore[no-any-return]
+        """As the controller that leads has it; the newest, if one of the past thinks so as well."""
+        found: list[DescribeQuorumResponse] = []
+
+        def is_known() -> bool:
+            for server in self.controllers:
+                if not server.is_standing_still:
+                    with contextlib.suppress(HeadraceError, TimeoutError):
+                        answer = self.ask(server, registry.DESCRIBE_QUORUM, DescribeQuorumRequest())
+                        if answer.leader_id == server.id and not answer.error_code:
+                            found.append(answer)
+            return bool(found)
+
+        self.until(is_known, "a controller leads")
+        return max(found, key=lambda answer: answer.leader_epoch)
 
     @property
     def active_controller(self) -> Server:
         """The one that leads, once one does."""
-        self.until(lambda: self.quorum().leader_id >= 0, "a controller leads")
         return self.servers[f"controller-{self.quorum().leader_id}"]
 
     def raw(self, server: Server, name: str = "observer-0") -> Raw:
