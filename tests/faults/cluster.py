@@ -83,14 +83,11 @@ class Server:
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 command,
-                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env={**os.environ, process_log.VARIABLE: "INFO"},
                 start_new_session=True,
             )
-        assert self.process.stdin is not None
-        self.process.stdin.close()  # no orders
         threading.Thread(target=self._listen, args=(self.process, self._is_ready), daemon=True).start()
         if wait:
             self.wait_ready()
@@ -261,14 +258,17 @@ class FaultCluster:
             first.arguments = self._controller_arguments(first, self.controllers)
 
     def _controller_arguments(self, server: Server, known: list[Server]) -> list[str]:
-        addresses = ",".join(f"{HOST}:{each.address_port}" for each in known if each is not server)
         values = {
+            "controller.id": server.id,
+            "listener.port": server.port,
             "advertised.port": server.address_port,
-            "controller.quorum.auto.join.enable": bool(known),
             **self._controller_config,
         }
-        facts = [str(server.id), str(server.directory), str(server.port), addresses]
-        return facts + [f"{name}={value}" for name, value in values.items()]
+        if known:
+            addresses = ",".join(f"{HOST}:{each.address_port}" for each in known if each is not server)
+            values["controller.quorum.bootstrap.servers"] = addresses
+            values["controller.quorum.auto.join.enable"] = True
+        return [str(server.directory), *(f"{name}={value}" for name, value in values.items())]
 
     def _node_arguments(self, server: Server) -> list[str]:
         controllers = ",".join(str(each.address_port) for each in self.controllers)
