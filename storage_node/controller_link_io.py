@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..protocol.errors import (
     HeadraceError,
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from ..runtime.shell_io import TaskOwner
     from .config import NodeConfig
 
+Offline = tuple[tuple[bytes, ...], tuple[tuple[bytes, int], ...]]  # log dirs; (topic id, partition)
+
 __all__ = ["ControllerLink", "ControllerLocators", "LinkEvents", "NodeIdentity", "Offline", "fixed_locator"]
 
 log = logging.getLogger("headrace.storage_node")
@@ -71,13 +73,6 @@ class NodeIdentity:
     previous_broker_epoch: int = -1  # under which the process before ended in order; -1: it did not
 
 
-class Offline(NamedTuple):
-    """What a node has but cannot serve."""
-
-    log_dirs: tuple[bytes, ...]
-    replicas: tuple[tuple[bytes, int], ...]  # (topic id, partition)
-
-
 @dataclass(frozen=True, slots=True)
 class LinkEvents:
     """What the owner of the link does when the controller speaks.
@@ -90,7 +85,7 @@ class LinkEvents:
     adopted: Callable[[int, str, int], None]
     metadata: Callable[[FetchMetadataResponse], Awaitable[int]]
     metadata_offset: Callable[[], int]
-    offline: Callable[[], Offline] = lambda: Offline((), ())
+    offline: Callable[[], Offline] = lambda: ((), ())
 
 
 class ControllerLink:
@@ -325,14 +320,14 @@ class ControllerLink:
             self._submit(m.RegistrationAnswered(response.body))
 
     async def _beat(self, broker_epoch: int, want_shutdown: bool) -> None:
-        offline = self._events.offline()
+        log_dirs, replicas = self._events.offline()
         request = BrokerHeartbeatRequest(
             self._identity.node_id,
             broker_epoch,
             self._events.metadata_offset(),
             want_shutdown=want_shutdown,
-            offline_log_dirs=offline.log_dirs,
-            offline_replicas=offline.replicas,
+            offline_log_dirs=log_dirs,
+            offline_replicas=replicas,
         )
         response = await self._ask(registry.BROKER_HEARTBEAT, request, self._timeout_s)
         if response is not None:

@@ -327,6 +327,10 @@ class StorageNode:
         self.replicas.fetchers.may_cut(self.replicas.surroundings.now_ms)
         self._settle()
 
+    def offline(self) -> tuple[tuple[bytes, ...], tuple[tuple[bytes, int], ...]]:
+        """The ids of the log dirs that failed, and the partitions that are here and cannot be served."""
+        return self._manager.offline_directory_ids, self.replicas.offline_keys()
+
     def endpoint_of(self, node_id: int) -> tuple[str, int] | None:
         """Where another node listens, as the image knows it."""
         broker = self.image.brokers.get(node_id)
@@ -432,21 +436,23 @@ class StorageNode:
         because a disk fails only once.
         """
         replicas = self.replicas
-        if not (self.parked or self._replica_fetch.sessions):
+        if not (replicas.is_replicating or self.parked):
             replicas.changed.clear()
-            replicas.appended.clear()
-        while replicas.changed or replicas.appended:
-            keys, replicas.changed = replicas.changed, []
+            return
+        if replicas.appended:
             appended, replicas.appended = replicas.appended, []
             for key in dict.fromkeys(appended):
                 self._replica_fetch.changed(key)
+        while replicas.changed:
+            keys, replicas.changed = replicas.changed, []
             for key in dict.fromkeys(keys):
                 self._produces.check(key)
                 self._fetches.check(key)
-                self._replica_fetch.changed(key)
-        self._replicate()
-        if self.parked or replicas.fetchers or replicas.isr_changes:
-            self._set_timer()
+                if replicas.is_replicating:
+                    self._replica_fetch.changed(key)
+        if replicas.is_replicating:
+            self._replicate()
+        self._set_timer()
 
     def _replicate(self) -> None:
         """Ask leaders for more, and the controller for what was proposed."""
@@ -459,13 +465,16 @@ class StorageNode:
                 replicas.effects.append(ProposeIsr(request))
 
     def _set_timer(self) -> None:
-        deadlines = (
+        deadlines = [
             self._produces.next_deadline_ms(),
             self._fetches.next_deadline_ms(),
             self._fetch.next_deadline_ms(),
-            self.replicas.fetchers.next_deadline_ms(),
-            self.replicas.isr_changes.next_deadline_ms(),
-        )
+        ]
+        if self.replicas.is_replicating:
+            deadlines += (
+                self.replicas.fetchers.next_deadline_ms(),
+                self.replicas.isr_changes.next_deadline_ms(),
+            )
         earliest = min((deadline for deadline in deadlines if deadline is not None), default=None)
         if earliest is not None and (self._wake_at_ms is None or earliest < self._wake_at_ms):
             self._wake_at_ms = earliest

@@ -17,7 +17,7 @@ from ..protocol.messages import registry
 from ..protocol.transport.router_io import Router, RouterLimits, ServerIdentity
 from ..runtime.clock_io import monotonic_ms, wall_ms
 from ..runtime.shell_io import TaskOwner, require_assertions
-from .controller_link_io import ControllerLink, ControllerLocators, LinkEvents, NodeIdentity, Offline
+from .controller_link_io import ControllerLink, ControllerLocators, LinkEvents, NodeIdentity
 from .effects import (
     AdvisePages,
     DeleteLog,
@@ -160,12 +160,7 @@ class NodeServer:
             log_dir_ids=self._manager.directory_ids,
             previous_broker_epoch=self._manager.clean_broker_epoch,
         )
-        events = LinkEvents(
-            self._adopt,
-            self._apply_metadata,
-            lambda: core.image.offset,
-            lambda: Offline(self._manager.offline_directory_ids, core.replicas.offline_keys()),
-        )
+        events = LinkEvents(self._adopt, self._apply_metadata, lambda: core.image.offset, core.offline)
         link = self._link = ControllerLink(config, self._locate, identity, events, tasks)
         self._forwarder = Forwarder(link, router, core, tasks, self._perform)
         self._replication = Replication(core, link, tasks, self._perform)

@@ -180,8 +180,8 @@ class Fetcher:
                 continue
             self._ask(state, view, now_ms, fetches, lookups, effects)
         effects += self._requests(fetches, lookups)
-        if fetches:  # those that were served now come last next time
-            served = {pair[0].tp for pairs in fetches.values() for pair in pairs}
+        if fetches:  # those that were served now come last next time; not those that found no room
+            served = {state.tp for state in self.states.values() if state.is_in_flight}
             self._turn.sort(key=served.__contains__)
         return tuple(effects)
 

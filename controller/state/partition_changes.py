@@ -150,14 +150,12 @@ def _elect(partition: PartitionRegistration, target: _Target, wish: Wish, rules:
     if target.leader == NO_NODE or target.leader in target.isr:
         return
     target.isr = (target.leader,)
-    # The new ISR may reach min ISR at once; then it alone moves the high watermark, and the ELR is over.
-    is_enough = min_isr_of(rules.min_isr, target.replicas) <= 1
-    if not is_clean or is_enough:
-        target.elr = ()
+    if is_clean:
+        # The new ISR may reach min ISR at once, and then the ELR is over; or it is smaller than the wished
+        # one.
+        _set_elr(partition, target, wish, rules)
     else:
-        target.elr = tuple(node for node in target.elr if node != target.leader)
-    if not is_clean:
-        target.recovery_state = RECOVERING
+        target.elr, target.recovery_state = (), RECOVERING
 
 
 def _remember_leader(partition: PartitionRegistration, target: _Target) -> None:

@@ -19,6 +19,7 @@ import logging
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import (
@@ -33,7 +34,7 @@ from ...protocol.messages.data import FetchPartition, FetchRequest
 from ...protocol.model import NO_EPOCH, NO_OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ...protocol.messages.data import FetchPartitionResponse, FetchResponse
     from ...protocol.records.header import Buffer
@@ -70,6 +71,19 @@ class FollowState(Enum):
     STOPPED = "stopped"  # other metadata: its leader epoch is over
 
 
+_F = FollowState
+TRANSITIONS: Mapping[FollowState, frozenset[FollowState]] = MappingProxyType(
+    {
+        _F.READY: frozenset((_F.FLUSHING, _F.CUTTING, _F.DELAYED, _F.STOPPED)),
+        _F.FLUSHING: frozenset((_F.READY,)),
+        _F.CUTTING: frozenset((_F.READY, _F.FLUSHING)),
+        _F.DELAYED: frozenset((_F.READY, _F.FLUSHING)),
+        _F.STOPPED: frozenset(),
+    }
+)
+"""Another leader or leader epoch begins anew; a failed disk or a removal ends it in any state."""
+
+
 class _Cut(NamedTuple):
     """How the log is to be cut: to `offset`, or emptied to go on there."""
 
@@ -86,10 +100,16 @@ class Followed:
     state: FollowState = FollowState.READY
     named_in: int = 0  # the request that named it last; older answers are of the past
     leader_watermark: int = NO_OFFSET
-    leader_end: int = NO_OFFSET
     failures: int = 0
     retry_ms: int = 0
     cut: _Cut | None = None
+
+    def become(self, state: FollowState) -> None:
+        """Change the state, along TRANSITIONS."""
+        assert state is self.state or state in TRANSITIONS[self.state], (
+            f"{self.state} -> {state} is not legal"
+        )
+        self.state = state
 
     @property
     def lag(self) -> int:
@@ -123,10 +143,11 @@ class ReplicaFetcher:
         """Follow it from now on, in the leadership that the partition knows."""
         assert not partition.is_leader, "a leader follows nobody"
         key = partition.key
-        self.partitions[key] = Followed(partition, partition.leader_epoch)
+        if not self.partitions:
+            self._failures, self._retry_ms = 0, 0  # a leader anew: what failed was before
+        followed = self.partitions[key] = Followed(partition, partition.leader_epoch)
         self._delayed.pop(key, None)
-        self._to_name.pop(key, None)
-        self._to_name[key] = None
+        self._resume(followed)
 
     def remove(self, key: PartitionKey) -> None:
         """Follow it no more; answers that are on their way do nothing."""
@@ -143,7 +164,8 @@ class ReplicaFetcher:
         if followed.state is FollowState.CUTTING:
             self._try_cut(followed, now_ms)
         elif followed.state is FollowState.FLUSHING:
-            self._ask_for_more(followed)
+            self._learn_watermark(followed)
+            self._resume(followed)
 
     def may_cut(self, now_ms: int) -> None:
         """No checkpoint is being written any more."""
@@ -157,6 +179,7 @@ class ReplicaFetcher:
         """A request to send now, with its number; None if there is nothing to be asked yet."""
         if now_ms < self._retry_ms:
             return None
+        self._retry_ms = 0
         self._end_delays(now_ms)
         if not self._is_worth_asking():
             return None
@@ -186,7 +209,7 @@ class ReplicaFetcher:
 
     def next_deadline_ms(self) -> int | None:
         """When `next_request` may have more to give than now, answers and flushes aside."""
-        if self._retry_ms and not self._in_flight and self.partitions:
+        if self._retry_ms:
             return self._retry_ms
         return min((self.partitions[key].retry_ms for key in self._delayed), default=None)
 
@@ -280,12 +303,10 @@ class ReplicaFetcher:
         partition = followed.partition
         log = partition.log
         assert log is not None, "only an online partition follows"
-        try:
-            for piece in data:
-                log.append_as_follower(piece, wall_ms=wall_ms)
-                self._replicas.replicated(len(piece))
-        finally:
-            self._replicas.maybe_flush(partition)
+        for piece in data:
+            log.append_as_follower(piece, wall_ms=wall_ms)
+            self._replicas.replicated(len(piece))
+        self._replicas.maybe_flush(partition)
         followed.failures = 0
         followed.leader_watermark = answer.high_watermark
         self._learn_watermark(followed)
@@ -293,18 +314,19 @@ class ReplicaFetcher:
         if start > log.log_start_offset:
             log.advance_log_start_offset(start)
         if data:
-            if partition.safe_end_offset < log.log_end_offset:
-                followed.state = FollowState.FLUSHING
-            else:
-                self._to_name[partition.key] = None
+            self._resume(followed)
 
-    def _ask_for_more(self, followed: Followed) -> None:
-        """After a flush: if it took in everything, the leader may count it."""
+    def _resume(self, followed: Followed) -> None:
+        """Ask for more, as soon as this replica can answer for its whole log: the leader counts it."""
         partition = followed.partition
-        assert partition.log is not None, "only an online partition is flushed"
-        self._learn_watermark(followed)
-        if partition.safe_end_offset >= partition.log.log_end_offset:
-            followed.state = FollowState.READY
+        log = partition.log
+        assert log is not None, "only an online partition follows"
+        if partition.safe_end_offset < log.log_end_offset:
+            followed.become(FollowState.FLUSHING)
+            self._to_name.pop(partition.key, None)
+            self._replicas.maybe_flush(partition)
+        else:
+            followed.become(FollowState.READY)
             self._to_name[partition.key] = None
 
     def _learn_watermark(self, followed: Followed) -> None:
@@ -346,7 +368,8 @@ class ReplicaFetcher:
             self._delay(followed, now_ms)  # the leader's log has moved meanwhile: ask again
 
     def _cut(self, followed: Followed, cut: _Cut, now_ms: int) -> None:
-        followed.cut, followed.state = cut, FollowState.CUTTING
+        followed.cut = cut
+        followed.become(FollowState.CUTTING)
         self._try_cut(followed, now_ms)
 
     def _try_cut(self, followed: Followed, now_ms: int) -> None:
@@ -368,31 +391,30 @@ class ReplicaFetcher:
         if end != old_end:
             lost = f", below its high watermark {watermark}" if end < watermark else ""
             self._note(followed, f"cut from {old_end} to {end} as node {self.leader_id} has it{lost}")
-        followed.cut, followed.state = None, FollowState.READY
+        followed.cut = None
         followed.leader_watermark = NO_OFFSET
         self._replicas.changed.append(partition.key)
-        self._to_name[partition.key] = None
+        self._resume(followed)
 
     # --- errors ----------------------------------------------------------------------------------------
 
     def _on_error(self, followed: Followed, error: KafkaError, now_ms: int) -> None:
         """Its epoch is over: metadata will say what comes. Everything else may pass."""
         if isinstance(error, FencedLeaderEpochError):
-            followed.state = FollowState.STOPPED
+            followed.become(FollowState.STOPPED)
         else:
             self._delay(followed, now_ms)
 
     def _delay(self, followed: Followed, now_ms: int) -> None:
         followed.failures += 1
-        followed.state = FollowState.DELAYED
+        followed.become(FollowState.DELAYED)
         followed.retry_ms = now_ms + self._limits.backoff_after(followed.failures)
         self._delayed[followed.partition.key] = None
 
     def _end_delays(self, now_ms: int) -> None:
         for key in [key for key in self._delayed if self.partitions[key].retry_ms <= now_ms]:
             del self._delayed[key]
-            self.partitions[key].state = FollowState.READY
-            self._to_name[key] = None
+            self._resume(self.partitions[key])
 
     def _note(self, followed: Followed, text: str) -> None:
         self._replicas.note(logging.WARNING, f"{followed.partition.topic_partition}: {text}")
@@ -401,7 +423,8 @@ class ReplicaFetcher:
         """Assert the laws of this object."""
         assert len(self._in_flight) <= _MAX_IN_FLIGHT
         for key in self._to_name:
-            assert self.partitions[key].state is FollowState.READY, "only who is ready is named"
+            followed = self.partitions[key]
+            assert followed.state is FollowState.READY, "only who is ready is named"
         for key, followed in self.partitions.items():
             assert (key in self._delayed) == (followed.state is FollowState.DELAYED)
             assert followed.leader_epoch == followed.partition.leader_epoch, "it follows an older leadership"

@@ -112,7 +112,7 @@ class ProduceHandler:
         replicas = self._replicas
         partition = replicas.find(entry.topic_id, entry.partition)
         log = partition.leader_log(entry.leader_epoch)
-        if acks == ACKS_ALL and partition.is_under_min_isr:
+        if acks == ACKS_ALL and len(partition.isr) < partition.min_isr:
             raise NotEnoughReplicasError(
                 f"{partition.topic_partition} has {len(partition.isr)} in-sync replicas,"
                 f" min.insync.replicas is {partition.min_isr}"

@@ -31,7 +31,6 @@ from ...protocol.errors import (
 from ...protocol.messages.data import FetchPartitionResponse, FetchResponse
 from ...protocol.model import NO_EPOCH, NO_OFFSET
 from .fetch import check_asked
-from .reading import Place
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -188,8 +187,10 @@ class ReplicaFetchHandler:
         old = self.sessions.get(body.session_id)
         if old is not None and old.connection == connection:
             self._end(old)
-        mine = sum(session.connection == connection for session in self.sessions.values())
-        if mine >= _MAX_PER_CONNECTION or len(self.sessions) >= _MAX_SESSIONS:
+        mine = [session for session in self.sessions.values() if session.connection == connection]
+        if len(mine) >= _MAX_PER_CONNECTION:
+            self._end(mine[0])  # its follower has given it up
+        if len(self.sessions) >= _MAX_SESSIONS:
             raise ThrottlingQuotaExceededError(f"{len(self.sessions)} fetch sessions exist already")
         session = FetchSession(self._next_id, connection, body.replica_id, body.replica_epoch)
         self._next_id += 1
@@ -225,7 +226,10 @@ class ReplicaFetchHandler:
                 entry.asked, entry.is_silent = asked, False
             session.news.pop(key, None)  # who was served last is served last
             session.news[key] = None
-        session.replica_epoch = body.replica_epoch
+        if session.replica_epoch != body.replica_epoch:
+            # It was registered anew: whether it may join an ISR is asked of each partition again.
+            session.replica_epoch = body.replica_epoch
+            session.news.update({key: None for key, entry in session.entries.items() if not entry.is_silent})
         session.last_fetch_ms = now_ms
         for key in list(session.news):
             self._note_progress(session, session.entries[key], now_ms)
@@ -385,9 +389,7 @@ class ReplicaFetchHandler:
         data: list[Buffer] | None = []
         limit = max(min(asked.max_bytes, max_bytes), 0)
         if asked.fetch_offset < end and (is_first or limit > 0):
-            data = self._records(
-                Place(partition, log, asked.fetch_offset, asked.max_bytes, end), session, limit, is_first
-            )
+            data = self._records(partition, log, asked, session, limit, is_first=is_first)
         if data is None:
             return None
         return _Told(
@@ -395,15 +397,31 @@ class ReplicaFetchHandler:
         )
 
     def _records(
-        self, place: Place, session: FetchSession, limit: int, is_first: bool
+        self,
+        partition: Partition,
+        log: Log,
+        asked: FetchPartition,
+        session: FetchSession,
+        limit: int,
+        *,
+        is_first: bool,
     ) -> list[Buffer] | None:
         try:
-            return self._reader.records(place, session.connection, limit, is_first=is_first)
+            return self._reader.records(
+                partition,
+                log,
+                asked.fetch_offset,
+                log.log_end_offset,
+                limit,
+                session=session.connection,
+                asked_bytes=asked.max_bytes,
+                is_first=is_first,
+            )
         except KafkaStorageError as error:
-            self._replicas.disk_failed(place.partition, error)
+            self._replicas.disk_failed(partition, error)
             raise
         except CorruptMessageError as error:
-            self._replicas.found_damage(place.partition, error)
+            self._replicas.found_damage(partition, error)
             raise
 
     def _failed(self, entry: _Entry, error: KafkaError) -> _Told:

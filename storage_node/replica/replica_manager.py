@@ -69,6 +69,7 @@ class ReplicaManager:
         self.surroundings = Surroundings(max_lag_ms=max_lag_ms, is_eligible=self._is_eligible)
         self.fetchers = Fetchers(self, follower_limits, fetchers_per_leader)
         self.isr_changes = IsrChanges()
+        self.is_replicating = False  # a partition has, or had, replicas on other nodes
         self.is_checkpointing = False  # the shell writes checkpoints on a thread: no log may be cut
         self.appended: list[PartitionKey] = []
         self.image = MetadataImage()
@@ -187,6 +188,7 @@ class ReplicaManager:
             partition = self.partitions[key] = Partition(name, topic_id, self.node_id, log, self.surroundings)
         if partition.node_id == registration.leader:
             self.fetchers.drop(key)  # Order: nothing is fetched any more when it begins to lead
+        self.is_replicating |= len(registration.replicas) > 1
         old_isr = partition.isr
         was_changed = partition.assign(registration)
         if not was_changed and partition.is_leader:

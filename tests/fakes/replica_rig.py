@@ -52,6 +52,7 @@ class Replicas:
         self.nodes: dict[int, CoreRig] = {}
         self.epochs: dict[int, int] = {}
         self.cut: set[tuple[int, int]] = set()  # (follower, leader) that do not hear each other
+        self.held_back: set[tuple[int, int]] = set()  # (follower, leader) whose answers are under way long
         self.no_controller: set[int] = set()
         self.frozen: set[int] = set()  # nodes that get no metadata
         self.is_flushing = True
@@ -187,8 +188,8 @@ class Replicas:
             for effect in rig.pop(ProposeIsr):
                 self._decide(node, effect.request)
                 moved = True
-        answered = [fetch for fetch in self._fetches if fetch.request.is_answered]
-        self._fetches = [fetch for fetch in self._fetches if not fetch.request.is_answered]
+        answered = [fetch for fetch in self._fetches if self._has_arrived(fetch)]
+        self._fetches = [fetch for fetch in self._fetches if not self._has_arrived(fetch)]
         for fetch in answered:
             self._answer(fetch)
             moved = True
@@ -252,6 +253,9 @@ class Replicas:
         if rig is not None:
             rig.core.replica_fetch_failed(effect.where, effect.number, rig.now_ms)
             rig.check()
+
+    def _has_arrived(self, fetch: _Fetch) -> bool:
+        return fetch.request.is_answered and (fetch.follower, fetch.leader) not in self.held_back
 
     def _answer(self, fetch: _Fetch) -> None:
         rig, request = self.nodes.get(fetch.follower), fetch.request

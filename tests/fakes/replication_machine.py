@@ -98,10 +98,26 @@ class Cluster(RuleBasedStateMachine):
         """A heartbeat with some epoch."""
         self.driver.ask(BrokerHeartbeatRequest(node, epoch, epoch))
 
-    @rule(ms=st.sampled_from([10, 700, 1600]))
-    def wait(self, ms: int) -> None:
-        """Time passes; silent nodes are fenced."""
-        self.driver.wait(ms)
+    @rule(silent=st.sets(NODES, max_size=2), ms=st.sampled_from([10, 1600]))
+    def wait(self, silent: set[int], ms: int) -> None:
+        """Time passes; nodes that stay silent for long are fenced, the others come back or go on."""
+        for _ in range(0, ms, 800):
+            for node in sorted(set(self.driver.image.brokers) - silent):
+                self.driver.beat(node)
+            self.driver.wait(min(ms, 800))
+
+    @rule(node=NODES, is_clean=st.booleans())
+    def bounce(self, node: int, is_clean: bool) -> None:
+        """A node is gone, and its next process comes and catches up."""
+        if node in self.driver.image.brokers:
+            self.driver.fence(node)
+            self.start(node, is_clean, 1)
+            self.driver.beat(node)
+
+    @rule(node=st.sets(NODES, min_size=1, max_size=4))
+    def power_cut(self, node: set[int]) -> None:
+        """Several nodes are gone at once."""
+        self.driver.fence(*sorted(node & set(self.driver.image.brokers)))
 
     @rule()
     def long_wait(self) -> None:

@@ -87,7 +87,7 @@ def test_what_goes_wrong_with_topics(headrace: Any, topic: str) -> None:
     assert headrace("topic", "create", "new-one", topic)[0] == 4
     assert headrace("topic", "delete", "nowhere", "--yes")[0] == 3
     assert headrace("topic", "create", "no/name")[0] == 1
-    assert headrace("topic", "create", "other", "-r", "2")[0] == 1
+    assert headrace("topic", "create", "other", "-r", "9")[0] == 1
     code, _, err = headrace("topic", "create", "other", "-X", "max.mesage.bytes=5")
     assert code == 1
     assert "max.mesage.bytes" in err

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from replication_machine import Cluster
 
 TestCluster = Cluster.TestCase
-TestCluster.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestCluster.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 
 
 def elect_anybody(ballot):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "fakes")]
 
+import cluster  # noqa: E402
 import quorum  # noqa: E402
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 # name -> what makes a run of a seed; it has a `world`, and `run` raises AssertionError for a broken law
-SIMULATIONS: dict[str, Callable[..., Any]] = {"quorum": quorum.SimQuorum}
+SIMULATIONS: dict[str, Callable[..., Any]] = {"quorum": quorum.SimQuorum, "cluster": cluster.SimCluster}
 
 
 class Outcome(NamedTuple):
@@ -38,7 +39,8 @@ class Outcome(NamedTuple):
 
 
 def run_one(name: str, seed: int, trace_path: str = "") -> Outcome:
-    """One run of one simulation. With `trace_path`, everything that happened is written there."""
+    """One run of one simulation. With `trace_path`, everything that happened is written there, and beside it
+    what clients did and saw, as JSONL."""
     simulation = SIMULATIONS[name](seed, keep_trace=bool(trace_path))
     fault = ""
     try:
@@ -48,6 +50,8 @@ def run_one(name: str, seed: int, trace_path: str = "") -> Outcome:
     world = simulation.world
     if trace_path:
         Path(trace_path).write_text("\n".join(world.lines or ()) + "\n")
+        if hasattr(simulation, "history"):
+            Path(f"{trace_path}.history").write_text("\n".join(simulation.history.lines()) + "\n")
     return Outcome(name, seed, fault, world.trace_hash, world.now_ms, world.events)
 
 

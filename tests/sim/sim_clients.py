@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.clients.cluster.backoff import Backoff
 from headrace.clients.cluster.metadata import ClusterView
 from headrace.clients.consumer import fetcher as f
-from headrace.clients.producer.accumulator import Accumulator, AccumulatorLimits, Batch, PartitionQueue
+from headrace.clients.producer.accumulator import Accumulator, AccumulatorLimits, Batch
 from headrace.clients.producer.sender import RefreshMetadata, Resolve, Sender, SendProduce, TakeHint
 from headrace.clients.producer.splitting import split_batch
 from headrace.protocol.errors import KafkaError, NetworkError
@@ -102,7 +102,7 @@ class SimClient:
 
     def _poll_in(self, due_ms: int | None) -> None:
         """Look again at `due_ms`, at the latest in a while."""
-        wait_ms = 50 if due_ms is None else min(max(due_ms - self.world.now_ms, 1), 50)
+        wait_ms = 200 if due_ms is None else min(max(due_ms - self.world.now_ms, 1), 200)
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self.world.after(wait_ms, f"{self.name} polls", self._poll)
@@ -233,7 +233,7 @@ class SimProducer(SimClient):
         if resolved.error is None and self.acks == -1:
             topic, partition = batch.queue.topic.name, batch.queue.partition
             values = {resolved.base_offset + index: send.value for index, send in enumerate(sends)}
-            self.cluster.laws.on_acknowledged((topic, partition), values)
+            self.cluster.rules.on_acknowledged((topic, partition), values)
 
     @staticmethod
     def _builder(max_bytes: int) -> Any:
@@ -253,9 +253,9 @@ class SimConsumer(SimClient):
     def __init__(self, cluster: SimCluster, name: str, *, may_seek: bool) -> None:
         super().__init__(cluster, name)
         limits = f.FetchLimits(
-            max_wait_ms=self.random.choice((0, 50, 500)),
+            max_wait_ms=self.random.choice((20, 50, 500)),
             min_bytes=1,
-            max_bytes=self.random.choice((2_000, 100_000)),
+            max_bytes=self.random.choice((12_000, 100_000)),
             max_partition_bytes=self.random.choice((300, 10_000)),
         )
         self.fetcher = f.Fetcher(limits, Backoff(20, 300, self.random), None)
@@ -279,21 +279,20 @@ class SimConsumer(SimClient):
         for effect in effects:
             match effect:
                 case f.SendFetch(node_id, request, _):
-                    self.ask(node_id, registry.FETCH, request, (), self._done(effect, self.fetcher.on_fetched))
-                case f.SendLookup(node_id, request, _):
-                    looked_up = self.fetcher.on_looked_up
                     self.ask(
-                        node_id,
-                        registry.LIST_OFFSETS,
-                        request,
-                        (),
-                        self._done(effect, lambda sent, response, _, now: looked_up(sent, response, now)),
+                        node_id, registry.FETCH, request, (), self._done(effect, self.fetcher.on_fetched)
                     )
+                case f.SendLookup(node_id, request, _):
+                    done = self._done(effect, self._looked_up)
+                    self.ask(node_id, registry.LIST_OFFSETS, request, (), done)
                 case f.TakeHint(topic, partition, leader, epoch):
                     self.view = self.view.with_leader(topic, partition, leader, epoch)
                 case f.RefreshMetadata():
                     self.refresh()
         self.fetcher.check()
+
+    def _looked_up(self, sent: Any, response: Any, _frames: Any, now_ms: int) -> tuple[Any, ...]:
+        return self.fetcher.on_looked_up(sent, response, now_ms)
 
     def _done(self, sent: Any, took: Callable[..., Any]) -> Callable[[Any, Sequence[bytes]], None]:
         def done(response: Any, frames: Sequence[bytes]) -> None:
@@ -321,5 +320,3 @@ class SimConsumer(SimClient):
             if reads and self.may_seek and self.random.random() < 0.02:
                 self.fetcher.seek(tp, self.random.randrange(reads[-1][0] + 1))
                 self.process.move(tuple(tp))
-
-

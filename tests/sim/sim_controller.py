@@ -15,6 +15,7 @@ from headrace.controller.quorum.record_batches import encode_batch
 from headrace.controller.readers_io import MetadataReaders
 from headrace.protocol.errors import KafkaError, NotControllerError
 from headrace.protocol.messages import registry
+from headrace.protocol.metadata.records import NoOpRecord
 from headrace.protocol.metadata.replay import replay
 from quorum import RECORDS_BETWEEN_SNAPSHOTS, SimController
 from sim_transport import SimReplies, SimRequest
@@ -35,6 +36,7 @@ class SimControllerNode(SimController):
     def __init__(self, cluster: SimCluster, node_id: int, **facts: Any) -> None:
         self.name = f"c{node_id}"
         self.core: Controller | None = None
+        self._leads = False
         self.feed: MetadataFeed
         self.readers: MetadataReaders
         self.replies = SimReplies()
@@ -53,7 +55,7 @@ class SimControllerNode(SimController):
 
     def die(self, *, power: bool) -> None:
         """Its connections end with it."""
-        self.core, self._waiting = None, []
+        self.core, self._leads, self._waiting = None, False, []
         super().die(power=power)
         self.cluster.transport.died(self)
 
@@ -96,9 +98,12 @@ class SimControllerNode(SimController):
 
     def _append(self, core: Controller, records: Sequence[Any]) -> None:
         if records:
+            # The quorum writes control records of its own in between.
+            gap = self.log.end_offset - core.image.offset - 1
+            if gap:
+                core.apply(core.image.offset + 1, [NoOpRecord()] * gap)
             core.apply(self.log.end_offset, records)
             core.check()
-            self.cluster.laws.on_decided(core.image)
             self.step(events.Append((encode_batch(records, self.cluster.world.wall_ms),)))
 
     # --- what the quorum says -----------------------------------------------------------------------------
@@ -109,11 +114,11 @@ class SimControllerNode(SimController):
             case events.LoadSnapshot():
                 self._publish_anew()
             case events.BecameLeader():
-                now_ms = self.cluster.world.now_ms
-                self.core = Controller(self.cluster.config, self.random, self.image, now_ms)
+                # Order: after the other effects of the same step.
+                self._leads = True
                 self.later_call("begins to decide", 0, self._begin)
             case events.Resigned():
-                self.core = None
+                self.core, self._leads = None, False
                 waiting, self._waiting = self._waiting, []
                 for _, request, _ in waiting:
                     self.replies.reply_error(request, NotControllerError(f"{self.name} resigned"))
@@ -128,11 +133,13 @@ class SimControllerNode(SimController):
         )
 
     def _begin(self) -> None:
-        if self.core is not None:
+        if self._leads and self.core is None:
+            now_ms = self.cluster.world.now_ms
+            self.core = Controller(self.cluster.config, self.random, self.image, now_ms)
             self._append(self.core, self.core.decide_format(CLUSTER_ID))
 
     def _apply(self, end_offset: int) -> None:
-        laws = self.cluster.quorum_laws
+        laws = self.cluster.laws
         laws.on_committed(self, end_offset)
         decisions = []
         for base_offset, records in self.log.committed(self.image.offset + 1, end_offset):
@@ -141,7 +148,7 @@ class SimControllerNode(SimController):
         laws.on_applied(self)
         if self.core is not None and self.core.image.offset == self.image.offset:
             assert self.core.image == self.image, f"MetadataLogMatching: {self.name} decided something else"
-        self.cluster.laws.on_metadata(self.image)
+        self.cluster.rules.on_metadata(self.image)
         if decisions:
             self.feed.publish(self.image, decisions)
             self.readers.on_news()

@@ -9,13 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fake_files import Crash, FakeFiles
-from headrace.protocol.errors import KafkaError, KafkaStorageError, NotControllerError
+from headrace.protocol.errors import (
+    CorruptMessageError,
+    KafkaError,
+    KafkaStorageError,
+    NetworkError,
+    NotControllerError,
+)
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import (
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     FetchMetadataRequest,
 )
+from headrace.protocol.records.header import CRC_POSITION, read_batch_header
 from headrace.storage_node import membership as m
 from headrace.storage_node.effects import (
     AdvisePages,
@@ -24,10 +31,14 @@ from headrace.storage_node.effects import (
     FlushLog,
     LookUpOffsets,
     Note,
+    ProposeIsr,
     ReadCold,
+    SendFetch,
     WakeAt,
 )
+from headrace.storage_node.log.checkpoints import parse_offsets
 from headrace.storage_node.log.log_manager import LogManager
+from headrace.storage_node.log.names import RECOVERY_POINTS, parse_folder_name
 from headrace.storage_node.node import StorageNode
 from sim_transport import Link, SimReplies, SimRequest
 
@@ -35,12 +46,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cluster import SimCluster
+    from headrace.protocol.model import TopicPartition
     from headrace.storage_node.config import NodeConfig
+    from headrace.storage_node.log.log import Log
     from headrace.storage_node.replica.partition import Partition
 
 DIRS = "/d"
 CHECKPOINT_MS = 3_000
-FLUSH_CHECK_MS = 1_000
+TICK_MS = 1_000
+FETCH_SILENCE_MS = 3_000
 
 
 class SimNode:
@@ -63,11 +77,14 @@ class SimNode:
         self.flush_ms = self.read_ms = 2  # mean; what a slow disk raises
         self.has_bad_disk = False
         self.may_restart = True
+        self.is_closing = False
+        self.busy = 0  # jobs of threads that use the logs
         self.is_lossy = False  # lost unsynced bytes, and the controllers have not been told yet
         self.notes: list[str] = []
         self._uuids = 0
         self._timers: dict[str, Any] = {}
         self._link: Link | None = None
+        self._followed: dict[int, Link] = {}
         self._is_following = False
 
     # --- life and death -----------------------------------------------------------------------------------
@@ -76,6 +93,11 @@ class SimNode:
     def is_alive(self) -> bool:
         """Whether a process runs."""
         return self.core is not None
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of this process, -1 while it is not registered."""
+        return self.membership.broker_epoch if self.is_alive else -1
 
     @property
     def running(self) -> StorageNode:
@@ -95,13 +117,13 @@ class SimNode:
             self.die(power=self.random.random() < 0.5)
             return
         except KafkaStorageError:
-            assert self.has_bad_disk, f"{self.name} cannot read what it wrote"
+            assert self.may_fail, f"{self.name} cannot read what it wrote"
             self.die(power=True)
             return
-        self.cluster.laws.on_start(self)
+        self.cluster.rules.on_start(self)
         self._perform_membership(self.membership.start())
         self._every(CHECKPOINT_MS, "checkpoint", self._checkpoint)
-        self._every(FLUSH_CHECK_MS, "flush overdue", self._flush_overdue)
+        self._every(TICK_MS, "tick", self._tick)
 
     def _open(self) -> None:
         config = self.config
@@ -109,11 +131,14 @@ class SimNode:
             self.files.mkdir(path)
         self.files.fsync_directory("/")
         self.manager = LogManager(
-            self.files, config.log_dirs, defaults=config.log_defaults(), new_uuid=self._uuid
+            self.files,
+            config.log_dirs,
+            defaults=config.log_defaults(),
+            new_uuid=self._uuid,
+            on_offline=self._on_offline,
         )
         found = self.manager.open_dirs()
-        epochs = [log_dir.clean_broker_epoch for log_dir in self.manager.dirs]
-        self.previous_broker_epoch = min(epochs)  # -1 unless all dirs were left in order
+        self.previous_broker_epoch = self.manager.clean_broker_epoch
         self.cluster_id = found.cluster_id or ""
         self.manager.load(self.wall_ms)
         times = m.MembershipTimes(
@@ -150,24 +175,60 @@ class SimNode:
         self.die(power=True)
         self.files = FakeFiles(capacity_bytes=self.files.capacity_bytes)
 
+    def rot(self) -> None:
+        """A bit flips in a segment that recovery reads again: one behind the recovery point."""
+        spots = []
+        for name in self.files.listdir(DIRS) if self.files.exists(DIRS) else ():
+            path = f"{DIRS}/{name}"
+            found = parse_folder_name(name)
+            if found is None or not self.files.is_directory(path):
+                continue
+            segments = [each for each in self.files.listdir(path) if each.endswith(".log")]
+            point = self._recovery_points().get(found, 0)
+            spots += [
+                f"{path}/{each}"
+                for each in segments
+                if int(each.removesuffix(".log")) >= point and self.files.size(f"{path}/{each}")
+            ]
+        if spots:
+            spot = self.random.choice(spots)
+            self.cluster.rules.marks["rotten"] += 1
+            batches = _whole_batches(self.files.content(spot))
+            if not batches:
+                return
+            start, size = self.random.choice(batches)
+            # What stands before the checksum, as base offset and leader epoch, is not under it, as in Kafka.
+            place = self.random.randrange(CRC_POSITION, size)
+            self.files.flip_bit(spot, start + place, self.random.randrange(8))
+
+    def _recovery_points(self) -> dict[TopicPartition, int]:
+        path = f"{DIRS}/{RECOVERY_POINTS}"
+        if not self.files.exists(path):
+            return {}
+        return parse_offsets(self.files.content(path))
+
     def stop(self) -> None:
         """Controlled shutdown: give leadership away, then end in order."""
         if self.is_alive:
             self._submit(m.StopAsked())
 
     def _shut_down(self) -> None:
-        """Nothing depends on this node any more."""
+        """Nothing depends on this node any more: serve nobody, let threads finish, close."""
+        self.is_closing = True
+        if self.busy:
+            self.later(1, "shut down", self._shut_down)
+            return
         try:
             self.manager.shutdown(self.membership.broker_epoch)
         except Crash:
             self.die(power=self.random.random() < 0.5)
             return
         except KafkaStorageError:
-            assert self.has_bad_disk
+            assert self.may_fail
             self.die(power=True)
             return
         self.world.note(f"{self.name} stops")
-        self.cluster.laws.marks["stopped"] += 1
+        self.cluster.rules.marks["stopped"] += 1
         self._end()
         self.files = self.files.restart()
         self._restart_soon()
@@ -178,13 +239,26 @@ class SimNode:
         self._timers.clear()
         self.core = None
         self._link, self._is_following = None, False
+        self._followed.clear()
+        self.is_closing, self.busy = False, 0
         self.requests.clear()
         self.cluster.transport.died(self)
-        self.cluster.laws.on_death(self)
+        self.cluster.rules.on_death(self)
 
     def _restart_soon(self) -> None:
         delay_ms = int(self.random.expovariate(1 / 1500))
         self.world.after(delay_ms, f"{self.name} restarts", self.start)
+
+    def _on_offline(self, path: str, reason: str) -> None:
+        """A log dir failed; the core is told soon."""
+        error = KafkaStorageError(f"{path}: {reason}")
+        if self.is_alive:
+            self.later(0, "lost a dir", lambda: self.running.disk_failed(error))
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether its disk may refuse something."""
+        return self.has_bad_disk or self.files.capacity_bytes is not None
 
     def _uuid(self) -> bytes:
         self._uuids += 1
@@ -228,7 +302,7 @@ class SimNode:
         except Crash:
             self.die(power=self.random.random() < 0.5)
         except KafkaStorageError:
-            assert self.has_bad_disk
+            assert self.may_fail
             self.die(power=True)
 
     def _every(self, interval_ms: int, label: str, action: Callable[[], None]) -> None:
@@ -241,7 +315,9 @@ class SimNode:
     # --- requests -----------------------------------------------------------------------------------------
 
     def receive(self, request: SimRequest) -> None:
-        """As the router gives it to the core."""
+        """As the router gives it to the core; one that is closing gives it none."""
+        if self.is_closing:
+            return
         self.requests = [each for each in self.requests if not each.is_answered]
         self.requests.append(request)
         self.running.handle(request, self.world.now_ms, self.wall_ms)
@@ -269,7 +345,7 @@ class SimNode:
             case LookUpOffsets(lookup):
                 self._off_loop(self.read_ms, "look up", lookup.run, lambda: core.looked_up(lookup))
             case ReadCold(read):
-                self.cluster.laws.marks["cold read"] += 1
+                self.cluster.rules.marks["cold read"] += 1
                 self._off_loop(
                     self.read_ms, "read", read.run, lambda: core.cold_read(read, self.world.now_ms)
                 )
@@ -279,6 +355,10 @@ class SimNode:
                 self._set_timer("core", deadline_ms, lambda: core.expire(self.world.now_ms))
             case Note(_, text):
                 self.notes.append(text)
+            case SendFetch():
+                self._send_fetch(effect)
+            case ProposeIsr(request):
+                self._propose(request)
             case EndNode(_):
                 self.die(power=True)
             case _:
@@ -287,12 +367,13 @@ class SimNode:
     def _delay(self, mean_ms: int) -> int:
         return int(self.random.expovariate(1 / mean_ms))
 
-    def _off_loop(
-        self, mean_ms: int, label: str, run: Callable[[], None], done: Callable[[], None]
-    ) -> None:
+    def _off_loop(self, mean_ms: int, label: str, run: Callable[[], None], done: Callable[[], None]) -> None:
         """On a thread: it sees the disk as it is some time later."""
 
+        self.busy += 1
+
         def happen() -> None:
+            self.busy -= 1
             run()
             done()
 
@@ -306,7 +387,10 @@ class SimNode:
             core.flushed(partition, log.recovery_point)
             return
 
+        self.busy += 1
+
         def finish() -> None:
+            self.busy -= 1
             try:
                 flush.sync()
             except KafkaStorageError as error:
@@ -317,6 +401,39 @@ class SimNode:
 
         self.later(self._delay(self.flush_ms), "flush", finish)
 
+    def _send_fetch(self, effect: SendFetch) -> None:
+        leader = effect.where[0]
+        link = self._followed.get(leader)
+        if link is None or not link.is_usable:
+            link = self._followed[leader] = self.cluster.transport.open(self, f"n{leader}")
+
+        def done(response: Any, frames: Any) -> None:
+            core, now_ms = self.running, self.world.now_ms
+            if isinstance(response, NetworkError):
+                link.close()
+            if isinstance(response, KafkaError):
+                core.replica_fetch_failed(effect.where, effect.number, now_ms)
+            else:
+                core.replica_fetched(effect.where, effect.number, response, frames, now_ms, self.wall_ms)
+
+        if self.running.endpoint_of(leader) is None:
+            self.later(1, "cannot follow", lambda: done(NetworkError("not registered"), ()))
+        else:
+            link.ask(registry.FETCH, effect.request, (), FETCH_SILENCE_MS, done)
+
+    def _propose(self, request: Any) -> None:
+        core = self.running
+
+        def done(response: Any) -> None:
+            core.isr_answered(response, self.world.now_ms)
+
+        def failed() -> None:
+            core.isr_failed(self.world.now_ms)
+
+        timeout_ms = self.config.controller_request_timeout_ms
+        if not self._ask(registry.ALTER_PARTITION, request, timeout_ms, done, failed):
+            self.later(1, "cannot propose", failed)
+
     def _set_timer(self, key: str, deadline_ms: int, action: Callable[[], None]) -> None:
         old = self._timers.pop(key, None)
         if old is not None:
@@ -324,12 +441,24 @@ class SimNode:
         self._timers[key] = self.later(max(deadline_ms - self.world.now_ms, 0), key, action)
 
     def _checkpoint(self) -> None:
-        if self.membership.state is not m.MembershipState.LEFT:
-            self.manager.checkpoint()
-            self.running.flush_all()
+        if not self.is_closing:
+            core = self.running
+            core.checkpoints_begin()
+            tasks = self.manager.checkpoint_tasks()
 
-    def _flush_overdue(self) -> None:
-        self.running.flush_overdue(self.world.now_ms)
+            self.busy += 1
+
+            def write() -> None:
+                self.busy -= 1
+                for task in tasks:
+                    task.run()
+                core.checkpoints_end()
+                core.flush_all()
+
+            self.later(self._delay(self.flush_ms), "write checkpoints", write)
+
+    def _tick(self) -> None:
+        self.running.tick(self.world.now_ms)
 
     # --- the controller -----------------------------------------------------------------------------------
 
@@ -373,24 +502,32 @@ class SimNode:
             link.close()
             self._submit(m.Disconnected())
 
-    def _ask(self, api: Any, body: Any, timeout_ms: int, done: Callable[[Any], None]) -> None:
+    def _ask(
+        self,
+        api: Any,
+        body: Any,
+        timeout_ms: int,
+        done: Callable[[Any], None],
+        failed: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Ask the controller; False if there is no connection. What fails gives the connection up."""
         link = self._link
         if link is None:
-            return
+            return False
         if not link.is_usable:
             self._lost(link)
-            return
+            return False
 
         def answered(response: Any, _frames: Any) -> None:
-            if self._link is not link:
-                return
             is_refused = isinstance(response, KafkaError)
             if is_refused or response.error_code == NotControllerError.code:
                 self._lost(link)
+                failed()
             else:
                 done(response)
 
         link.ask(api, body, (), timeout_ms, answered)
+        return True
 
     def _register(self) -> None:
         body = BrokerRegistrationRequest(
@@ -401,7 +538,7 @@ class SimNode:
             9_000,
             None,
             self.manager.directory_ids,
-            self.previous_broker_epoch,
+            epoch if (epoch := self.membership.broker_epoch) >= 0 else self.previous_broker_epoch,
         )
 
         def done(response: Any) -> None:
@@ -413,7 +550,12 @@ class SimNode:
 
     def _beat(self, broker_epoch: int, *, want_shutdown: bool) -> None:
         body = BrokerHeartbeatRequest(
-            self.node_id, broker_epoch, self.running.image.offset, want_shutdown=want_shutdown
+            self.node_id,
+            broker_epoch,
+            self.running.image.offset,
+            want_shutdown=want_shutdown,
+            offline_log_dirs=self.manager.offline_directory_ids,
+            offline_replicas=self.running.replicas.offline_keys(),
         )
         self._ask(
             registry.BROKER_HEARTBEAT,
@@ -442,12 +584,35 @@ class SimNode:
                 tasks = core.logs_ahead(step, broker_epoch)
                 for task in tasks:
                     task.run()
-                core.follow(step, broker_epoch, tasks)
+                core.follow(step, broker_epoch, tasks, now_ms=self.world.now_ms)
             self._submit(m.MetadataApplied(core.image.offset))
             if self._link is link and self._is_following:
                 self._follow()
 
         body = FetchMetadataRequest(self.node_id, self.running.image.offset, wait_ms)
-        self._ask(
-            registry.FETCH_METADATA, body, wait_ms + self.config.controller_request_timeout_ms, done
-        )
+        self._ask(registry.FETCH_METADATA, body, wait_ms + self.config.controller_request_timeout_ms, done)
+
+    def log_of(self, key: tuple[str, int]) -> Log | None:
+        """The log of a partition that works here."""
+        if self.core is None:
+            return None
+        for partition in self.core.replicas.partitions.values():
+            log = partition.log
+            if log is not None and partition.topic_partition == key and partition.is_online:
+                return None if log.is_offline else log
+        return None
+
+
+def _whole_batches(data: bytes) -> list[tuple[int, int]]:
+    """(position, size) of the batches at the beginning of a segment that a power loss may have torn."""
+    found, position = [], 0
+    while position < len(data):
+        try:
+            size = read_batch_header(data, position).size_bytes
+        except CorruptMessageError:
+            break
+        if position + size > len(data):
+            break
+        found.append((position, size))
+        position += size
+    return found

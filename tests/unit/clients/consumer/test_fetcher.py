@@ -378,6 +378,17 @@ def test_partitions_take_turns_in_requests() -> None:
     assert third.request.partitions[0].partition == 0
 
 
+def test_a_partition_that_found_no_room_comes_before_those_that_were_served() -> None:
+    """The long poll of an idle partition takes all of fetch.max.bytes: the one on the other node, which has
+    records, gets its turn after it. It never did: both counted as served."""
+    rig = Rig(0, 1, max_bytes=800).start(T0, T1)
+    (first,) = rig.step()
+    assert rig.offsets(first) == {0: 0}
+    rig.fetched(first, b"")
+    (second,) = rig.step()
+    assert rig.offsets(second) == {1: 0}
+
+
 def test_a_removed_partition_is_forgotten() -> None:
     """Its bytes are free and its answer is ignored."""
     rig = Rig(0, 0).start(T0, T1)

@@ -6,7 +6,12 @@ import pytest
 from controller_kit import Driver
 from headrace.controller.state.brokers import BrokerState, state_of
 from headrace.protocol.errors import BrokerIdNotRegisteredError
-from headrace.protocol.messages.control import DrainNodeRequest, ReplicaAssignment
+from headrace.protocol.messages.control import (
+    CreatePartitionsRequest,
+    DrainNodeRequest,
+    PartitionGrowth,
+    ReplicaAssignment,
+)
 
 STOP = {"want_shutdown": True}
 
@@ -199,3 +204,15 @@ def test_draining_a_fenced_or_unknown_node(driver) -> None:
     driver.beat(1)
     assert state_of(driver.image, 1) is BrokerState.SHUTTING_DOWN
     assert driver.ask(DrainNodeRequest(9)).error_code == BrokerIdNotRegisteredError.code
+
+
+def test_a_drained_leader_forgets_nobody_whose_disk_is_broken(driver) -> None:
+    """2 is in sync, but was reported without its disk before the partition came to it: 1 leads on alone, and
+    2, which has every acknowledged record, stays eligible."""
+    driver.place("u", (2, 1))
+    driver.beat(2, offline_replicas=((driver.image.topics["u"].topic_id, 1),))
+    driver.ask(CreatePartitionsRequest((PartitionGrowth("u", 2, (ReplicaAssignment(1, (1, 2)),)),)))
+    driver.configure("u", min_insync_replicas="2")
+    driver.ask(DrainNodeRequest(1))
+    p = driver.partitions("u")[1]
+    assert (p.leader, p.isr, p.elr) == (1, (1,), (2,))

@@ -1,0 +1,343 @@
+"""A whole cluster in simulation: controllers, storage nodes and clients, their production cores in one world.
+
+A run has three acts: nodes join, topics are made and clients begin; faults of all kinds within what the
+cluster must survive; everything heals, and within bounded virtual time the cluster must accept records again,
+have all replicas in sync and byte-identical, and all consumers at the end. The laws of replication
+(cluster_laws.py) and of the quorum (quorum_laws.py) are checked after every event, the history at the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import quorum_laws
+from cluster_laws import Laws, registration_of
+from faults import Faults, draw_kinds
+from headrace.controller.config import ControllerConfig
+from headrace.controller.quorum.voters import Endpoint, ReplicaKey, voter
+from headrace.protocol.errors import KafkaError
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.control import CreateTopicsRequest, NewTopicSpec, ReplicaAssignment
+from headrace.protocol.records.control import VoterSet
+from headrace.storage_node.config import NodeConfig
+from history import History
+from network import FAIR, Network, Weather
+from quorum import METADATA_DIR
+from sim_clients import SimConsumer, SimProducer
+from sim_controller import SimControllerNode
+from sim_node import DIRS, SimNode
+from sim_transport import Transport
+from world import World
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Sequence
+
+WARM_UP_MS = 20_000
+HEAL_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run is like; `draw` makes one from a seed."""
+
+    controllers: int = 1
+    nodes: int = 3
+    partitions: int = 2
+    replication: int = 3
+    min_isr: int = 2
+    durability: str = "async"
+    fault_ms: int = 8_000
+    fault_gap_ms: int = 700  # mean
+    weather: Weather = FAIR
+    faults: tuple[str, ...] = ()
+    send_gap_ms: int = 40
+    unreliable_producer: bool = True  # one with acks=1 beside the others
+    tail_cache_bytes: int = 1 << 20  # what is not in it followers and consumers read from files
+    replica_fetch_bytes: int = 1 << 20
+    fetchers: int = 1
+
+    @classmethod
+    def draw(cls, random: random.Random) -> Plan:
+        """A plan by chance: one kind of world per seed, so that rare ones are not drowned by common ones."""
+        replication = random.choice((3, 3, 3, 3, 2, 1))
+        min_isr = 1 if replication == 1 or random.random() < 0.15 else 2
+        is_ordered = random.random() < 0.7
+        return cls(
+            controllers=random.choice((1, 1, 3)),
+            nodes=random.choice((3, 3, 4)),
+            partitions=random.choice((1, 2, 3)),
+            replication=replication,
+            min_isr=min_isr,
+            durability="fsync" if replication == 1 or random.random() < 0.4 else "async",
+            fault_gap_ms=random.choice((200, 500, 1000)),
+            weather=Weather(
+                min_delay_ms=random.choice((0, 1, 10)),
+                mean_delay_ms=random.choice((1, 5, 20)),
+                loss=random.choice((0.0, 0.0, 0.01, 0.05)),
+                duplicate=0.0 if is_ordered else random.choice((0.0, 0.05)),
+                is_ordered=is_ordered,
+            ),
+            faults=draw_kinds(random, replication, min_isr),
+            send_gap_ms=random.choice((20, 60, 150)),
+            unreliable_producer=random.random() < 0.4,
+            tail_cache_bytes=random.choice((0, 1_000, 1 << 20)),
+            replica_fetch_bytes=random.choice((1_000, 10_000, 1 << 20)),
+            fetchers=random.choice((1, 1, 2)),
+        )
+
+
+class SimCluster:
+    """See the module's docstring."""
+
+    def __init__(self, seed: int | str, plan: Plan | None = None, *, keep_trace: bool = False) -> None:
+        self.world = World(seed, keep_trace=keep_trace)
+        self.random = self.world.stream("cluster")
+        self.plan = plan or Plan.draw(self.random)
+        self.world.note(repr(self.plan))
+        self.network = Network(self.world)
+        self.transport = Transport(self.network)
+        self.history = History(lambda: self.world.now_ms)
+        self.rules = Laws(self)
+        self.topics = ["t"]
+        self.config = ControllerConfig.of(
+            {
+                "metadata.log.dir": METADATA_DIR,
+                "broker.session.timeout.ms": 1_200,
+                "broker.heartbeat.interval.ms": 250,
+                "leader.imbalance.check.interval.seconds": 3,
+            }
+        )
+        self._make_controllers()
+        self.nodes = {
+            node_id: SimNode(self, node_id, self._node_config(node_id))
+            for node_id in range(1, self.plan.nodes + 1)
+        }
+        self.transport.servers |= {node.name: node for node in self.nodes.values()}
+        self._make_clients()
+        self.faults = Faults(self)
+        self.touched_nodes: dict[str, SimNode] = {}
+        self.world.on_event = self._check
+
+    def _make_controllers(self) -> None:
+        self.touched: list[SimControllerNode] = []
+        self.acknowledged: dict[str, int] = {}  # of the quorum's own workload, which is not run here
+        self.laws = quorum_laws.Laws(self)  # type: ignore[arg-type]
+        ids = range(1, self.plan.controllers + 1)
+        self.bootstrap = tuple(ids)
+        described = [voter(ReplicaKey(node, self._disk_id(node)), Endpoint(f"c{node}", 9001)) for node in ids]
+        voters = VoterSet(tuple(described))
+        self.controllers = {node: SimControllerNode(self, node, voters=voters) for node in ids}
+        self.transport.servers |= {each.name: each for each in self.controllers.values()}
+
+    def _node_config(self, node_id: int) -> NodeConfig:
+        values = {
+            "log.dirs": DIRS,
+            "node.id": node_id,
+            "controller.request.timeout.ms": 1_000,
+            "controller.backoff.ms": 20,
+            "controller.backoff.max.ms": 200,
+            "metadata.fetch.max.wait.ms": 500,
+            "controlled.shutdown.timeout.ms": 2_000,
+            "replica.lag.time.max.ms": 1_500,
+            "replica.fetch.wait.max.ms": 200,
+            "replica.fetch.max.bytes": self.plan.replica_fetch_bytes,
+            "replica.fetch.response.max.bytes": 2 * self.plan.replica_fetch_bytes,
+            "num.replica.fetchers": self.plan.fetchers,
+            "log.tail.cache.bytes": self.plan.tail_cache_bytes,
+        }
+        return NodeConfig.of(values)
+
+    def _make_clients(self) -> None:
+        plan = self.plan
+        self.producers = [SimProducer(self, f"p{n}", -1, plan.send_gap_ms) for n in range(2)]
+        if plan.unreliable_producer:
+            self.producers.append(SimProducer(self, "loose", 1, plan.send_gap_ms))
+        self.consumers = [
+            SimConsumer(self, "tail", may_seek=False),
+            SimConsumer(self, "seeker", may_seek=True),
+        ]
+
+    # --- a run --------------------------------------------------------------------------------------------
+
+    def run(self) -> SimCluster:
+        """All three acts. Errors: AssertionError for a broken law."""
+        self.begin()
+        self.network.weather = self.plan.weather
+        self.faults.begin()
+        self.world.run(self.plan.fault_ms)
+        self.heal()
+        self.finish()
+        return self
+
+    def begin(self) -> None:
+        """Act one: until all replicas are in sync and records flow."""
+        for process in (*self.controllers.values(), *self.nodes.values()):
+            self.world.after(self.random.randrange(50), f"{process.name} starts first", process.start)
+        self._create_topics()
+        for client in (*self.producers, *self.consumers):
+            self.world.after(self.random.randrange(500), f"{client.name} begins", client.start)
+        self.require(WARM_UP_MS, self.has_progress(), "nothing works before any fault")
+
+    def heal(self) -> None:
+        """No more faults; who is dead comes back by itself."""
+        self.world.note("heal")
+        self.faults.end()
+
+    def finish(self) -> None:
+        """Act three. Errors: AssertionError if it takes too long, or something is missing."""
+        self.require(HEAL_MS, self.has_progress(), "no progress after everything was healed")
+        for producer in self.producers:
+            producer.is_sending = False
+        self.require(HEAL_MS, lambda: all(p.is_done for p in self.producers), "a producer waits for ever")
+        self.require(HEAL_MS, self.is_in_sync, "replicas do not come into sync")
+        final = SimConsumer(self, "final", may_seek=False)
+        self.consumers.append(final)
+        final.start()
+        self.require(HEAL_MS, self.are_consumers_done, "a consumer does not get to the end")
+        self.world.run(6_000)  # longer than any request may wait
+        self.rules.at_end()
+        self.laws.at_end()
+        anomalies = self.history.anomalies()
+        assert not anomalies, f"history: {anomalies}"
+
+    def require(self, limit_ms: int, condition: Callable[[], bool], text: str) -> None:
+        """Liveness: it must come true within the limit."""
+        assert self.world.run(limit_ms, until=condition), f"{text}: {limit_ms} ms, {self.summary()}"
+
+    def has_progress(self) -> Callable[[], bool]:
+        """From now on something new of every producer is acknowledged; all nodes live and are in sync."""
+        before = [producer.acknowledged for producer in self.producers]
+
+        def is_so() -> bool:
+            if not all(node.is_alive for node in self.nodes.values()):
+                return False
+            return all(p.acknowledged > n for p, n in zip(self.producers, before, strict=True)) and (
+                self.is_in_sync()
+            )
+
+        return is_so
+
+    def is_in_sync(self) -> bool:
+        """Every partition has a leader and all its replicas."""
+        image = self.rules.image
+        if any(name not in image.topics for name in self.topics):
+            return False
+        for name in self.topics:
+            for number, registration in enumerate(image.topics[name].partitions):
+                if registration.leader < 0 or sorted(registration.isr) != sorted(registration.replicas):
+                    return False
+                logs = [self.nodes[node].log_of((name, number)) for node in registration.replicas]
+                if None in logs:
+                    return False
+                is_quiet = all(not producer.is_sending for producer in self.producers)
+                if is_quiet and len({log.log_end_offset for log in logs if log}) != 1:
+                    return False
+        return True
+
+    def are_consumers_done(self) -> bool:
+        """All of them are where the logs end."""
+        image = self.rules.image
+        keys = [
+            (name, number) for name in self.topics for number in range(len(image.topics[name].partitions))
+        ]
+        return all(
+            consumer.positions().get(key, 0) >= self._end(key) for consumer in self.consumers for key in keys
+        )
+
+    def _end(self, key: tuple[str, int]) -> int:
+        registration = registration_of(self.rules.image, key)
+        assert registration is not None
+        node = self.nodes.get(registration.leader)
+        log = None if node is None else node.log_of(key)
+        return 1 << 62 if log is None else log.log_end_offset
+
+    def summary(self) -> str:
+        """What is the matter, for people."""
+        image = self.rules.image
+        parts = [
+            f"{name}-{number}: leader {p.leader} epoch {p.leader_epoch}/{p.partition_epoch} isr {p.isr} "
+            f"elr {p.elr} ends {[self._end_of(node, (name, number)) for node in p.replicas]}"
+            for name, topic in image.topics.items()
+            for number, p in enumerate(topic.partitions)
+        ]
+        nodes = [
+            f"{node.name} {node.membership.state.value} {node.running.image.offset}/{image.offset}"
+            if node.is_alive
+            else f"{node.name} dead"
+            for node in self.nodes.values()
+        ]
+        fenced = [node for node, broker in image.brokers.items() if broker.is_fenced]
+        active = [each.name for each in self.controllers.values() if each.core is not None]
+        acked = [producer.acknowledged for producer in self.producers]
+        return f"{parts} {nodes} fenced {fenced} deciding {active} acked {acked}"
+
+    def _end_of(self, node_id: int, key: tuple[str, int]) -> Any:
+        log = self.nodes[node_id].log_of(key)
+        return None if log is None else log.log_end_offset
+
+    # --- helpers ------------------------------------------------------------------------------------------
+
+    def ask_controller(self, api: Any, body: Any, done: Callable[[Any], None]) -> None:
+        """As an operator: whoever decides, if anybody does, gets it; `done` gets the answer or an error."""
+        active = [each for each in self.controllers.values() if each.core is not None]
+        if active:
+            link = self.transport.open(self.producers[0], self.random.choice(active).name)
+
+            def answered(response: Any, _frames: Sequence[bytes]) -> None:
+                link.close()
+                done(response)
+
+            link.ask(api, body, (), 1_000, answered)
+
+    def guess_controller(self, random: random.Random) -> str:
+        """Whom a node tries next: often the one that decides."""
+        active = [each.name for each in self.controllers.values() if each.core is not None]
+        if active and random.random() < 0.6:
+            return active[0]
+        return random.choice([each.name for each in self.controllers.values()])
+
+    def directory_id(self, node: int, _voters: VoterSet | None) -> bytes:
+        """The id of a controller's disk."""
+        return self._disk_id(node)
+
+    @staticmethod
+    def _disk_id(node: int) -> bytes:
+        return bytes([node]) * 16
+
+    def _create_topics(self) -> None:
+        """Ask until it is there."""
+        if all(name in self.rules.image.topics for name in self.topics):
+            return
+        plan = self.plan
+        image = self.rules.image
+        if sum(not broker.is_fenced for broker in image.brokers.values()) == plan.nodes:
+            configs = {
+                "min.insync.replicas": str(plan.min_isr),
+                "durability": plan.durability,
+                "segment.ms": "1500",
+            }
+            ids = sorted(self.nodes)
+            assignments = tuple(
+                ReplicaAssignment(n, tuple(ids[(n + k) % len(ids)] for k in range(plan.replication)))
+                for n in range(plan.partitions)
+            )
+            specs = tuple(
+                NewTopicSpec(name, assignments=assignments, configs=configs) for name in self.topics
+            )
+            self.ask_controller(registry.CREATE_TOPICS, CreateTopicsRequest(specs), self._created)
+        self.world.after(100, "create topics", self._create_topics)
+
+    def _created(self, response: Any) -> None:
+        if not isinstance(response, KafkaError):
+            for topic in response.topics:
+                assert topic.error_code in (0, 36), f"{topic}"
+
+    def _check(self) -> None:
+        for controller in self.touched:
+            self.laws.check(controller)
+        self.touched.clear()
+        for node in self.touched_nodes.values():
+            self.rules.check(node)
+        self.touched_nodes.clear()

@@ -1,0 +1,227 @@
+"""Planted bugs: each breaks one rule of replication, and the simulation must find it.
+
+Each is a function that changes the production classes through pytest's monkeypatch, with the laws of which
+the simulation is expected to see one broken. A law that no bug breaks might be one that cannot fail.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from cluster import Plan
+from cluster_laws import split
+from headrace.controller.state import elections
+from headrace.controller.state.brokers import Brokers
+from headrace.protocol.metadata import replay
+from headrace.protocol.metadata.records import NoOpRecord, PartitionChangeRecord
+from headrace.storage_node import node
+from headrace.storage_node.replica.fetch import DelayedFetch, FetchHandler
+from headrace.storage_node.replica.follower import ReplicaFetcher
+from headrace.storage_node.replica.in_sync import InSyncReplicas
+from headrace.storage_node.replica.partition import Partition
+from headrace.storage_node.replica.produce import DelayedProduce
+from headrace.storage_node.replica.replica_fetch import ReplicaFetchHandler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+ROUGH = ("kill", "power", "isolate", "pause", "stop", "cut", "crash")
+PLAN = Plan(controllers=1, nodes=3, partitions=2, fault_ms=8_000, fault_gap_ms=300, faults=ROUGH)
+
+
+def commits_alone(patch: pytest.MonkeyPatch) -> None:
+    """The leader's own log is enough."""
+    patch.setattr(InSyncReplicas, "committed_end", lambda self, own_end, *_: own_end)
+
+
+def acknowledges_at_once(patch: pytest.MonkeyPatch) -> None:
+    """acks=all is answered like acks=1."""
+    patch.setattr(Partition, "is_acked", lambda *_: True)
+
+
+def counts_only_who_is_decided(patch: pytest.MonkeyPatch) -> None:
+    """A proposed member of the ISR is not waited for, although the controller may have decided already."""
+    patch.setattr(InSyncReplicas, "maximal", property(lambda self: self.committed))
+
+
+def lets_anybody_into_the_isr(patch: pytest.MonkeyPatch) -> None:
+    """A follower joins without having reached the high watermark."""
+
+    def propose(self: InSyncReplicas, node_id: int, _hw: int, epoch: int, is_eligible: Any) -> Any:
+        progress = self.followers.get(node_id)
+        if self.proposal is not None or progress is None or node_id in self.committed:
+            return None
+        if not is_eligible(node_id, progress.broker_epoch):
+            return None
+        return self._propose((*self.committed, node_id), epoch)
+
+    patch.setattr(InSyncReplicas, "propose_growth", propose)
+
+
+def commits_below_min_isr(patch: pytest.MonkeyPatch) -> None:
+    """The high watermark moves with fewer replicas than min.insync.replicas."""
+    patch.setattr(InSyncReplicas, "is_under", lambda *_: False)
+
+
+def never_tells_of_divergence(patch: pytest.MonkeyPatch) -> None:
+    """The leader does not compare epochs: followers append behind what it does not have."""
+    patch.setattr(ReplicaFetchHandler, "_divergence", lambda *_: None)
+
+
+def forgets_its_watermark(patch: pytest.MonkeyPatch) -> None:
+    """A new leader begins with a high watermark of nothing."""
+
+    def assign(self: Partition, registration: Any, assign: Any = Partition.assign) -> bool:
+        changed = assign(self, registration)
+        if changed and self.is_leader and self.log is not None:
+            self.high_watermark = self.log.high_watermark = 0
+        return bool(changed)
+
+    patch.setattr(Partition, "assign", assign)
+
+
+def truncates_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
+    """A new follower cuts its log at its own high watermark, which may lag (before KIP-101)."""
+
+    def assign(self: Partition, registration: Any, assign: Any = Partition.assign) -> bool:
+        changed = assign(self, registration)
+        if changed and not self.is_leader and self.is_online and not self.is_flushing:
+            self.truncate_to(self.high_watermark)
+        return bool(changed)
+
+    patch.setattr(Partition, "assign", assign)
+
+
+def keeps_the_epoch_of_a_new_leader(patch: pytest.MonkeyPatch) -> None:
+    """The next leader leads in the same leader epoch."""
+
+    def changed(partition: Any, record: Any, changed: Any = replay.changed_partition) -> Any:
+        return dataclasses.replace(changed(partition, record), leader_epoch=partition.leader_epoch)
+
+    patch.setattr(replay, "changed_partition", changed)
+
+
+def begins_epochs_anew(patch: pytest.MonkeyPatch) -> None:
+    """Each second leader epoch is the first one."""
+
+    def changed(partition: Any, record: Any, changed: Any = replay.changed_partition) -> Any:
+        made = changed(partition, record)
+        return dataclasses.replace(made, leader_epoch=made.leader_epoch % 2)
+
+    patch.setattr(replay, "changed_partition", changed)
+
+
+def takes_a_lossy_node_for_a_sound_one(patch: pytest.MonkeyPatch) -> None:
+    """A node that did not end in order stays in ISR and ELR (before KIP-966)."""
+    patch.setattr(Brokers, "_ended", lambda self, image, before, _epoch: self._fencing(image, before))
+
+
+def elects_anybody(patch: pytest.MonkeyPatch) -> None:
+    """Any live replica may lead."""
+    patch.setattr(elections, "_may_lead", lambda ballot, node_id: node_id in ballot.candidates)
+
+
+def forgets_the_disk(patch: pytest.MonkeyPatch) -> None:
+    """durability=fsync is not waited for."""
+
+    def configured(self: Partition, configured: Any = Partition.configured) -> None:
+        configured(self)
+        self._durable = False
+
+    patch.setattr(Partition, "configured", configured)
+
+
+def answers_twice(patch: pytest.MonkeyPatch) -> None:
+    """A produce request stays in purgatory after its answer."""
+
+    def try_complete(self: DelayedProduce, try_complete: Any = DelayedProduce.try_complete) -> bool:
+        try_complete(self)
+        return False
+
+    patch.setattr(DelayedProduce, "try_complete", try_complete)
+
+
+def never_expires(patch: pytest.MonkeyPatch) -> None:
+    """What waits in vain is never answered."""
+    patch.setattr(DelayedFetch, "on_expire", lambda _: None)
+
+
+def serves_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
+    """Consumers read up to the end of the log."""
+
+    def read(
+        self: FetchHandler, item: Any, *arguments: Any, read: Any = FetchHandler._read, **facts: Any
+    ) -> Any:
+        partition = item.partition
+        if (
+            partition is None
+            or partition.log is None
+            or partition.high_watermark >= partition.log.log_end_offset
+        ):
+            return read(self, item, *arguments, **facts)
+        watermark, partition.high_watermark = partition.high_watermark, partition.log.log_end_offset
+        try:
+            return read(self, item, *arguments, **facts)
+        finally:
+            partition.high_watermark = watermark
+
+    patch.setattr(FetchHandler, "_read", read)
+
+
+def skips_a_batch(patch: pytest.MonkeyPatch) -> None:
+    """A follower takes the last batch of an answer for the first."""
+
+    def take(
+        self: ReplicaFetcher,
+        followed: Any,
+        answer: Any,
+        data: Any,
+        *times: int,
+        take: Any = ReplicaFetcher._take,
+    ) -> None:
+        frames = [list(split(frame))[-1] for frame in data]
+        take(self, followed, answer, frames, *times)
+
+    patch.setattr(ReplicaFetcher, "_take", take)
+
+
+def misses_a_record(patch: pytest.MonkeyPatch) -> None:
+    """A node skips the last change of a partition that comes with others."""
+
+    def replayed(image: Any, base_offset: int, records: Any, replay: Any = replay.replay) -> Any:
+        changes = [each for each in records if isinstance(each, PartitionChangeRecord)]
+        if len(changes) > 1:
+            records = [NoOpRecord() if each is changes[-1] else each for each in records]
+        return replay(image, base_offset, records)
+
+    patch.setattr(node, "replay", replayed)
+
+
+FSYNC = dataclasses.replace(PLAN, durability="fsync", faults=("power", "crash", "pause"))
+ALONE = dataclasses.replace(FSYNC, replication=1, min_isr=1)
+CALM = dataclasses.replace(PLAN, faults=(), fault_ms=500)
+HELD = ("LeaderCandidateCompleteness", "HighWatermarkInSync", "LeaderCompleteness")
+# The bug: (what the simulation may say of it, the plan, within how many seeds)
+BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, int]] = {
+    commits_alone: (HELD, PLAN, 3),
+    acknowledges_at_once: (("AckedIsCommitted",), PLAN, 3),
+    counts_only_who_is_decided: (("ReplicationQuorumSuperset", *HELD), PLAN, 10),
+    lets_anybody_into_the_isr: (HELD, PLAN, 10),
+    commits_below_min_isr: (HELD, PLAN, 10),
+    never_tells_of_divergence: (("LogMatching", "LogReadable", "OffsetsDense", "MonotonicEpoch"), PLAN, 10),
+    forgets_its_watermark: (("MonotonicHighWatermark",), PLAN, 10),
+    truncates_to_the_high_watermark: (HELD, PLAN, 10),
+    keeps_the_epoch_of_a_new_leader: (("SingleLeader", "LogMatching"), PLAN, 10),
+    begins_epochs_anew: (("MonotonicEpoch",), PLAN, 10),
+    takes_a_lossy_node_for_a_sound_one: (HELD, PLAN, 10),
+    elects_anybody: (HELD, PLAN, 10),
+    forgets_the_disk: (HELD, ALONE, 10),
+    answers_twice: (("AnsweredOnce",), PLAN, 3),
+    never_expires: (("AnsweredOnce",), CALM, 3),
+    serves_what_is_not_committed: (("ConsistentRead", "history"), PLAN, 10),
+    misses_a_record: (("MonotonicEpoch", "MetadataLogMatching"), PLAN, 10),
+    skips_a_batch: (("no progress", "do not come into sync"), CALM, 2),
+}

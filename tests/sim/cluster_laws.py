@@ -1,0 +1,313 @@
+"""The laws of replication, checked after every event.
+
+Names as in the TLA+ models of Kafka's replication where they have the law. Of the nodes only the one that an
+event touched can have changed, so only that one is looked at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headrace.protocol.errors import CorruptMessageError
+from headrace.protocol.metadata.image import MetadataImage
+from headrace.protocol.records.codec import active_codec
+from headrace.protocol.records.header import read_batch_header
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cluster import SimCluster
+    from headrace.protocol.metadata.image import PartitionRegistration
+    from headrace.storage_node.log.log import Log
+    from headrace.storage_node.replica.partition import Partition
+    from sim_node import SimNode
+
+Key = tuple[str, int]  # topic, partition
+ANSWER_MS = 5_000  # a node holds no request for longer
+
+
+class Stored(NamedTuple):
+    """What makes a batch what it is."""
+
+    base_offset: int
+    next_offset: int
+    epoch: int
+    crc: int
+
+
+class _Seen:
+    """One partition in one life of a node, as it was when last looked at."""
+
+    __slots__ = ("cuts", "end", "epochs", "high_watermark", "is_leader", "matched", "partition")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.high_watermark = self.matched = 0
+        self.epochs = (-1, -1)  # leader, partition
+        self.end, self.cuts = -1, 0
+        self.is_leader = False
+
+
+class Laws:
+    """What was seen so far, and what must therefore hold."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self._cluster = cluster
+        self.marks: Counter[str] = Counter()
+        self.image = MetadataImage()  # the newest that is committed
+        self.committed: dict[Key, dict[int, Stored]] = defaultdict(dict)
+        self.ends: dict[Key, int] = defaultdict(int)  # the true high watermark
+        self._ends_in: dict[Key, dict[int, int]] = defaultdict(dict)  # by leader epoch
+        self.acknowledged: dict[Key, dict[int, bytes]] = defaultdict(dict)
+        self._leaders: dict[tuple[Key, int], str] = {}
+        self._written: dict[tuple[Key, int, int], Stored] = {}
+        self._seen: dict[tuple[str, Key], _Seen] = {}
+        self._images: dict[str, MetadataImage] = {}
+
+    # --- after every event --------------------------------------------------------------------------------
+
+    def check(self, node: SimNode) -> None:
+        """The laws that hold at any time, of what this node holds."""
+        if node.core is None:
+            return
+        for partition in node.core.replicas.partitions.values():
+            if partition.is_online and partition.log is not None and not partition.log.is_offline:
+                partition.check()
+                self._check_partition(node, partition, partition.log)
+        node.core.replicas.fetchers.check()
+        self._check_image(node, node.core.image)
+
+    def _check_image(self, node: SimNode, image: MetadataImage) -> None:
+        """MetadataLogMatching: who knows the metadata up to an offset knows the same as everybody else."""
+        if self._images.get(node.name) is image:
+            return
+        before = self._images.get(node.name)
+        assert before is None or before.offset <= image.offset, f"MetadataLogMatching: {node.name} went back"
+        self._images[node.name] = image
+        known = self._cluster.laws._images.get(image.offset + 1)
+        assert known is None or known == image, f"MetadataLogMatching: {node.name} at {image.offset}"
+
+    def _check_partition(self, node: SimNode, partition: Partition, log: Log) -> None:
+        key: Key = tuple(partition.topic_partition)
+        seen = self._seen.get((node.name, key))
+        if seen is None or seen.partition is not partition:  # a replica may go and come back
+            seen = self._seen[node.name, key] = _Seen(partition)
+        epochs = (partition.leader_epoch, partition.partition_epoch)
+        where = f"{key} on {node.name}"
+        assert epochs >= seen.epochs, f"MonotonicEpoch: {where} from {seen.epochs} back to {epochs}"
+        is_new_leader = partition.is_leader and (not seen.is_leader or epochs[0] != seen.epochs[0])
+        seen.epochs, seen.is_leader = epochs, partition.is_leader
+        self._check_log(seen, key, log, where)
+        if is_new_leader:
+            self._check_new_leader(node, key, partition, log)
+        watermark = partition.high_watermark
+        assert watermark >= seen.high_watermark, (
+            f"MonotonicHighWatermark: {where} from {seen.high_watermark} back to {watermark}"
+        )
+        if watermark > seen.high_watermark:
+            seen.high_watermark = watermark
+            self._check_watermark(seen, node, key, partition, log)
+        if partition.in_sync is not None:
+            self._check_superset(key, partition, where)
+
+    def _check_log(self, seen: _Seen, key: Key, log: Log, where: str) -> None:
+        """Offsets are dense, epochs never fall, and a batch of an epoch is the same in all logs."""
+        if log.cuts != seen.cuts:
+            self.marks["truncated"] += seen.end >= 0
+            seen.cuts, seen.end = log.cuts, -1
+        if log.log_end_offset == seen.end:
+            return
+        start = log.log_start_offset if seen.end < 0 else seen.end
+        expected, epoch = start, -1
+        for batch in stored(log, start, log.log_end_offset):
+            assert batch.base_offset == expected, f"OffsetsDense: {where} {batch} after {expected}"
+            assert batch.epoch >= epoch, f"MonotonicEpoch: {where} {batch} after epoch {epoch}"
+            known = self._written.setdefault((key, batch.epoch, batch.base_offset), batch)
+            assert known == batch, f"LogMatching: {where} has {batch}, others {known}"
+            expected, epoch = batch.next_offset, batch.epoch
+        assert expected == log.log_end_offset, f"OffsetsDense: {where} ends at {expected}"
+        seen.end = expected
+
+    def _check_new_leader(self, node: SimNode, key: Key, partition: Partition, log: Log) -> None:
+        epoch = partition.leader_epoch
+        leader = self._leaders.setdefault((key, epoch), node.name)
+        assert leader == node.name, f"SingleLeader: {leader} and {node.name} lead {key} in epoch {epoch}"
+        self.marks["led"] += 1
+        # It may learn late that it led once: only what leaders before it committed must be here.
+        before = max((end for at, end in self._ends_in[key].items() if at < epoch), default=0)
+        end = log.log_end_offset
+        assert end >= before, (
+            f"LeaderCompleteness: {node.name} leads {key} in epoch {epoch} up to {end}, not {before}"
+        )
+        here = {batch.base_offset: batch for batch in stored(log, log.log_start_offset, before)}
+        for base_offset, batch in self.committed[key].items():
+            assert not log.log_start_offset <= base_offset < before or here.get(base_offset) == batch, (
+                f"LeaderCompleteness: {node.name} leads {key} in epoch {epoch} without {batch}"
+            )
+
+    def _check_watermark(self, seen: _Seen, node: SimNode, key: Key, partition: Partition, log: Log) -> None:
+        """What is below a high watermark is below all of them, and on everybody who may lead."""
+        watermark, committed = partition.high_watermark, self.committed[key]
+        start = max(seen.matched, log.log_start_offset)
+        for batch in stored(log, start, watermark):
+            known = committed.setdefault(batch.base_offset, batch)
+            assert known == batch, (
+                f"LogMatching: below the high watermark {node.name} has {batch}, not {known}"
+            )
+        seen.matched = watermark
+        if watermark > self.ends[key]:
+            assert partition.is_leader, f"{node.name} follows {key} and knows of more than its leader"
+            self.ends[key] = self._ends_in[key][partition.leader_epoch] = watermark
+            self.marks["committed"] += 1
+            self._check_candidates(key)
+            if partition.in_sync is not None:
+                # Not those that were started anew since the leader heard them: it may not know yet.
+                heard = {n: f.broker_epoch for n, f in partition.in_sync.followers.items()}
+                members = tuple(
+                    n
+                    for n in partition.in_sync.maximal
+                    if heard.get(n) == self._cluster.nodes[n].broker_epoch
+                )
+                self._check_held(key, members, watermark, "HighWatermarkInSync")
+
+    def _check_superset(self, key: Key, partition: Partition, where: str) -> None:
+        """ReplicationQuorumSuperset: the leader counts on everybody whom the controller would let lead."""
+        registration = registration_of(self.image, key)
+        if registration is None or registration.leader_epoch != partition.leader_epoch:
+            return
+        assert partition.in_sync is not None
+        maximal = set(partition.in_sync.maximal)
+        if registration.partition_epoch >= partition.partition_epoch:
+            assert maximal.issuperset(registration.isr), (
+                f"ReplicationQuorumSuperset: {where} counts on {sorted(maximal)}, not on {registration}"
+            )
+
+    def _check_candidates(self, key: Key) -> None:
+        """Each member of ISR and ELR has everything that is committed."""
+        registration = registration_of(self.image, key)
+        if registration is not None:
+            members = (*registration.isr, *registration.elr)
+            self._check_held(key, members, self.ends[key], "LeaderCandidateCompleteness")
+
+    def _check_held(self, key: Key, members: tuple[int, ...], end: int, law: str) -> None:
+        for node_id in members:
+            node = self._cluster.nodes[node_id]
+            log = None if node.is_lossy else node.log_of(key)
+            if log is not None:
+                assert log.log_end_offset >= end, (
+                    f"{law}: {node.name} has {key} up to {log.log_end_offset}, {end} are committed"
+                )
+
+    # --- at what happens ----------------------------------------------------------------------------------
+
+    def on_acknowledged(self, key: Key, values: dict[int, bytes]) -> None:
+        """A producer was told that these are safe."""
+        last = max(values)
+        assert last < self.ends[key], (
+            f"AckedIsCommitted: {key} at {last}, only {self.ends[key]} are committed"
+        )
+        self.acknowledged[key].update(values)
+
+    def on_metadata(self, image: MetadataImage) -> None:
+        """A controller has applied what is committed."""
+        if image.offset <= self.image.offset:
+            return
+        before, self.image = self.image, image
+        for name, topic in image.topics.items():
+            for number, registration in enumerate(topic.partitions):
+                key = (name, number)
+                old = registration_of(before, key)
+                is_new = name not in before.topics or before.topics[name].topic_id != topic.topic_id
+                if is_new or old == registration:
+                    continue
+                if old is not None:
+                    assert registration.leader_epoch >= old.leader_epoch, f"MonotonicEpoch: {key}"
+                    assert registration.partition_epoch > old.partition_epoch, f"MonotonicEpoch: {key}"
+                self.marks["leader changed"] += old is not None and old.leader != registration.leader
+                self.marks["ISR shrunk"] += old is not None and len(old.isr) > len(registration.isr)
+                self.marks["ELR"] += bool(registration.elr)
+                self._check_candidates(key)
+
+    def on_start(self, node: SimNode) -> None:
+        """A process begins on a disk."""
+        self.marks["started"] += 1
+
+    def on_death(self, node: SimNode) -> None:
+        """The next process may know less."""
+        self.marks["died"] += 1
+        for key in [key for key in self._seen if key[0] == node.name]:
+            del self._seen[key]
+        self._images.pop(node.name, None)
+
+    # --- the end ------------------------------------------------------------------------------------------
+
+    def at_end(self) -> None:
+        """All replicas are byte for byte the same, and hold what was acknowledged where it was."""
+        for name in self._cluster.topics:
+            for number, registration in enumerate(self.image.topics[name].partitions):
+                self._check_same((name, number), registration)
+        for node in self._cluster.nodes.values():
+            for request in node.requests:
+                waited_ms = self._cluster.world.now_ms - request.at_ms
+                assert request.is_answered or waited_ms < ANSWER_MS, (
+                    f"AnsweredOnce: {node.name} keeps {request.api.name} for {waited_ms} ms: {request.body}"
+                )
+
+    def _check_same(self, key: Key, registration: PartitionRegistration) -> None:
+        contents = {}
+        for node_id in registration.replicas:
+            log = self._cluster.nodes[node_id].log_of(key)
+            assert log is not None, f"{key} is not on node {node_id}"
+            contents[node_id] = content(log)
+        first = contents[registration.replicas[0]]
+        for node_id, data in contents.items():
+            assert data == first, f"{key} differs on node {node_id}: {len(data)} bytes, not {len(first)}"
+        here = {
+            record.offset: record.value for batch in split(first) for record in active_codec().decode(batch)
+        }
+        for offset, value in self.acknowledged[key].items():
+            found = (here.get(offset) or b"").rstrip(b" ")
+            assert found == value, f"AcknowledgedLost: {key} at {offset} has {found!r}, not {value!r}"
+
+
+def registration_of(image: MetadataImage, key: Key) -> PartitionRegistration | None:
+    """What an image says of a partition."""
+    topic = image.topics.get(key[0])
+    if topic is None or key[1] >= len(topic.partitions):
+        return None
+    return topic.partitions[key[1]]
+
+
+def buffers(log: Log, offset: int, end_offset: int) -> Iterator[Any]:
+    """The bytes of a log between two offsets, in pieces of whole batches."""
+    while offset < end_offset:
+        try:
+            read = log.read(offset, 1 << 20, upto_offset=end_offset)
+        except CorruptMessageError as error:
+            raise AssertionError(f"LogReadable: {error}") from error
+        yield from read.data
+        assert read.next_offset > offset, f"LogReadable: no whole batch from {offset} to {end_offset}"
+        offset = read.next_offset
+
+
+def stored(log: Log, offset: int, end_offset: int) -> Iterator[Stored]:
+    """The batches of a log between two offsets."""
+    for buffer in buffers(log, offset, end_offset):
+        for batch in split(buffer):
+            header = read_batch_header(batch)
+            yield Stored(header.base_offset, header.next_offset, header.leader_epoch, header.crc)
+
+
+def split(data: Any) -> Iterator[memoryview]:
+    """The batches of a buffer."""
+    view = memoryview(data)
+    while len(view):
+        size = read_batch_header(view).size_bytes
+        yield view[:size]
+        view = view[size:]
+
+
+def content(log: Log) -> bytes:
+    """All bytes of a log."""
+    return b"".join(bytes(piece) for piece in buffers(log, log.log_start_offset, log.log_end_offset))

@@ -1,0 +1,338 @@
+"""What is done to a simulated cluster, within what it must survive.
+
+The budget: at any time at most one storage node may be about to lose what it did not sync, or have lost it
+without the controllers knowing; and each partition that it may lead has another replica that may lead. A
+partition without other replicas loses nothing only because it is synced. Controllers sync before they
+promise: of them any number may die, but no disk is taken away from them here (quorum.py does that).
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Any
+
+from headrace.controller.quorum import events
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.control import (
+    AlterConfigs,
+    AlterPartitionReassignmentsRequest,
+    ConfigChange,
+    ConfigResource,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
+    NewTopicSpec,
+    PartitionGrowth,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from headrace.protocol.metadata.image import TOPIC_RESOURCE
+from network import FAIR, Weather
+
+if TYPE_CHECKING:
+    import random
+
+    from cluster import SimCluster
+    from sim_node import SimNode
+
+# After these a node may miss what it had not synced.
+LOSSY = ("crash", "io", "full", "kill", "power", "flip", "wipe")
+KINDS = (
+    *LOSSY, "stop", "pause", "cut", "isolate", "split", "clog", "weather", "slow", "clock", "evict",
+    "controller_crash", "controller_power", "controller_pause", "controller_cut", "controller_stop",
+    "elect", "reassign", "grow", "topics", "configs",
+)  # fmt: skip
+
+
+def draw_kinds(random: random.Random, replication: int, min_isr: int) -> tuple[str, ...]:
+    """The kinds of faults of one run."""
+    excluded: tuple[str, ...] = ()
+    if replication == 1:
+        excluded = ("flip", "wipe")
+    elif min_isr == 1:
+        # Others may be fenced before it is back: then it is the last one in sync.
+        excluded = LOSSY
+    kinds = tuple(kind for kind in KINDS if kind not in excluded)
+    return tuple(kind for kind in kinds if random.random() < 0.5) or ("pause",)
+
+
+class Faults:
+    """Makes trouble from `begin` to `end`."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self._cluster, self._world = cluster, cluster.world
+        self._random = cluster.world.stream("faults")
+        self._is_on = False
+        self._armed: SimNode | None = None  # will die of a fault that waits in its disk
+        self._armed_life = 0
+
+    def begin(self) -> None:
+        """From now on."""
+        self._is_on = True
+        self._go_on()
+
+    def end(self) -> None:
+        """Everything heals."""
+        self._is_on = False
+        cluster = self._cluster
+        cluster.network.heal()
+        cluster.network.weather = FAIR
+        for process in (*cluster.controllers.values(), *cluster.nodes.values()):
+            process.files.crash_at = None
+            process.files._faults.clear()
+            process.files.capacity_bytes = None
+            process.paused_until_ms = min(process.paused_until_ms, self._world.now_ms)
+        for node in cluster.nodes.values():
+            node.flush_ms = node.read_ms = 2
+        for consumer in cluster.consumers:
+            consumer.may_seek = False
+        for producer in cluster.producers:
+            producer.gap_ms = max(producer.gap_ms, 100)  # so that followers with small fetches catch up
+
+    def _go_on(self) -> None:
+        plan = self._cluster.plan
+        if self._is_on and plan.faults:
+            kind = self._random.choice(plan.faults)
+            self._world.note(kind)
+            getattr(self, f"_{kind}")()
+            gap_ms = 1 + int(self._random.expovariate(1 / plan.fault_gap_ms))
+            self._world.after(gap_ms, "fault", self._go_on)
+
+    # --- the budget ---------------------------------------------------------------------------------------
+
+    def _victim(self) -> SimNode | None:
+        """A living node that may lose what it did not sync."""
+        nodes = self._cluster.nodes.values()
+        armed = self._armed
+        if armed is not None and (armed.life != self._armed_life or not armed.is_alive):
+            self._armed = None
+        if self._armed is not None or any(node.is_lossy for node in nodes):
+            return None
+        candidates = [node for node in nodes if node.is_alive and self._may_lose(node)]
+        if not candidates:
+            return None
+        return self._random.choice(candidates)
+
+    def _may_lose(self, node: SimNode) -> bool:
+        cores = [each.core for each in self._cluster.controllers.values()]
+        images = [self._cluster.rules.image, *(core.image for core in cores if core is not None)]
+        for image in images:
+            for topic in image.topics.values():
+                for partition in topic.partitions:
+                    safe = {*partition.isr, *partition.elr}
+                    if len(partition.replicas) > 1 and not safe - {node.node_id}:
+                        return False
+        return True
+
+    def _arm(self, node: SimNode) -> None:
+        self._armed, self._armed_life = node, node.life
+
+    # --- storage nodes ------------------------------------------------------------------------------------
+
+    def _crash(self) -> None:
+        """In the middle of one of the next operations on its disk; a write may be torn."""
+        node = self._victim()
+        if node is not None:
+            self._arm(node)
+            node.files.crash_at = len(node.files.operations) + self._random.randrange(20)
+            node.files.tear_bytes = self._random.choice((0, 30, 100, 1 << 20))
+
+    def _io(self) -> None:
+        """An operation on the disk fails: the node ends, and may have lost anything since the last sync."""
+        node = self._victim()
+        if node is not None:
+            self._arm(node)
+            node.has_bad_disk = True
+            operation = self._random.choice(("pwrite", "fdatasync", "fsync_directory", "rename"))
+            node.files.fail(operation, "", errno.EIO, self._random.randrange(5))
+
+    def _full(self) -> None:
+        """The disk is full for a while."""
+        node = self._victim()
+        if node is not None:
+            self._arm(node)
+            node.has_bad_disk = True
+            node.files.capacity_bytes = node.files.used_bytes() + self._random.randrange(500)
+
+            def make_room() -> None:
+                node.files.capacity_bytes = None
+
+            self._world.after(self._random.randrange(1, 3_000), f"{node.name} has room", make_room)
+
+    def _kill(self) -> None:
+        node = self._victim()
+        if node is not None:
+            node.die(power=False)
+
+    def _power(self) -> None:
+        node = self._victim()
+        if node is not None:
+            node.die(power=True)
+
+    def _flip(self) -> None:
+        """The power fails, and one bit of what is not known to be synced is wrong."""
+        node = self._victim()
+        if node is not None:
+            node.die(power=True)
+            node.rot()
+
+    def _wipe(self) -> None:
+        node = self._victim()
+        if node is not None:
+            self._cluster.rules.marks["wiped"] += 1
+            node.wipe()
+
+    def _any(self) -> SimNode:
+        return self._random.choice(list(self._cluster.nodes.values()))
+
+    def _stop(self) -> None:
+        self._any().stop()
+
+    def _pause(self) -> None:
+        self._any().paused_until_ms = self._world.now_ms + self._random.randrange(1, 4_000)
+
+    def _slow(self) -> None:
+        """A disk that takes its time, for a while."""
+        node = self._any()
+        node.flush_ms = self._random.choice((20, 200))
+        node.read_ms = self._random.choice((2, 50))
+
+        def recover() -> None:
+            node.flush_ms = node.read_ms = 2
+
+        self._world.after(self._random.randrange(1, 4_000), f"{node.name} is fast", recover)
+
+    def _evict(self) -> None:
+        """The page cache forgets: reads go to the disk."""
+        self._any().files.evict()
+
+    def _clock(self) -> None:
+        """The calendar jumps; time itself does not."""
+        self._any().wall_skew_ms = self._random.choice((0, -3_600_000, 3_600_000, -50, 1_000))
+
+    # --- the network --------------------------------------------------------------------------------------
+
+    def _places(self) -> list[Any]:
+        """Everybody's names in the network; controllers have two."""
+        cluster = self._cluster
+        return [[node.name] for node in cluster.nodes.values()] + [
+            [each.name, each.node_id] for each in cluster.controllers.values()
+        ]
+
+    def _clients(self) -> list[str]:
+        return [client.name for client in (*self._cluster.producers, *self._cluster.consumers)]
+
+    def _cut(self) -> None:
+        """One way between two."""
+        source, target = self._random.sample(self._places(), 2)
+        for one in source:
+            for other in target:
+                self._cluster.network.cut(one, other)
+        self._heal_later()
+
+    def _isolate(self) -> None:
+        """One node from all other servers, sometimes from clients too."""
+        node = self._any()
+        others = [name for place in self._places() for name in place if name != node.name]
+        if self._random.random() < 0.5:
+            others += self._clients()
+        self._cluster.network.separate([node.name], others)
+        self._heal_later()
+
+    def _controller_cut(self) -> None:
+        controller = self._random.choice(list(self._cluster.controllers.values()))
+        mine = [controller.name, controller.node_id]
+        others = [name for place in self._places() for name in place if name not in mine]
+        self._cluster.network.separate(mine, others)
+        self._heal_later()
+
+    def _split(self) -> None:
+        places = self._places()
+        self._random.shuffle(places)
+        middle = self._random.randrange(len(places) + 1)
+        sides = [[name for place in part for name in place] for part in (places[:middle], places[middle:])]
+        self._cluster.network.separate(*sides)
+        self._heal_later()
+
+    def _heal_later(self) -> None:
+        self._world.after(self._random.randrange(1, 5_000), "heal", self._cluster.network.heal)
+
+    def _clog(self) -> None:
+        source, target = self._random.sample([name for place in self._places() for name in place], 2)
+        self._cluster.network.clog(source, target, self._random.randrange(1, 3_000))
+
+    def _weather(self) -> None:
+        plan = self._cluster.plan.weather
+        storm = Weather(5, 50, 0.2, 0.0 if plan.is_ordered else 0.2, plan.is_ordered)
+        self._cluster.network.weather = self._random.choice((FAIR, plan, storm))
+
+    # --- controllers and operators ------------------------------------------------------------------------
+
+    def _controller(self) -> Any:
+        """Anyone, but those who decide more often."""
+        controllers = list(self._cluster.controllers.values())
+        active = [each for each in controllers if each.core is not None]
+        return self._random.choice(active if active and self._random.random() < 0.5 else controllers)
+
+    def _controller_crash(self) -> None:
+        controller = self._controller()
+        if controller.is_alive:
+            controller.doom(self._random.randrange(12), self._random.choice((0, 30, 1 << 20)))
+
+    def _controller_power(self) -> None:
+        controller = self._controller()
+        if controller.is_alive:
+            controller.die(power=True)
+
+    def _controller_pause(self) -> None:
+        self._controller().paused_until_ms = self._world.now_ms + self._random.randrange(1, 3_000)
+
+    def _reassign(self) -> None:
+        """An operator moves a partition, or takes that back."""
+        cluster = self._cluster
+        count = cluster.plan.replication
+        replicas = tuple(self._random.sample(sorted(cluster.nodes), count))
+        partition = self._random.randrange(cluster.plan.partitions)
+        wanted = None if self._random.random() < 0.2 else replicas
+        topic = ReassignableTopic("t", (ReassignablePartition(partition, wanted),))
+        request = AlterPartitionReassignmentsRequest((topic,))
+        self._ask(registry.ALTER_PARTITION_REASSIGNMENTS, request)
+
+    def _controller_stop(self) -> None:
+        """In order: a leader says goodbye."""
+        controller = self._controller()
+        controller.step(events.StopRequested())
+        if controller.is_alive:
+            controller.die(power=False)
+
+    def _grow(self) -> None:
+        """The topic gets another partition."""
+        cluster = self._cluster
+        topic = cluster.rules.image.topics["t"]
+        if len(topic.partitions) < cluster.plan.partitions + 2:
+            growth = PartitionGrowth("t", len(topic.partitions) + 1)
+            self._ask(registry.CREATE_PARTITIONS, CreatePartitionsRequest((growth,)))
+
+    def _topics(self) -> None:
+        """Topics that nobody uses come and go, sometimes under the names of others before them."""
+        name = f"x{self._random.randrange(3)}"
+        if name in self._cluster.rules.image.topics:
+            self._ask(registry.DELETE_TOPICS, DeleteTopicsRequest((name,)))
+        else:
+            spec = NewTopicSpec(name, 2, self._cluster.plan.replication)
+            self._ask(registry.CREATE_TOPICS, CreateTopicsRequest((spec,)))
+
+    def _configs(self) -> None:
+        """Logs roll sooner or later than before."""
+        change = ConfigChange("segment.ms", 0, str(self._random.choice((200, 1_500, 60_000))))
+        altered = AlterConfigs(ConfigResource(TOPIC_RESOURCE, "t"), (change,))
+        self._ask(registry.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest((altered,)))
+
+    def _ask(self, api: Any, body: Any) -> None:
+        self._cluster.ask_controller(api, body, lambda _: None)
+
+    def _elect(self) -> None:
+        """An operator asks for preferred leaders."""
+        self._ask(registry.ELECT_LEADERS, ElectLeadersRequest(0, None))

@@ -1,0 +1,75 @@
+"""A whole cluster holds the laws of replication in simulation; and the simulation can fail."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import cluster_bugs
+import pytest
+from cluster import SimCluster
+
+pytestmark = pytest.mark.sim
+
+SEEDS = int(os.environ.get("HEADRACE_CLUSTER_SIM_SEEDS", "300"))
+GROUP = 25
+MARKS = (
+    "committed",
+    "led",
+    "leader changed",
+    "ISR shrunk",
+    "ELR",
+    "truncated",
+    "died",
+    "stopped",
+    "wiped",
+    "cold read",
+)
+
+
+@pytest.mark.parametrize("first", range(1, SEEDS + 1, GROUP))
+def test_random_faults_break_no_law(first: int) -> None:
+    """Some seeds, each a world of its own; after it has healed the cluster goes on with equal replicas and
+    a sound history. Together they have seen everything that matters."""
+    marks: Counter[str] = Counter()
+    for seed in range(first, min(first + GROUP, SEEDS + 1)):
+        try:
+            marks += SimCluster(seed).run().rules.marks
+        except AssertionError as error:
+            raise AssertionError(f"make sim SIM=cluster SEED={seed}: {error}") from error
+    missing = [mark for mark in MARKS if not marks[mark]]
+    assert not missing, f"{GROUP} seeds without {missing} prove little"
+
+
+@pytest.mark.parametrize("bug", cluster_bugs.BUGS, ids=lambda bug: bug.__name__)
+def test_a_planted_bug_is_found(bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One rule is broken: some seed shows it, as one of the laws that rest on the rule."""
+    laws, plan, seeds = cluster_bugs.BUGS[bug]
+    bug(monkeypatch)
+    for seed in range(1, seeds + 1):
+        try:
+            SimCluster(seed, plan).run()
+        except Exception as error:  # noqa: BLE001 - what is broken may also end in another way
+            if any(law in str(error) for law in laws):
+                return
+    pytest.fail(f"{seeds} seeds have broken none of {laws}")
+
+
+def test_a_seed_says_everything() -> None:
+    """The same trace twice in this process, and in others with other hashes of strings."""
+    here = {SimCluster(7).run().world.trace_hash for _ in range(2)}
+    runner = Path(__file__).with_name("run.py")
+    for hash_seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, str(runner), "7", "1", "--sim", "cluster"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        here.add(done.stdout.split()[-1])
+    assert len(here) == 1
+    assert SimCluster(8).run().world.trace_hash not in here

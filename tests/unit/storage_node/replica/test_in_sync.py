@@ -1,0 +1,351 @@
+"""The leader's view of its followers: rule by rule, and against a model."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import pytest
+from headrace.protocol.metadata.image import RECOVERING, PartitionRegistration
+from headrace.protocol.model import NO_OFFSET
+from headrace.storage_node.replica.in_sync import NEVER_MS, FollowerProgress, InSyncReplicas
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+LAG_MS = 1_000
+EPOCH = 7  # broker epoch of every node
+ME = 1
+
+
+def registration(isr=(1, 2, 3), replicas=(1, 2, 3), partition_epoch=0, **facts) -> PartitionRegistration:
+    return PartitionRegistration(replicas, isr, ME, 4, partition_epoch, **facts)
+
+
+def leading(isr=(1, 2, 3), replicas=(1, 2, 3), start=0, now_ms=0, **facts) -> InSyncReplicas:
+    return InSyncReplicas(ME, registration(isr, replicas, **facts), start, now_ms, LAG_MS)
+
+
+def anybody(_node_id: int, _epoch: int) -> bool:
+    return True
+
+
+def nobody(_node_id: int, _epoch: int) -> bool:
+    return False
+
+
+def fetched(view: InSyncReplicas, node: int, offset: int, leader_end: int, now_ms: int = 0) -> None:
+    assert view.fetched(node, offset, leader_end, EPOCH, now_ms)
+
+
+def members(proposal) -> tuple[int, ...]:
+    return tuple(member.node_id for member in proposal.isr)
+
+
+# --- progress -------------------------------------------------------------------------------------------
+
+
+def test_a_follower_outside_the_isr_was_never_caught_up() -> None:
+    """Also not at a time close to the clock's zero."""
+    view = leading(isr=(1, 2), now_ms=5)
+    assert view.followers[3].caught_up_ms == NEVER_MS
+    assert not view.followers[3].is_caught_up(10, 5, LAG_MS)
+    assert view.followers[2].is_caught_up(10, 5, LAG_MS)
+
+
+def test_at_the_end_it_is_caught_up_now() -> None:
+    """However long that is ago, as long as nothing is appended."""
+    progress = FollowerProgress()
+    progress.fetched(10, 10, 500)
+    assert progress.caught_up_ms == 500
+    assert progress.is_caught_up(10, 10**9, LAG_MS)
+
+
+def test_where_the_leader_was_at_its_last_fetch_it_is_caught_up_as_of_then() -> None:
+    """KIP-16: under constant load nobody reaches the very end."""
+    progress = FollowerProgress()
+    progress.fetched(0, 10, 500)
+    assert progress.caught_up_ms == NEVER_MS
+    progress.fetched(10, 20, 700)
+    assert progress.caught_up_ms == 500
+    progress.fetched(19, 30, 900)
+    assert progress.caught_up_ms == 500
+
+
+def test_a_fetch_that_does_not_name_it_counts_from_where_it_was() -> None:
+    """An incremental session names only what changed."""
+    progress = FollowerProgress()
+    progress.fetched(10, 10, 500)
+    progress.heard(900)
+    assert progress.caught_up_ms == 900
+    behind = FollowerProgress()
+    behind.heard(900)
+    assert behind.caught_up_ms == NEVER_MS
+    behind.fetched(5, 10, 500)
+    behind.heard(900)
+    assert behind.caught_up_ms == NEVER_MS
+
+
+def test_no_replica_and_no_older_process_makes_progress() -> None:
+    """Neither moves anything."""
+    view = leading()
+    assert not view.fetched(9, 5, 5, EPOCH, 0)
+    assert view.fetched(2, 5, 5, EPOCH, 0)
+    assert not view.fetched(2, 6, 6, EPOCH - 1, 0)
+    assert view.followers[2].end_offset == 5
+
+
+# --- the committed end ----------------------------------------------------------------------------------
+
+
+def test_committed_is_what_all_in_sync_replicas_have() -> None:
+    """And never more than is safe on the leader itself."""
+    view = leading()
+    assert view.committed_end(10, 10, 1, 0, anybody) == NO_OFFSET
+    fetched(view, 2, 8, 10)
+    assert view.committed_end(10, 10, 1, 0, anybody) == NO_OFFSET
+    fetched(view, 3, 6, 10)
+    assert view.committed_end(10, 10, 1, 0, anybody) == 6
+    assert view.committed_end(4, 10, 1, 0, anybody) == 4
+
+
+def test_below_min_isr_nothing_is_committed() -> None:
+    """Judged by what is decided: a proposal may be refused (KIP-966)."""
+    view = leading(isr=(1,))
+    fetched(view, 2, 10, 10)
+    assert view.propose_growth(2, 0, EPOCH, anybody) is not None
+    assert view.committed_end(10, 10, 2, 0, anybody) == NO_OFFSET
+    assert view.committed_end(10, 10, 1, 0, nobody) == 10
+
+
+def test_min_isr_is_never_more_than_there_are_replicas() -> None:
+    """Else a topic of two could never commit with a minimum of three."""
+    view = leading(isr=(1, 2), replicas=(1, 2))
+    fetched(view, 2, 10, 10)
+    assert view.committed_end(10, 10, 3, 0, anybody) == 10
+
+
+def test_who_is_about_to_join_is_waited_for() -> None:
+    """While it is caught up and may join."""
+    view = leading(isr=(1, 2))
+    fetched(view, 2, 10, 10)
+    fetched(view, 3, 5, 5, now_ms=100)  # at the end as it was
+    assert view.committed_end(10, 10, 1, 200, anybody) == 5
+    assert view.committed_end(10, 10, 1, 200, nobody) == 10
+    assert view.committed_end(10, 10, 1, 100 + LAG_MS + 1, anybody) == 10
+
+
+def test_a_proposed_member_counts_at_once_and_a_dropped_one_until_it_is_decided() -> None:
+    """Both ISRs may be true."""
+    view = leading(isr=(1, 2))
+    fetched(view, 2, 10, 10)
+    fetched(view, 3, 7, 7)
+    assert members(view.propose_growth(3, 7, EPOCH, anybody)) == (1, 2, 3)
+    assert view.maximal == (1, 2, 3)
+    assert view.committed_end(10, 10, 1, 10 * LAG_MS, nobody) == 7
+    view = leading()
+    fetched(view, 2, 10, 10)
+    fetched(view, 3, 7, 10)
+    assert members(view.propose_shrink(10, 10 * LAG_MS, EPOCH)) == (1, 2)
+    assert view.maximal == (1, 2, 3)
+    assert view.committed_end(10, 10, 1, 10 * LAG_MS, nobody) == 7
+
+
+# --- proposals ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("offset", "watermark", "start", "joins"), [(9, 10, 0, False), (10, 10, 11, False), (11, 10, 11, True)]
+)
+def test_who_joins_has_reached_the_high_watermark_and_the_start_of_the_epoch(
+    offset, watermark, start, joins
+) -> None:
+    """Both of them."""
+    view = leading(isr=(1,), start=start)
+    fetched(view, 2, offset, 20)
+    assert (view.propose_growth(2, watermark, EPOCH, anybody) is not None) == joins
+
+
+def test_a_proposal_names_the_processes_that_were_heard() -> None:
+    """The leader's own, too; of a member that was not heard in this leadership nothing is known."""
+    view = leading(isr=(1, 2))
+    assert view.fetched(3, 10, 10, 33, 0)
+    proposal = view.propose_growth(3, 0, 11, anybody)
+    assert proposal is not None
+    assert proposal.isr == ((1, 11), (2, -1), (3, 33))
+    assert (proposal.leader_epoch, proposal.partition_epoch) == (4, 0)
+
+
+def test_who_is_not_eligible_does_not_join() -> None:
+    """Nor does who was not heard, or is no replica."""
+    view = leading(isr=(1,))
+    fetched(view, 2, 10, 10)
+    assert view.propose_growth(2, 0, EPOCH, nobody) is None
+    assert view.propose_growth(3, 0, EPOCH, anybody) is None  # not heard yet
+    assert view.propose_growth(9, 0, EPOCH, anybody) is None
+
+
+def test_one_proposal_at_a_time() -> None:
+    """The next builds on what is decided about this one."""
+    view = leading(isr=(1,))
+    fetched(view, 2, 10, 10)
+    fetched(view, 3, 10, 10)
+    assert view.propose_growth(2, 0, EPOCH, anybody) is not None
+    assert view.propose_growth(3, 0, EPOCH, anybody) is None
+    assert view.propose_shrink(20, 10 * LAG_MS, EPOCH) is None
+
+
+def test_who_lags_for_too_long_shall_leave() -> None:
+    """At the very end of the log nobody lags."""
+    view = leading()
+    fetched(view, 2, 10, 10, now_ms=LAG_MS)
+    fetched(view, 3, 5, 10, now_ms=LAG_MS)
+    assert view.lagging(20, LAG_MS) == ()
+    assert view.lagging(20, LAG_MS + 1) == (3,)
+    assert view.lagging(20, 2 * LAG_MS + 1) == (2, 3)
+    assert view.lagging(10, 2 * LAG_MS + 1) == (3,)  # at the very end nobody lags
+    assert members(view.propose_shrink(20, 2 * LAG_MS + 1, EPOCH)) == (1,)
+
+
+def test_a_leader_that_was_elected_uncleanly_says_that_it_leads_on() -> None:
+    """With the ISR that it has, once."""
+    view = leading(isr=(1,), leader_recovery_state=RECOVERING)
+    assert members(view.propose_shrink(0, 0, EPOCH)) == (1,)
+    assert view.decided((1,), 1, 0)
+    assert view.propose_shrink(0, 0, EPOCH) is None
+
+
+# --- decisions ------------------------------------------------------------------------------------------
+
+
+def test_a_decision_ends_the_proposal_and_an_older_one_changes_nothing() -> None:
+    """Whether it comes as answer or as metadata."""
+    view = leading(isr=(1,))
+    fetched(view, 2, 10, 10)
+    view.propose_growth(2, 0, EPOCH, anybody)
+    assert view.decided((1, 2), 1, 50)
+    assert (view.committed, view.proposal, view.partition_epoch) == ((1, 2), None, 1)
+    assert not view.decided((1,), 0, 60)
+    assert not view.updated(registration(isr=(1,)), 60)
+    assert view.committed == (1, 2)
+    assert view.updated(registration(isr=(1, 2, 3), partition_epoch=2), 70)
+    assert view.committed == (1, 2, 3)
+
+
+def test_a_decision_about_replicas_that_are_not_known_here_waits_for_metadata() -> None:
+    """Replicas come by metadata alone."""
+    view = leading(isr=(1,))
+    assert not view.decided((1, 9), 5, 0)
+    assert view.partition_epoch == 0
+
+
+def test_who_joins_has_its_time_from_then_on() -> None:
+    """It is not dropped by the next look at who lags."""
+    view = leading(isr=(1,))
+    fetched(view, 2, 10, 20)
+    assert view.decided((1, 2), 1, 5_000)
+    assert view.lagging(20, 5_000 + LAG_MS) == ()
+
+
+def test_a_refused_proposal_is_forgotten_a_void_one_is_not_the_next() -> None:
+    """A late refusal is of its own proposal."""
+    view = leading(isr=(1,))
+    fetched(view, 2, 10, 10)
+    first = view.propose_growth(2, 0, EPOCH, anybody)
+    view.refused(first)
+    second = view.propose_growth(2, 0, EPOCH, anybody)
+    assert second is not None
+    view.refused(first)
+    assert view.proposal is second
+
+
+def test_replicas_come_and_go_by_metadata() -> None:
+    """Those that stay keep what is known of them."""
+    view = leading(isr=(1, 2), replicas=(1, 2))
+    fetched(view, 2, 10, 10)
+    view.updated(registration((1, 2), (1, 2, 3), 1), 0)
+    assert sorted(view.followers) == [2, 3]
+    assert view.followers[2].end_offset == 10
+    view.updated(registration((1,), (3, 1), 2), 0)
+    assert sorted(view.followers) == [3]
+
+
+class InSyncMachine(RuleBasedStateMachine):
+    """A leader, three followers and a controller that decides late, or says no, or is not heard."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_ms, self.end, self.watermark, self.min_isr = 0, 0, 0, 2
+        self.isr: tuple[int, ...] = (1, 2, 3, 4)  # as the controller has decided
+        self.partition_epoch = 0
+        self.has = dict.fromkeys((2, 3, 4), 0)  # what the followers really have
+        self.view = leading(isr=self.isr, replicas=(1, 2, 3, 4))
+        self.barred: set[int] = set()
+
+    def eligible(self, node_id: int, _epoch: int) -> bool:
+        return node_id not in self.barred
+
+    def advance(self) -> None:
+        end = self.view.committed_end(self.end, self.end, self.min_isr, self.now_ms, self.eligible)
+        self.watermark = max(self.watermark, end)
+
+    @rule(count=st.integers(1, 5))
+    def append(self, count: int) -> None:
+        self.end += count
+        self.advance()
+
+    @rule(node=st.sampled_from((2, 3, 4)), share=st.floats(0, 1))
+    def fetch(self, node: int, share: float) -> None:
+        self.has[node] += int((self.end - self.has[node]) * share)
+        fetched(self.view, node, self.has[node], self.end, self.now_ms)
+        self.view.propose_growth(node, self.watermark, EPOCH, self.eligible)
+        self.advance()
+
+    @rule(milliseconds=st.integers(1, 2 * LAG_MS))
+    def wait(self, milliseconds: int) -> None:
+        self.now_ms += milliseconds
+        self.view.propose_shrink(self.end, self.now_ms, EPOCH)
+
+    @rule(node=st.sampled_from((2, 3, 4)))
+    def bar(self, node: int) -> None:
+        self.barred ^= {node}
+
+    @precondition(lambda self: self.view.proposal is not None)
+    @rule(is_heard=st.booleans())
+    def decide(self, is_heard: bool) -> None:
+        proposal = self.view.proposal
+        if proposal.partition_epoch == self.partition_epoch:
+            self.isr, self.partition_epoch = members(proposal), self.partition_epoch + 1
+        if is_heard:
+            self.hear()
+
+    @precondition(lambda self: self.view.proposal is not None)
+    @rule()
+    def refuse(self) -> None:
+        if self.view.proposal.partition_epoch == self.partition_epoch:
+            self.view.refused(self.view.proposal)
+            self.advance()
+
+    @rule()
+    def hear(self) -> None:
+        self.view.updated(registration(self.isr, (1, 2, 3, 4), self.partition_epoch), self.now_ms)
+        self.advance()
+
+    @rule(node=st.sampled_from((2, 3, 4)))
+    def fence(self, node: int) -> None:
+        """The controller takes a node out on its own."""
+        if node in self.isr:
+            self.isr = tuple(member for member in self.isr if member != node)
+            self.partition_epoch += 1
+            self.barred.add(node)
+
+    @invariant()
+    def whoever_may_lead_next_has_all_that_is_committed(self) -> None:
+        for node in self.isr:
+            assert node == ME or self.has[node] >= self.watermark
+
+    @invariant()
+    def laws(self) -> None:
+        self.view.check()
+        assert set(self.isr) <= set(self.view.maximal), "the maximal ISR holds the controller's"
+
+
+InSyncMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestInSyncMachine = InSyncMachine.TestCase

@@ -1,0 +1,139 @@
+"""ISR changes on their way to the controller: one request at a time, each proposal to its end."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from headrace.protocol.errors import (
+    FencedLeaderEpochError,
+    IneligibleReplicaError,
+    InvalidUpdateVersionError,
+    NotControllerError,
+    StaleBrokerEpochError,
+    UnknownServerError,
+)
+from headrace.protocol.messages.control import AlteredPartition, AlterPartitionResponse
+from headrace.protocol.metadata.image import PartitionRegistration
+from headrace.storage_node.replica.in_sync import InSyncReplicas, IsrProposal
+from headrace.storage_node.replica.isr_changes import MAX_ITEMS, RETRY_MS, IsrChanges
+
+
+def proposed(changes: IsrChanges, index: int = 0) -> Any:
+    """A led partition with an open proposal."""
+    view = InSyncReplicas(1, PartitionRegistration((1, 2), (1,), 1, 4, 6), 0, 0, 1_000)
+    view.fetched(2, 5, 5, 33, 0)
+    proposal = view.propose_growth(2, 0, 11, lambda *_: True)
+    assert isinstance(proposal, IsrProposal)
+    partition = SimpleNamespace(key=(b"t" * 16, index), in_sync=view)
+    changes.add(partition, proposal)  # type: ignore[arg-type]
+    return partition
+
+
+def answer(*codes: int, error_code: int = 0) -> AlterPartitionResponse:
+    return AlterPartitionResponse(
+        error_code, "", tuple(AlteredPartition(b"t" * 16, index, code) for index, code in enumerate(codes))
+    )
+
+
+def test_a_proposal_goes_out_with_its_versions() -> None:
+    """Epochs of the leader, the partition and each member."""
+    changes = IsrChanges()
+    proposed(changes)
+    request = changes.take(1, 11, 0)
+    assert request is not None
+    (item,) = request.partitions
+    assert (request.node_id, request.broker_epoch) == (1, 11)
+    assert (item.leader_epoch, item.partition_epoch, item.isr) == (4, 6, ((1, 11), (2, 33)))
+
+
+def test_what_comes_meanwhile_waits_for_the_answer() -> None:
+    """One request at a time."""
+    changes = IsrChanges()
+    proposed(changes)
+    assert changes.take(1, 11, 0) is not None
+    proposed(changes, 1)
+    assert changes.take(1, 11, 0) is None
+    assert changes.next_deadline_ms() is None
+    assert len(changes.answered(answer(0), 5)) == 1
+    request = changes.take(1, 11, 5)
+    assert request is not None
+    assert [item.partition for item in request.partitions] == [1]
+
+
+def test_a_request_has_an_end() -> None:
+    """The rest goes with the next."""
+    changes = IsrChanges()
+    for index in range(MAX_ITEMS + 1):
+        proposed(changes, index)
+    request = changes.take(1, 11, 0)
+    assert request is not None
+    assert len(request.partitions) == MAX_ITEMS
+    changes.answered(answer(*[0] * MAX_ITEMS), 0)
+    assert changes.take(1, 11, 0) is not None
+
+
+def test_without_an_answer_the_same_is_asked_again() -> None:
+    """After a pause; it may have been done."""
+    changes = IsrChanges()
+    proposed(changes)
+    first = changes.take(1, 11, 0)
+    changes.failed(100)
+    assert changes.take(1, 11, 100) is None
+    assert changes.next_deadline_ms() == 100 + RETRY_MS
+    assert changes.take(1, 11, 100 + RETRY_MS) == first
+
+
+@pytest.mark.parametrize("error", [NotControllerError, StaleBrokerEpochError])
+def test_an_error_of_the_whole_is_none_of_the_proposals(error) -> None:
+    """They stay open and go again."""
+    changes = IsrChanges()
+    partition = proposed(changes)
+    first = changes.take(1, 11, 0)
+    assert changes.answered(answer(error_code=error.code), 0) == []
+    assert partition.in_sync.proposal is not None
+    assert changes.take(1, 11, RETRY_MS) == first
+
+
+def test_who_is_refused_may_be_proposed_anew() -> None:
+    """The refused ISR will never be true."""
+    changes = IsrChanges()
+    partition = proposed(changes)
+    changes.take(1, 11, 0)
+    assert changes.answered(answer(IneligibleReplicaError.code), 0) == []
+    assert partition.in_sync.proposal is None
+    assert len(changes) == 0
+
+
+@pytest.mark.parametrize("error", [FencedLeaderEpochError, InvalidUpdateVersionError])
+def test_who_is_overtaken_waits_for_metadata(error) -> None:
+    """The proposal may have been decided at an earlier try: both ISRs may be true."""
+    changes = IsrChanges()
+    partition = proposed(changes)
+    changes.take(1, 11, 0)
+    changes.answered(answer(error.code), 0)
+    assert partition.in_sync.maximal == (1, 2)
+    assert len(changes) == 0
+
+
+def test_an_unknown_error_is_tried_again() -> None:
+    """The others of the request are done."""
+    changes = IsrChanges()
+    proposed(changes)
+    proposed(changes, 1)
+    changes.take(1, 11, 0)
+    assert len(changes.answered(answer(UnknownServerError.code, 0), 0)) == 1
+    request = changes.take(1, 11, RETRY_MS)
+    assert request is not None
+    assert [item.partition for item in request.partitions] == [0]
+
+
+def test_a_void_proposal_is_not_sent() -> None:
+    """Metadata was faster, or this node leads no more."""
+    changes = IsrChanges()
+    one, two = proposed(changes), proposed(changes, 1)
+    one.in_sync.updated(PartitionRegistration((1, 2), (1, 2), 1, 4, 7), 0)
+    two.in_sync = None
+    assert changes.take(1, 11, 0) is None
+    assert len(changes) == 0

@@ -1,0 +1,228 @@
+"""Fetch sessions of followers, as the leader keeps them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from core_rig import FakePeer
+from headrace.protocol.errors import (
+    BrokerIdNotRegisteredError,
+    FencedLeaderEpochError,
+    FetchSessionIdNotFoundError,
+    InvalidFetchSessionEpochError,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+    UnknownLeaderEpochError,
+    UnknownTopicIdError,
+)
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.data import (
+    EpochQuestion,
+    FetchPartition,
+    FetchRequest,
+    OffsetForLeaderEpochRequest,
+)
+from headrace.storage_node.effects import SendFetch
+from replica_rig import TOPIC, Replicas
+
+
+class Follower:
+    """Node 2 by hand: its requests, with the session's facts filled in."""
+
+    def __init__(self, cluster: Replicas) -> None:
+        self.cluster = cluster
+        self.peer = FakePeer(5_000)
+        self.session, self.epoch = 0, 0
+
+    def fetch(self, offset: int | None = None, *, wait_ms: int = 0, **facts: Any) -> Any:
+        """`offset` None names no partition."""
+        epoch = facts.pop("leader_epoch", 0)
+        last = facts.pop("last_epoch", 0)
+        topic_id = facts.pop("topic_id", TOPIC)
+        max_bytes = facts.pop("max_bytes", 1 << 20)
+        named = () if offset is None else (FetchPartition(topic_id, 0, offset, max_bytes, epoch, last, 0),)
+        body = FetchRequest(
+            wait_ms,
+            1,
+            1 << 20,
+            0,
+            named,
+            facts.pop("replica", 2),
+            facts.pop("replica_epoch", self.cluster.epochs[2]),
+            facts.pop("session", self.session),
+            facts.pop("session_epoch", self.epoch),
+            facts.pop("forgotten", ()),
+        )
+        request = self.cluster.nodes[1].ask(registry.FETCH, body, (), self.peer)
+        self.epoch += 1
+        if request.answer is not None and not request.answer.error_code:
+            self.session = request.answer.session_id
+        return request
+
+
+@pytest.fixture
+def cluster() -> Replicas:
+    """Its nodes do not speak unless they are told to."""
+    cluster = Replicas()
+    for rig in cluster.nodes.values():
+        rig.pop(SendFetch)
+    return cluster
+
+
+@pytest.fixture
+def follower(cluster) -> Follower:
+    return Follower(cluster)
+
+
+def test_a_session_names_only_what_is_new(cluster, follower) -> None:
+    """And is silent until the follower reacts."""
+    cluster.produce(b"a")
+    first = follower.fetch(0)
+    assert first.answer.keys == ((TOPIC, 0),)
+    assert first.first.frame_count == 1
+    # it was told and has not reacted: silence, whatever comes
+    cluster.produce(b"b")
+    assert follower.fetch().answer.partitions == ()
+    second = follower.fetch(1)
+    assert second.first.frame_count == 1
+
+
+def test_a_fetch_waits_for_news_and_is_overtaken_by_the_next(cluster, follower) -> None:
+    """So a follower never waits with what it has to say."""
+    follower.fetch(0, wait_ms=500)
+    waiting = follower.fetch(wait_ms=500)
+    assert not waiting.is_answered
+    overtaking = follower.fetch(wait_ms=500)
+    assert waiting.answer.partitions == ()
+    cluster.produce()
+    assert overtaking.first.frame_count == 1
+
+
+def test_a_moved_high_watermark_is_told_at_once(cluster, follower) -> None:
+    """KIP-1166: not only with the next records."""
+    cluster.change(isr=(1, 2))
+    cluster.fence(3)
+    cluster.produce()
+    follower.fetch(0)
+    told = follower.fetch(1, wait_ms=500)
+    assert (told.first.high_watermark, told.first.frame_count) == (1, 0)
+    assert not follower.fetch(wait_ms=500).is_answered
+
+
+def test_an_unknown_session_and_a_wrong_epoch_are_told(cluster, follower) -> None:
+    """The follower begins a new one."""
+    follower.fetch(0)
+    code = follower.fetch(session=999).answer.error_code
+    assert code == FetchSessionIdNotFoundError.code
+    follower.epoch = 7
+    assert follower.fetch().answer.error_code == InvalidFetchSessionEpochError.code
+    follower.session, follower.epoch = 0, 0
+    assert follower.fetch(0).answer.error_code == 0
+
+
+def test_a_session_belongs_to_its_connection(cluster, follower) -> None:
+    """And ends with it."""
+    follower.fetch(0)
+    follower.peer = FakePeer(5_001)
+    assert follower.fetch().answer.error_code == FetchSessionIdNotFoundError.code
+    cluster.nodes[1].core.connection_gone(5_000)
+    assert not cluster.nodes[1].core._replica_fetch.sessions
+
+
+def test_sessions_of_one_connection_have_a_bound(cluster, follower) -> None:
+    """The oldest goes: its follower has given it up."""
+    for _ in range(100):
+        follower.session, follower.epoch = 0, 0
+        assert follower.fetch(0).answer.error_code == 0
+    assert len(cluster.nodes[1].core._replica_fetch.sessions) == 64
+
+
+def test_what_is_forgotten_is_told_no_more(cluster, follower) -> None:
+    """Nothing is kept for it."""
+    follower.fetch(0)
+    follower.fetch(forgotten=((TOPIC, 0), (b"never", 3)))
+    cluster.produce()
+    assert follower.fetch().answer.partitions == ()
+    assert not cluster.nodes[1].core._replica_fetch._followed
+
+
+@pytest.mark.parametrize(
+    ("facts", "error"),
+    [
+        ({"leader_epoch": 1}, UnknownLeaderEpochError),
+        ({"topic_id": b"another"}, UnknownTopicIdError),
+        ({"offset": 5, "last_epoch": -1}, OffsetOutOfRangeError),
+        ({"offset": 5, "last_epoch": 9}, OffsetOutOfRangeError),
+    ],
+)
+def test_errors_are_of_their_partition(cluster, follower, facts, error) -> None:
+    """The session goes on."""
+    request = follower.fetch(facts.pop("offset", 0), **facts)
+    assert request.first.error_code == error.code
+    if error is OffsetOutOfRangeError:
+        assert (request.first.log_start_offset, request.first.diverging_end_offset) == (0, 0)
+
+
+def test_an_old_leader_epoch_is_fenced(cluster, follower) -> None:
+    """And is no progress."""
+    cluster.change(leader=1)
+    assert follower.fetch(0, leader_epoch=0).first.error_code == FencedLeaderEpochError.code
+    assert cluster.partition(1).in_sync.followers[2].end_offset == -1
+
+
+def test_who_is_no_replica_is_refused(cluster, follower) -> None:
+    """It may have been moved away."""
+    cluster.change(replicas=(1, 3), isr=(1, 3))
+    assert follower.fetch(0).first.error_code == NotLeaderOrFollowerError.code
+
+
+def test_an_older_process_of_a_node_makes_no_progress(cluster, follower) -> None:
+    """KIP-903."""
+    cluster.produce()
+    follower.fetch(0)
+    follower.fetch(1)
+    old = Follower(cluster)
+    old.peer = FakePeer(5_002)
+    request = old.fetch(1, replica_epoch=cluster.epochs[2] - 1)
+    assert request.first.error_code == NotLeaderOrFollowerError.code
+
+
+def test_a_node_that_nobody_knows_is_refused(cluster, follower) -> None:
+    """Its metadata comes later, or it is no node."""
+    assert isinstance(follower.fetch(0, replica=9).error, BrokerIdNotRegisteredError)
+
+
+def test_a_diverged_log_is_told_where_and_does_not_count(cluster, follower) -> None:
+    """What it has is not what the leader has."""
+    cluster.produce(b"a")
+    cluster.change(leader=1)
+    cluster.produce(b"b")
+    request = follower.fetch(2, leader_epoch=1, last_epoch=0)
+    answer = request.first
+    assert (answer.error_code, answer.frame_count) == (0, 0)
+    assert (answer.diverging_epoch, answer.diverging_end_offset) == (0, 1)
+    assert cluster.partition(1).in_sync.followers[2].end_offset == -1
+
+
+def test_who_got_nothing_for_want_of_room_comes_first_next_time(cluster, follower) -> None:
+    """One batch over the limit comes all the same, so that a follower always moves on."""
+    cluster.produce(b"x" * 1_000)
+    assert follower.fetch(0, max_bytes=10).first.frame_count == 1
+
+
+def test_where_an_epoch_ends(cluster) -> None:
+    """OffsetForLeaderEpoch, for consumers (KIP-320)."""
+    cluster.produce(b"a")
+    cluster.change(leader=1)
+    cluster.produce(b"b")
+    questions = [(0, -1), (1, 1), (5, -1), (0, 0), (0, 7)]
+    body = OffsetForLeaderEpochRequest(tuple(EpochQuestion(TOPIC, 0, *each) for each in questions))
+    answers = cluster.nodes[1].ask(registry.OFFSET_FOR_LEADER_EPOCH, body).answer.partitions
+    assert [(a.error_code, a.leader_epoch, a.end_offset) for a in answers] == [
+        (0, 0, 1),
+        (0, 1, 2),
+        (0, -1, -1),
+        (FencedLeaderEpochError.code, -1, -1),
+        (UnknownLeaderEpochError.code, -1, -1),
+    ]
