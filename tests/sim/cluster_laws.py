@@ -218,7 +218,8 @@ class Laws:
             for number, registration in enumerate(topic.partitions):
                 key = (name, number)
                 old = registration_of(before, key)
-                if old == registration:
+                is_new = name not in before.topics or before.topics[name].topic_id != topic.topic_id
+                if is_new or old == registration:
                     continue
                 if old is not None:
                     assert registration.leader_epoch >= old.leader_epoch, f"MonotonicEpoch: {key}"
@@ -243,8 +244,8 @@ class Laws:
 
     def at_end(self) -> None:
         """All replicas are byte for byte the same, and hold what was acknowledged where it was."""
-        for name, topic in self.image.topics.items():
-            for number, registration in enumerate(topic.partitions):
+        for name in self._cluster.topics:
+            for number, registration in enumerate(self.image.topics[name].partitions):
                 self._check_same((name, number), registration)
         for node in self._cluster.nodes.values():
             for request in node.requests:
