@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..protocol.errors import ConfigError
 from ..runtime.config import KIB, MAX_INT, MIB, MINUTE, SECOND, Config, key
-from ..storage_node.log.listener_memory import reachable_host
+from ..storage_node.log.listener_memory import MAX_PORT, reachable_host
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +31,13 @@ class ControllerConfig(Config):
         low=0,
         high=65_535,
         doc="The port to listen on; 0 takes the one of the last start again, or else any free one.",
+    )
+    advertised_port: int = key(
+        "advertised.port",
+        0,
+        low=0,
+        high=65_535,
+        doc="Port at which others reach this controller, as of a proxy before it; 0 takes the bound one.",
     )
     num_partitions: int = key(
         "num.partitions", 1, low=1, high=MAX_INT, doc="Partitions of a topic that does not say how many."
@@ -162,6 +169,12 @@ class ControllerConfig(Config):
         unit="ms",
         doc="How often to remember how much of the metadata log is durable, if that has changed.",
     )
+    quorum_bootstrap_servers: tuple[str, ...] = key(
+        "controller.quorum.bootstrap.servers",
+        (),
+        doc="host:port of controllers of the quorum, by which one that knows none of its voters finds them. "
+        "Without any, a controller with an empty disk begins a quorum of its own.",
+    )
     quorum_election_timeout_ms: int = key(
         "controller.quorum.election.timeout.ms",
         1000,
@@ -220,6 +233,11 @@ class ControllerConfig(Config):
     )
 
     @property
+    def bootstrap_endpoints(self) -> tuple[tuple[str, int], ...]:
+        """The bootstrap servers. Errors: ConfigError for one that is not host:port."""
+        return tuple(_endpoint(text) for text in self.quorum_bootstrap_servers)
+
+    @property
     def host(self) -> str:
         """Where nodes reach the controller."""
         return reachable_host(self.listener_host, self.advertised_host)
@@ -227,6 +245,7 @@ class ControllerConfig(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         reachable_host(self.listener_host, self.advertised_host)
+        _ = self.bootstrap_endpoints
         if not self.metadata_log_dir:
             raise ConfigError("metadata.log.dir must name a folder")
         if self.broker_session_timeout_ms <= self.broker_heartbeat_interval_ms:
@@ -234,3 +253,10 @@ class ControllerConfig(Config):
                 f"broker.session.timeout.ms {self.broker_session_timeout_ms} must be longer than "
                 f"broker.heartbeat.interval.ms {self.broker_heartbeat_interval_ms}"
             )
+
+
+def _endpoint(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) <= MAX_PORT:
+        raise ConfigError(f"controller.quorum.bootstrap.servers has {text!r}, which is not host:port")
+    return host.strip("[]"), int(port)

@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from ..protocol.errors import NetworkError
+from ..runtime.named_actor import ActorEndpoint, ActorFinder
 from ..runtime.server_host_io import ServerHost, settle_process
 from .config import ControllerConfig
 from .controller_io import ControllerServer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-CONTROLLER_NAME = "controller-1"
+    from ..protocol.records.control import VoterDescription
+
+CALL_TIMEOUT_S = 5.0
 
 
 class ControllerActor:
@@ -29,12 +32,17 @@ class ControllerActor:
     Errors: ConfigError from the constructor, which Ray reports as the death of the actor for good.
     """
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(
+        self, name: str, namespace: str, other_names: Sequence[str], config: Mapping[str, Any]
+    ) -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         self._config = ControllerConfig.of({"listener.host": _own_address(), **config})
-        self._host = ServerHost(
-            CONTROLLER_NAME, lambda: ControllerServer(self._config), on_ready=settle_process
-        )
+        finders = tuple(ActorFinder(ActorEndpoint(namespace, other)) for other in other_names)
+        self._host = ServerHost(name, lambda: self._new_server(finders), on_ready=settle_process)
+
+    def _new_server(self, finders: Sequence[ActorFinder]) -> ControllerServer:
+        self._server = ControllerServer(self._config, bootstrap=finders)
+        return self._server
 
     def ready(self, timeout_s: float) -> tuple[str, int]:
         """The endpoint, once the controller serves. Errors: why it cannot start; ApiTimeoutError."""
@@ -47,6 +55,21 @@ class ControllerActor:
         if endpoint is None:
             raise NetworkError("the controller is starting")
         return endpoint
+
+    def voter(self) -> tuple[VoterDescription, bool]:
+        """This controller as a voter, and whether its disk is blank: whether it may be of a new quorum."""
+        return self._host.call(self._voter(), CALL_TIMEOUT_S)
+
+    async def _voter(self) -> tuple[VoterDescription, bool]:
+        return self._server.describe_voter(), self._server.is_blank
+
+    def begin(self, voters: Sequence[VoterDescription]) -> None:
+        """Begin the quorum; nothing happens if this controller is part of one already."""
+        self._host.call(self._begin(voters), CALL_TIMEOUT_S)
+
+    async def _begin(self, voters: Sequence[VoterDescription]) -> None:
+        if self._server.is_blank:
+            self._server.begin(voters)
 
     def status(self) -> dict[str, Any]:
         """Facts for people, JSON-able; `state` is starting, running, stopping, stopped or failed."""
@@ -64,10 +87,24 @@ def _own_address() -> str:
     return str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
 
 
-def controller_actor(namespace: str, config: Mapping[str, Any], resources: Mapping[str, float]) -> Any:
-    """The handle of the controller actor of this namespace: the one that runs, or a new one."""
+def controller_name(index: int) -> str:
+    """The actor name of controller `index` (from 1)."""
+    return f"controller-{index}"
+
+
+def controller_actor(
+    index: int,
+    namespace: str,
+    names: Sequence[str],
+    config: Mapping[str, Any],
+    resources: Mapping[str, float],
+) -> Any:
+    """The handle of controller `index` of this namespace: the one that runs, or a new one. `names` are those
+    of all controllers of the cluster; one among several takes the place of its own lost disk by itself."""
+    name = controller_name(index)
+    joining = {"controller.quorum.auto.join.enable": True} if len(names) > 1 else {}
     options: dict[str, Any] = {
-        "name": CONTROLLER_NAME,
+        "name": name,
         "namespace": namespace,
         "lifetime": "detached",
         "get_if_exists": True,
@@ -77,4 +114,6 @@ def controller_actor(namespace: str, config: Mapping[str, Any], resources: Mappi
         "num_cpus": 0.01,  # the scheduler counts it, the work is small
         "resources": dict(resources),
     }
-    return ray.remote(ControllerActor).options(**options).remote(dict(config))
+    others = tuple(other for other in names if other != name)
+    values = {**joining, **config, "controller.id": index}
+    return ray.remote(ControllerActor).options(**options).remote(name, namespace, others, values)

@@ -1,6 +1,6 @@
 """What readers of the metadata log are told: the newest records from memory, or a snapshot. Pure.
 
-Only durable records are in here. Invariants: an answer never cuts a decision in two, so no reader ever acts
+Only committed records are in here. Invariants: an answer never cuts a decision in two, so no reader ever acts
 on half of one; an answer continues exactly where the reader stands, or is a snapshot.
 Bound: the tail holds at most twice `max_tail_records` (beyond one decision); a reader further behind gets a
 snapshot.
@@ -29,19 +29,23 @@ MAX_ENCODED = 8
 
 
 class MetadataFeed:
-    """The durable image, and the tail of records that led to it."""
+    """The committed image, and the tail of records that led to it."""
 
     def __init__(self, image: MetadataImage, max_tail_records: int, max_answer_records: int) -> None:
-        self.image = image
         self._max_tail_records = max_tail_records
         self._max_answer_records = max_answer_records
+        self.restart(image)
+
+    def restart(self, image: MetadataImage) -> None:
+        """Know only this image, as after a snapshot of another controller was loaded."""
+        self.image = image
         self._tail: list[MetadataRecord] = []
         self._tail_start = image.offset + 1  # offset of the first record in the tail
         self._ends: list[int] = []  # exclusive end offset of each decision in the tail
         self._encoded: dict[int, bytes] = {}  # answers to this image by where the reader stands
 
     def publish(self, image: MetadataImage, decisions: Sequence[Sequence[MetadataRecord]]) -> None:
-        """The decisions, in log order, are durable and made `image`."""
+        """The decisions, in log order, are committed and made `image`."""
         end_offset = self.image.offset + 1
         for records in decisions:
             end_offset += len(records)

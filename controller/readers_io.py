@@ -11,6 +11,7 @@ from ..runtime.purgatory import Purgatory
 from ..runtime.timing_wheel import TimingWheel
 
 if TYPE_CHECKING:
+    from ..protocol.errors import KafkaError
     from ..protocol.messages.control import FetchMetadataRequest
     from ..protocol.transport.router_io import Peer, Request, Router
     from .metadata_feed import MetadataFeed
@@ -33,6 +34,9 @@ class _Poll:
             return False
         self._router.reply(self.request, answer)
         return True
+
+    def refuse(self, error: KafkaError) -> None:
+        self._router.reply_error(self.request, error)
 
     def on_expire(self) -> None:
         self._router.reply(self.request, self._feed.nothing_new(self._offset))
@@ -61,12 +65,20 @@ class MetadataReaders:
             polls.append(poll)
 
     def on_news(self) -> None:
-        """There are new durable records."""
+        """There are new committed records."""
         self._purgatory.check(_NEWS)
 
     def expire(self, now_ms: int) -> None:
         """Answer those whose time is up."""
         self._purgatory.expire(now_ms)
+
+    def refuse_all(self, error: KafkaError) -> None:
+        """This controller is not the one to ask any more."""
+        polls = [poll for each in self._polls.values() for poll in each]
+        self._polls.clear()
+        for poll in polls:
+            if self._purgatory.cancel(poll):
+                poll.refuse(error)
 
     def peer_gone(self, peer: Peer) -> None:
         """Let go of the polls of a peer that will not read their answers."""

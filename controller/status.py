@@ -9,6 +9,8 @@ from ..protocol.model import NO_NODE
 from .state.brokers import state_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..protocol.metadata.image import MetadataImage
     from .config import ControllerConfig
     from .quorum.metadata_log import MetadataLog
@@ -19,18 +21,21 @@ def describe(
     image: MetadataImage,
     log: MetadataLog,
     *,
+    quorum: Mapping[str, Any],
     endpoint: str,
     connections: int,
     parked_polls: int,
     waiting_requests: int,
 ) -> dict[str, Any]:
-    """Facts by name; `nodes` holds one entry per storage node, sorted by id."""
+    """Facts by name: of the quorum as this controller sees it, and of what is committed as far as it knows;
+    `nodes` holds one entry per storage node, sorted by id."""
     partitions = [partition for topic in image.topics.values() for partition in topic.partitions]
     leaders = Counter(partition.leader for partition in partitions)
     replicas = Counter(node_id for partition in partitions for node_id in partition.replicas)
     return {
         "controller_id": config.controller_id,
-        "controller_epoch": log.epoch,
+        "controller_epoch": quorum["epoch"],
+        "quorum": dict(quorum),
         "cluster_id": image.cluster_id,
         "endpoint": endpoint,
         "metadata_dir": config.metadata_log_dir,

@@ -1,9 +1,14 @@
-"""The one writer of a controller: takes requests in order, and makes their decisions durable in groups.
+"""The one writer of the active controller: takes requests in order, decides, and answers once that counts.
 
-Order, for every group: decide and append each; flush; publish to readers; answer. So no answer and no reader
-ever knows of a decision that a crash could take back. Requests that arrive during a flush form the next
-group, so one flush serves many. An answer without records waits as well, because it may rest on a
-decision of the same group. A failure ends the task, and with it the process: nothing is answered then.
+Order, for every decision: append it; have it durable here and with a majority; publish it to readers; answer.
+So no answer and no reader ever knows of a decision that a crash or another leader could take back. Flushes
+and the others' fetches cover whatever was appended meanwhile: one serves many decisions. An answer
+without records waits for what was decided before it, because it may rest on that. A failure ends the task,
+and with it the process: nothing is answered then.
+
+A controller that only follows applies what is committed, and so has the image when it becomes the leader. One
+that leads no longer drops the core, with everything that is not committed: requests that nothing was recorded
+for are refused with NOT_CONTROLLER, so they did not run; the outcome of the others is unknown.
 """
 
 from __future__ import annotations
@@ -12,32 +17,51 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..protocol.errors import KafkaError, ThrottlingQuotaExceededError
+from ..protocol.errors import (
+    KafkaError,
+    NotControllerError,
+    RequestTimedOutError,
+    ThrottlingQuotaExceededError,
+)
 from ..protocol.messages.control import (
+    AlterPartitionRequest,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     DescribeConfigsRequest,
 )
+from ..protocol.metadata.records import NoOpRecord
+from ..protocol.metadata.replay import replay
 from ..runtime.clock_io import monotonic_ms, wall_ms
+from .quorum.record_batches import encode_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from concurrent.futures import Executor
+    from typing import Protocol
 
+    from ..protocol.metadata.image import MetadataImage
     from ..protocol.metadata.records import MetadataRecord
     from ..protocol.transport.router_io import Request, Router
     from .controller import Controller
     from .metadata_feed import MetadataFeed
     from .quorum.metadata_log import MetadataLog
 
-# Bound: decisions of one group, which wait for one flush together.
+    class Appender(Protocol):
+        """What the writer needs of the quorum."""
+
+        def append(self, batches: tuple[bytes, ...]) -> None:
+            """Write decisions to the log; `DecisionWriter.on_committed` tells when they count."""
+
+
+# Bound: decisions that are appended together.
 MAX_GROUP = 200
 # Bound: how long deciding may keep the loop from its sockets. One decision may take a tenth of a second
 # (10,000 partitions), so a count alone would let a client silence every heartbeat for longer than a session.
 MAX_GROUP_MS = 10
+# Bound: answers that wait for a majority; further requests wait for their decision.
+MAX_UNDECIDED = 10 * MAX_GROUP
 
 
-_URGENT = (BrokerHeartbeatRequest, BrokerRegistrationRequest)
+_URGENT = (BrokerHeartbeatRequest, BrokerRegistrationRequest, AlterPartitionRequest)
 
 
 class _Waiting(NamedTuple):
@@ -45,37 +69,64 @@ class _Waiting(NamedTuple):
     arrival_ms: int  # a heartbeat counts from when it came, not from when its turn came
 
 
+class _Decided(NamedTuple):
+    """A decision that is appended and not yet committed."""
+
+    end_offset: int
+    records: Sequence[MetadataRecord]
+    image: MetadataImage  # with it
+
+
+class _Answer(NamedTuple):
+    """An answer that counts once everything below `end_offset` is committed."""
+
+    end_offset: int
+    request: Request
+    reply: Any
+    has_records: bool
+
+
 class DecisionWriter:
-    """Owns the metadata log while the controller runs. `disk` is one thread: its work is in order."""
+    """Applies what is committed to the feed; decides between `on_leader` and `on_resigned`."""
 
     def __init__(
         self,
-        core: Controller,
+        quorum: Appender,
         log: MetadataLog,
         feed: MetadataFeed,
         router: Router,
-        disk: Executor,
+        new_core: Callable[[MetadataImage], Controller],
         *,
+        new_cluster_id: Callable[[], str],
         max_waiting: int,
         max_unread_bytes: int = 1 << 62,
-        snapshot_interval_bytes: int,
         on_publish: Callable[[], None],
     ) -> None:
-        self._core, self._log, self._feed, self._router, self._disk = core, log, feed, router, disk
+        self._quorum, self._log, self._feed, self._router = quorum, log, feed, router
+        self._new_core, self._new_cluster_id = new_core, new_cluster_id
         self._max_waiting = max_waiting
         self._max_unread_bytes = max_unread_bytes
-        self._snapshot_interval_bytes = snapshot_interval_bytes
         self._on_publish = on_publish
+        self._core: Controller | None = None
         self._waiting: deque[_Waiting] = deque()
-        # Heartbeats and registrations pass the others: a queue full of slow requests must fence nobody.
+        # Heartbeats and the like pass the others: a queue full of slow requests must fence nobody.
         self._urgent: deque[_Waiting] = deque()
         self._has_work = asyncio.Event()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
-        self._decisions: list[Sequence[MetadataRecord]] = []  # appended, not yet published
+        self._decided: deque[_Decided] = deque()
+        self._answers: deque[_Answer] = deque()
+        self._group: list[bytes] = []  # decided, and to be appended together
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._urgent)
+        return len(self._waiting) + len(self._urgent) + len(self._answers)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this controller decides."""
+        return self._core is not None
+
+    # --- requests ---------------------------------------------------------------------------------------
 
     def submit(self, request: Request) -> None:
         """Queue a request; it will be answered. Errors: ThrottlingQuotaExceededError when too many wait."""
@@ -90,49 +141,62 @@ class DecisionWriter:
         self._is_idle.clear()
         self._has_work.set()
 
+    def tick(self, now_ms: int) -> None:
+        """Time has come to here."""
+        if self._core is not None:
+            self._core.tick(now_ms)
+            self.wake()
+
     async def drained(self) -> None:
         """Wait until every queued request is answered."""
         await self._is_idle.wait()
 
     async def run(self) -> None:
-        """Write until cancelled. Errors: KafkaStorageError; nothing is answered after one."""
+        """Decide until cancelled. Errors: KafkaStorageError; nothing is answered after one."""
         while True:
             await self._has_work.wait()
             self._has_work.clear()
-            answers = self._decide_group()
-            await self._make_durable()
-            self._publish()
-            for request, answer in answers:
-                self._answer(request, answer)
-            if self._log.bytes_since_snapshot >= self._snapshot_interval_bytes:
-                await self._on_disk(self._log.write_snapshot, self._core.image, wall_ms())
-            if len(self):
-                self._has_work.set()
-                await asyncio.sleep(0)  # a group without records has awaited nothing: let the sockets be read
-            elif not self._has_work.is_set():
-                self._is_idle.set()
+            if self._core is not None and len(self._answers) < MAX_UNDECIDED:
+                self._decide_group(self._core)
+                if self._waiting or self._urgent:
+                    self._has_work.set()
+                    await asyncio.sleep(0)  # let the sockets be read
+            self._note_idle()
 
-    def _decide_group(self) -> list[tuple[Request, Any]]:
-        """Decide and append what waits, then what time brings. The answers, in order."""
-        answers: list[tuple[Request, Any]] = []
+    # --- deciding ---------------------------------------------------------------------------------------
+
+    def _decide_group(self, core: Controller) -> None:
+        """Decide and append what waits, then what time brings."""
+        self._note_control_records(core, self._log.end_offset)
+        if not core.image.cluster_id:
+            self._record(core, core.decide_format(self._new_cluster_id()))
         end_ms = monotonic_ms() + MAX_GROUP_MS
-        while len(self) and len(answers) < MAX_GROUP and (not answers or monotonic_ms() < end_ms):
-            request, arrival_ms = (self._urgent or self._waiting).popleft()
-            try:
-                self._check_room(request)
-                decision = self._core.decide(request.body, arrival_ms)
-            except KafkaError as error:
-                answers.append((request, error))
-            else:
-                self._append(decision.records)
-                answers.append((request, decision.reply))
-        if not len(self):
+        for _ in range(MAX_GROUP):
+            if queue := self._urgent or self._waiting:
+                self._decide(core, *queue.popleft())
+            if not queue or monotonic_ms() >= end_ms:
+                break
+        if not self._urgent and not self._waiting:
             # Order: sessions run out only once everything that was heard has been counted, and once the core
             # knows of the time in which this loop stood still and could hear nobody.
-            self._core.tick(monotonic_ms())
-            while records := self._core.decide_expiry(monotonic_ms()):
-                self._append(records)
-        return answers
+            core.tick(monotonic_ms())
+            while records := core.decide_expiry(monotonic_ms()):
+                self._record(core, records)
+        if self._group:
+            batches, self._group = tuple(self._group), []
+            self._quorum.append(batches)
+        self._send_answers(self._log.high_watermark)
+
+    def _decide(self, core: Controller, request: Request, arrival_ms: int) -> None:
+        try:
+            self._check_room(request)
+            decision = core.decide(request.body, arrival_ms)
+        except KafkaError as error:
+            self._answers.append(_Answer(core.image.offset + 1, request, error, has_records=False))
+            return
+        self._record(core, decision.records)
+        answer = _Answer(core.image.offset + 1, request, decision.reply, bool(decision.records))
+        self._answers.append(answer)
 
     def _check_room(self, request: Request) -> None:
         """Errors: ThrottlingQuotaExceededError for a small question with a large answer while too much lies
@@ -141,26 +205,79 @@ class DecisionWriter:
         if is_reading and self._router.pending_response_bytes > self._max_unread_bytes:
             raise ThrottlingQuotaExceededError("too many bytes of answers are waiting to be read")
 
-    def _append(self, records: Sequence[MetadataRecord]) -> None:
+    def _record(self, core: Controller, records: Sequence[MetadataRecord]) -> None:
         if records:
-            self._core.apply(self._log.append(records, wall_ms()), records)
-            self._decisions.append(records)
+            self._group.append(encode_batch(records, wall_ms()))
+            self._apply(core, records)
 
-    async def _make_durable(self) -> None:
-        if self._decisions:
-            await self._on_disk(self._log.flush)
+    def _apply(self, core: Controller, records: Sequence[MetadataRecord]) -> None:
+        core.apply(core.image.offset + 1, records)
+        self._decided.append(_Decided(core.image.offset + 1, records, core.image))
 
-    def _publish(self) -> None:
-        if self._decisions:
-            self._feed.publish(self._core.image, self._decisions)
-            self._decisions = []
-            self._on_publish()
+    def _note_control_records(self, core: Controller, end_offset: int) -> None:
+        """What the quorum itself has written between the decisions only moves the image's offset."""
+        count = end_offset - (core.image.offset + 1)
+        if count > 0:
+            self._apply(core, (NoOpRecord(),) * count)
 
-    def _answer(self, request: Request, answer: Any) -> None:
-        if isinstance(answer, KafkaError):
-            self._router.reply_error(request, answer)
-        else:
-            self._router.reply(request, answer)
+    # --- what the quorum tells --------------------------------------------------------------------------
 
-    async def _on_disk(self, work: Callable[..., None], *args: Any) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._disk, work, *args)
+    def on_committed(self, end_offset: int) -> None:
+        """Everything below counts: publish and answer it."""
+        if self._core is None:
+            self._follow(end_offset)
+            return
+        self._note_control_records(self._core, end_offset)
+        decisions = []
+        image = self._feed.image
+        while self._decided and self._decided[0].end_offset <= end_offset:
+            decided = self._decided.popleft()
+            decisions.append(decided.records)
+            image = decided.image
+        self._feed.publish(image, decisions)
+        self._on_publish()
+        self._send_answers(end_offset)
+        if self._waiting or self._urgent:
+            self.wake()
+        self._note_idle()
+
+    def on_leader(self) -> None:
+        """Decide from now on. Nodes that were active have one session timeout to be heard."""
+        assert self._feed.image.offset + 1 == self._log.high_watermark, "all that is committed is applied"
+        self._core = self._new_core(self._feed.image)
+        self.wake()
+
+    def on_resigned(self) -> None:
+        """Decide no longer, and forget what is not committed."""
+        self._core = None
+        self._decided.clear()
+        self._group.clear()
+        refusal = NotControllerError("this controller does not lead any more")
+        unknown = RequestTimedOutError("the controller lost its leadership: this may have been done or not")
+        answers, self._answers = self._answers, deque()
+        for answer in answers:
+            self._router.reply_error(answer.request, unknown if answer.has_records else refusal)
+        for queue in (self._urgent, self._waiting):
+            while queue:
+                self._router.reply_error(queue.popleft().request, refusal)
+        self._note_idle()
+
+    def _follow(self, end_offset: int) -> None:
+        image, decisions = self._feed.image, []
+        for base_offset, records in self._log.committed(image.offset + 1, end_offset):
+            image, _ = replay(image, base_offset, records)
+            decisions.append(records)
+        self._feed.publish(image, decisions)
+        self._on_publish()
+
+    def _send_answers(self, end_offset: int) -> None:
+        while self._answers and self._answers[0].end_offset <= end_offset:
+            answer = self._answers.popleft()
+            if isinstance(answer.reply, KafkaError):
+                self._router.reply_error(answer.request, answer.reply)
+            else:
+                self._router.reply(answer.request, answer.reply)
+
+    def _note_idle(self) -> None:
+        if not len(self) and not self._has_work.is_set():
+            self._is_idle.set()

@@ -13,14 +13,16 @@ import os
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..protocol.errors import ApiTimeoutError
 from .freed_memory import give_memory_back, keep_freed_memory
 from .loop_thread_io import LoopThread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
+
+T = TypeVar("T")
 
 log = logging.getLogger("headrace.host")
 
@@ -118,6 +120,10 @@ class ServerHost:
         if facts["state"] == "running":
             facts.update(self._thread.call(self._status(), STATUS_TIMEOUT_S))
         return facts
+
+    def call(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        """Run a coroutine on the server's loop. Errors: its own; TimeoutError; ClosedError."""
+        return self._thread.call(work, timeout_s)
 
     def stop(self, timeout_s: float) -> None:
         """Shut the server down cleanly and wait for it; the process goes on."""

@@ -51,6 +51,7 @@ class ClusterFile(msgspec.Struct, frozen=True):
     own_ray: OwnRayFacts | None = None
     auth_mode: str = "disabled"
     config: dict[str, str] = {}
+    controllers: int = 1
 
 
 # Order: made while this is imported, because the first decoder of a type must not be made on two threads at

@@ -12,6 +12,7 @@ from .cluster_files_io import DEFAULT_CLUSTER, UnknownClusterError, known_cluste
 CLUSTER_VARIABLE = "HEADRACE_CLUSTER"
 NAMESPACE_PREFIX = "headrace-"
 NODE_PREFIX = "node-"
+CONTROLLER_PREFIX = "controller-"
 ASK_TIMEOUT_S = 2.0
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..controller.config import ControllerConfig
 from ..controller.controller_io import ControllerServer
+from ..controller.quorum.voter_changes import MAX_VOTERS
 from ..protocol.errors import ApiTimeoutError, ClosedError
 from ..runtime.loop_thread_io import LoopThread
 from ..storage_node.config import NodeConfig
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ..clients.sync.admin_io import Admin
     from ..clients.sync.consumer_io import Consumer
     from ..clients.sync.producer_io import Producer
+    from ..storage_node.leader_search_io import ControllerLocator
 
 log = logging.getLogger("headrace.local")
 
@@ -38,16 +40,20 @@ STOP_TIMEOUT_S = 30.0
 class LocalCluster:
     """A running cluster in this process; use it as a context manager, or call `close`."""
 
-    def __init__(self, nodes: int, data_dir: str | None, config: Mapping[str, Any]) -> None:
+    def __init__(
+        self, nodes: int, data_dir: str | None, config: Mapping[str, Any], controllers: int = 1
+    ) -> None:
         if nodes < 1:
             raise ValueError(f"a cluster has at least one storage node, not {nodes}")
+        if not 1 <= controllers <= MAX_VOTERS:
+            raise ValueError(f"a cluster has 1 to {MAX_VOTERS} controllers, not {controllers}")
         node_pairs, controller_pairs = split_config(config)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if data_dir is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="headrace-")
             data_dir = self._temporary.name
         self.data_dir = Path(data_dir).absolute()
-        self._cores = _Servers(self.data_dir, nodes, node_pairs, controller_pairs)
+        self._cores = _Servers(self.data_dir, nodes, controllers, node_pairs, controller_pairs)
         self._is_closed = False
         self._thread = LoopThread("headrace-local", self._cores.run, self._cores.ended)
         self._thread.start()
@@ -91,10 +97,20 @@ class LocalCluster:
         self._raise_if_over()
         self._thread.call(self._cores.kill_node(index), STOP_TIMEOUT_S)
 
-    def restart_controller(self) -> None:
-        """Stop the controller cleanly and start it again over the same files."""
+    def restart_controller(self, index: int = 0) -> None:
+        """Stop controller `index` (from 0) cleanly, unless it was killed; start it over the same files."""
         self._raise_if_over()
-        self._thread.call(self._cores.restart_controller(), START_TIMEOUT_S)
+        self._thread.call(self._cores.restart_controller(index), START_TIMEOUT_S)
+
+    def kill_controller(self, index: int) -> None:
+        """End controller `index` (from 0) as a crash would; `restart_controller` brings it back."""
+        self._raise_if_over()
+        self._thread.call(self._cores.kill_controller(index), STOP_TIMEOUT_S)
+
+    def active_controller(self) -> int | None:
+        """The index (from 0) of the controller that decides now, or None."""
+        self._raise_if_over()
+        return self._thread.call(self._cores.active_controller(), STOP_TIMEOUT_S)
 
     def status(self) -> dict[str, Any]:
         """What every server says about itself, JSON-able."""
@@ -154,11 +170,26 @@ class _Servers:
     """The servers of one local cluster; everything but `ended` runs on its event loop."""
 
     def __init__(
-        self, data_dir: Path, nodes: int, node_pairs: dict[str, Any], controller_pairs: dict[str, Any]
+        self,
+        data_dir: Path,
+        nodes: int,
+        controllers: int,
+        node_pairs: dict[str, Any],
+        controller_pairs: dict[str, Any],
     ) -> None:
-        self._controller_config = ControllerConfig.of(
-            {**controller_pairs, "metadata.log.dir": str(data_dir / "controller-1")}
-        )
+        # A quorum needs its majority: as many controllers as there were, whatever was asked for.
+        there = max((int(path.name[11:]) for path in data_dir.glob("controller-[1-9]")), default=1)
+        self._controller_configs = [
+            ControllerConfig.of(
+                {
+                    "controller.quorum.auto.join.enable": True,
+                    **controller_pairs,
+                    "controller.id": index,
+                    "metadata.log.dir": str(data_dir / f"controller-{index}"),
+                }
+            )
+            for index in range(1, max(controllers, there) + 1)
+        ]
         self._node_configs = [
             NodeConfig.of({**node_pairs, "node.id": index, "log.dirs": str(data_dir / f"node-{index}")})
             for index in range(1, nodes + 1)
@@ -169,19 +200,20 @@ class _Servers:
         self._nodes: list[NodeServer] = []
         self._runs: dict[NodeServer | ControllerServer, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup
-        self._controller: ControllerServer
+        self._controllers: list[ControllerServer] = []
 
     async def run(self) -> None:
         """Start all, serve until `closing`, stop all. Errors: those of a server, which end the others."""
         try:
             async with asyncio.TaskGroup() as self._tasks:
-                await self._start_controller()
+                await self._start_controllers()
                 self._nodes = [self._new_node(config) for config in self._node_configs]
                 await asyncio.gather(*(self._start(node) for node in self._nodes))
                 self.settled.set()
                 await self.closing.wait()
                 await asyncio.gather(*(self._stop(node) for node in self._nodes))
-                await self._stop(self._controller)
+                for controller in self._controllers:
+                    await self._stop(controller)
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from group
 
@@ -197,8 +229,27 @@ class _Servers:
         return ",".join(f"{node.host}:{node.port}" for node in self._nodes)
 
     async def status(self) -> dict[str, Any]:
-        """Controller and nodes."""
-        return {"controller": self._controller.status(), "nodes": [node.status() for node in self._nodes]}
+        """Controllers and nodes; `controller` is the one that decides, None if there is none."""
+        controllers = [self._controller_status(controller) for controller in self._controllers]
+        active = await self.active_controller()
+        return {
+            "controller": None if active is None else controllers[active],
+            "controllers": controllers,
+            "nodes": [node.status() for node in self._nodes],
+        }
+
+    def _controller_status(self, controller: ControllerServer) -> dict[str, Any]:
+        if controller not in self._runs:
+            return {"controller_id": controller.config.controller_id, "state": "killed"}
+        return {"state": "running", **controller.status()}
+
+    async def active_controller(self) -> int | None:
+        """The index of the one that decides."""
+        active = [index for index, each in enumerate(self._controllers) if self._is_deciding(each)]
+        return max(active, key=lambda index: self._controllers[index].quorum.epoch, default=None)
+
+    def _is_deciding(self, controller: ControllerServer) -> bool:
+        return controller in self._runs and controller.is_active
 
     async def restart_node(self, index: int) -> None:
         """A fresh server over the files of an old one."""
@@ -212,20 +263,40 @@ class _Servers:
         await node.kill()
         await self._runs.pop(node)
 
-    async def restart_controller(self) -> None:
-        """The nodes find the new one through `_locate`."""
-        await self._stop(self._controller)
-        await self._start_controller()
+    async def restart_controller(self, index: int) -> None:
+        """The others find the new one through its locator."""
+        await self._stop(self._controllers[index])
+        self._controllers[index] = self._new_controller(index)
+        await self._start(self._controllers[index])
 
-    async def _start_controller(self) -> None:
-        self._controller = ControllerServer(self._controller_config)
-        await self._start(self._controller)
+    async def kill_controller(self, index: int) -> None:
+        """No farewell, no flush."""
+        controller = self._controllers[index]
+        await controller.kill()
+        await self._runs.pop(controller)
+
+    async def _start_controllers(self) -> None:
+        """Order: a quorum begins once, when all of its disks are blank."""
+        self._controllers = [self._new_controller(index) for index in range(len(self._controller_configs))]
+        for controller in self._controllers:
+            await self._start(controller)
+        if all(controller.is_blank for controller in self._controllers):
+            voters = [controller.describe_voter() for controller in self._controllers]
+            self._controllers[0].begin(voters)
+
+    def _new_controller(self, index: int) -> ControllerServer:
+        others = [other for other in range(len(self._controller_configs)) if other != index]
+        bootstrap = tuple(self._locator(other) for other in others)
+        return ControllerServer(self._controller_configs[index], bootstrap=bootstrap)
 
     def _new_node(self, config: NodeConfig) -> NodeServer:
-        return NodeServer(config, self._locate)
+        return NodeServer(config, tuple(self._locator(index) for index in range(len(self._controllers))))
 
-    async def _locate(self) -> tuple[str, int]:
-        return self._controller.host, self._controller.port
+    def _locator(self, index: int) -> ControllerLocator:
+        async def locate() -> tuple[str, int]:
+            return self._controllers[index].host, self._controllers[index].port
+
+        return locate
 
     async def _start(self, server: NodeServer | ControllerServer) -> None:
         await server.start()
@@ -238,11 +309,12 @@ class _Servers:
             await run
 
 
-def local(nodes: int = 1, data_dir: str | None = None, **config: Any) -> LocalCluster:
+def local(nodes: int = 1, data_dir: str | None = None, controllers: int = 1, **config: Any) -> LocalCluster:
     """Start a cluster of `nodes` storage nodes inside this process; it is ready when this returns.
 
+    `controllers` that form a quorum decide for it; more than one outlive the death of a minority of them.
     Without `data_dir` its files are temporary and go with it; with one, the next `local` on the same
     folder finds them. `config` takes keys of storage nodes and controller with underscores.
     Errors: ConfigError for unknown keys; whatever kept a server from starting.
     """
-    return LocalCluster(nodes, data_dir, config)
+    return LocalCluster(nodes, data_dir, config, controllers)

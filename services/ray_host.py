@@ -25,7 +25,7 @@ from .cluster_files_io import (
     remove_empty_data_home,
     write_cluster_file,
 )
-from .discovery import NAMESPACE_PREFIX, NODE_PREFIX
+from .discovery import CONTROLLER_PREFIX, NAMESPACE_PREFIX, NODE_PREFIX
 from .own_ray_io import OwnRay, RayStartError, start_own_ray, stop_own_ray
 from .ray_session import (
     FIND,
@@ -66,6 +66,7 @@ class UpOptions:
 
     cluster: str
     nodes: int | None = None
+    controllers: int | None = None
     data_dir: str | None = None
     ray_address: str | None = None
     disk_resource: str | None = None
@@ -121,6 +122,7 @@ def status(cluster: str) -> dict[str, Any]:
         "data_dir": facts.data_dir,
         "state": "down",
         "controller": None,
+        "controllers": [],
         "nodes": [],
     }
     if not is_reachable(facts.ray_address):
@@ -131,12 +133,22 @@ def status(cluster: str) -> dict[str, Any]:
         calls = {name: ray.get_actor(name, namespace).status.remote() for name in names}
         found = {name: _status_or_state(name, a) for name, a in gather(ray, calls, STATUS_TIMEOUT_S).items()}
     nodes = [found[name] for name in sorted(found, key=_index_of) if name.startswith(NODE_PREFIX)]
-    result["controller"] = next((s for name, s in found.items() if not name.startswith(NODE_PREFIX)), None)
-    result["nodes"] = nodes
-    servers = [*nodes, result["controller"] or {}]
-    is_whole = len(nodes) == facts.nodes and all(server.get("state") in UP_STATES for server in servers)
+    controllers = [found[name] for name in sorted(found, key=_index_of) if not name.startswith(NODE_PREFIX)]
+    result["controller"] = _active(controllers)
+    result["controllers"], result["nodes"] = controllers, nodes
+    is_whole = (
+        (len(nodes), len(controllers)) == (facts.nodes, facts.controllers)
+        and result["controller"] is not None
+        and all(server.get("state") in UP_STATES for server in (*nodes, *controllers))
+    )
     result["state"] = "running" if is_whole else "degraded" if found else "down"
     return result
+
+
+def _active(controllers: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The controller that leads, by its own account; of several, which lasts for moments only, the newest."""
+    leading = [each for each in controllers if each.get("quorum", {}).get("role") == "leader"]
+    return max(leading, key=lambda each: each["quorum"]["epoch"], default=None)
 
 
 def down(cluster: str, report: Report, *, delete_data: bool = False) -> list[str]:
@@ -189,7 +201,14 @@ def _merged(options: UpOptions, before: ClusterFile | None) -> ClusterFile:
         data_dir = str(Path(options.data_dir or default_data_dir(options.cluster)).expanduser().absolute())
         address = wanted_address(options.ray_address) or ""
         nodes, config = options.nodes or _nodes_with_data(data_dir) or DEFAULT_NODES, dict(options.config)
-        return ClusterFile(options.cluster, address, (), nodes, data_dir, config=config)
+        # A quorum needs its majority: as many controllers as there were, whatever was asked for.
+        controllers = max(options.controllers or 1, _controllers_with_data(data_dir))
+        return ClusterFile(
+            options.cluster, address, (), nodes, data_dir, config=config, controllers=controllers
+        )
+    controllers = options.controllers or before.controllers
+    if controllers < before.controllers:
+        raise _too_few_controllers(before.cluster, before.controllers)
     nodes = options.nodes or before.nodes
     if nodes < before.nodes:
         raise _too_few(before.cluster, before.nodes)
@@ -203,12 +222,20 @@ def _merged(options: UpOptions, before: ClusterFile | None) -> ClusterFile:
         raise ConfigError(f"cluster {before.cluster!r} runs already: take it down to change {changed[0]}")
     if is_running and options.ray_address not in (None, FIND, before.ray_address):
         raise ConfigError(f"cluster {before.cluster!r} runs on the Ray at {before.ray_address}")
-    return _with(before, nodes=nodes, config={**before.config, **options.config})
+    return _with(before, nodes=nodes, controllers=controllers, config={**before.config, **options.config})
 
 
 def _nodes_with_data(data_dir: str) -> int:
     """The highest index of a storage node that has a folder there: `up` after `down` starts as many."""
-    names = [path.name for path in Path(data_dir).glob(f"{NODE_PREFIX}*")]
+    return _highest_index(data_dir, NODE_PREFIX)
+
+
+def _controllers_with_data(data_dir: str) -> int:
+    return _highest_index(data_dir, CONTROLLER_PREFIX)
+
+
+def _highest_index(data_dir: str, prefix: str) -> int:
+    names = [path.name for path in Path(data_dir).glob(f"{prefix}*")]
     return max((_index_of(name)[0] for name in names), default=0)
 
 
@@ -221,7 +248,7 @@ def _start_actors(options: UpOptions, facts: ClusterFile, report: Report) -> Clu
             actors = _create(ray, options, facts)
             adopted = sorted(set(actors) & set(before))
             report(f"adopted {', '.join(adopted)}" if adopted else f"starting {len(actors)} actors")
-            endpoints = _wait_ready(ray, actors, options.timeout_s, report)
+            endpoints = _wait_until_up(ray, actors, options.timeout_s, report)
         except BaseException:
             for name in set(actor_names(ray, namespace)) - set(before):
                 ray.kill(ray.get_actor(name, namespace), no_restart=True)
@@ -233,21 +260,28 @@ def _start_actors(options: UpOptions, facts: ClusterFile, report: Report) -> Clu
 def _with_those_there(options: UpOptions, facts: ClusterFile, names: list[str]) -> ClusterFile:
     """The facts, with nodes that run already, perhaps started from another machine. Errors: ConfigError."""
     there = sum(1 for name in names if name.startswith(NODE_PREFIX))
+    controllers = len(names) - there
     if facts.bootstrap or not names:
         return facts  # the file knew of them, or there are none
     if options.config:
         raise ConfigError(f"cluster {facts.cluster!r} runs already: its config cannot be changed by `up`")
     if (options.nodes or there) < there:
         raise _too_few(facts.cluster, there)
-    return _with(facts, nodes=options.nodes or there)
+    if (options.controllers or controllers) < controllers:
+        raise _too_few_controllers(facts.cluster, controllers)
+    return _with(facts, nodes=options.nodes or there, controllers=options.controllers or max(controllers, 1))
 
 
 def _too_few(cluster: str, nodes: int) -> ConfigError:
     return ConfigError(f"cluster {cluster!r} has {nodes} storage nodes; `up` does not remove any")
 
 
+def _too_few_controllers(cluster: str, controllers: int) -> ConfigError:
+    return ConfigError(f"cluster {cluster!r} has {controllers} controllers; `up` does not remove any")
+
+
 def _create(ray: Any, options: UpOptions, facts: ClusterFile) -> dict[str, Any]:
-    from ..controller.controller_actor import CONTROLLER_NAME, controller_actor
+    from ..controller.controller_actor import controller_actor, controller_name
     from ..storage_node.node_actor import node_actor, node_name
 
     namespace = namespace_of(facts.cluster)
@@ -255,19 +289,54 @@ def _create(ray: Any, options: UpOptions, facts: ClusterFile) -> dict[str, Any]:
     loopback = {"listener.host": "127.0.0.1"} if facts.own_ray is not None else {}
     machines = machine_addresses(ray)
     data_dir = Path(facts.data_dir)
-    config = {**loopback, **controller_config, "metadata.log.dir": str(data_dir / CONTROLLER_NAME)}
-    pin = _pin(0, machines, options.disk_resource)
-    actors = {CONTROLLER_NAME: controller_actor(namespace, config, pin)}
+    # Order: only the first may be alone with an empty disk. A further one begins nothing, it joins.
+    names = [controller_name(index) for index in range(1, facts.controllers + 1)]
+    actors = {}
+    for index, name in enumerate(names, 1):
+        config = {**loopback, **controller_config, "metadata.log.dir": str(data_dir / name)}
+        pin = _pin(index if index > 1 else 0, machines, options.disk_resource)
+        actors[name] = controller_actor(index, namespace, names, config, pin)
     for index in range(1, facts.nodes + 1):
         name = node_name(index)
         config = {**loopback, **node_config, "node.id": index, "log.dirs": str(data_dir / name)}
         pin = _pin(index, machines, options.disk_resource)
-        actors[name] = node_actor(index, namespace, CONTROLLER_NAME, config, pin)
+        actors[name] = node_actor(index, namespace, names, config, pin)
     return actors
 
 
+def _wait_until_up(ray: Any, actors: Mapping[str, Any], timeout_s: float, report: Report) -> dict[str, str]:
+    """host:port of every actor once all serve. Errors: StartError."""
+    deadline = time.monotonic() + timeout_s
+    controllers = {name: each for name, each in actors.items() if not name.startswith(NODE_PREFIX)}
+    if len(controllers) == 1:
+        return _wait_ready(ray, actors, timeout_s, report)
+    endpoints = _wait_ready(ray, controllers, timeout_s, report)
+    _begin_quorum(ray, controllers)
+    nodes = {name: each for name, each in actors.items() if name not in controllers}
+    return {**endpoints, **_wait_ready(ray, nodes, max(deadline - time.monotonic(), 1.0), report)}
+
+
+def _begin_quorum(ray: Any, controllers: Mapping[str, Any]) -> None:
+    """Name the voters of a new cluster: once, and only when none of its disks has been part of a quorum.
+
+    Errors: StartError when a controller cannot be asked.
+    """
+    calls = {name: each.voter.remote() for name, each in controllers.items()}
+    answers = gather(ray, calls, STATUS_TIMEOUT_S)
+    for name, answer in answers.items():
+        if isinstance(answer, BaseException):
+            raise StartError(f"{name} does not say whether its disk is empty: {_reason(answer)}")
+    if all(is_blank for _, is_blank in answers.values()):
+        first = min(controllers, key=_index_of)
+        begun = controllers[first].begin.remote([voter for voter, _ in answers.values()])
+        outcome = gather(ray, {first: begun}, STATUS_TIMEOUT_S)[first]
+        if isinstance(outcome, BaseException):
+            raise StartError(f"{first} cannot begin the quorum: {_reason(outcome)}")
+
+
 def _pin(index: int, machines: list[str], disk_resource: str | None) -> dict[str, float]:
-    """What ties server `index` (0: the controller) to the machine that has its disk.
+    """What ties server `index` to the machine that has its disk; 0 is the first controller, and a further
+    controller goes with the node of its number.
 
     Without a custom resource it is the machine's own `node:<ip>`, which outlives a restart of its raylet;
     a node id would not. One machine is named too: another may join, and must not get a restarted server.
@@ -316,7 +385,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _stop_actors(ray: Any, namespace: str, report: Report, *, delete_data: bool) -> list[str]:
-    """Nodes first, so that the controller sees them go; then every actor is ended for good."""
+    """Nodes first, so that the controllers see them go; then every actor is ended for good."""
     names = actor_names(ray, namespace)
     handles = {name: ray.get_actor(name, namespace) for name in names}
     troubles: list[str] = []

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..protocol.errors import (
-    ConfigError,
     HeadraceError,
     KafkaError,
     NetworkError,
     NotControllerError,
+    RequestTimedOutError,
     ThrottlingQuotaExceededError,
     error_from_code,
 )
@@ -31,26 +30,29 @@ from ..protocol.messages.control import (
     FetchMetadataRequest,
     FetchMetadataResponse,
 )
-from ..protocol.transport.dealer_io import Connection
 from ..runtime.clock_io import monotonic_ms
 from . import membership as m
+from .leader_search_io import ControllerLocators, ElectingError, LeaderSearch, fixed_locator
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     import msgspec
 
     from ..protocol.messages.envelope import Api
-    from ..protocol.transport.dealer_io import Response
+    from ..protocol.transport.dealer_io import Connection, Response
     from ..runtime.shell_io import TaskOwner
     from .config import NodeConfig
 
+__all__ = ["ControllerLink", "ControllerLocators", "LinkEvents", "NodeIdentity", "fixed_locator"]
+
 Offline = tuple[tuple[bytes, ...], tuple[tuple[bytes, int], ...]]  # log dirs; (topic id, partition)
-ControllerLocator = Callable[[], Awaitable[tuple[str, int]]]
 
 log = logging.getLogger("headrace.storage_node")
 
-MAX_PORT = 65_535
-# Bound: well above the time limits that a locator has of its own, so that it can fall back on what it knows.
-LOCATE_TIMEOUT_S = 10.0
+# How long a forwarded request waits for a controller that leads: several elections, and less than its time.
+MAX_SEARCH_S = 5.0
+SEARCH_SHARE = 0.8
 # Bound: forwarded requests under way; each holds a task and its request.
 MAX_FORWARDS = 500
 # Heartbeats, registration, ISR changes and the metadata poll share the connection with forwarded requests.
@@ -92,7 +94,7 @@ class ControllerLink:
     def __init__(
         self,
         config: NodeConfig,
-        locate: ControllerLocator,
+        locators: ControllerLocators,
         identity: NodeIdentity,
         events: LinkEvents,
         tasks: TaskOwner,
@@ -108,7 +110,7 @@ class ControllerLink:
         )
         self._config = config
         self._timeout_s = config.controller_request_timeout_ms / 1000
-        self._locate = locate
+        self._search = LeaderSearch(locators, self._timeout_s)
         self._identity = identity
         self._events = events
         self._tasks = tasks
@@ -145,10 +147,11 @@ class ControllerLink:
             connection.close()
 
     async def forward(self, api: Api, body: bytes, timeout_s: float) -> Response:
-        """Send a client's request on to the controller; its answer, or the error it gave.
+        """Send a client's request on to the active controller; its answer, or the error it gave. One that did
+        not run because its controller leads no more goes to the next one, as long as there is time.
 
-        Errors: NotControllerError when no controller is reached in time; ThrottlingQuotaExceededError;
-        what Connection.request raises.
+        Errors: NotControllerError when no controller leads in time; RequestTimedOutError when it may have
+        run; ThrottlingQuotaExceededError; what else the controller answers.
         """
         connection = self._connection
         allowed = MAX_FORWARDS
@@ -158,7 +161,7 @@ class ControllerLink:
             raise ThrottlingQuotaExceededError(f"{self._forwards} requests wait for the controller already")
         self._forwards += 1
         try:
-            return await self._forward(api, body, asyncio.get_running_loop().time() + timeout_s)
+            return await self._forward(api, body, timeout_s)
         finally:
             self._forwards -= 1
 
@@ -167,17 +170,31 @@ class ControllerLink:
         response = await self._ask(registry.ALTER_PARTITION, request, self._timeout_s)
         return None if response is None else response.body
 
-    async def _forward(self, api: Api, body: bytes, deadline_s: float) -> Response:
+    async def _forward(self, api: Api, body: bytes, timeout_s: float) -> Response:
         loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        # Order: the client hears why before it gives up by itself, and may try again.
+        search_end_s = loop.time() + min(MAX_SEARCH_S, SEARCH_SHARE * timeout_s)
+        while True:
+            connection = await self._connected(search_end_s)
+            try:
+                return await connection.request(api, body, timeout_s=max(deadline_s - loop.time(), 0.001))
+            except NotControllerError:
+                self._lost(connection)  # the next is found at once, or waited for
+            except NetworkError as error:
+                # Another error: for the client, a network error is one of its connection to this node.
+                raise RequestTimedOutError(f"no answer from the controller: {error}") from error
+
+    async def _connected(self, deadline_s: float) -> Connection:
+        """The connection to the active controller. Errors: NotControllerError when there is none in time."""
         try:
             async with asyncio.timeout_at(deadline_s):
                 await self._is_connected.wait()
         except TimeoutError:
-            raise NotControllerError("the controller cannot be reached now") from None
-        connection = self._connection
-        if connection is None:
-            raise NotControllerError("the controller cannot be reached now")
-        return await connection.request(api, body, timeout_s=max(deadline_s - loop.time(), 0.001))
+            raise NotControllerError("no controller leads, or it cannot be reached now") from None
+        if self._connection is None:
+            raise NotControllerError("this node is stopping")
+        return self._connection
 
     # --- feeding the membership ------------------------------------------------------------------------
 
@@ -237,15 +254,12 @@ class ControllerLink:
 
     async def _find(self) -> None:
         try:
-            async with asyncio.timeout(LOCATE_TIMEOUT_S):
-                host, port = await self._locate()
-            if not 0 < port <= MAX_PORT:
-                raise NotControllerError(f"the controller has no port yet: {host}:{port}")
-            connection = await Connection.open(
-                host, port, client_id=f"node-{self._identity.node_id}", timeout_s=self._timeout_s
-            )
-        except (HeadraceError, TimeoutError, OSError) as error:
-            log.warning("the controller cannot be reached: %r", error)
+            connection = await self._search.find(f"node-{self._identity.node_id}")
+        except ElectingError:
+            self._submit(m.Disconnected(is_electing=True))
+            return
+        except HeadraceError as error:
+            log.warning("no controller is found: %r", error)
             self._submit(m.Disconnected())
             return
         if self._is_closed:
@@ -273,7 +287,7 @@ class ControllerLink:
         try:
             response = await connection.request(api, body, timeout_s=timeout_s)
         except KafkaError as error:
-            if self._connection is connection and not isinstance(error, NetworkError):
+            if self._connection is connection and not isinstance(error, (NetworkError, NotControllerError)):
                 log.warning("%s failed at the controller: %r", api.name, error)
             self._lost(connection)
             return None
@@ -334,14 +348,3 @@ class ControllerLink:
                 return
             offset = await self._events.metadata(response.body)
             self._submit(m.MetadataApplied(offset))
-
-
-def fixed_locator(host: str, port: int) -> ControllerLocator:
-    """A locator for a controller whose address never changes. Errors: ConfigError for an impossible port."""
-    if not 0 < port <= MAX_PORT:
-        raise ConfigError(f"a controller's port lies between 1 and 65535, not at {port}")
-
-    async def locate() -> tuple[str, int]:
-        return host, port
-
-    return locate

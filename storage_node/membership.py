@@ -64,7 +64,9 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """No controller, or the connection to it broke."""
+    """No controller, or the connection to it broke. `is_electing`: controllers answer, but none leads yet."""
+
+    is_electing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +229,8 @@ class Membership:
         match event:
             case Connected():
                 effects = self._on_connected()
-            case Disconnected():
-                effects = self._on_disconnected(now_ms)
+            case Disconnected(is_electing):
+                effects = self._on_disconnected(now_ms, is_electing=is_electing)
             case RegistrationAnswered(response):
                 effects = self._on_registration(response, now_ms)
             case HeartbeatAnswered(response):
@@ -261,11 +263,13 @@ class Membership:
         self._become(MembershipState.FENCED)  # until a heartbeat says better
         return (FollowMetadata(), *self._heartbeat())
 
-    def _on_disconnected(self, now_ms: int) -> tuple[Effect, ...]:
+    def _on_disconnected(self, now_ms: int, *, is_electing: bool) -> tuple[Effect, ...]:
         self.is_connected = False
         self._heartbeat_is_out = False
         if self.state not in (MembershipState.SEARCHING, MembershipState.LEAVING):
             self._become(MembershipState.SEARCHING)
+        if is_electing:
+            self._failures = 0  # an election is short: whoever waits longer and longer is late for the leader
         wait_ms = min(self._times.backoff_ms << min(self._failures, 16), self._times.backoff_max_ms)
         self._failures += 1
         return (SetTimer(SEARCH_TIMER, now_ms + wait_ms),)

@@ -17,7 +17,7 @@ from ..protocol.messages import registry
 from ..protocol.transport.router_io import Router, RouterLimits, ServerIdentity
 from ..runtime.clock_io import monotonic_ms, wall_ms
 from ..runtime.shell_io import TaskOwner, require_assertions
-from .controller_link_io import ControllerLink, ControllerLocator, LinkEvents, NodeIdentity
+from .controller_link_io import ControllerLink, ControllerLocators, LinkEvents, NodeIdentity
 from .effects import (
     AdvisePages,
     DeleteLog,
@@ -69,7 +69,7 @@ class NodeServer:
     """One storage node. `start` it, await `run`, `stop` it; or `kill` it to act out a crash."""
 
     def __init__(
-        self, config: NodeConfig, locate_controller: ControllerLocator, files: Files | None = None
+        self, config: NodeConfig, locate_controller: ControllerLocators, files: Files | None = None
     ) -> None:
         self.host = config.host
         self.port = config.listener_port
@@ -155,7 +155,7 @@ class NodeServer:
             cluster_id=self.cluster_id,
             incarnation_id=_new_uuid(),
             host=self.host,
-            port=self.port,
+            port=config.advertised_port or self.port,
             rack=config.broker_rack or None,
             log_dir_ids=self._manager.directory_ids,
             previous_broker_epoch=self._manager.clean_broker_epoch,

@@ -24,6 +24,7 @@ from ...protocol.errors import (
 from ...protocol.messages import control
 from ...protocol.messages import registry as apis
 from ...protocol.messages.data import MetadataRequest, MetadataResponse, TopicMetadata
+from ...protocol.messages.quorum import DescribeQuorumRequest
 from ...runtime.config import text_of
 from ..cluster.backoff import Backoff
 from ..cluster.network import Address
@@ -38,6 +39,8 @@ from .admin_types import (
     NewTopic,
     NodeInfo,
     OffsetSpec,
+    QuorumDescription,
+    QuorumReplicaInfo,
     Resource,
     Results,
     TopicDescription,
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ...protocol.messages.envelope import Api
+    from ...protocol.messages.quorum import DescribeQuorumResponse, QuorumReplica
     from ...protocol.model import TopicPartition
     from ..cluster.hub_io import Hub
     from ..config import AdminConfig
@@ -176,6 +180,17 @@ class AdminEngine:
             response.controller_id,
             tuple(NodeInfo(node.node_id, Address(node.host, node.port), node.rack) for node in nodes),
         )
+
+    async def describe_metadata_quorum(self, *, timeout: float | None) -> QuorumDescription:
+        """The controller quorum as its leader sees it."""
+        call = self._call(timeout)
+
+        async def ask(wanted: list[str]) -> dict[str, QuorumDescription | KafkaError]:
+            response = await self._ask(apis.DESCRIBE_QUORUM, DescribeQuorumRequest(), call)
+            error = error_from_code(response.error_code) if response.error_code else None
+            return dict.fromkeys(wanted, error or _quorum(response))
+
+        return (await self._retried(["the quorum"], ask, call))["the quorum"]
 
     async def describe_configs(
         self, resources: Sequence[Resource], *, timeout: float | None
@@ -312,6 +327,30 @@ class AdminEngine:
 def _may_retry(outcome: Any) -> bool:
     # An unknown topic is a fact for an admin call, though a producer waits for it.
     return isinstance(outcome, KafkaError) and outcome.retriable and outcome.code not in (3, 100)
+
+
+def _quorum(response: DescribeQuorumResponse) -> QuorumDescription:
+    replicas = (*response.voters, *response.observers)
+    end_offset = max((each.log_end_offset for each in replicas), default=-1)
+
+    def shown(each: QuorumReplica) -> QuorumReplicaInfo:
+        return QuorumReplicaInfo(
+            each.replica_id,
+            each.directory_id,
+            each.log_end_offset,
+            -1 if each.log_end_offset < 0 else end_offset - each.log_end_offset,
+            each.last_fetch_ago_ms,
+            each.last_caught_up_ago_ms,
+            Address(each.endpoint.host, each.endpoint.port),
+        )
+
+    return QuorumDescription(
+        response.leader_id,
+        response.leader_epoch,
+        response.high_watermark,
+        tuple(shown(each) for each in response.voters),
+        tuple(shown(each) for each in response.observers),
+    )
 
 
 def _error(answer: Any) -> KafkaError | None:

@@ -107,6 +107,31 @@ class NodeInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class QuorumReplicaInfo:
+    """A controller as the leader sees it: `lag` in records; times are in ms before the answer. -1 for what
+    the leader has not seen yet."""
+
+    replica_id: int
+    directory_id: bytes
+    log_end_offset: int
+    lag: int
+    last_fetch_ago_ms: int
+    last_caught_up_ago_ms: int
+    address: Address
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumDescription:
+    """The controller quorum: who decides, up to where it is decided for good, and who follows how far."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[QuorumReplicaInfo, ...]
+    observers: tuple[QuorumReplicaInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterDescription:
     """The cluster: its id, its controller and the nodes that are up."""
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         CreatedTopicInfo,
         NewTopic,
         OffsetSpec,
+        QuorumDescription,
         Resource,
         Results,
         TopicDescription,
@@ -119,6 +120,10 @@ class AsyncAdmin:
     async def describe_cluster(self, *, timeout: float | None = None) -> ClusterDescription:
         """The cluster's id, controller and nodes."""
         return await self._run(self._engine.describe_cluster(timeout=timeout))
+
+    async def describe_metadata_quorum(self, *, timeout: float | None = None) -> QuorumDescription:
+        """The controllers: who leads, who votes, and how far each one is."""
+        return await self._run(self._engine.describe_metadata_quorum(timeout=timeout))
 
     async def list_offsets(
         self,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         CreatedTopicInfo,
         NewTopic,
         OffsetSpec,
+        QuorumDescription,
         Resource,
         Results,
         TopicDescription,
@@ -97,6 +98,10 @@ class Admin:
     def describe_cluster(self, *, timeout: float | None = None) -> ClusterDescription:
         """The cluster's id, controller and nodes."""
         return self._run(self._engine.describe_cluster(timeout=timeout))
+
+    def describe_metadata_quorum(self, *, timeout: float | None = None) -> QuorumDescription:
+        """The controllers: who leads, who votes, and how far each one is."""
+        return self._run(self._engine.describe_metadata_quorum(timeout=timeout))
 
     def list_offsets(
         self, wanted: Mapping[TopicPartition, OffsetSpec | TimestampLike], *, timeout: float | None = None

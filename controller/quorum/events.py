@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ...protocol.records.control import VoterSet
     from ...protocol.records.header import Buffer
     from .snapshots import SnapshotId
 
@@ -43,7 +44,8 @@ class ResponseReceived:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """There will be no answer to a Send. Saying so is a kindness: the core has timeouts of its own."""
+    """There will be no answer to a Send: the connection is gone. The core has timeouts of its own, but this
+    makes it look for another leader sooner."""
 
     correlation_id: int
 
@@ -65,7 +67,16 @@ class StopRequested:
     """This controller is about to end: a leader says goodbye, so that the others need not wait."""
 
 
-Event = TimerFired | RequestReceived | ResponseReceived | RequestFailed | Append | Flushed | StopRequested
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """The host begins a quorum with these voters, this controller among them; its disk is blank."""
+
+    voters: VoterSet
+
+
+Event = (
+    TimerFired | RequestReceived | ResponseReceived | RequestFailed | Append | Flushed | StopRequested | Begin
+)
 
 # --- effects ------------------------------------------------------------------------------------------
 

@@ -65,7 +65,7 @@ class Following:
         self._context = context
         self.leader_id = leader_id
         self.has_fetched = False  # the leader has answered in this epoch
-        self.deadline_ms = now_ms + context.config.quorum_fetch_timeout_ms  # the leader is lost then
+        self.deadline_ms = self._deadline_ms(now_ms)  # the leader is lost then
         self._leader_high_watermark = 0
         self._snapshot: SnapshotId | None = None  # being fetched
         self._position = 0
@@ -88,6 +88,16 @@ class Following:
             self._ask_at_ms = now_ms + context.config.quorum_election_timeout_ms
             if (change := self._wanted_change()) is not None:
                 context.requests.send(self.leader_id, change, now_ms)
+
+    def on_failed(self, now_ms: int) -> None:
+        """The leader cannot be reached: its process may be dead, which is no reason to wait for the whole
+        timeout. If only this link is down, the others hear the leader and will say no.
+
+        By chance earlier or later, so that not all followers campaign at the same time.
+        """
+        self.has_fetched = False
+        wait_ms = self._context.config.quorum_fetch_timeout_ms // 4
+        self.deadline_ms = min(self.deadline_ms, now_ms + wait_ms + self._context.random.randrange(wait_ms))
 
     def on_fetch(self, response: QuorumFetchResponse, frames: Sequence[Buffer], now_ms: int) -> None:
         """The leader answered a fetch, without an error."""
@@ -139,7 +149,12 @@ class Following:
 
     def _heard(self, now_ms: int) -> None:
         self.has_fetched = True
-        self.deadline_ms = now_ms + self._context.config.quorum_fetch_timeout_ms
+        self.deadline_ms = self._deadline_ms(now_ms)
+
+    def _deadline_ms(self, now_ms: int) -> int:
+        """A little early, by chance: followers that lose a leader together would all vote for themselves."""
+        timeout_ms = self._context.config.quorum_fetch_timeout_ms
+        return now_ms + timeout_ms - self._context.random.randrange(max(1, timeout_ms // 8))
 
     def _truncate(self, epoch: int, end_offset: int, now_ms: int) -> None:
         """Go back to where this log and the leader's may still agree; the next fetch asks again."""

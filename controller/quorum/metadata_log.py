@@ -152,6 +152,18 @@ class MetadataLog:
         write_snapshot(files, directory, MetadataImage(), NO_EPOCH, wall_ms, voters)
 
     @property
+    def is_blank(self) -> bool:
+        """Whether this disk has never been part of a quorum, as far as it knows."""
+        return not self.end_offset and not self.snapshots and not self.voters.latest_keys
+
+    def begin(self, voters: VoterSet, wall_ms: int) -> None:
+        """As `format`, on the blank disk of an open log."""
+        assert self.is_blank, "a quorum begins once"
+        snapshot = write_snapshot(self._files, self._directory, MetadataImage(), NO_EPOCH, wall_ms, voters)
+        self.snapshots.append(snapshot)
+        self.voters.restart(BOOTSTRAP_OFFSET, voters)
+
+    @property
     def end_offset(self) -> int:
         """The offset that the next decision's first record will get."""
         return self._log.log_end_offset
@@ -377,6 +389,10 @@ class MetadataLog:
         self._log.close()
         self.flushed_offset = self._log.log_end_offset
         self.checkpoint()
+
+    def abandon(self) -> None:
+        """Let go of the files as they are."""
+        self._log.close_abruptly()
 
     def _snapshot_end(self) -> int:
         return self.snapshots[0].end_offset if self.snapshots else self.start_offset

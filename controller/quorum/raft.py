@@ -28,6 +28,7 @@ from ...runtime.config import MAX_INT
 from .election import LogPosition, VoterFacts, grants_pre_vote, grants_vote
 from .events import (
     Append,
+    Begin,
     Flushed,
     RequestFailed,
     RequestReceived,
@@ -37,7 +38,7 @@ from .events import (
 )
 from .roles import Role, RoleEvent
 from .standing import Standing
-from .voters import ReplicaKey
+from .voters import ReplicaKey, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,10 +83,11 @@ class Raft(Standing):
             TimerFired: lambda event, now_ms: None,
             RequestReceived: self._on_request,
             ResponseReceived: self._on_response,
-            RequestFailed: lambda event, now_ms: self.context.requests.fail(event.correlation_id, now_ms),
+            RequestFailed: self._on_failed,
             Append: self._on_append,
             Flushed: self._on_flushed,
             StopRequested: lambda event, now_ms: self._resign(now_ms),
+            Begin: self._on_begin,
         }
         self._requests: dict[type, Callable[[Any, Any, int], None]] = {
             quorum.VoteRequest: self._on_vote,
@@ -128,6 +130,11 @@ class Raft(Standing):
             self._count_votes(votes, now_ms)
         elif following is not None and following is self.following:
             self._on_leaders_answer(following, sent, event, now_ms)
+
+    def _on_failed(self, event: RequestFailed, now_ms: int) -> None:
+        sent = self.context.requests.fail(event.correlation_id, now_ms)
+        if sent is not None and self.following is not None and sent.target == self.following.leader_id:
+            self.following.on_failed(now_ms)
 
     def _on_leaders_answer(
         self, following: Following, sent: Sent, event: ResponseReceived, now_ms: int
@@ -256,6 +263,13 @@ class Raft(Standing):
     def _on_append(self, event: Append, now_ms: int) -> None:
         assert self.leading is not None, "only the leader decides"
         self.leading.append(event.batches, now_ms)
+
+    def _on_begin(self, event: Begin, now_ms: int) -> None:
+        """Order: once in the life of a quorum, at one controller; the others vote for it, being named by the
+        directory ids of their disks, and learn of the voters by fetching."""
+        assert self.context.key in keys_of(event.voters), "who begins is one of the voters"
+        self._log.begin(event.voters, self.context.wall_ms(now_ms))
+        self._election_at_ms = now_ms
 
     def _on_flushed(self, _event: Flushed, now_ms: int) -> None:
         self.context.is_flushing = False

@@ -130,6 +130,7 @@ FORWARDED: tuple[Api, ...] = (
     LIST_PARTITION_REASSIGNMENTS,
     UNREGISTER_BROKER,
     DRAIN_NODE,
+    DESCRIBE_QUORUM,
 )
 
 APIS_BY_KEY: dict[int, Api] = {api.key: api for api in ALL_APIS}

@@ -23,12 +23,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _NODE_COLUMNS = ("node_id", "endpoint", "rack", "leaders", "partitions")
-_SERVER_COLUMNS = ("name", "state", "endpoint", "pid", "leaders", "partitions", "size", "detail")
+_SERVER_COLUMNS = ("name", "state", "role", "endpoint", "pid", "leaders", "partitions", "size", "detail")
 
 
 @click.command()
 @click.option(
     "-n", "--nodes", type=click.IntRange(1, 1000), help="Storage nodes [default: 3, or what is there]."
+)
+@click.option(
+    "--controllers",
+    type=click.IntRange(1, 9),
+    help="Controllers that decide together; a minority of them may die [default: 1, or what is there].",
 )
 @click.option("--data-dir", metavar="DIR", help="Where the logs lie [default: ~/.headrace/data/CLUSTER].")
 @click.option(
@@ -40,7 +45,7 @@ _SERVER_COLUMNS = ("name", "state", "endpoint", "pid", "leaders", "partitions", 
 @click.option(
     "--disk-resource",
     metavar="NAME",
-    help="Tie server I to the machine with Ray resource NAME-I (0: the controller) [default: node:<ip>].",
+    help="Tie node I to the machine with Ray resource NAME-I (0: the first controller) [default: node:<ip>].",
 )
 @click.option(
     "--timeout", "timeout_s", type=float, default=60.0, show_default=True, help="Seconds until ready."
@@ -56,6 +61,7 @@ def up(settings: Settings, **options: Any) -> None:
         {
             "cluster": facts.cluster,
             "nodes": facts.nodes,
+            "controllers": facts.controllers,
             "bootstrap": ",".join(facts.bootstrap),
             "data_dir": facts.data_dir,
             "ray_address": facts.ray_address,
@@ -139,7 +145,7 @@ def _print_nodes(facts: Mapping[str, Any]) -> None:
 def _print_text(facts: Mapping[str, Any]) -> None:
     head = ("cluster", "state", "bootstrap", "data_dir", "ray_address")
     print_object({name: facts[name] for name in head}, "text")
-    servers = [*([facts["controller"]] if facts["controller"] else []), *facts["nodes"]]
+    servers = [*facts["controllers"], *facts["nodes"]]
     if servers:
         write_line("")
         print_rows([_row(server) for server in servers], _SERVER_COLUMNS, "text")
@@ -151,6 +157,7 @@ def _row(server: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": server.get("name"),
         "state": server.get("state"),
+        "role": server.get("quorum", {}).get("role"),
         "endpoint": server.get("endpoint"),
         "pid": server.get("pid"),
         "leaders": _count(server.get("leaders")),

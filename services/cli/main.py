@@ -23,7 +23,7 @@ from ...protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from ..cluster_files_io import UnknownClusterError
-from . import bench, cluster, consume, logs, produce, quickstart, topic
+from . import bench, cluster, consume, logs, produce, quickstart, quorum, topic
 from .common import (
     EXIT_BROKEN_PIPE,
     EXIT_ERROR,
@@ -98,6 +98,7 @@ for _command in (
     cluster.up,
     cluster.down,
     cluster.status,
+    quorum.quorum,
     topic.topic,
     produce.produce,
     consume.consume,

@@ -17,6 +17,7 @@ from headrace.protocol.messages.control import (
     CreateTopicsResponse,
     FetchMetadataResponse,
 )
+from headrace.protocol.messages.quorum import DescribeQuorumResponse
 from headrace.protocol.metadata.image import TOPIC_RESOURCE, MetadataImage
 from headrace.protocol.metadata.records import (
     ConfigRecord,
@@ -57,6 +58,7 @@ class FakeController:
         self.refuse_registration: KafkaError | None = None
         self.refuse_heartbeat: KafkaError | None = None
         self.is_silent = False
+        self.quorum = DescribeQuorumResponse(0, leader_id=9_000)  # it leads, unless the test says otherwise
         self.sends_snapshots = False
         self.on_admin: Callable[[Request], None] | None = None
         self._waiting: list[tuple[Request, asyncio.TimerHandle]] = []
@@ -122,6 +124,8 @@ class FakeController:
     def _on_request(self, request: Request) -> None:
         if self.is_silent:
             self.router.no_reply(request)
+        elif request.api.key == registry.DESCRIBE_QUORUM.key:
+            self.router.reply(request, self.quorum)
         elif request.api.key == registry.BROKER_REGISTRATION.key:
             self.router.reply(request, self._register(request.body))
         elif request.api.key == registry.BROKER_HEARTBEAT.key:

@@ -20,6 +20,7 @@ def test_what_is_wrong_can_be_seen() -> None:
         driver.config,
         driver.image,
         Voter(FakeFiles()).log,
+        quorum={"epoch": 7, "role": "leader"},
         endpoint="h:1",
         connections=2,
         parked_polls=1,
@@ -31,3 +32,4 @@ def test_what_is_wrong_can_be_seen() -> None:
     assert (first["node_id"], first["state"], first["leaders"], first["replicas"]) == (1, "active", 2, 2)
     assert (second["node_id"], second["state"], second["leaders"], second["replicas"]) == (2, "fenced", 0, 2)
     assert facts["snapshot_end_offset"] == -1
+    assert (facts["controller_epoch"], facts["quorum"]["role"]) == (7, "leader")

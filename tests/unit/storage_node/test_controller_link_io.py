@@ -27,6 +27,7 @@ from headrace.storage_node.controller_link_io import (
     NodeIdentity,
     fixed_locator,
 )
+from headrace.storage_node.leader_search_io import LeaderSearch
 from headrace.storage_node.membership import MembershipState
 from node_rig import run, until
 
@@ -153,7 +154,7 @@ def test_a_controller_that_is_not_there_yet_is_waited_for() -> None:
                     raise answer
                 return answer or await locate()
 
-            parts.link._locate = stumble
+            parts.link._search = LeaderSearch(stumble, 0.3)
             await parts.link.is_active.wait()
             parts.controller.restart()
             await until(lambda: not answers)

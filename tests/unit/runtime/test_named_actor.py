@@ -7,7 +7,8 @@ import threading
 
 import pytest
 from headrace.protocol.errors import NetworkError
-from headrace.storage_node.node_actor import ControllerFinder, node_name
+from headrace.runtime.named_actor import ActorFinder
+from headrace.storage_node.node_actor import node_name
 from ray.exceptions import ActorUnavailableError
 
 HERE, THERE = ("127.0.0.1", 9093), ("127.0.0.1", 9999)
@@ -37,7 +38,7 @@ def test_the_actor_is_asked_each_time() -> None:
     answers = Answers(HERE, THERE)
 
     async def scenario() -> None:
-        finder = ControllerFinder(answers)
+        finder = ActorFinder(answers)
         assert await finder() == HERE
         assert await finder() == THERE
 
@@ -50,7 +51,7 @@ def test_without_an_answer_the_last_known_place_counts(trouble: Exception) -> No
     answers = Answers(HERE, trouble)
 
     async def scenario() -> None:
-        finder = ControllerFinder(answers)
+        finder = ActorFinder(answers)
         assert await finder() == HERE
         assert await finder() == HERE
 
@@ -62,7 +63,7 @@ def test_a_controller_never_seen_is_a_retriable_error() -> None:
 
     async def scenario() -> None:
         with pytest.raises(NetworkError):
-            await ControllerFinder(Answers(GONE))()
+            await ActorFinder(Answers(GONE))()
 
     asyncio.run(scenario())
     assert NetworkError.retriable
@@ -73,7 +74,7 @@ def test_a_question_that_hangs_blocks_nothing() -> None:
     answers = Answers(HERE, THERE, HERE)
 
     async def scenario() -> None:
-        finder = ControllerFinder(answers, timeout_s=0.01)
+        finder = ActorFinder(answers, timeout_s=0.01)
         assert await finder() == HERE
         answers.gate.clear()
         assert await finder() == HERE

@@ -1,0 +1,254 @@
+"""The quorum as it runs: sockets, disk thread and timer around the Raft core. It decides nothing.
+
+Order: effects are performed in the order in which the core gives them, and what a step wants to be durable
+before something is sent is durable when the step returns; appended batches are flushed on the disk thread,
+any number of them by one flush. A failure of the disk ends the process: nothing that was waiting is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..runtime.clock_io import monotonic_ms
+from .quorum import events
+from .quorum.roles import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    from ..protocol.metadata.image import MetadataImage
+    from ..protocol.records.control import VoterSet
+    from ..protocol.transport.dealer_io import Response
+    from ..protocol.transport.router_io import Request, Router
+    from ..runtime.shell_io import TaskOwner
+    from ..storage_node.log.flush import Flush
+    from .peers_io import Peers
+    from .quorum.metadata_log import MetadataLog
+    from .quorum.raft import Raft
+    from .quorum.voters import Endpoint, ReplicaKey
+
+log = logging.getLogger("headrace.controller")
+
+
+class Listener(Protocol):
+    """Who is told what the quorum has decided, in order."""
+
+    def on_committed(self, end_offset: int) -> None:
+        """Everything below is committed."""
+
+    def on_snapshot(self, image: MetadataImage) -> None:
+        """The log goes on behind this image."""
+
+    def on_leader(self) -> None:
+        """This controller decides from now on; everything before is committed and was told."""
+
+    def on_resigned(self) -> None:
+        """It does so no longer; what it decided and is not committed may be lost."""
+
+
+class Quorum:
+    """Drives one Raft core. `start` comes first, `close` last."""
+
+    def __init__(
+        self,
+        raft: Raft,
+        stored: MetadataLog,
+        router: Router,
+        disk: Executor,
+        tasks: TaskOwner,
+        listener: Listener,
+    ) -> None:
+        self._raft, self._log, self._router, self._disk = raft, stored, router, disk
+        self._tasks, self._listener = tasks, listener
+        self._peers: Peers
+        self._events: deque[events.Event] = deque()
+        self._is_stepping = False
+        self._is_over = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._flushing: tuple[Flush, asyncio.Future[None]] | None = None
+        self._perform_one: dict[type, Callable[[Any], None]] = {
+            events.Send: lambda e: self._peers.send(e.target, e.correlation_id, e.body),
+            events.Reply: lambda e: router.reply(e.token, e.body, e.frames),
+            events.Flush: lambda _: self._start_flush(),
+            events.Committed: lambda e: listener.on_committed(e.end_offset),
+            events.LoadSnapshot: lambda e: listener.on_snapshot(stored.read_snapshot(e.snapshot)),
+            events.BecameLeader: lambda _: listener.on_leader(),
+            events.Resigned: lambda _: listener.on_resigned(),
+            events.LeaderChanged: self._note_leader,
+            events.SetTimer: lambda e: self._set_timer(e.deadline_ms),
+        }
+
+    def start(self, peers: Peers) -> None:
+        """Begin to vote, follow or lead."""
+        self._peers = peers
+        self._step(events.TimerFired())
+
+    def close(self) -> None:
+        """Nothing is done any more."""
+        self._is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def finish_flush(self) -> None:
+        """After `close`: a flush that is under way comes to its end. Errors: KafkaStorageError."""
+        if self._flushing is not None:
+            flush, done = self._flushing
+            self._flushing = None
+            await done
+            self._log.finish_flush(flush)
+
+    # --- what it is -------------------------------------------------------------------------------------
+
+    @property
+    def key(self) -> ReplicaKey:
+        """This replica."""
+        return self._raft.context.key
+
+    @property
+    def voters(self) -> tuple[ReplicaKey, ...]:
+        """Who votes, as far as this controller knows."""
+        return self._raft.context.voters
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this controller is the only voter."""
+        return self.voters == (self.key,)
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether it was elected; perhaps it does not decide yet."""
+        return self._raft.role is Role.LEADER
+
+    @property
+    def epoch(self) -> int:
+        """The epoch."""
+        return self._raft.context.epoch
+
+    @property
+    def leader(self) -> tuple[int, Endpoint | None]:
+        """Who leads, -1 for nobody that is known, and where it listens."""
+        context = self._raft.context
+        leader_id = context.leader_id
+        if leader_id == context.key.replica_id:
+            return leader_id, context.endpoint
+        return leader_id, context.endpoint_of(leader_id) if leader_id >= 0 else None
+
+    def endpoint_of(self, controller_id: int) -> Endpoint | None:
+        """Where another controller listens, as far as it is known."""
+        return self._raft.context.endpoint_of(controller_id)
+
+    def facts(self) -> dict[str, Any]:
+        """For people, JSON-able."""
+        return {
+            "role": self._raft.role.value if self.key in self.voters else "observer",
+            "leader_id": self.leader[0],
+            "epoch": self.epoch,
+            "high_watermark": self._log.high_watermark,
+            "log_end_offset": self._log.end_offset,
+            "voters": [key.replica_id for key in self.voters],
+        }
+
+    def know_cluster(self, cluster_id: str) -> None:
+        """The cluster has a name: others of another cluster are refused from now on."""
+        self._raft.context.cluster_id = cluster_id
+
+    # --- events in --------------------------------------------------------------------------------------
+
+    def receive(self, request: Request) -> None:
+        """A request of another controller, or about the quorum; it is answered by the core."""
+        self._guarded_step(events.RequestReceived(request, request.body))
+
+    def append(self, batches: tuple[bytes, ...]) -> None:
+        """Decide; only while this controller leads. Errors: KafkaStorageError, and the process must end."""
+        assert not self._is_stepping, "the core's own effects decide nothing"
+        self._step(events.Append(batches))
+
+    def begin(self, voters: VoterSet) -> None:
+        """Begin a quorum on this blank disk. Errors: KafkaStorageError."""
+        self._step(events.Begin(voters))
+
+    async def resign(self) -> None:
+        """If this controller leads others, say goodbye to them, so that they need not wait."""
+        if self.is_leading and not self.is_alone:
+            self._step(events.StopRequested())
+            await self._peers.settled()
+
+    def answered(self, correlation_id: int, response: Response | None) -> None:
+        """What became of a request to another controller."""
+        if response is None:
+            self._guarded_step(events.RequestFailed(correlation_id))
+        else:
+            self._guarded_step(events.ResponseReceived(correlation_id, response.body, response.frames))
+
+    async def checkpoint(self) -> None:
+        """Remember how much is durable. Order: a follower's log may get shorter, so only a leader, whose log
+        does not, leaves this to the disk thread; if it resigned meanwhile, the file is written again."""
+        if self.is_leading:
+            await asyncio.get_running_loop().run_in_executor(self._disk, self._log.checkpoint)
+        if not self.is_leading and not self._is_over:
+            self._log.checkpoint()
+
+    def _guarded_step(self, event: events.Event) -> None:
+        """From a callback, where nobody else would hear of a failure."""
+        try:
+            self._step(event)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the process must end
+            self._tasks.fail(error)
+
+    def _step(self, event: events.Event) -> None:
+        """Feed the core and do what it says; an event that this brings about waits for its turn."""
+        self._events.append(event)
+        if self._is_stepping:
+            return
+        self._is_stepping = True
+        try:
+            while self._events and not self._is_over:
+                for effect in self._raft.step(self._events.popleft(), monotonic_ms()):
+                    self._perform_one[type(effect)](effect)
+        except BaseException:
+            self._is_over = True  # the core must not be used again
+            raise
+        finally:
+            self._is_stepping = False
+
+    # --- effects out ------------------------------------------------------------------------------------
+
+    def _start_flush(self) -> None:
+        flush = self._log.start_flush()
+        if flush is None:
+            self._finish_flush(None)
+            return
+        future = asyncio.get_running_loop().run_in_executor(self._disk, flush.sync)
+        self._flushing = flush, future
+        future.add_done_callback(lambda done: self._flushed(flush, done))
+
+    def _flushed(self, flush: Flush, done: asyncio.Future[None]) -> None:
+        if self._is_over or done.cancelled():
+            return
+        self._flushing = None
+        error = done.exception()
+        if error is not None:
+            self._is_over = True
+            self._tasks.fail(error)
+            return
+        self._tasks.guarded(self._finish_flush)(flush)
+
+    def _finish_flush(self, flush: Flush | None) -> None:
+        self._log.finish_flush(flush)
+        self._step(events.Flushed())
+
+    def _set_timer(self, deadline_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        delay_s = max(deadline_ms - monotonic_ms(), 0) / 1000
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(delay_s, self._guarded_step, events.TimerFired())
+
+    def _note_leader(self, effect: events.LeaderChanged) -> None:
+        who = f"controller {effect.leader_id} leads" if effect.leader_id >= 0 else "nobody is known to lead"
+        log.info("controller %d: %s in epoch %d", self.key.replica_id, who, effect.epoch)

@@ -1,0 +1,78 @@
+"""Finding a server that runs as a Ray actor: by the actor's name, and by memory while Ray is away.
+
+Only the modules of actors import this one, because it imports Ray.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray.exceptions import ActorDiedError, RayError
+
+from ..protocol.errors import HeadraceError, NetworkError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+log = logging.getLogger("headrace.host")
+
+ASK_TIMEOUT_S = 2.0
+
+
+class ActorFinder:
+    """Where a server listens: asked of its actor on a thread, remembered for when Ray is away.
+
+    Invariant: at most one question is under way. A look-up by name blocks while Ray's GCS is away, with
+    no timeout; then the last known endpoint is the answer, at once.
+    """
+
+    def __init__(self, ask: Callable[[], tuple[str, int]], timeout_s: float = ASK_TIMEOUT_S) -> None:
+        self._ask, self._timeout_s = ask, timeout_s
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="actor-finder")
+        self._question: asyncio.Future[tuple[str, int]] | None = None
+        self._last_known: tuple[str, int] | None = None
+
+    async def __call__(self) -> tuple[str, int]:
+        """Host and port. Errors: NetworkError (retriable) when no answer is known."""
+        if self._question is None or self._question.done():
+            self._question = asyncio.get_running_loop().run_in_executor(self._thread, self._ask)
+            self._question.add_done_callback(_mark_retrieved)
+        question = self._question
+        try:
+            # not wait_for, which swallows a cancellation that comes together with the answer (Python 3.11)
+            async with asyncio.timeout(self._timeout_s):
+                self._last_known = await asyncio.shield(question)
+        except (RayError, HeadraceError, ValueError, TimeoutError) as error:
+            if self._last_known is None:
+                raise NetworkError(f"the server is not known yet: {error!r}") from error
+            log.info("an actor does not answer, trying its last known address: %r", error)
+        return self._last_known
+
+
+def _mark_retrieved(question: asyncio.Future[tuple[str, int]]) -> None:
+    """An answer that came after its asker gave up is not an error that nobody looked at."""
+    if not question.cancelled():
+        question.exception()
+
+
+class ActorEndpoint:
+    """Asks an actor by its name for its endpoint; the handle is looked up once and kept."""
+
+    def __init__(self, namespace: str, name: str) -> None:
+        self._namespace, self._name = namespace, name
+        self._handle: Any = None
+
+    def __call__(self) -> tuple[str, int]:
+        """Blocks. Errors: RayError, ValueError (no such actor), NetworkError while it starts."""
+        if self._handle is None:
+            self._handle = ray.get_actor(self._name, self._namespace)
+        try:
+            host, port = ray.get(self._handle.endpoint.remote(), timeout=ASK_TIMEOUT_S)
+        except ActorDiedError:
+            self._handle = None  # gone for good: another one may carry the name next time
+            raise
+        return host, port

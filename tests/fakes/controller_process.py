@@ -1,0 +1,37 @@
+"""A controller in its own process, to be killed: `controller_process.py DIRECTORY KEY=VALUE...`.
+
+Prints "ready PORT" once it serves; SIGTERM stops it cleanly; HEADRACE_LOG=INFO makes it tell on stderr what
+it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+
+from headrace.controller.config import ControllerConfig
+from headrace.controller.controller_io import ControllerServer
+from headrace.runtime.loop_io import new_event_loop
+from process_log import log_as_asked
+
+
+async def main(directory: str, more: list[str]) -> None:
+    values = dict(pair.split("=", 1) for pair in more)
+    controller = ControllerServer(ControllerConfig.of({"metadata.log.dir": directory, **values}))
+    await controller.start()
+    running = asyncio.create_task(controller.run())
+    terminated = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
+    running.add_done_callback(lambda _: terminated.set())
+    sys.stdout.write(f"ready {controller.port}\n")
+    sys.stdout.flush()
+    await terminated.wait()
+    await controller.stop()
+    await running
+
+
+if __name__ == "__main__":
+    log_as_asked()
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(main(sys.argv[1], sys.argv[2:]))
