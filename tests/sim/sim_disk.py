@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def rot(files: FakeFiles, log_dir: str, random: random.Random) -> bool:
     """Flip one bit of one batch in a segment behind the recovery point of its log; whether there is any.
 
-    What stands before the checksum, as base offset and leader epoch, is not under it, as in Kafka: left alone.
+    What stands before the checksum, as base offset and leader epoch, is not under it: as in Kafka.
     """
     spots = [
         (path, start, size)
