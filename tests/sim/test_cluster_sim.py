@@ -16,7 +16,7 @@ from cluster_laws import Laws
 pytestmark = pytest.mark.sim
 
 SEEDS = int(os.environ.get("HEADRACE_CLUSTER_SIM_SEEDS", "300"))
-GROUP = 25
+GROUP = 50
 MARKS = (
     "committed",
     "led",
