@@ -78,7 +78,7 @@ class Server:
     def start(self, *, wait: bool = True) -> None:
         """A new process over the files as they are."""
         assert not self.is_alive, f"{self.name} runs already"
-        command = [sys.executable, self._script, str(self.directory), *self.arguments]
+        command = [sys.executable, self._script, *self.arguments]
         self._is_ready = threading.Event()
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
@@ -268,7 +268,7 @@ class FaultCluster:
             addresses = ",".join(f"{HOST}:{each.address_port}" for each in known if each is not server)
             values["controller.quorum.bootstrap.servers"] = addresses
             values["controller.quorum.auto.join.enable"] = True
-        return [f"{name}={value}" for name, value in values.items()]
+        return [str(server.directory), *(f"{name}={value}" for name, value in values.items())]
 
     def _node_arguments(self, server: Server) -> list[str]:
         controllers = ",".join(str(each.address_port) for each in self.controllers)
@@ -278,7 +278,7 @@ class FaultCluster:
             "advertised.port": server.address_port,
             **self._config,
         }
-        return [controllers, *(f"{name}={value}" for name, value in values.items())]
+        return [str(server.directory), controllers, *(f"{name}={value}" for name, value in values.items())]
 
     # --- who is there -------------------------------------------------------------------------------------
 
@@ -339,13 +339,24 @@ class FaultCluster:
         return answers[-1]
 
     def quorum(self) -> DescribeQuorumResponse:
-        """As the controller that leads has it."""
-        return self.ask_controller(registry.DESCRIBE_QUORUM, DescribeQuorumRequest())  # type: ignore[no-any-return]
+        """As the controller that leads has it; the newest, if one of the past thinks so as well."""
+        found: list[DescribeQuorumResponse] = []
+
+        def is_known() -> bool:
+            for server in self.controllers:
+                if not server.is_standing_still:
+                    with contextlib.suppress(HeadraceError, TimeoutError):
+                        answer = self.ask(server, registry.DESCRIBE_QUORUM, DescribeQuorumRequest())
+                        if answer.leader_id == server.id and not answer.error_code:
+                            found.append(answer)
+            return bool(found)
+
+        self.until(is_known, "a controller leads")
+        return max(found, key=lambda answer: answer.leader_epoch)
 
     @property
     def active_controller(self) -> Server:
         """The one that leads, once one does."""
-        self.until(lambda: self.quorum().leader_id >= 0, "a controller leads")
         return self.servers[f"controller-{self.quorum().leader_id}"]
 
     def raw(self, server: Server, name: str = "observer-0") -> Raw:

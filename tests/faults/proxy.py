@@ -239,6 +239,8 @@ class Proxy:
                 connection.task = loop.create_task(connection.run())
                 self.tasks.add(connection.task)
                 connection.task.add_done_callback(self.tasks.discard)
+                # one that is cancelled before it has begun closes nothing itself
+                connection.task.add_done_callback(lambda _, caller=caller: caller.close())
         finally:
             self._listener.close()
 

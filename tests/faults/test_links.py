@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.faults]
 
+ELECTIONS_S = 5.0  # several times the quorum's fetch and election timeouts
 CLIENTS = ["client-0", "client-1", "client-2"]  # two producers and a consumer
 
 
@@ -23,6 +24,12 @@ def started(cluster: FaultCluster, partitions: int = 1) -> Workload:
     """A topic as most scenarios need it, and load on it."""
     cluster.create_topic("t", partitions, min_insync_replicas=2)
     return Workload(cluster, "t").start()
+
+
+def voters_behind(cluster: FaultCluster) -> int:
+    """Controllers that have not fetched the whole metadata log a moment ago."""
+    found = cluster.quorum()
+    return sum(voter.log_end_offset < found.high_watermark for voter in found.voters)
 
 
 def names_without(cluster: FaultCluster, name: str) -> list[str]:
@@ -142,6 +149,55 @@ def test_s12_a_ring_in_which_each_sees_a_majority(make_cluster: Any, measured: A
     work.finish()
     for partition in range(5):
         cluster.until_replicas_agree("t", partition)
+
+
+def test_s12_a_controller_that_leads_sees_one_of_two(make_cluster: Any, measured: Any) -> None:
+    """With one of the two others it has a majority: it goes on to lead, and the one that does not hear it
+    disturbs nobody (pre-vote)."""
+    cluster = make_cluster(controllers=3)
+    work = started(cluster)
+    begun_s = time.monotonic()
+    leader = cluster.active_controller
+    epoch = cluster.quorum().leader_epoch
+    other = next(server for server in cluster.controllers if server is not leader)
+    cluster.isolate([leader.name], [other.name])
+    hold(ELECTIONS_S)
+    cluster.create_topic("u")
+    assert (cluster.quorum().leader_id, cluster.quorum().leader_epoch) == (leader.id, epoch)
+    cluster.network.heal()
+    work.more()
+    measured(work, begun_s)
+    work.finish()
+
+
+@pytest.mark.parametrize("ways", ["none", "mute", "deaf"])
+def test_s11_the_active_controller_is_cut_off_from_the_others(
+    make_cluster: Any, measured: Any, ways: str
+) -> None:
+    """In both directions or in one; nodes still reach it. Another is elected, what is decided then is decided
+    once, and the old one follows when it can."""
+    cluster = make_cluster(controllers=3)
+    work = started(cluster)
+    begun_s = time.monotonic()
+    old = cluster.active_controller
+    others = [server.name for server in cluster.controllers if server is not old]
+    flows = {
+        "none": [*toward([old.name], others), *toward(others, [old.name])],
+        "mute": toward([old.name], others),
+        "deaf": toward(others, [old.name]),
+    }
+    for pair, way in flows[ways]:
+        cluster.network.freeze([pair], way)
+    cluster.until(lambda: cluster.active_controller is not old, "another controller leads")
+    cluster.create_topic("u")
+    work.more()
+    cluster.network.heal()
+    cluster.until(lambda: voters_behind(cluster) == 0, "every controller follows")
+    cluster.create_topic("v")
+    assert {"t", "u", "v"} <= set(cluster.image().topics)
+    measured(work, begun_s)
+    work.finish()
+    assert work.unknown == 0, work.errors
 
 
 def test_s13_every_link_is_long_and_thin(make_cluster: Any, measured: Any) -> None:

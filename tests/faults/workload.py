@@ -151,6 +151,13 @@ class Workload:
         )
 
     @property
+    def lost(self) -> int:
+        """Acknowledged records that the last, full reading did not find."""
+        found = {value for poll in self.history.processes[-1].polls for _, value in poll.reads}
+        sends = [send for process in self.history.processes for send in process.sends]
+        return sum(send.outcome is Outcome.OK and send.value not in found for send in sends)
+
+    @property
     def duplicated(self) -> int:
         """Records that the last, full reading found more than once."""
         final = self.history.processes[-1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headrace.protocol.errors import CorruptMessageError
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import read_batch_header
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from cluster import SimCluster
     from headrace.protocol.metadata.image import PartitionRegistration
     from headrace.storage_node.log.log import Log
-    from headrace.storage_node.replica.partition import Partition
+    from headrace.storage_node.replica.partition import Partition, PartitionKey
     from sim_node import SimNode
 
 Key = tuple[str, int]  # topic, partition
@@ -59,8 +60,8 @@ class Laws:
         self.ends: dict[Key, int] = defaultdict(int)  # the true high watermark
         self._ends_in: dict[Key, dict[int, int]] = defaultdict(dict)  # by leader epoch
         self.acknowledged: dict[Key, dict[int, bytes]] = defaultdict(dict)
-        self._leaders: dict[tuple[Key, int], str] = {}
-        self._written: dict[tuple[Key, int, int], Stored] = {}
+        self._leaders: dict[tuple[PartitionKey, int], str] = {}
+        self._written: dict[tuple[PartitionKey, int, int], Stored] = {}
         self._seen: dict[tuple[str, Key], _Seen] = {}
         self._images: dict[str, MetadataImage] = {}
 
@@ -122,7 +123,7 @@ class Laws:
         for batch in stored(log, start, log.log_end_offset):
             assert batch.base_offset == expected, f"OffsetsDense: {where} {batch} after {expected}"
             assert batch.epoch >= epoch, f"MonotonicEpoch: {where} {batch} after epoch {epoch}"
-            known = self._written.setdefault((key, batch.epoch, batch.base_offset), batch)
+            known = self._written.setdefault((seen.partition.key, batch.epoch, batch.base_offset), batch)
             assert known == batch, f"LogMatching: {where} has {batch}, others {known}"
             expected, epoch = batch.next_offset, batch.epoch
         assert expected == log.log_end_offset, f"OffsetsDense: {where} ends at {expected}"
@@ -130,7 +131,7 @@ class Laws:
 
     def _check_new_leader(self, node: SimNode, key: Key, partition: Partition, log: Log) -> None:
         epoch = partition.leader_epoch
-        leader = self._leaders.setdefault((key, epoch), node.name)
+        leader = self._leaders.setdefault((partition.key, epoch), node.name)
         assert leader == node.name, f"SingleLeader: {leader} and {node.name} lead {key} in epoch {epoch}"
         self.marks["led"] += 1
         # It may learn late that it led once: only what leaders before it committed must be here.
@@ -217,7 +218,8 @@ class Laws:
             for number, registration in enumerate(topic.partitions):
                 key = (name, number)
                 old = registration_of(before, key)
-                if old == registration:
+                is_new = name not in before.topics or before.topics[name].topic_id != topic.topic_id
+                if is_new or old == registration:
                     continue
                 if old is not None:
                     assert registration.leader_epoch >= old.leader_epoch, f"MonotonicEpoch: {key}"
@@ -242,8 +244,8 @@ class Laws:
 
     def at_end(self) -> None:
         """All replicas are byte for byte the same, and hold what was acknowledged where it was."""
-        for name, topic in self.image.topics.items():
-            for number, registration in enumerate(topic.partitions):
+        for name in self._cluster.topics:
+            for number, registration in enumerate(self.image.topics[name].partitions):
                 self._check_same((name, number), registration)
         for node in self._cluster.nodes.values():
             for request in node.requests:
@@ -280,9 +282,12 @@ def registration_of(image: MetadataImage, key: Key) -> PartitionRegistration | N
 def buffers(log: Log, offset: int, end_offset: int) -> Iterator[Any]:
     """The bytes of a log between two offsets, in pieces of whole batches."""
     while offset < end_offset:
-        read = log.read(offset, 1 << 20, upto_offset=end_offset)
+        try:
+            read = log.read(offset, 1 << 20, upto_offset=end_offset)
+        except CorruptMessageError as error:
+            raise AssertionError(f"LogReadable: {error}") from error
         yield from read.data
-        assert read.next_offset > offset
+        assert read.next_offset > offset, f"LogReadable: no whole batch from {offset} to {end_offset}"
         offset = read.next_offset
 
 

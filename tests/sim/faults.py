@@ -11,13 +11,24 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any
 
+from headrace.controller.quorum import events
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import (
+    AlterConfigs,
     AlterPartitionReassignmentsRequest,
+    ConfigChange,
+    ConfigResource,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
     ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
+    NewTopicSpec,
+    PartitionGrowth,
     ReassignablePartition,
     ReassignableTopic,
 )
+from headrace.protocol.metadata.image import TOPIC_RESOURCE
 from network import FAIR, Weather
 
 if TYPE_CHECKING:
@@ -30,7 +41,8 @@ if TYPE_CHECKING:
 LOSSY = ("crash", "io", "full", "kill", "power", "flip", "wipe")
 KINDS = (
     *LOSSY, "stop", "pause", "cut", "isolate", "split", "clog", "weather", "slow", "clock", "evict",
-    "controller_crash", "controller_power", "controller_pause", "controller_cut", "elect", "reassign",
+    "controller_crash", "controller_power", "controller_pause", "controller_cut", "controller_stop",
+    "elect", "reassign", "grow", "topics", "configs",
 )  # fmt: skip
 
 
@@ -286,9 +298,41 @@ class Faults:
         wanted = None if self._random.random() < 0.2 else replicas
         topic = ReassignableTopic("t", (ReassignablePartition(partition, wanted),))
         request = AlterPartitionReassignmentsRequest((topic,))
-        cluster.ask_controller(registry.ALTER_PARTITION_REASSIGNMENTS, request, lambda _: None)
+        self._ask(registry.ALTER_PARTITION_REASSIGNMENTS, request)
+
+    def _controller_stop(self) -> None:
+        """In order: a leader says goodbye."""
+        controller = self._controller()
+        controller.step(events.StopRequested())
+        if controller.is_alive:
+            controller.die(power=False)
+
+    def _grow(self) -> None:
+        """The topic gets another partition."""
+        cluster = self._cluster
+        topic = cluster.rules.image.topics["t"]
+        if len(topic.partitions) < cluster.plan.partitions + 2:
+            growth = PartitionGrowth("t", len(topic.partitions) + 1)
+            self._ask(registry.CREATE_PARTITIONS, CreatePartitionsRequest((growth,)))
+
+    def _topics(self) -> None:
+        """Topics that nobody uses come and go, sometimes under the names of others before them."""
+        name = f"x{self._random.randrange(3)}"
+        if name in self._cluster.rules.image.topics:
+            self._ask(registry.DELETE_TOPICS, DeleteTopicsRequest((name,)))
+        else:
+            spec = NewTopicSpec(name, 2, self._cluster.plan.replication)
+            self._ask(registry.CREATE_TOPICS, CreateTopicsRequest((spec,)))
+
+    def _configs(self) -> None:
+        """Logs roll sooner or later than before."""
+        change = ConfigChange("segment.ms", 0, str(self._random.choice((200, 1_500, 60_000))))
+        altered = AlterConfigs(ConfigResource(TOPIC_RESOURCE, "t"), (change,))
+        self._ask(registry.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest((altered,)))
+
+    def _ask(self, api: Any, body: Any) -> None:
+        self._cluster.ask_controller(api, body, lambda _: None)
 
     def _elect(self) -> None:
         """An operator asks for preferred leaders."""
-        request = ElectLeadersRequest(0, None)
-        self._cluster.ask_controller(registry.ELECT_LEADERS, request, lambda _: None)
+        self._ask(registry.ELECT_LEADERS, ElectLeadersRequest(0, None))

@@ -255,7 +255,7 @@ class SimConsumer(SimClient):
         limits = f.FetchLimits(
             max_wait_ms=self.random.choice((20, 50, 500)),
             min_bytes=1,
-            max_bytes=self.random.choice((2_000, 100_000)),
+            max_bytes=self.random.choice((12_000, 100_000)),
             max_partition_bytes=self.random.choice((300, 10_000)),
         )
         self.fetcher = f.Fetcher(limits, Backoff(20, 300, self.random), None)
