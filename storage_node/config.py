@@ -264,6 +264,12 @@ class NodeConfig(Config):
         unit="ms",
         doc="A follower that was not at the log's end for this long leaves the in-sync replicas.",
     )
+    replica_selector_class: str = key(
+        "replica.selector.class",
+        "",
+        choices=("", "RackAwareReplicaSelector"),
+        doc="RackAwareReplicaSelector lets consumers with a client.rack read from replicas there.",
+    )
 
     log_tail_cache_bytes: int = key(
         "log.tail.cache.bytes",

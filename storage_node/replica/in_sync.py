@@ -155,13 +155,21 @@ class InSyncReplicas:
         if self.proposal is proposal:
             self.proposal = None
 
-    def fetched(self, node_id: int, offset: int, leader_end: int, broker_epoch: int, now_ms: int) -> bool:
-        """A follower asks for `offset`, so it holds everything below. False if it is no replica here, or an
-        older process than one that was heard."""
+    def fetched(
+        self,
+        node_id: int,
+        offset: int,
+        leader_end: int,
+        broker_epoch: int,
+        now_ms: int,
+        log_start_offset: int = NO_OFFSET,
+    ) -> bool:
+        """A follower asks for `offset`, so it holds everything from its log's start to there. False if it is
+        no replica here, or an older process than one that was heard."""
         progress = self.followers.get(node_id)
         if progress is None or broker_epoch < progress.broker_epoch:
             return False
-        progress.broker_epoch = broker_epoch
+        progress.broker_epoch, progress.log_start_offset = broker_epoch, log_start_offset
         progress.fetched(offset, leader_end, now_ms)
         return True
 
