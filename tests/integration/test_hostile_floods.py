@@ -89,7 +89,7 @@ class Deaf:
 def unread_bytes(cluster: LocalCluster, is_node: bool) -> int:
     """What the server holds for clients that do not read, by its own account, asked on its own loop."""
     cores = cluster._cores
-    server: Any = cores._nodes[0] if is_node else cores._controller
+    server: Any = cores._nodes[0] if is_node else cores._controllers[0]
 
     async def ask() -> int:
         return int(server._router.pending_response_bytes)

@@ -138,7 +138,7 @@ def test_a_leader_that_cannot_be_reached_is_given_up_sooner() -> None:
     core.step(events.RequestFailed(core.last(quorum.QuorumFetchRequest).correlation_id))
     core.wait(30)
     core.fetched(ok())
-    core.wait(1_900)
+    core.wait(1_700)  # up to an eighth of the timeout is taken off by chance
     assert core.raft.role is Role.FOLLOWER
 
 
