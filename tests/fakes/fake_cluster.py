@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from fake_replication import FakeReplication
 from headrace.clients.cluster.hub_io import Hub
 from headrace.clients.cluster.network import Address, Reply
 from headrace.protocol import errors
@@ -58,6 +59,15 @@ class FakePartition:
     log_start_offset: int = 0
     end_offset: int = 0
     batches: list[tuple[int, int, bytes]] = field(default_factory=list)  # base, next, bytes
+    replicas: tuple[int, ...] = ()  # nobody but the leader, unless they are named
+    isr: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.replicas = self.replicas or (self.leader,)
+        self.isr = self.isr or self.replicas
 
     def append(self, frame: bytes, epoch: int) -> int:
         header = active_codec().check(frame)
@@ -80,10 +90,11 @@ class FakeTopic:
     configs: dict[str, str] = field(default_factory=dict)
 
 
-class FakeCluster:
+class FakeCluster(FakeReplication):
     """`nodes` storage nodes; all of them answer everything."""
 
     def __init__(self, nodes: int = 1, *, latency_ms: int = 1, seed: int = 0) -> None:
+        super().__init__()
         self.random = Random(seed)
         self.cluster_id = "fake"
         self.latency_ms = latency_ms
@@ -120,6 +131,8 @@ class FakeCluster:
     def move_leader(self, name: str, partition: int, leader: int) -> None:
         moved = self.topics[name].partitions[partition]
         moved.leader, moved.leader_epoch = leader, moved.leader_epoch + 1
+        if leader not in moved.replicas:
+            moved.replicas = moved.isr = (leader,)
         self.metadata_offset += 1
         self._news()
 
@@ -238,8 +251,13 @@ class FakeCluster:
                 number,
                 -1 if part.leader in self.down else part.leader,
                 part.leader_epoch,
-                (part.leader,),
-                (part.leader,),
+                part.replicas,
+                part.isr,
+                tuple(node_id for node_id in part.replicas if node_id in self.down),
+                partition_epoch=9,
+                elr=part.elr,
+                adding_replicas=part.adding,
+                removing_replicas=part.removing,
             )
             for number, part in enumerate(topic.partitions)
         )
