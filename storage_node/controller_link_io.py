@@ -50,6 +50,9 @@ Offline = tuple[tuple[bytes, ...], tuple[tuple[bytes, int], ...]]  # log dirs; (
 
 log = logging.getLogger("headrace.storage_node")
 
+# How long a forwarded request waits for a controller that leads: several elections, and less than its time.
+MAX_SEARCH_S = 5.0
+SEARCH_SHARE = 0.8
 # Bound: forwarded requests under way; each holds a task and its request.
 MAX_FORWARDS = 500
 # Heartbeats, registration, ISR changes and the metadata poll share the connection with forwarded requests.
@@ -158,7 +161,7 @@ class ControllerLink:
             raise ThrottlingQuotaExceededError(f"{self._forwards} requests wait for the controller already")
         self._forwards += 1
         try:
-            return await self._forward(api, body, asyncio.get_running_loop().time() + timeout_s)
+            return await self._forward(api, body, timeout_s)
         finally:
             self._forwards -= 1
 
@@ -167,10 +170,13 @@ class ControllerLink:
         response = await self._ask(registry.ALTER_PARTITION, request, self._timeout_s)
         return None if response is None else response.body
 
-    async def _forward(self, api: Api, body: bytes, deadline_s: float) -> Response:
+    async def _forward(self, api: Api, body: bytes, timeout_s: float) -> Response:
         loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        # Order: the client hears why before it gives up by itself, and may try again.
+        search_end_s = loop.time() + min(MAX_SEARCH_S, SEARCH_SHARE * timeout_s)
         while True:
-            connection = await self._connected(deadline_s)
+            connection = await self._connected(search_end_s)
             try:
                 return await connection.request(api, body, timeout_s=max(deadline_s - loop.time(), 0.001))
             except NotControllerError:

@@ -101,6 +101,7 @@ class FakeCluster(FakeReplication):
         self.addresses = {node_id: Address(f"node{node_id}", 9000 + node_id) for node_id in range(nodes)}
         self.down: set[int] = set()
         self.topics: dict[str, FakeTopic] = {}
+        self.node_configs: dict[str, dict[str, str]] = {}
         self.metadata_offset = 0
         self.rules: list[Rule] = []
         self.asked: list[tuple[str, int, Any]] = []  # (api, node id, body) of every request that arrived
@@ -416,14 +417,21 @@ class FakeCluster(FakeReplication):
     def _do_IncrementalAlterConfigs(self, body: Any) -> Any:
         results = []
         for alter in body.resources:
-            topic = self.topics.get(alter.resource.name)
-            for change in () if topic is None or body.validate_only else alter.changes:
+            configs = self._configs_of(alter.resource)
+            for change in () if configs is None or body.validate_only else alter.changes:
                 if change.operation == 0:
-                    topic.configs[change.name] = change.value
+                    configs[change.name] = change.value
                 else:
-                    topic.configs.pop(change.name, None)
-            results.append(control.ItemError(alter.resource.name, 3 if topic is None else 0))
+                    configs.pop(change.name, None)
+            results.append(control.ItemError(alter.resource.name, 3 if configs is None else 0))
         return control.IncrementalAlterConfigsResponse(tuple(results), self.metadata_offset)
+
+    def _configs_of(self, resource: Any) -> Any:
+        """To change; None for a topic that does not exist."""
+        if resource.resource_type == 4:
+            return self.node_configs.setdefault(resource.name, {})
+        topic = self.topics.get(resource.name)
+        return None if topic is None else topic.configs
 
     def _news(self) -> None:
         if self._changed is not None:

@@ -11,6 +11,7 @@ from controller_kit import incarnation
 from fake_files import FakeFiles
 from headrace.controller.config import ControllerConfig
 from headrace.controller.controller_io import ControllerServer
+from headrace.controller.quorum.metadata_log import MetadataLog, metadata_log_config
 from headrace.protocol.errors import (
     InvalidRequestError,
     KafkaStorageError,
@@ -40,8 +41,11 @@ from headrace.protocol.messages.control import (
 )
 from headrace.protocol.messages.data import MetadataRequest
 from headrace.protocol.metadata.image import MetadataImage
+from headrace.protocol.metadata.records import FormatRecord, TopicRecord
 from headrace.protocol.metadata.replay import image_of, replay
 from headrace.protocol.transport.dealer_io import Connection
+from headrace.runtime.config import MIB
+from headrace.storage_node.log.files_io import OsFiles
 from metadata_rig import Voter
 
 pytestmark = pytest.mark.timeout(30)
@@ -184,6 +188,28 @@ def test_a_restart_forgets_nothing(tmp_path) -> None:
             assert again.image.topic_names == {topic_id: "t"}
             again.broker_epoch = me.broker_epoch
             assert not (await again.beat()).is_fenced
+
+    asyncio.run(scenario())
+
+
+def test_the_log_of_a_controller_from_before_quorums_is_taken_over(tmp_path) -> None:
+    """It has no directory id and no voters: the controller becomes the only voter, in a higher epoch,
+    and stays it."""
+
+    async def scenario():
+        files, config = OsFiles(), metadata_log_config(64 * MIB)
+        old = MetadataLog.open(files, str(tmp_path), controller_id=1, config=config, wall_ms=1)
+        old.append((FormatRecord("old-cluster"), TopicRecord("t", bytes(16))), 1)
+        old.flush()
+        epoch = old.epoch
+        old.close()
+        for expected_epoch in (epoch + 1, epoch + 2):
+            async with controller(tmp_path) as server:
+                assert server.cluster_id == "old-cluster"
+                facts = server.status()
+                assert (facts["topics"], facts["controller_epoch"]) == (1, expected_epoch)
+                assert facts["quorum"]["voters"] == [1]
+        assert "cluster.id=old-cluster" in (tmp_path / "meta.properties").read_text()
 
     asyncio.run(scenario())
 

@@ -132,7 +132,7 @@ def test_every_acknowledged_record_survives_kill_9(headrace: Headrace) -> None:
 
             def is_back(victim: dict[str, Any] = victim) -> bool:
                 facts = headrace.status()
-                servers = {server["name"]: server for server in [*facts["nodes"], facts["controller"]]}
+                servers = {server["name"]: server for server in [*facts["nodes"], *facts["controllers"]]}
                 return facts["state"] == "running" and servers[victim["name"]]["pid"] != victim["pid"]
 
             wait_for(is_back, f"{victim['name']} is back")

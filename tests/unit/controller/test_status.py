@@ -23,7 +23,7 @@ def test_what_is_wrong_can_be_seen() -> None:
         Voter(FakeFiles()).log,
         ElectionCounts(),
         is_active=True,
-        quorum={"epoch": 3},
+        quorum={"epoch": 7, "role": "leader"},
         endpoint="h:1",
         connections=2,
         parked_polls=1,
@@ -36,3 +36,4 @@ def test_what_is_wrong_can_be_seen() -> None:
     assert (first["node_id"], first["state"], first["leaders"], first["replicas"]) == (1, "active", 2, 2)
     assert (second["node_id"], second["state"], second["leaders"], second["replicas"]) == (2, "fenced", 0, 2)
     assert facts["snapshot_end_offset"] == -1
+    assert (facts["controller_epoch"], facts["quorum"]["role"]) == (7, "leader")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from controller_kit import Driver
 from headrace.controller.metadata_feed import MetadataFeed
 from headrace.controller.quorum.metadata_log import MetadataLog, metadata_log_config
+from headrace.controller.quorum.record_batches import encode_batch
 from headrace.controller.writer_io import DecisionWriter
 from headrace.protocol.errors import ThrottlingQuotaExceededError
 from headrace.protocol.messages.control import (
@@ -57,22 +57,31 @@ class Rig:
     def __init__(self, driver: Driver, directory: Path) -> None:
         self.driver = driver
         self.replies = Replies()
+        self.writer: Any = None
         config = metadata_log_config(64 * MIB)
-        self.log = MetadataLog.open(
-            OsFiles(), str(directory), controller_id=1, config=config, wall_ms=wall_ms()
-        )
-        self.log.append(driver.records, wall_ms())
-        self.writer: Any = DecisionWriter(
-            driver.core,
+        self.log = MetadataLog.open(OsFiles(), str(directory), config=config, wall_ms=wall_ms())
+        self.append(tuple(encode_batch([record], wall_ms()) for record in driver.records))
+        self.writer = DecisionWriter(
+            self,
             self.log,
             MetadataFeed(driver.image, 1_000, 1_000),
             self.replies,  # type: ignore[arg-type]
-            ThreadPoolExecutor(1),
+            lambda _image: driver.core,
+            new_cluster_id=lambda: "",
             max_waiting=MAX_WAITING,
             max_unread_bytes=MIB,
-            snapshot_interval_bytes=1 << 40,
             on_publish=lambda: None,
         )
+        self.writer.on_leader()
+
+    def append(self, batches: tuple[bytes, ...]) -> None:
+        """As the only voter of a quorum does, with a disk that takes no time."""
+        for batch in batches:
+            self.log.append_batch(batch, 1, wall_ms())
+        self.log.flush()
+        self.log.high_watermark = self.log.end_offset
+        if self.writer is not None:
+            self.writer.on_committed(self.log.end_offset)
 
     def heartbeat(self) -> Asked:
         epoch = self.driver.image.brokers[1].broker_epoch
@@ -108,7 +117,7 @@ def test_nobody_is_fenced_for_the_time_in_which_this_process_stood_still(tmp_pat
 
     async def scenario() -> None:
         rig = Rig(driver, tmp_path)
-        rig.writer._decide_group()
+        rig.writer._decide_group(driver.core)
         rig.log.close()
 
     run(scenario)

@@ -113,6 +113,15 @@ def test_a_lost_controller_is_searched_with_growing_pauses(active: Driver) -> No
     assert active(m.Disconnected(), 0) == (m.SetTimer(m.SEARCH_TIMER, 50),)
 
 
+def test_an_election_is_not_backed_off_from(active: Driver) -> None:
+    """Controllers answer and none leads: asked again in short, even pauses, also after longer ones."""
+    for _ in range(5):
+        active(m.Disconnected())
+    for _ in range(5):
+        assert active(m.Disconnected(is_electing=True), 0) == (m.SetTimer(m.SEARCH_TIMER, 50),)
+        active(m.TimeCame(m.SEARCH_TIMER))
+
+
 def test_after_a_reconnect_the_old_registration_is_used_on(active: Driver) -> None:
     """A restarted controller knows us from its log: no new registration, no new epoch."""
     active(m.Disconnected())

@@ -1,0 +1,77 @@
+"""Three controllers on real Ray: they come up in time, survive kill -9 of the leader, and come back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from headrace_command import Headrace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+
+RECOVERY_S = 40.0
+
+
+@pytest.fixture(scope="module")
+def headrace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Headrace]:
+    """A cluster of one storage node and three controllers, on a Ray of its own."""
+    command = Headrace(tmp_path_factory.mktemp("ray"))
+    try:
+        command.run("up", "--nodes", "1", "--controllers", "3", "--ray-address", "local")
+        yield command
+        command.run("down", "--delete-data", "--yes")
+        command.wait_until_nothing_runs()
+    finally:
+        command.kill_all()
+
+
+def wait_for(is_true: Callable[[], bool], what: str) -> None:
+    ends_at = time.monotonic() + RECOVERY_S
+    while not is_true():
+        assert time.monotonic() < ends_at, f"not within {RECOVERY_S} s: {what}"
+        time.sleep(0.2)
+
+
+def quorum_of(headrace: Headrace) -> Any:
+    """What `headrace quorum status` says."""
+    return json.loads(headrace.run("-o", "json", "quorum", "status")[0])
+
+
+def test_a_controller_that_is_killed_is_missed_by_nobody(headrace: Headrace) -> None:
+    """kill -9 of the leader: another one leads, topics are made, Ray starts the old one again."""
+    before = quorum_of(headrace)
+    assert [each["id"] for each in before["voters"]] == [1, 2, 3]
+    facts = headrace.status()
+    assert (facts["state"], len(facts["controllers"])) == ("running", 3)
+    leader = facts["controller"]
+    os.kill(leader["pid"], signal.SIGKILL)
+    headrace.run("topic", "create", "after")
+    after = quorum_of(headrace)
+    assert after["leader_epoch"] > before["leader_epoch"]
+
+    def is_whole() -> bool:
+        found = headrace.status()
+        pids = {each["name"]: each.get("pid") for each in found["controllers"]}
+        return found["state"] == "running" and pids[leader["name"]] not in (None, leader["pid"])
+
+    wait_for(is_whole, "the killed controller is back")
+    wait_for(lambda: all(each["lag"] == 0 for each in quorum_of(headrace)["voters"]), "it has caught up")
+
+
+def test_all_controllers_come_back_with_their_data(headrace: Headrace) -> None:
+    """Down and up again, without a word of how many there were: the same quorum, the same topics."""
+    headrace.run("topic", "create", "kept")
+    cluster_id = headrace.status()["controller"]["cluster_id"]
+    headrace.run("down")
+    headrace.run("up", "--ray-address", "local")
+    facts = headrace.status()
+    assert facts["controller"]["cluster_id"] == cluster_id
+    assert len(facts["controllers"]) == 3
+    assert b"kept" in headrace.run("topic", "list")[0]

@@ -1,0 +1,73 @@
+"""The id of a controller's disk: made once, kept, and gone with the disk."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from fake_files import FakeFiles
+from headrace.controller.identity_io import load_identity, write_identity
+from headrace.controller.quorum.metadata_log import METADATA_PARTITION
+from headrace.protocol.errors import ConfigError, KafkaStorageError
+from headrace.storage_node.log.files import make_directory_durably, write_file_atomically
+from quorum_rig import METADATA_DIR, formatted, voters
+
+PATH = f"{METADATA_DIR}/meta.properties"
+
+
+def a_folder() -> FakeFiles:
+    """An empty folder."""
+    files = FakeFiles()
+    make_directory_durably(files, METADATA_DIR)
+    return files
+
+
+def test_an_empty_folder_gets_an_id_that_survives_a_power_loss() -> None:
+    """Before it is returned; the next start finds the same one."""
+    files = a_folder()
+    made = load_identity(files, METADATA_DIR, 2)
+    assert (made.is_blank, made.is_older, len(made.directory_id)) == (True, False, 16)
+    found = load_identity(files.power_loss("none"), METADATA_DIR, 2)
+    assert found == made
+
+
+def test_a_wiped_disk_has_another_id() -> None:
+    """It cannot be taken for the one that voted."""
+    ids = {load_identity(a_folder(), METADATA_DIR, 2).directory_id for _ in range(3)}
+    assert len(ids) == 3
+
+
+def test_a_disk_with_a_log_is_not_blank() -> None:
+    """With an id it is of a quorum; without one it is from before there were ids."""
+    files = formatted(1)
+    older = load_identity(files, METADATA_DIR, 1)
+    assert (older.is_blank, older.is_older) == (False, True)
+    now = load_identity(files, METADATA_DIR, 1)
+    assert (now.is_blank, now.is_older, now.directory_id) == (False, False, older.directory_id)
+    assert voters(1).voters
+    assert files.exists(f"{METADATA_DIR}/{METADATA_PARTITION}")
+
+
+def test_the_cluster_is_remembered() -> None:
+    """Once it is known."""
+    files = a_folder()
+    write_identity(files, METADATA_DIR, replace(load_identity(files, METADATA_DIR, 1), cluster_id="abc"))
+    assert load_identity(files, METADATA_DIR, 1).cluster_id == "abc"
+
+
+def test_the_folder_of_another_controller_is_refused() -> None:
+    """Two controllers must not vote as one."""
+    files = a_folder()
+    load_identity(files, METADATA_DIR, 1)
+    with pytest.raises(ConfigError, match="belongs to controller 1, not 2"):
+        load_identity(files, METADATA_DIR, 2)
+
+
+@pytest.mark.parametrize("content", [b"", b"node.id=1\n", b"node.id=x\ndirectory.id=y\n", b"\xff\xfe"])
+def test_a_damaged_file_is_not_replaced(content: bytes) -> None:
+    """A new id would make this disk another replica: people decide."""
+    files = a_folder()
+    write_file_atomically(files, METADATA_DIR, "meta.properties", content)
+    with pytest.raises(KafkaStorageError, match="damaged"):
+        load_identity(files, METADATA_DIR, 1)
+    assert files.exists(PATH)
