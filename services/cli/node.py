@@ -61,9 +61,12 @@ def drain(
         left = admin.drain_node(node_id, drained=not is_cancelled).leaders_left
         if left and is_waiting:
             left = _drained(admin, node_id, left, timeout_s)
-    state = "active" if is_cancelled else "draining" if left else "drained"
-    if left and not is_cancelled:
+    if is_cancelled:
+        print_object({"node_id": node_id, "state": "active"}, settings.form)
+        return
+    if left:
         note(f"node {node_id} leads {left} partitions that nobody else may lead now")
+    state = "draining" if left else "drained"
     print_object({"node_id": node_id, "state": state, "leaders_left": left}, settings.form)
 
 
