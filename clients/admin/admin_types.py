@@ -122,11 +122,11 @@ class PartitionDescription:
 
     def is_under_min_isr(self, min_isr: int) -> bool:
         """Whether acks=all fails with this min.insync.replicas."""
-        return self.is_unavailable or len(self.isr) < min(min_isr, len(self.replicas))
+        return self.is_unavailable or len(self.isr) < min_isr
 
     def is_at_min_isr(self, min_isr: int) -> bool:
         """Whether acks=all fails as soon as one more replica is lost."""
-        return not self.is_unavailable and len(self.isr) == min(min_isr, len(self.replicas))
+        return not self.is_unavailable and len(self.isr) == min_isr
 
 
 @dataclass(frozen=True, slots=True)

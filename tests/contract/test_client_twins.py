@@ -327,7 +327,6 @@ def wait_for(is_so: Callable[[], bool]) -> None:
     ends_at = time.monotonic() + 30
     while not is_so():
         assert time.monotonic() < ends_at
-        time.sleep(0.01)
 
 
 def test_admin_moves_leaders_and_replicas(face: Face) -> None:

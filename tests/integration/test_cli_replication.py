@@ -22,9 +22,8 @@ WAIT_S = 60.0
 
 def wait_for(is_so: Callable[[], bool], what: str) -> None:
     ends_at = time.monotonic() + WAIT_S
-    while not is_so():
+    while not is_so():  # each look is a question over the network
         assert time.monotonic() < ends_at, f"not within {WAIT_S} s: {what}"
-        time.sleep(0.02)
 
 
 class Shell:
