@@ -45,7 +45,7 @@ bench: $(VENV)/.bench ## beside Apache Kafka, 25 min, writes docs/BENCHMARKS.md 
 
 SEED ?= 1
 COUNT ?= 1
-sim: $(STAMP) ## simulate with virtual time (SEED=n replays one run; COUNT=m; JOBS=n; SIM=quorum; TRACE=file)
+sim: $(STAMP) ## simulate with virtual time (SEED=n replays one run; COUNT=m; JOBS=n; SIM=quorum|cluster; TRACE=file)
 	@$(BIN)/python tests/sim/run.py $(SEED) $(COUNT) $(if $(SIM),--sim $(SIM)) $(if $(JOBS),--jobs $(JOBS)) $(if $(TRACE),--trace $(TRACE))
 
 fmt: $(STAMP) ## format the code

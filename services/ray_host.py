@@ -207,8 +207,8 @@ def _merged(options: UpOptions, before: ClusterFile | None) -> ClusterFile:
             options.cluster, address, (), nodes, data_dir, config=config, controllers=controllers
         )
     controllers = options.controllers or before.controllers
-    if controllers < before.controllers:
-        raise _too_few_controllers(before.cluster, before.controllers)
+    if controllers < before.controllers or (before.ray_address and controllers > before.controllers):
+        raise _other_controllers(before.cluster, before.controllers)
     nodes = options.nodes or before.nodes
     if nodes < before.nodes:
         raise _too_few(before.cluster, before.nodes)
@@ -267,17 +267,21 @@ def _with_those_there(options: UpOptions, facts: ClusterFile, names: list[str]) 
         raise ConfigError(f"cluster {facts.cluster!r} runs already: its config cannot be changed by `up`")
     if (options.nodes or there) < there:
         raise _too_few(facts.cluster, there)
-    if (options.controllers or controllers) < controllers:
-        raise _too_few_controllers(facts.cluster, controllers)
-    return _with(facts, nodes=options.nodes or there, controllers=options.controllers or max(controllers, 1))
+    if controllers and options.controllers not in (None, controllers):
+        raise _other_controllers(facts.cluster, controllers)
+    return _with(facts, nodes=options.nodes or there, controllers=controllers or facts.controllers)
 
 
 def _too_few(cluster: str, nodes: int) -> ConfigError:
     return ConfigError(f"cluster {cluster!r} has {nodes} storage nodes; `up` does not remove any")
 
 
-def _too_few_controllers(cluster: str, controllers: int) -> ConfigError:
-    return ConfigError(f"cluster {cluster!r} has {controllers} controllers; `up` does not remove any")
+def _other_controllers(cluster: str, controllers: int) -> ConfigError:
+    # Those that run know the others by what they were started with. One that was alone and loses its disk
+    # would begin a second quorum beside those that were added.
+    return ConfigError(
+        f"cluster {cluster!r} has {controllers} controllers: take it down to start more; none are removed"
+    )
 
 
 def _create(ray: Any, options: UpOptions, facts: ClusterFile) -> dict[str, Any]:

@@ -25,9 +25,11 @@ from ..runtime.config import Config, KeyFacts, text_of
 from ..storage_node import membership
 from ..storage_node.config import NodeConfig
 from ..storage_node.log.config import LogConfig
+from ..storage_node.replica import follower
 
 if typing.TYPE_CHECKING:
     from collections.abc import Mapping
+    from enum import Enum
 
 SECTIONS: tuple[tuple[str, str, type[Config]], ...] = (
     ("Topic", "Set with `headrace topic create -X key=value` and `headrace topic alter`.", LogConfig),
@@ -130,14 +132,21 @@ def states_page() -> str:
     parts.append(f"## A replica of a partition, as the controller holds it {where}\n")
     parts.append(_drawing("none", _labelled(partition_states.REPLICA_TRANSITIONS)))
     parts.append("## A storage node, as it sees its membership (`storage_node/membership.py`)\n")
-    order = list(membership.MembershipState)
-    arrows = [
+    arrows = _plain(membership.MembershipState, membership.TRANSITIONS)
+    parts.append(_drawing(membership.MembershipState.SEARCHING.value, arrows))
+    parts.append("## A partition that a node follows (`storage_node/replica/follower.py`)\n")
+    arrows = _plain(follower.FollowState, follower.TRANSITIONS)
+    parts.append(_drawing(follower.FollowState.READY.value, arrows))
+    return "\n".join(parts)
+
+
+def _plain(states: type[Enum], table: Mapping[Any, frozenset[Any]]) -> list[str]:
+    order = list(states)
+    return [
         f"{state.value} --> {target.value}"
         for state in order
-        for target in sorted(membership.TRANSITIONS[state], key=order.index)
+        for target in sorted(table[state], key=order.index)
     ]
-    parts.append(_drawing(membership.MembershipState.SEARCHING.value, arrows))
-    return "\n".join(parts)
 
 
 def _labelled(table: Mapping[Any, Mapping[Any, str]]) -> list[str]:

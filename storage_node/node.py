@@ -446,15 +446,17 @@ class StorageNode:
         if not (replicas.is_replicating or self.parked):
             replicas.changed.clear()
             return
-        while replicas.changed or replicas.appended:
-            keys, replicas.changed = replicas.changed, []
+        if replicas.appended:
             appended, replicas.appended = replicas.appended, []
             for key in dict.fromkeys(appended):
                 self._replica_fetch.changed(key)
+        while replicas.changed:
+            keys, replicas.changed = replicas.changed, []
             for key in dict.fromkeys(keys):
                 self._produces.check(key)
                 self._fetches.check(key)
-                self._replica_fetch.changed(key)
+                if replicas.is_replicating:
+                    self._replica_fetch.changed(key)
         if replicas.is_replicating:
             self._replicate()
         self._set_timer()

@@ -21,7 +21,6 @@ from ...protocol.errors import (
     ThrottlingQuotaExceededError,
 )
 from ...protocol.messages.data import FetchPartitionResponse, FetchResponse
-from .reading import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -231,8 +230,16 @@ class FetchHandler:
         limit = max(min(entry.max_bytes, max_bytes), 0)
         try:
             if _has_readable(partition, log, entry) and (is_first or limit > 0):
-                place = Place(partition, log, entry.fetch_offset, entry.max_bytes, watermark)
-                data = self.reader.records(place, session, limit, is_first=is_first)
+                data = self.reader.records(
+                    partition,
+                    log,
+                    entry.fetch_offset,
+                    watermark,
+                    limit,
+                    session=session,
+                    asked_bytes=entry.max_bytes,
+                    is_first=is_first,
+                )
         except KafkaStorageError as error:
             self._replicas.disk_failed(partition, error)
             raise

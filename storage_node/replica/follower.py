@@ -19,6 +19,7 @@ import logging
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import (
@@ -33,7 +34,7 @@ from ...protocol.messages.data import FetchPartition, FetchRequest
 from ...protocol.model import NO_EPOCH, NO_OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ...protocol.messages.data import FetchPartitionResponse, FetchResponse
     from ...protocol.records.header import Buffer
@@ -70,6 +71,19 @@ class FollowState(Enum):
     STOPPED = "stopped"  # other metadata: its leader epoch is over
 
 
+_F = FollowState
+TRANSITIONS: Mapping[FollowState, frozenset[FollowState]] = MappingProxyType(
+    {
+        _F.READY: frozenset((_F.FLUSHING, _F.CUTTING, _F.DELAYED, _F.STOPPED)),
+        _F.FLUSHING: frozenset((_F.READY,)),
+        _F.CUTTING: frozenset((_F.READY, _F.FLUSHING)),
+        _F.DELAYED: frozenset((_F.READY, _F.FLUSHING)),
+        _F.STOPPED: frozenset(),
+    }
+)
+"""Another leader or leader epoch begins anew; a failed disk or a removal ends it in any state."""
+
+
 class _Cut(NamedTuple):
     """How the log is to be cut: to `offset`, or emptied to go on there."""
 
@@ -86,10 +100,16 @@ class Followed:
     state: FollowState = FollowState.READY
     named_in: int = 0  # the request that named it last; older answers are of the past
     leader_watermark: int = NO_OFFSET
-    leader_end: int = NO_OFFSET
     failures: int = 0
     retry_ms: int = 0
     cut: _Cut | None = None
+
+    def become(self, state: FollowState) -> None:
+        """Change the state, along TRANSITIONS."""
+        assert state is self.state or state in TRANSITIONS[self.state], (
+            f"{self.state} -> {state} is not legal"
+        )
+        self.state = state
 
     @property
     def lag(self) -> int:
@@ -302,11 +322,11 @@ class ReplicaFetcher:
         log = partition.log
         assert log is not None, "only an online partition follows"
         if partition.safe_end_offset < log.log_end_offset:
-            followed.state = FollowState.FLUSHING
+            followed.become(FollowState.FLUSHING)
             self._to_name.pop(partition.key, None)
             self._replicas.maybe_flush(partition)
         else:
-            followed.state = FollowState.READY
+            followed.become(FollowState.READY)
             self._to_name[partition.key] = None
 
     def _learn_watermark(self, followed: Followed) -> None:
@@ -348,7 +368,8 @@ class ReplicaFetcher:
             self._delay(followed, now_ms)  # the leader's log has moved meanwhile: ask again
 
     def _cut(self, followed: Followed, cut: _Cut, now_ms: int) -> None:
-        followed.cut, followed.state = cut, FollowState.CUTTING
+        followed.cut = cut
+        followed.become(FollowState.CUTTING)
         self._try_cut(followed, now_ms)
 
     def _try_cut(self, followed: Followed, now_ms: int) -> None:
@@ -380,13 +401,13 @@ class ReplicaFetcher:
     def _on_error(self, followed: Followed, error: KafkaError, now_ms: int) -> None:
         """Its epoch is over: metadata will say what comes. Everything else may pass."""
         if isinstance(error, FencedLeaderEpochError):
-            followed.state = FollowState.STOPPED
+            followed.become(FollowState.STOPPED)
         else:
             self._delay(followed, now_ms)
 
     def _delay(self, followed: Followed, now_ms: int) -> None:
         followed.failures += 1
-        followed.state = FollowState.DELAYED
+        followed.become(FollowState.DELAYED)
         followed.retry_ms = now_ms + self._limits.backoff_after(followed.failures)
         self._delayed[followed.partition.key] = None
 

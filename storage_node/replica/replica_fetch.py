@@ -31,7 +31,6 @@ from ...protocol.errors import (
 from ...protocol.messages.data import FetchPartitionResponse, FetchResponse
 from ...protocol.model import NO_EPOCH, NO_OFFSET
 from .fetch import check_asked
-from .reading import Place
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -390,9 +389,7 @@ class ReplicaFetchHandler:
         data: list[Buffer] | None = []
         limit = max(min(asked.max_bytes, max_bytes), 0)
         if asked.fetch_offset < end and (is_first or limit > 0):
-            data = self._records(
-                Place(partition, log, asked.fetch_offset, asked.max_bytes, end), session, limit, is_first
-            )
+            data = self._records(partition, log, asked, session, limit, is_first=is_first)
         if data is None:
             return None
         return _Told(
@@ -400,15 +397,31 @@ class ReplicaFetchHandler:
         )
 
     def _records(
-        self, place: Place, session: FetchSession, limit: int, is_first: bool
+        self,
+        partition: Partition,
+        log: Log,
+        asked: FetchPartition,
+        session: FetchSession,
+        limit: int,
+        *,
+        is_first: bool,
     ) -> list[Buffer] | None:
         try:
-            return self._reader.records(place, session.connection, limit, is_first=is_first)
+            return self._reader.records(
+                partition,
+                log,
+                asked.fetch_offset,
+                log.log_end_offset,
+                limit,
+                session=session.connection,
+                asked_bytes=asked.max_bytes,
+                is_first=is_first,
+            )
         except KafkaStorageError as error:
-            self._replicas.disk_failed(place.partition, error)
+            self._replicas.disk_failed(partition, error)
             raise
         except CorruptMessageError as error:
-            self._replicas.found_damage(place.partition, error)
+            self._replicas.found_damage(partition, error)
             raise
 
     def _failed(self, entry: _Entry, error: KafkaError) -> _Told:

@@ -54,19 +54,22 @@ class Plan:
     faults: tuple[str, ...] = ()
     send_gap_ms: int = 40
     unreliable_producer: bool = True  # one with acks=1 beside the others
-    tail_cache: bool = True  # else followers and consumers read files
+    tail_cache_bytes: int = 1 << 20  # what is not in it followers and consumers read from files
+    replica_fetch_bytes: int = 1 << 20
+    fetchers: int = 1
 
     @classmethod
     def draw(cls, random: random.Random) -> Plan:
         """A plan by chance: one kind of world per seed, so that rare ones are not drowned by common ones."""
         replication = random.choice((3, 3, 3, 3, 2, 1))
+        min_isr = 1 if replication == 1 or random.random() < 0.15 else 2
         is_ordered = random.random() < 0.7
         return cls(
             controllers=random.choice((1, 1, 3)),
             nodes=random.choice((3, 3, 4)),
             partitions=random.choice((1, 2, 3)),
             replication=replication,
-            min_isr=min(2, replication),
+            min_isr=min_isr,
             durability="fsync" if replication == 1 or random.random() < 0.4 else "async",
             fault_gap_ms=random.choice((200, 500, 1000)),
             weather=Weather(
@@ -76,10 +79,12 @@ class Plan:
                 duplicate=0.0 if is_ordered else random.choice((0.0, 0.05)),
                 is_ordered=is_ordered,
             ),
-            faults=draw_kinds(random, replication),
+            faults=draw_kinds(random, replication, min_isr),
             send_gap_ms=random.choice((20, 60, 150)),
             unreliable_producer=random.random() < 0.4,
-            tail_cache=random.random() < 0.5,
+            tail_cache_bytes=random.choice((0, 1_000, 1 << 20)),
+            replica_fetch_bytes=random.choice((1_000, 10_000, 1 << 20)),
+            fetchers=random.choice((1, 1, 2)),
         )
 
 
@@ -137,10 +142,11 @@ class SimCluster:
             "controlled.shutdown.timeout.ms": 2_000,
             "replica.lag.time.max.ms": 1_500,
             "replica.fetch.wait.max.ms": 200,
-            "log.segment.bytes": 1 << 20,
+            "replica.fetch.max.bytes": self.plan.replica_fetch_bytes,
+            "replica.fetch.response.max.bytes": 2 * self.plan.replica_fetch_bytes,
+            "num.replica.fetchers": self.plan.fetchers,
+            "log.tail.cache.bytes": self.plan.tail_cache_bytes,
         }
-        if not self.plan.tail_cache:
-            values |= {"log.tail.cache.bytes": 0}
         return NodeConfig.of(values)
 
     def _make_clients(self) -> None:

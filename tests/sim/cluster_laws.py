@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headrace.protocol.errors import CorruptMessageError
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import read_batch_header
@@ -38,9 +39,10 @@ class Stored(NamedTuple):
 class _Seen:
     """One partition in one life of a node, as it was when last looked at."""
 
-    __slots__ = ("cuts", "end", "epochs", "high_watermark", "is_leader", "matched")
+    __slots__ = ("cuts", "end", "epochs", "high_watermark", "is_leader", "matched", "partition")
 
-    def __init__(self) -> None:
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
         self.high_watermark = self.matched = 0
         self.epochs = (-1, -1)  # leader, partition
         self.end, self.cuts = -1, 0
@@ -54,13 +56,14 @@ class Laws:
         self._cluster = cluster
         self.marks: Counter[str] = Counter()
         self.image = MetadataImage()  # the newest that is committed
-        self.decided = MetadataImage()  # the newest that any controller decided
         self.committed: dict[Key, dict[int, Stored]] = defaultdict(dict)
         self.ends: dict[Key, int] = defaultdict(int)  # the true high watermark
+        self._ends_in: dict[Key, dict[int, int]] = defaultdict(dict)  # by leader epoch
         self.acknowledged: dict[Key, dict[int, bytes]] = defaultdict(dict)
         self._leaders: dict[tuple[Key, int], str] = {}
         self._written: dict[tuple[Key, int, int], Stored] = {}
         self._seen: dict[tuple[str, Key], _Seen] = {}
+        self._images: dict[str, MetadataImage] = {}
 
     # --- after every event --------------------------------------------------------------------------------
 
@@ -73,12 +76,23 @@ class Laws:
                 partition.check()
                 self._check_partition(node, partition, partition.log)
         node.core.replicas.fetchers.check()
+        self._check_image(node, node.core.image)
+
+    def _check_image(self, node: SimNode, image: MetadataImage) -> None:
+        """MetadataLogMatching: who knows the metadata up to an offset knows the same as everybody else."""
+        if self._images.get(node.name) is image:
+            return
+        before = self._images.get(node.name)
+        assert before is None or before.offset <= image.offset, f"MetadataLogMatching: {node.name} went back"
+        self._images[node.name] = image
+        known = self._cluster.laws._images.get(image.offset + 1)
+        assert known is None or known == image, f"MetadataLogMatching: {node.name} at {image.offset}"
 
     def _check_partition(self, node: SimNode, partition: Partition, log: Log) -> None:
         key: Key = tuple(partition.topic_partition)
         seen = self._seen.get((node.name, key))
-        if seen is None:
-            seen = self._seen[node.name, key] = _Seen()
+        if seen is None or seen.partition is not partition:  # a replica may go and come back
+            seen = self._seen[node.name, key] = _Seen(partition)
         epochs = (partition.leader_epoch, partition.partition_epoch)
         where = f"{key} on {node.name}"
         assert epochs >= seen.epochs, f"MonotonicEpoch: {where} from {seen.epochs} back to {epochs}"
@@ -120,14 +134,15 @@ class Laws:
         leader = self._leaders.setdefault((key, epoch), node.name)
         assert leader == node.name, f"SingleLeader: {leader} and {node.name} lead {key} in epoch {epoch}"
         self.marks["led"] += 1
+        # It may learn late that it led once: only what leaders before it committed must be here.
+        before = max((end for at, end in self._ends_in[key].items() if at < epoch), default=0)
         end = log.log_end_offset
-        assert end >= self.ends[key], (
-            f"LeaderCompleteness: {node.name} leads {key} in epoch {epoch} up to {end}, "
-            f"{self.ends[key]} are committed"
+        assert end >= before, (
+            f"LeaderCompleteness: {node.name} leads {key} in epoch {epoch} up to {end}, not {before}"
         )
-        here = {batch.base_offset: batch for batch in stored(log, log.log_start_offset, self.ends[key])}
+        here = {batch.base_offset: batch for batch in stored(log, log.log_start_offset, before)}
         for base_offset, batch in self.committed[key].items():
-            assert base_offset < log.log_start_offset or here.get(base_offset) == batch, (
+            assert not log.log_start_offset <= base_offset < before or here.get(base_offset) == batch, (
                 f"LeaderCompleteness: {node.name} leads {key} in epoch {epoch} without {batch}"
             )
 
@@ -143,11 +158,18 @@ class Laws:
         seen.matched = watermark
         if watermark > self.ends[key]:
             assert partition.is_leader, f"{node.name} follows {key} and knows of more than its leader"
-            self.ends[key] = watermark
+            self.ends[key] = self._ends_in[key][partition.leader_epoch] = watermark
             self.marks["committed"] += 1
             self._check_candidates(key)
             if partition.in_sync is not None:
-                self._check_held(key, partition.in_sync.maximal, watermark, "HighWatermarkInSync")
+                # Not those that were started anew since the leader heard them: it may not know yet.
+                heard = {n: f.broker_epoch for n, f in partition.in_sync.followers.items()}
+                members = tuple(
+                    n
+                    for n in partition.in_sync.maximal
+                    if heard.get(n) == self._cluster.nodes[n].broker_epoch
+                )
+                self._check_held(key, members, watermark, "HighWatermarkInSync")
 
     def _check_superset(self, key: Key, partition: Partition, where: str) -> None:
         """ReplicationQuorumSuperset: the leader counts on everybody whom the controller would let lead."""
@@ -187,10 +209,6 @@ class Laws:
         )
         self.acknowledged[key].update(values)
 
-    def on_decided(self, image: MetadataImage) -> None:
-        """A controller decided; it may be lost yet."""
-        self.decided = image
-
     def on_metadata(self, image: MetadataImage) -> None:
         """A controller has applied what is committed."""
         if image.offset <= self.image.offset:
@@ -200,7 +218,8 @@ class Laws:
             for number, registration in enumerate(topic.partitions):
                 key = (name, number)
                 old = registration_of(before, key)
-                if old == registration:
+                is_new = name not in before.topics or before.topics[name].topic_id != topic.topic_id
+                if is_new or old == registration:
                     continue
                 if old is not None:
                     assert registration.leader_epoch >= old.leader_epoch, f"MonotonicEpoch: {key}"
@@ -219,13 +238,14 @@ class Laws:
         self.marks["died"] += 1
         for key in [key for key in self._seen if key[0] == node.name]:
             del self._seen[key]
+        self._images.pop(node.name, None)
 
     # --- the end ------------------------------------------------------------------------------------------
 
     def at_end(self) -> None:
         """All replicas are byte for byte the same, and hold what was acknowledged where it was."""
-        for name, topic in self.image.topics.items():
-            for number, registration in enumerate(topic.partitions):
+        for name in self._cluster.topics:
+            for number, registration in enumerate(self.image.topics[name].partitions):
                 self._check_same((name, number), registration)
         for node in self._cluster.nodes.values():
             for request in node.requests:
@@ -262,9 +282,12 @@ def registration_of(image: MetadataImage, key: Key) -> PartitionRegistration | N
 def buffers(log: Log, offset: int, end_offset: int) -> Iterator[Any]:
     """The bytes of a log between two offsets, in pieces of whole batches."""
     while offset < end_offset:
-        read = log.read(offset, 1 << 20, upto_offset=end_offset)
+        try:
+            read = log.read(offset, 1 << 20, upto_offset=end_offset)
+        except CorruptMessageError as error:
+            raise AssertionError(f"LogReadable: {error}") from error
         yield from read.data
-        assert read.next_offset > offset
+        assert read.next_offset > offset, f"LogReadable: no whole batch from {offset} to {end_offset}"
         offset = read.next_offset
 
 

@@ -11,8 +11,24 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any
 
+from headrace.controller.quorum import events
 from headrace.protocol.messages import registry
-from headrace.protocol.messages.control import ElectLeadersRequest
+from headrace.protocol.messages.control import (
+    AlterConfigs,
+    AlterPartitionReassignmentsRequest,
+    ConfigChange,
+    ConfigResource,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
+    NewTopicSpec,
+    PartitionGrowth,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from headrace.protocol.metadata.image import TOPIC_RESOURCE
 from network import FAIR, Weather
 
 if TYPE_CHECKING:
@@ -21,17 +37,25 @@ if TYPE_CHECKING:
     from cluster import SimCluster
     from sim_node import SimNode
 
-LOSSY = ("crash", "kill", "power", "io", "full")
+# After these a node may miss what it had not synced.
+LOSSY = ("crash", "io", "full", "kill", "power", "flip", "wipe")
 KINDS = (
     *LOSSY, "stop", "pause", "cut", "isolate", "split", "clog", "weather", "slow", "clock", "evict",
-    "controller_crash", "controller_power", "controller_pause", "controller_cut", "elect",
+    "controller_crash", "controller_power", "controller_pause", "controller_cut", "controller_stop",
+    "elect", "reassign", "grow", "topics", "configs",
 )  # fmt: skip
 
 
-def draw_kinds(random: random.Random, replication: int) -> tuple[str, ...]:
+def draw_kinds(random: random.Random, replication: int, min_isr: int) -> tuple[str, ...]:
     """The kinds of faults of one run."""
-    kinds = KINDS if replication == 1 else (*KINDS, "wipe")
-    return tuple(kind for kind in kinds if random.random() < 0.5) or ("crash",)
+    excluded: tuple[str, ...] = ()
+    if replication == 1:
+        excluded = ("flip", "wipe")
+    elif min_isr == 1:
+        # Others may be fenced before it is back: then it is the last one in sync.
+        excluded = LOSSY
+    kinds = tuple(kind for kind in KINDS if kind not in excluded)
+    return tuple(kind for kind in kinds if random.random() < 0.5) or ("pause",)
 
 
 class Faults:
@@ -64,6 +88,8 @@ class Faults:
             node.flush_ms = node.read_ms = 2
         for consumer in cluster.consumers:
             consumer.may_seek = False
+        for producer in cluster.producers:
+            producer.gap_ms = max(producer.gap_ms, 100)  # so that followers with small fetches catch up
 
     def _go_on(self) -> None:
         plan = self._cluster.plan
@@ -90,8 +116,9 @@ class Faults:
         return self._random.choice(candidates)
 
     def _may_lose(self, node: SimNode) -> bool:
-        laws = self._cluster.rules
-        for image in (laws.image, laws.decided):
+        cores = [each.core for each in self._cluster.controllers.values()]
+        images = [self._cluster.rules.image, *(core.image for core in cores if core is not None)]
+        for image in images:
             for topic in image.topics.values():
                 for partition in topic.partitions:
                     safe = {*partition.isr, *partition.elr}
@@ -143,6 +170,13 @@ class Faults:
         node = self._victim()
         if node is not None:
             node.die(power=True)
+
+    def _flip(self) -> None:
+        """The power fails, and one bit of what is not known to be synced is wrong."""
+        node = self._victim()
+        if node is not None:
+            node.die(power=True)
+            node.rot()
 
     def _wipe(self) -> None:
         node = self._victim()
@@ -255,7 +289,50 @@ class Faults:
     def _controller_pause(self) -> None:
         self._controller().paused_until_ms = self._world.now_ms + self._random.randrange(1, 3_000)
 
+    def _reassign(self) -> None:
+        """An operator moves a partition, or takes that back."""
+        cluster = self._cluster
+        count = cluster.plan.replication
+        replicas = tuple(self._random.sample(sorted(cluster.nodes), count))
+        partition = self._random.randrange(cluster.plan.partitions)
+        wanted = None if self._random.random() < 0.2 else replicas
+        topic = ReassignableTopic("t", (ReassignablePartition(partition, wanted),))
+        request = AlterPartitionReassignmentsRequest((topic,))
+        self._ask(registry.ALTER_PARTITION_REASSIGNMENTS, request)
+
+    def _controller_stop(self) -> None:
+        """In order: a leader says goodbye."""
+        controller = self._controller()
+        controller.step(events.StopRequested())
+        if controller.is_alive:
+            controller.die(power=False)
+
+    def _grow(self) -> None:
+        """The topic gets another partition."""
+        cluster = self._cluster
+        topic = cluster.rules.image.topics["t"]
+        if len(topic.partitions) < cluster.plan.partitions + 2:
+            growth = PartitionGrowth("t", len(topic.partitions) + 1)
+            self._ask(registry.CREATE_PARTITIONS, CreatePartitionsRequest((growth,)))
+
+    def _topics(self) -> None:
+        """Topics that nobody uses come and go, sometimes under the names of others before them."""
+        name = f"x{self._random.randrange(3)}"
+        if name in self._cluster.rules.image.topics:
+            self._ask(registry.DELETE_TOPICS, DeleteTopicsRequest((name,)))
+        else:
+            spec = NewTopicSpec(name, 2, self._cluster.plan.replication)
+            self._ask(registry.CREATE_TOPICS, CreateTopicsRequest((spec,)))
+
+    def _configs(self) -> None:
+        """Logs roll sooner or later than before."""
+        change = ConfigChange("segment.ms", 0, str(self._random.choice((200, 1_500, 60_000))))
+        altered = AlterConfigs(ConfigResource(TOPIC_RESOURCE, "t"), (change,))
+        self._ask(registry.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest((altered,)))
+
+    def _ask(self, api: Any, body: Any) -> None:
+        self._cluster.ask_controller(api, body, lambda _: None)
+
     def _elect(self) -> None:
         """An operator asks for preferred leaders."""
-        request = ElectLeadersRequest(0, None)
-        self._cluster.ask_controller(registry.ELECT_LEADERS, request, lambda _: None)
+        self._ask(registry.ELECT_LEADERS, ElectLeadersRequest(0, None))

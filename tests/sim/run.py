@@ -39,7 +39,8 @@ class Outcome(NamedTuple):
 
 
 def run_one(name: str, seed: int, trace_path: str = "") -> Outcome:
-    """One run of one simulation. With `trace_path`, everything that happened is written there."""
+    """One run of one simulation. With `trace_path`, everything that happened is written there, and beside it
+    what clients did and saw, as JSONL."""
     simulation = SIMULATIONS[name](seed, keep_trace=bool(trace_path))
     fault = ""
     try:
@@ -49,6 +50,8 @@ def run_one(name: str, seed: int, trace_path: str = "") -> Outcome:
     world = simulation.world
     if trace_path:
         Path(trace_path).write_text("\n".join(world.lines or ()) + "\n")
+        if hasattr(simulation, "history"):
+            Path(f"{trace_path}.history").write_text("\n".join(simulation.history.lines()) + "\n")
     return Outcome(name, seed, fault, world.trace_hash, world.now_ms, world.events)
 
 

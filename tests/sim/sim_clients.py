@@ -102,7 +102,7 @@ class SimClient:
 
     def _poll_in(self, due_ms: int | None) -> None:
         """Look again at `due_ms`, at the latest in a while."""
-        wait_ms = 50 if due_ms is None else min(max(due_ms - self.world.now_ms, 1), 50)
+        wait_ms = 200 if due_ms is None else min(max(due_ms - self.world.now_ms, 1), 200)
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self.world.after(wait_ms, f"{self.name} polls", self._poll)
@@ -253,9 +253,9 @@ class SimConsumer(SimClient):
     def __init__(self, cluster: SimCluster, name: str, *, may_seek: bool) -> None:
         super().__init__(cluster, name)
         limits = f.FetchLimits(
-            max_wait_ms=self.random.choice((0, 50, 500)),
+            max_wait_ms=self.random.choice((20, 50, 500)),
             min_bytes=1,
-            max_bytes=self.random.choice((2_000, 100_000)),
+            max_bytes=self.random.choice((12_000, 100_000)),
             max_partition_bytes=self.random.choice((300, 10_000)),
         )
         self.fetcher = f.Fetcher(limits, Backoff(20, 300, self.random), None)

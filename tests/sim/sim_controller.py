@@ -104,7 +104,6 @@ class SimControllerNode(SimController):
                 core.apply(core.image.offset + 1, [NoOpRecord()] * gap)
             core.apply(self.log.end_offset, records)
             core.check()
-            self.cluster.rules.on_decided(core.image)
             self.step(events.Append((encode_batch(records, self.cluster.world.wall_ms),)))
 
     # --- what the quorum says -----------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from headrace.protocol.errors import ConfigError
 from headrace.services.cluster_files_io import ClusterFile
 from headrace.services.ray_host import (
     UpOptions,
+    _active,
     _index_of,
     _merged,
     _pin,
@@ -50,6 +51,41 @@ def test_a_running_cluster_is_taken_as_it_is() -> None:
     """What is not asked for stays; nodes may be added."""
     assert _merged(UpOptions("c"), BEFORE) == BEFORE
     assert _merged(UpOptions("c", nodes=5, data_dir="/data"), BEFORE).nodes == 5
+
+
+def test_all_controllers_with_data_come_back(tmp_path: Path) -> None:
+    """Fewer than there were might have no majority."""
+    assert _merged(UpOptions("c"), None).controllers == 1
+    assert _merged(UpOptions("c", controllers=3), None).controllers == 3
+    for index in (1, 2, 3):
+        (tmp_path / "data" / "c" / f"controller-{index}").mkdir(parents=True)
+    assert _merged(UpOptions("c"), None).controllers == 3
+    assert _merged(UpOptions("c", controllers=1), None).controllers == 3
+    assert _merged(UpOptions("c", controllers=5), None).controllers == 5
+
+
+def test_controllers_of_a_running_cluster_stay_as_many() -> None:
+    """One that was alone would begin a second quorum if it lost its disk. Over the data of a cluster that
+    died, more are started."""
+    running = _with(BEFORE, controllers=3)
+    assert _merged(UpOptions("c", controllers=3), running).controllers == 3
+    for count in (1, 5):
+        with pytest.raises(ConfigError, match="has 3 controllers"):
+            _merged(UpOptions("c", controllers=count), running)
+    assert _merged(UpOptions("c", controllers=5), _with(running, ray_address="")).controllers == 5
+    fresh = _with(BEFORE, bootstrap=(), nodes=1)
+    names = ["controller-1", "controller-2", "controller-3", "node-1"]
+    assert _with_those_there(UpOptions("c"), fresh, names).controllers == 3
+    with pytest.raises(ConfigError, match="has 3 controllers"):
+        _with_those_there(UpOptions("c", controllers=1), fresh, names)
+
+
+def test_the_newest_leader_is_the_controller() -> None:
+    """One that was cut off may still think that it leads; followers and silent ones are passed over."""
+    old, new = ({"quorum": {"role": "leader", "epoch": epoch}} for epoch in (3, 4))
+    follower = {"quorum": {"role": "follower", "epoch": 4}}
+    assert _active([old, {"state": "silent"}, new, follower]) is new
+    assert _active([follower, {"state": "silent"}]) is None
 
 
 def test_contradictions_are_refused() -> None:

@@ -329,6 +329,18 @@ def _fill(log: Log) -> None:
         append(log, batch(1))
 
 
+def test_truncation_to_the_very_end_forgets_an_epoch_that_wrote_nothing() -> None:
+    """It may contradict the leader's history, and a follower would be told so for ever (KAFKA-10706)."""
+    files = FakeFiles()
+    log = open_log(files)
+    append(log, batch(2), epoch=3)
+    log.assign_leader_epoch(5)
+    log.truncate_to(log.log_end_offset)
+    assert (log.log_end_offset, log.latest_epoch) == (2, 3)
+    log.flush()
+    assert open_log(files.restart()).latest_epoch == 3
+
+
 def test_truncation_cuts_at_a_batch_and_over_segments() -> None:
     """Everything from the batch with the offset on goes, in the file too; appends go on from there."""
     for offset in range(25):

@@ -51,6 +51,7 @@ def test_a_follower_outside_the_isr_was_never_caught_up() -> None:
 
 
 def test_at_the_end_it_is_caught_up_now() -> None:
+    """However long that is ago, as long as nothing is appended."""
     progress = FollowerProgress()
     progress.fetched(10, 10, 500)
     assert progress.caught_up_ms == 500
@@ -69,6 +70,7 @@ def test_where_the_leader_was_at_its_last_fetch_it_is_caught_up_as_of_then() -> 
 
 
 def test_a_fetch_that_does_not_name_it_counts_from_where_it_was() -> None:
+    """An incremental session names only what changed."""
     progress = FollowerProgress()
     progress.fetched(10, 10, 500)
     progress.heard(900)
@@ -82,6 +84,7 @@ def test_a_fetch_that_does_not_name_it_counts_from_where_it_was() -> None:
 
 
 def test_no_replica_and_no_older_process_makes_progress() -> None:
+    """Neither moves anything."""
     view = leading()
     assert not view.fetched(9, 5, 5, EPOCH, 0)
     assert view.fetched(2, 5, 5, EPOCH, 0)
@@ -93,6 +96,7 @@ def test_no_replica_and_no_older_process_makes_progress() -> None:
 
 
 def test_committed_is_what_all_in_sync_replicas_have() -> None:
+    """And never more than is safe on the leader itself."""
     view = leading()
     assert view.committed_end(10, 10, 1, 0, anybody) == NO_OFFSET
     fetched(view, 2, 8, 10)
@@ -112,12 +116,14 @@ def test_below_min_isr_nothing_is_committed() -> None:
 
 
 def test_min_isr_is_never_more_than_there_are_replicas() -> None:
+    """Else a topic of two could never commit with a minimum of three."""
     view = leading(isr=(1, 2), replicas=(1, 2))
     fetched(view, 2, 10, 10)
     assert view.committed_end(10, 10, 3, 0, anybody) == 10
 
 
 def test_who_is_about_to_join_is_waited_for() -> None:
+    """While it is caught up and may join."""
     view = leading(isr=(1, 2))
     fetched(view, 2, 10, 10)
     fetched(view, 3, 5, 5, now_ms=100)  # at the end as it was
@@ -127,6 +133,7 @@ def test_who_is_about_to_join_is_waited_for() -> None:
 
 
 def test_a_proposed_member_counts_at_once_and_a_dropped_one_until_it_is_decided() -> None:
+    """Both ISRs may be true."""
     view = leading(isr=(1, 2))
     fetched(view, 2, 10, 10)
     fetched(view, 3, 7, 7)
@@ -150,6 +157,7 @@ def test_a_proposed_member_counts_at_once_and_a_dropped_one_until_it_is_decided(
 def test_who_joins_has_reached_the_high_watermark_and_the_start_of_the_epoch(
     offset, watermark, start, joins
 ) -> None:
+    """Both of them."""
     view = leading(isr=(1,), start=start)
     fetched(view, 2, offset, 20)
     assert (view.propose_growth(2, watermark, EPOCH, anybody) is not None) == joins
@@ -166,6 +174,7 @@ def test_a_proposal_names_the_processes_that_were_heard() -> None:
 
 
 def test_who_is_not_eligible_does_not_join() -> None:
+    """Nor does who was not heard, or is no replica."""
     view = leading(isr=(1,))
     fetched(view, 2, 10, 10)
     assert view.propose_growth(2, 0, EPOCH, nobody) is None
@@ -174,6 +183,7 @@ def test_who_is_not_eligible_does_not_join() -> None:
 
 
 def test_one_proposal_at_a_time() -> None:
+    """The next builds on what is decided about this one."""
     view = leading(isr=(1,))
     fetched(view, 2, 10, 10)
     fetched(view, 3, 10, 10)
@@ -183,6 +193,7 @@ def test_one_proposal_at_a_time() -> None:
 
 
 def test_who_lags_for_too_long_shall_leave() -> None:
+    """At the very end of the log nobody lags."""
     view = leading()
     fetched(view, 2, 10, 10, now_ms=LAG_MS)
     fetched(view, 3, 5, 10, now_ms=LAG_MS)
@@ -194,6 +205,7 @@ def test_who_lags_for_too_long_shall_leave() -> None:
 
 
 def test_a_leader_that_was_elected_uncleanly_says_that_it_leads_on() -> None:
+    """With the ISR that it has, once."""
     view = leading(isr=(1,), leader_recovery_state=RECOVERING)
     assert members(view.propose_shrink(0, 0, EPOCH)) == (1,)
     assert view.decided((1,), 1, 0)
@@ -204,6 +216,7 @@ def test_a_leader_that_was_elected_uncleanly_says_that_it_leads_on() -> None:
 
 
 def test_a_decision_ends_the_proposal_and_an_older_one_changes_nothing() -> None:
+    """Whether it comes as answer or as metadata."""
     view = leading(isr=(1,))
     fetched(view, 2, 10, 10)
     view.propose_growth(2, 0, EPOCH, anybody)
@@ -217,12 +230,14 @@ def test_a_decision_ends_the_proposal_and_an_older_one_changes_nothing() -> None
 
 
 def test_a_decision_about_replicas_that_are_not_known_here_waits_for_metadata() -> None:
+    """Replicas come by metadata alone."""
     view = leading(isr=(1,))
     assert not view.decided((1, 9), 5, 0)
     assert view.partition_epoch == 0
 
 
 def test_who_joins_has_its_time_from_then_on() -> None:
+    """It is not dropped by the next look at who lags."""
     view = leading(isr=(1,))
     fetched(view, 2, 10, 20)
     assert view.decided((1, 2), 1, 5_000)
@@ -230,6 +245,7 @@ def test_who_joins_has_its_time_from_then_on() -> None:
 
 
 def test_a_refused_proposal_is_forgotten_a_void_one_is_not_the_next() -> None:
+    """A late refusal is of its own proposal."""
     view = leading(isr=(1,))
     fetched(view, 2, 10, 10)
     first = view.propose_growth(2, 0, EPOCH, anybody)
@@ -241,6 +257,7 @@ def test_a_refused_proposal_is_forgotten_a_void_one_is_not_the_next() -> None:
 
 
 def test_replicas_come_and_go_by_metadata() -> None:
+    """Those that stay keep what is known of them."""
     view = leading(isr=(1, 2), replicas=(1, 2))
     fetched(view, 2, 10, 10)
     view.updated(registration((1, 2), (1, 2, 3), 1), 0)

@@ -38,6 +38,7 @@ def answer(*codes: int, error_code: int = 0) -> AlterPartitionResponse:
 
 
 def test_a_proposal_goes_out_with_its_versions() -> None:
+    """Epochs of the leader, the partition and each member."""
     changes = IsrChanges()
     proposed(changes)
     request = changes.take(1, 11, 0)
@@ -48,6 +49,7 @@ def test_a_proposal_goes_out_with_its_versions() -> None:
 
 
 def test_what_comes_meanwhile_waits_for_the_answer() -> None:
+    """One request at a time."""
     changes = IsrChanges()
     proposed(changes)
     assert changes.take(1, 11, 0) is not None
@@ -61,6 +63,7 @@ def test_what_comes_meanwhile_waits_for_the_answer() -> None:
 
 
 def test_a_request_has_an_end() -> None:
+    """The rest goes with the next."""
     changes = IsrChanges()
     for index in range(MAX_ITEMS + 1):
         proposed(changes, index)
@@ -72,6 +75,7 @@ def test_a_request_has_an_end() -> None:
 
 
 def test_without_an_answer_the_same_is_asked_again() -> None:
+    """After a pause; it may have been done."""
     changes = IsrChanges()
     proposed(changes)
     first = changes.take(1, 11, 0)
@@ -83,6 +87,7 @@ def test_without_an_answer_the_same_is_asked_again() -> None:
 
 @pytest.mark.parametrize("error", [NotControllerError, StaleBrokerEpochError])
 def test_an_error_of_the_whole_is_none_of_the_proposals(error) -> None:
+    """They stay open and go again."""
     changes = IsrChanges()
     partition = proposed(changes)
     first = changes.take(1, 11, 0)
@@ -92,6 +97,7 @@ def test_an_error_of_the_whole_is_none_of_the_proposals(error) -> None:
 
 
 def test_who_is_refused_may_be_proposed_anew() -> None:
+    """The refused ISR will never be true."""
     changes = IsrChanges()
     partition = proposed(changes)
     changes.take(1, 11, 0)
@@ -112,6 +118,7 @@ def test_who_is_overtaken_waits_for_metadata(error) -> None:
 
 
 def test_an_unknown_error_is_tried_again() -> None:
+    """The others of the request are done."""
     changes = IsrChanges()
     proposed(changes)
     proposed(changes, 1)

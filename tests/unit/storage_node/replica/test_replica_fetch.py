@@ -76,6 +76,7 @@ def follower(cluster) -> Follower:
 
 
 def test_a_session_names_only_what_is_new(cluster, follower) -> None:
+    """And is silent until the follower reacts."""
     cluster.produce(b"a")
     first = follower.fetch(0)
     assert first.answer.keys == ((TOPIC, 0),)
@@ -88,6 +89,7 @@ def test_a_session_names_only_what_is_new(cluster, follower) -> None:
 
 
 def test_a_fetch_waits_for_news_and_is_overtaken_by_the_next(cluster, follower) -> None:
+    """So a follower never waits with what it has to say."""
     follower.fetch(0, wait_ms=500)
     waiting = follower.fetch(wait_ms=500)
     assert not waiting.is_answered
@@ -109,6 +111,7 @@ def test_a_moved_high_watermark_is_told_at_once(cluster, follower) -> None:
 
 
 def test_an_unknown_session_and_a_wrong_epoch_are_told(cluster, follower) -> None:
+    """The follower begins a new one."""
     follower.fetch(0)
     code = follower.fetch(session=999).answer.error_code
     assert code == FetchSessionIdNotFoundError.code
@@ -119,6 +122,7 @@ def test_an_unknown_session_and_a_wrong_epoch_are_told(cluster, follower) -> Non
 
 
 def test_a_session_belongs_to_its_connection(cluster, follower) -> None:
+    """And ends with it."""
     follower.fetch(0)
     follower.peer = FakePeer(5_001)
     assert follower.fetch().answer.error_code == FetchSessionIdNotFoundError.code
@@ -127,6 +131,7 @@ def test_a_session_belongs_to_its_connection(cluster, follower) -> None:
 
 
 def test_sessions_of_one_connection_have_a_bound(cluster, follower) -> None:
+    """The oldest goes: its follower has given it up."""
     for _ in range(100):
         follower.session, follower.epoch = 0, 0
         assert follower.fetch(0).answer.error_code == 0
@@ -134,6 +139,7 @@ def test_sessions_of_one_connection_have_a_bound(cluster, follower) -> None:
 
 
 def test_what_is_forgotten_is_told_no_more(cluster, follower) -> None:
+    """Nothing is kept for it."""
     follower.fetch(0)
     follower.fetch(forgotten=((TOPIC, 0), (b"never", 3)))
     cluster.produce()
@@ -151,6 +157,7 @@ def test_what_is_forgotten_is_told_no_more(cluster, follower) -> None:
     ],
 )
 def test_errors_are_of_their_partition(cluster, follower, facts, error) -> None:
+    """The session goes on."""
     request = follower.fetch(facts.pop("offset", 0), **facts)
     assert request.first.error_code == error.code
     if error is OffsetOutOfRangeError:
@@ -158,12 +165,14 @@ def test_errors_are_of_their_partition(cluster, follower, facts, error) -> None:
 
 
 def test_an_old_leader_epoch_is_fenced(cluster, follower) -> None:
+    """And is no progress."""
     cluster.change(leader=1)
     assert follower.fetch(0, leader_epoch=0).first.error_code == FencedLeaderEpochError.code
     assert cluster.partition(1).in_sync.followers[2].end_offset == -1
 
 
 def test_who_is_no_replica_is_refused(cluster, follower) -> None:
+    """It may have been moved away."""
     cluster.change(replicas=(1, 3), isr=(1, 3))
     assert follower.fetch(0).first.error_code == NotLeaderOrFollowerError.code
 
@@ -180,10 +189,12 @@ def test_an_older_process_of_a_node_makes_no_progress(cluster, follower) -> None
 
 
 def test_a_node_that_nobody_knows_is_refused(cluster, follower) -> None:
+    """Its metadata comes later, or it is no node."""
     assert isinstance(follower.fetch(0, replica=9).error, BrokerIdNotRegisteredError)
 
 
 def test_a_diverged_log_is_told_where_and_does_not_count(cluster, follower) -> None:
+    """What it has is not what the leader has."""
     cluster.produce(b"a")
     cluster.change(leader=1)
     cluster.produce(b"b")

@@ -42,6 +42,7 @@ def test_an_idle_cluster_comes_to_rest() -> None:
 
 
 def test_one_is_not_acknowledged_before_all_in_sync_replicas_have_it() -> None:
+    """One that is cut off holds it up."""
     cluster = Replicas()
     cluster.settle()
     cluster.cut.add((3, 1))
@@ -54,6 +55,7 @@ def test_one_is_not_acknowledged_before_all_in_sync_replicas_have_it() -> None:
 
 
 def test_who_lags_leaves_the_isr_and_what_waited_is_committed() -> None:
+    """After replica.lag.time.max.ms, no earlier."""
     cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
     cluster.settle()
     cluster.cut.add((3, 1))
@@ -68,6 +70,7 @@ def test_who_lags_leaves_the_isr_and_what_waited_is_committed() -> None:
 
 
 def test_who_catches_up_joins_the_isr() -> None:
+    """With the same log."""
     cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
     cluster.settle()
     cluster.cut.add((3, 1))
@@ -97,6 +100,7 @@ def test_an_idle_follower_stays_in_sync_when_records_come_after_a_long_time() ->
 
 
 def test_a_new_leader_goes_on_with_all_that_was_acknowledged() -> None:
+    """The next offset follows."""
     cluster = Replicas(min_isr=2)
     cluster.settle()
     cluster.produce(b"a")
@@ -191,6 +195,7 @@ def test_logs_that_diverged_over_several_epochs_agree_again() -> None:
 
 
 def test_too_few_in_sync_replicas_refuse_acks_all_before_the_append() -> None:
+    """Nothing is in the log."""
     cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
     cluster.settle()
     cluster.change(isr=(1,))
@@ -213,6 +218,7 @@ def test_below_min_isr_nothing_is_committed() -> None:
 
 
 def test_in_sync_replicas_lost_after_the_append_are_told() -> None:
+    """The records are in the log, and nobody promises them."""
     cluster = Replicas(min_isr=2)
     cluster.settle()
     for node in (2, 3):
@@ -255,6 +261,7 @@ def test_a_fenced_follower_joins_as_soon_as_it_is_let_in() -> None:
 
 
 def test_a_node_that_lost_its_disk_gets_everything_again() -> None:
+    """It is counted only then."""
     cluster = Replicas(min_isr=2)
     cluster.settle()
     for number in range(10):
@@ -293,6 +300,7 @@ def test_a_follower_starts_where_the_leaders_log_starts() -> None:
 
 
 def test_a_partition_moved_here_starts_empty_and_joins_when_it_has_everything() -> None:
+    """Then it may lead, and the old one goes."""
     cluster = Replicas(nodes=4, rf=3)
     cluster.settle()
     for number in range(5):
@@ -311,6 +319,7 @@ def test_a_partition_moved_here_starts_empty_and_joins_when_it_has_everything() 
 
 
 def test_from_one_replica_to_three_and_back() -> None:
+    """In one leader epoch."""
     cluster = Replicas(nodes=3, rf=1)
     assert cluster.produce(b"a").is_answered
     cluster.change(replicas=(1, 2, 3), adding_replicas=(2, 3))
@@ -346,6 +355,7 @@ def test_unclean_election_cuts_below_the_high_watermark_of_those_who_had_more() 
 
 @pytest.mark.parametrize("is_checkpointing", [False, True])
 def test_a_cut_waits_for_the_flush_and_the_checkpoint_under_way(is_checkpointing) -> None:
+    """Both would tell of more than is left."""
     cluster = Replicas(nodes=2)
     cluster.settle()
     cluster.isolate(1)
@@ -373,6 +383,7 @@ def test_a_cut_waits_for_the_flush_and_the_checkpoint_under_way(is_checkpointing
 
 
 def test_a_durable_follower_is_counted_only_for_what_is_on_its_disk() -> None:
+    """It asks for the next offset after the flush."""
     cluster = Replicas(nodes=2, durability="fsync")
     cluster.settle()
     cluster.is_flushing = False
@@ -387,6 +398,7 @@ def test_a_durable_follower_is_counted_only_for_what_is_on_its_disk() -> None:
 
 
 def test_what_acks_all_acknowledged_under_fsync_survives_the_loss_of_all_power() -> None:
+    """On every node at once."""
     cluster = Replicas(durability="fsync", min_isr=2)
     cluster.settle()
     requests = [cluster.produce(b"%d" % number) for number in range(5)]
@@ -401,6 +413,7 @@ def test_what_acks_all_acknowledged_under_fsync_survives_the_loss_of_all_power()
 
 
 def test_a_damaged_answer_is_not_taken_and_asked_for_again() -> None:
+    """Its CRC tells."""
     cluster = Replicas(nodes=2)
     cluster.settle()
     cluster.produce(b"a")
@@ -415,6 +428,7 @@ def test_a_damaged_answer_is_not_taken_and_asked_for_again() -> None:
 
 
 def test_a_failed_disk_of_a_follower_stops_only_what_it_held() -> None:
+    """It leaves the ISR like any that is silent."""
     cluster = Replicas(node={"replica_lag_time_max_ms": 1_000})
     cluster.settle()
     cluster.nodes[2].core.replicas.disk_failed(cluster.partition(2), KafkaStorageError("gone"))

@@ -1,0 +1,30 @@
+"""What `headrace quorum status` makes of the leader's answer."""
+
+from __future__ import annotations
+
+import json
+
+from headrace.clients.admin.admin_types import QuorumDescription, QuorumReplicaInfo
+from headrace.clients.cluster.network import Address
+from headrace.services.cli.quorum import described
+
+
+def replica(number: int, end_offset: int, lag: int, ago_ms: int, port: int = 9093) -> QuorumReplicaInfo:
+    return QuorumReplicaInfo(
+        number, bytes([number]) * 16, end_offset, lag, ago_ms, ago_ms, Address("h", port)
+    )
+
+
+def test_who_leads_and_who_lags_can_be_seen() -> None:
+    """The leader, a follower that lags, one that was never heard, an observer; plain JSON."""
+    voters = (replica(1, 50, 0, 0), replica(2, 40, 10, 30), replica(3, -1, -1, -1, port=0))
+    facts = described(QuorumDescription(1, 7, 40, voters, (replica(4, 50, 0, 5),)))
+    assert json.loads(json.dumps(facts)) == facts
+    assert (facts["leader_id"], facts["leader_epoch"], facts["high_watermark"]) == (1, 7, 40)
+    assert facts["max_follower_lag"] == 10
+    assert [each["role"] for each in (*facts["voters"], *facts["observers"])] == [
+        *("leader", "follower", "follower", "observer")
+    ]
+    unheard = facts["voters"][2]
+    assert (unheard["end_offset"], unheard["lag"], unheard["endpoint"]) == (None, None, None)
+    assert facts["voters"][1]["endpoint"] == "h:9093"
