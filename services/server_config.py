@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..runtime.config import Config
 
 # The host gives each server these itself.
-_HOST_SETS = {"node.id", "log.dirs", "listener.port", "controller.id", "metadata.log.dir"}
+_HOST_SETS = {"node.id", "log.dirs", "listener.port", "advertised.port", "controller.id", "metadata.log.dir"}
 
 
 def split_config(pairs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -61,6 +61,13 @@ class NodeConfig(Config):
         high=65_535,
         doc="Port to bind; 0 takes any free one, remembers it in the first log dir and tries it again.",
     )
+    advertised_port: int = key(
+        "advertised.port",
+        0,
+        low=0,
+        high=65_535,
+        doc="Port at which others reach this node, as of a proxy before it; 0 takes the bound one.",
+    )
 
     registration_timeout_ms: int = key(
         "initial.broker.registration.timeout.ms",
@@ -256,6 +263,12 @@ class NodeConfig(Config):
         low=100,
         unit="ms",
         doc="A follower that was not at the log's end for this long leaves the in-sync replicas.",
+    )
+    replica_selector_class: str = key(
+        "replica.selector.class",
+        "",
+        choices=("", "RackAwareReplicaSelector"),
+        doc="RackAwareReplicaSelector lets consumers with a client.rack read from replicas there.",
     )
 
     log_tail_cache_bytes: int = key(

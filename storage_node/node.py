@@ -140,6 +140,7 @@ class StorageNode:
             config.fetch_max_wait_ms,
             config.max_request_partitions,
             room,
+            selects_replicas=bool(config.replica_selector_class),
         )
         reader = RecordReader(
             self.replicas,

@@ -4,6 +4,9 @@ The event loop never waits for a disk here. What is in memory or in the page cac
 the rest a thread reads, and the answer, or the client's next fetch, takes what it read. A request that finds
 only such partitions waits for the first of them, beyond its own longest wait if need be (as with Kafka, which
 reads in the request), but no longer than `COLD_WAIT_MS`; the read goes on and serves the next fetch.
+
+With a replica.selector.class, a client that names its rack is told of a replica there, and followers serve
+such clients as well, below the high watermark that they know (KIP-392).
 Source: Kafka ReplicaManager.fetchMessages, DelayedFetch; DESIGN 5.
 """
 
@@ -17,10 +20,13 @@ from ...protocol.errors import (
     InvalidRequestError,
     KafkaError,
     KafkaStorageError,
+    OffsetNotAvailableError,
     OffsetOutOfRangeError,
     ThrottlingQuotaExceededError,
 )
 from ...protocol.messages.data import FetchPartitionResponse, FetchResponse
+from ...protocol.model import NO_NODE
+from .near_replica import near_replica
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -49,6 +55,7 @@ class FetchLimits:
     max_wait_ms: int
     max_partitions: int
     room: Callable[[], int]
+    selects_replicas: bool = False  # clients may read from followers
 
 
 @dataclass(slots=True)
@@ -58,6 +65,8 @@ class _Wanted:
     entry: FetchPartition
     partition: Partition | None
     error: KafkaError | None = None
+    may_follow: bool = False  # the client reads from followers too
+    preferred: int = NO_NODE  # and should rather read there
 
 
 class FetchHandler:
@@ -92,6 +101,8 @@ class FetchHandler:
         if self._limits.room() <= 0:
             raise ThrottlingQuotaExceededError("too many response bytes wait for their readers")
         wanted = [self._look_up(entry) for entry in body.partitions]
+        if body.rack and self._limits.selects_replicas:
+            self._select(wanted, body.rack)
         self.cold.now_ms = now_ms
         wait_ms = min(body.max_wait_ms, self._limits.max_wait_ms)
         delayed = DelayedFetch(request, wanted, min(body.min_bytes, body.max_bytes), self)
@@ -142,15 +153,22 @@ class FetchHandler:
         except KafkaError as error:
             return _Wanted(entry, None, error)
 
+    def _select(self, wanted: list[_Wanted], rack: str) -> None:
+        brokers = self._replicas.image.brokers
+        for item in wanted:
+            item.may_follow = True
+            if item.partition is not None:
+                item.preferred = near_replica(item.partition, rack, item.entry.fetch_offset, brokers)
+
     def is_ready(self, wanted: list[_Wanted], min_bytes: int) -> bool:
         """Whether an answer is due: enough bytes, or an error that the client must hear at once."""
         found = 0
         for item in wanted:
             partition = item.partition
-            if partition is None:
+            if partition is None or item.preferred != NO_NODE:
                 return True
             try:
-                log = partition.leader_log(item.entry.current_leader_epoch)
+                log = partition.leader_log(item.entry.current_leader_epoch, may_follow=item.may_follow)
                 if _has_readable(partition, log, item.entry):
                     # Bound: counting bytes may cost a read, and one byte is what most readers wait for
                     found += 1 if min_bytes - found <= 1 else _readable_bytes(partition, log, item.entry)
@@ -185,7 +203,9 @@ class FetchHandler:
             except KafkaError as error:
                 answer, has_failed = self._failed(item, error), True
             answers[index] = answer
-            if data is None:
+            if item.preferred != NO_NODE:
+                has_failed = True  # nothing to wait for here
+            elif data is None:
                 is_cold = True
             elif data:
                 has_found, parts[index] = True, data
@@ -224,12 +244,12 @@ class FetchHandler:
         if partition is None:
             assert item.error is not None, "an entry has a partition or an error"
             raise item.error
-        log = partition.leader_log(entry.current_leader_epoch)
+        log = partition.leader_log(entry.current_leader_epoch, may_follow=item.may_follow)
         watermark = partition.high_watermark  # Order: read once, it bounds the read and goes into the answer
         data: list[Buffer] | None = []
         limit = max(min(entry.max_bytes, max_bytes), 0)
         try:
-            if _has_readable(partition, log, entry) and (is_first or limit > 0):
+            if _has_readable(partition, log, entry) and (is_first or limit > 0) and item.preferred == NO_NODE:
                 data = self.reader.records(
                     partition,
                     log,
@@ -247,7 +267,15 @@ class FetchHandler:
             self._replicas.found_damage(partition, error)
             raise
         frame_count = 0 if data is None else len(data)
-        return FetchPartitionResponse(0, watermark, watermark, log.log_start_offset, frame_count), data
+        answer = FetchPartitionResponse(
+            0,
+            watermark,
+            watermark,
+            log.log_start_offset,
+            frame_count,
+            preferred_read_replica=item.preferred,
+        )
+        return answer, data
 
     def _failed(self, item: _Wanted, error: KafkaError) -> FetchPartitionResponse:
         self._counters.failed_fetch_entries += 1
@@ -282,9 +310,16 @@ def check_asked(
 def _has_readable(partition: Partition, log: Log, entry: FetchPartition) -> bool:
     """Whether there is a committed record at the asked offset or after it.
 
-    Errors: OffsetOutOfRangeError outside of log start offset .. log end offset.
+    Errors: OffsetOutOfRangeError outside of log start offset .. log end offset. A follower knows nothing of
+    offsets above its end, nor, out of the ISR, of what is committed there: OffsetNotAvailableError.
     """
     offset = entry.fetch_offset
+    if offset >= partition.high_watermark and partition.leader != partition.node_id:
+        end = log.log_end_offset
+        if offset > end or partition.node_id not in partition.isr:
+            raise OffsetNotAvailableError(
+                f"{partition.topic_partition} ends at {end} here, asked was {offset}"
+            )
     if not log.log_start_offset <= offset <= log.log_end_offset:
         raise OffsetOutOfRangeError(
             f"{partition.topic_partition} holds offsets {log.log_start_offset} to {log.log_end_offset},"

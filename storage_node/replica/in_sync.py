@@ -155,13 +155,21 @@ class InSyncReplicas:
         if self.proposal is proposal:
             self.proposal = None
 
-    def fetched(self, node_id: int, offset: int, leader_end: int, broker_epoch: int, now_ms: int) -> bool:
-        """A follower asks for `offset`, so it holds everything below. False if it is no replica here, or an
-        older process than one that was heard."""
+    def fetched(
+        self,
+        node_id: int,
+        offset: int,
+        leader_end: int,
+        broker_epoch: int,
+        now_ms: int,
+        log_start_offset: int = NO_OFFSET,
+    ) -> bool:
+        """A follower asks for `offset`, so it holds everything from its log's start to there. False if it is
+        no replica here, or an older process than one that was heard."""
         progress = self.followers.get(node_id)
         if progress is None or broker_epoch < progress.broker_epoch:
             return False
-        progress.broker_epoch = broker_epoch
+        progress.broker_epoch, progress.log_start_offset = broker_epoch, log_start_offset
         progress.fetched(offset, leader_end, now_ms)
         return True
 
@@ -187,6 +195,13 @@ class InSyncReplicas:
             ):
                 end = progress.end_offset
         return end
+
+    def is_silent(self, node_id: int, leader_end: int, now_ms: int) -> bool:
+        """Whether nothing was heard for so long from a follower that misses records that it would have to
+        leave at once."""
+        progress = self.followers[node_id]
+        is_recent = now_ms - progress.last_fetch_ms <= self._max_lag_ms
+        return not is_recent and not progress.is_caught_up(leader_end, now_ms, self._max_lag_ms)
 
     def propose_growth(
         self, node_id: int, high_watermark: int, leader_broker_epoch: int, is_eligible: Eligible

@@ -191,8 +191,9 @@ class Partition:
         self.isr, self.partition_epoch = isr, partition_epoch
         return True
 
-    def leader_log(self, leader_epoch: int = NO_EPOCH) -> Log:
-        """The log, if this node leads the partition in the epoch that the client knows (-1: any).
+    def leader_log(self, leader_epoch: int = NO_EPOCH, *, may_follow: bool = False) -> Log:
+        """The log, if this node leads the partition in the epoch that the client knows (-1: any), or may
+        follow it.
 
         Errors: KafkaStorageError, UnknownTopicIdError, Fenced- or UnknownLeaderEpochError,
         NotLeaderOrFollowerError.
@@ -207,7 +208,7 @@ class Partition:
             if leader_epoch < self.leader_epoch:
                 raise FencedLeaderEpochError(detail)
             raise UnknownLeaderEpochError(detail)
-        if self.leader != self.node_id:
+        if self.leader != self.node_id and not may_follow:
             raise NotLeaderOrFollowerError(f"{self.topic_partition} is led by node {self.leader}")
         return log
 

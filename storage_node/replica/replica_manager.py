@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ...protocol.messages.control import AlterPartitionResponse
+    from ...protocol.messages.data import FetchPartition
     from ...protocol.metadata.image import MetadataDelta, PartitionRegistration
     from ..counters import NodeCounters
     from ..log.config import LogConfig
@@ -379,13 +380,14 @@ class ReplicaManager:
     # --- replication -----------------------------------------------------------------------------------
 
     def follower_fetched(
-        self, partition: Partition, replica_id: int, offset: int, broker_epoch: int, now_ms: int
+        self, partition: Partition, replica_id: int, asked: FetchPartition, broker_epoch: int, now_ms: int
     ) -> None:
-        """A follower of a partition that this node leads holds everything below `offset`."""
+        """A follower of a partition that this node leads holds everything below what it asks for."""
         in_sync, log = partition.in_sync, partition.log
         if in_sync is None or log is None:
             return
-        if not in_sync.fetched(replica_id, offset, log.log_end_offset, broker_epoch, now_ms):
+        offset, start = asked.fetch_offset, asked.log_start_offset
+        if not in_sync.fetched(replica_id, offset, log.log_end_offset, broker_epoch, now_ms, start):
             return
         if replica_id not in in_sync.committed:
             self._grow(partition)
@@ -437,9 +439,14 @@ class ReplicaManager:
     def _grow(self, partition: Partition) -> None:
         """Propose the first follower that may join the ISR; the next comes when that is decided."""
         in_sync, around = partition.in_sync, self.surroundings
-        if in_sync is None or in_sync.proposal is not None or len(in_sync.committed) > len(in_sync.followers):
+        log = partition.log
+        if in_sync is None or log is None or in_sync.proposal is not None:
+            return
+        if len(in_sync.committed) > len(in_sync.followers):
             return
         for node_id in in_sync.followers:
+            if in_sync.is_silent(node_id, log.log_end_offset, around.now_ms):
+                continue  # what it had when it was last heard says nothing: it has just left for that
             proposal = in_sync.propose_growth(
                 node_id, partition.high_watermark, around.broker_epoch, self._is_eligible
             )

@@ -46,6 +46,7 @@ class Replicas:
     def __init__(self, nodes: int = 3, *, min_isr: int = 1, rf: int | None = None, **facts: Any) -> None:
         """`facts` with a dot-less name are topic configs; `node` is a dict of node configs."""
         self.node_config: dict[str, Any] = facts.pop("node", {})
+        self.racks: dict[int, str] = facts.pop("racks", {})
         self.now_ms = 1_000
         self.image = MetadataImage()
         self.records: list[Any] = []
@@ -226,7 +227,8 @@ class Replicas:
     def _register(self, node: int) -> None:
         epoch = self.image.offset + 1
         self.epochs[node] = epoch
-        self._note(RegisterBrokerRecord(node, bytes([node]) * 16, "h", node, None, (), epoch))
+        rack = self.racks.get(node)
+        self._note(RegisterBrokerRecord(node, bytes([node]) * 16, "h", node, rack, (), epoch))
 
     def _publish(self) -> None:
         for node in sorted(self.nodes):
