@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Cluster,
         Consumer,
         ContextSerde,
+        ElectionType,
         NewTopic,
         OffsetAndTimestamp,
         PartitionInfo,
@@ -68,6 +69,7 @@ __all__ = [
     "ProducerRecord", "Record", "RecordMetadata", "OffsetAndTimestamp", "PartitionInfo", "TopicPartition",
     "BatchResult", "RecordFuture", "ProducerInterceptor", "murmur2_sticky",
     "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",
+    "ElectionType",
     "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64", "uuid", "json", "msgpack",
     "errors", "HeadraceError", "KafkaError",
 ]  # fmt: skip

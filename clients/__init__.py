@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         EARLIEST,
         LATEST,
         MAX_TIMESTAMP,
+        ElectionType,
         NewTopic,
         Resource,
         Results,
@@ -40,6 +41,7 @@ _HOMES = {
     ".producer.partitioner": ("murmur2_sticky",),
     ".admin.admin_types": (
         "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",
+        "ElectionType",
     ),
     ".serdes": (
         "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64", "uuid", "json", "msgpack",
@@ -52,6 +54,7 @@ __all__ = [
     "ProducerRecord", "Record", "RecordMetadata", "OffsetAndTimestamp", "PartitionInfo",
     "BatchResult", "RecordFuture", "ProducerInterceptor", "murmur2_sticky",
     "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",
+    "ElectionType",
     "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64", "uuid", "json", "msgpack",
 ]  # fmt: skip
 

@@ -202,6 +202,8 @@ class ControllerServer:
             self.config,
             self._feed.image,
             self._opened_log,
+            self._feed.elections,
+            is_active=self.is_active,
             quorum=self.quorum.facts(),
             endpoint=f"{self.host}:{self.port}",
             connections=self._opened_router.connections,

@@ -9,6 +9,7 @@ snapshot.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from ..protocol.errors import NO_ERROR, OffsetOutOfRangeError
 from ..protocol.messages.control import FetchMetadataResponse
 from ..protocol.metadata.replay import image_records
+from .metrics import ElectionCounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +36,7 @@ class MetadataFeed:
     def __init__(self, image: MetadataImage, max_tail_records: int, max_answer_records: int) -> None:
         self._max_tail_records = max_tail_records
         self._max_answer_records = max_answer_records
+        self.elections = ElectionCounts()
         self.restart(image)
 
     def restart(self, image: MetadataImage) -> None:
@@ -47,6 +50,7 @@ class MetadataFeed:
     def publish(self, image: MetadataImage, decisions: Sequence[Sequence[MetadataRecord]]) -> None:
         """The decisions, in log order, are committed and made `image`."""
         end_offset = self.image.offset + 1
+        self.elections.committed(self.image, chain.from_iterable(decisions))
         for records in decisions:
             end_offset += len(records)
             self._ends.append(end_offset)

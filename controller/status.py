@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ..protocol.model import NO_NODE
+from .metrics import controller_metrics
 from .state.brokers import state_of
 
 if TYPE_CHECKING:
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from ..protocol.metadata.image import MetadataImage
     from .config import ControllerConfig
+    from .metrics import ElectionCounts
     from .quorum.metadata_log import MetadataLog
 
 
@@ -20,7 +21,9 @@ def describe(
     config: ControllerConfig,
     image: MetadataImage,
     log: MetadataLog,
+    elections: ElectionCounts,
     *,
+    is_active: bool,
     quorum: Mapping[str, Any],
     endpoint: str,
     connections: int,
@@ -45,7 +48,7 @@ def describe(
         "snapshot_end_offset": log.snapshots[0].end_offset if log.snapshots else -1,
         "topics": len(image.topics),
         "partitions": len(partitions),
-        "offline_partitions": leaders[NO_NODE],
+        "metrics": controller_metrics(image, elections, is_active=is_active),
         "nodes": [
             {
                 "node_id": node_id,

@@ -1,4 +1,4 @@
-"""The cluster as clients see it: MetadataResponse from the node's image.
+"""The cluster as clients and operators see it: MetadataResponse and DescribeClusterResponse from the image.
 
 Pure. The answer is as old as the image; `metadata_offset` says how old.
 """
@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 from ..protocol.errors import InvalidTopicError, UnknownTopicIdError, UnknownTopicOrPartitionError
 from ..protocol.messages.data import (
+    ClusterNode,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
     MetadataRequest,
     MetadataResponse,
     NodeEndpoint,
@@ -48,6 +51,23 @@ class MetadataView:
             self._image.cluster_id, self._controller_id, self._image.offset, self._nodes, tuple(topics)
         )
 
+    def cluster(self, request: DescribeClusterRequest) -> DescribeClusterResponse:
+        """The nodes and their states, by id; fenced ones if asked for."""
+        nodes = tuple(
+            ClusterNode(
+                node.node_id,
+                node.host,
+                node.port,
+                node.rack,
+                node.broker_epoch,
+                is_fenced=node.is_fenced,
+                in_controlled_shutdown=node.in_controlled_shutdown,
+            )
+            for _, node in sorted(self._image.brokers.items())
+            if request.include_fenced_brokers or not node.is_fenced
+        )
+        return DescribeClusterResponse(self._image.cluster_id, self._controller_id, self._image.offset, nodes)
+
     def _by_name(self, name: str) -> TopicMetadata:
         image = self._image.topics.get(name)
         if image is not None:
@@ -73,6 +93,11 @@ class MetadataView:
                     partition.replicas,
                     partition.isr,
                     tuple(node for node in partition.replicas if node not in self._alive),
+                    partition.partition_epoch,
+                    partition.elr,
+                    partition.last_known_elr,
+                    partition.adding_replicas,
+                    partition.removing_replicas,
                 )
                 for index, partition in enumerate(image.partitions)
             )

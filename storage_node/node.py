@@ -194,6 +194,9 @@ class StorageNode:
             elif key == registry.METADATA.key:
                 self._check_caught_up()
                 self._replies.reply(request, self._view.answer(self._bounded(request.body)))
+            elif key == registry.DESCRIBE_CLUSTER.key:
+                self._check_caught_up()
+                self._replies.reply(request, self._view.cluster(request.body))
             else:
                 raise UnsupportedVersionError(f"a storage node does not serve {request.api.name}")
         except KafkaError as error:
@@ -399,10 +402,14 @@ class StorageNode:
             "metadata_offset": self.image.offset,
             "partitions": len(partitions),
             "leaders": len(leading),
-            "under_replicated_partitions": sum(len(p.isr) < len(p.replicas) for p in leading),
-            "under_min_isr_partitions": sum(p.is_under_min_isr for p in leading),
-            "at_min_isr_partitions": sum(len(p.isr) == p.min_isr for p in leading),
-            "replica_max_lag": max((followed.lag for followed in self.replicas.fetchers.followed), default=0),
+            "metrics": {  # Kafka's names; a meter shows its total
+                "UnderReplicatedPartitions": sum(len(p.isr) < len(p.replicas) for p in leading),
+                "UnderMinIsrPartitionCount": sum(p.is_under_min_isr for p in leading),
+                "AtMinIsrPartitionCount": sum(len(p.isr) == p.min_isr for p in leading),
+                "MaxLag": max((followed.lag for followed in self.replicas.fetchers.followed), default=0),
+                "IsrShrinksPerSec": {"count": self.counters.isr_shrinks},
+                "IsrExpandsPerSec": {"count": self.counters.isr_expands},
+            },
             "isr_changes_under_way": len(self.replicas.isr_changes),
             "offline_partitions": sum(partition.state is PartitionState.OFFLINE for partition in partitions),
             "parked_requests": self.parked,

@@ -57,6 +57,7 @@ SERVED_APIS = (
     registry.FETCH,
     registry.LIST_OFFSETS,
     registry.METADATA,
+    registry.DESCRIBE_CLUSTER,
     registry.OFFSET_FOR_LEADER_EPOCH,
     *registry.FORWARDED,
 )

@@ -8,37 +8,32 @@ what is there is what was asked for, the call has succeeded.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...protocol.errors import (
-    ApiTimeoutError,
     ConfigError,
     InvalidPartitionsError,
     KafkaError,
-    RequestTimedOutError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
     error_from_code,
 )
 from ...protocol.messages import control
 from ...protocol.messages import registry as apis
-from ...protocol.messages.data import MetadataRequest, MetadataResponse, TopicMetadata
+from ...protocol.messages.data import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
 from ...protocol.messages.quorum import DescribeQuorumRequest
 from ...runtime.config import text_of
-from ..cluster.backoff import Backoff
 from ..cluster.network import Address
 from ..consumer.offsets_io import list_offsets
-from ..records import OffsetAndTimestamp, PartitionInfo, timestamp_to_ms
+from ..records import OffsetAndTimestamp, timestamp_to_ms
 from .admin_types import (
     AlterConfig,
-    ClusterDescription,
     ConfigSource,
     ConfigValue,
     CreatedTopicInfo,
     NewTopic,
-    NodeInfo,
     OffsetSpec,
+    PartitionDescription,
     QuorumDescription,
     QuorumReplicaInfo,
     Resource,
@@ -46,16 +41,18 @@ from .admin_types import (
     TopicDescription,
     TopicListing,
 )
+from .asking_io import Asking, error_of
+from .replication_io import ReplicationEngine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ...protocol.messages.envelope import Api
     from ...protocol.messages.quorum import DescribeQuorumResponse, QuorumReplica
     from ...protocol.model import TopicPartition
     from ..cluster.hub_io import Hub
     from ..config import AdminConfig
     from ..records import TimestampLike
+    from .asking_io import Call
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -64,40 +61,29 @@ _RESOURCE_TYPES = {"topic": 2, "broker": 4}
 _OPERATIONS = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
 
 
-@dataclass(slots=True)
-class _Call:
-    """One call of the user. `may_have_run` once an attempt had no answer."""
-
-    deadline_ms: int
-    may_have_run: bool = False
-
-    def lost(self) -> None:
-        """An attempt had no answer."""
-        self.may_have_run = True
-
-
 class AdminEngine:
     """Runs on the loop of `hub`. Timeouts are in seconds; None takes default.api.timeout.ms."""
 
     def __init__(self, hub: Hub, config: AdminConfig) -> None:
         self._hub, self._config = hub, config
-        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, hub.random)
+        self._asking = Asking(hub, config)
+        self.replication = ReplicationEngine(self._asking)
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool, timeout: float | None
     ) -> Results[str, CreatedTopicInfo]:
         """Per topic what was created, or why not."""
-        call = self._call(timeout)
+        call = self._asking.call(timeout)
         wanted_specs = [_spec(topic) for topic in topics]
         specs = {spec.name: spec for spec in wanted_specs}
 
         async def ask(names: list[str]) -> dict[str, CreatedTopicInfo | KafkaError]:
             wanted = tuple(specs[name] for name in names)
-            request = control.CreateTopicsRequest(wanted, self._left_ms(call), validate_only)
-            response = await self._ask(apis.CREATE_TOPICS, request, call)
+            request = control.CreateTopicsRequest(wanted, self._asking.left_ms(call), validate_only)
+            response = await self._asking.ask(apis.CREATE_TOPICS, request, call)
             found: dict[str, CreatedTopicInfo | KafkaError] = {}
             for answer in response.topics:
-                error = _error(answer)
+                error = error_of(answer)
                 made = CreatedTopicInfo(
                     answer.name, answer.topic_id, answer.num_partitions, answer.replication_factor
                 )
@@ -107,43 +93,43 @@ class AdminEngine:
                     found[answer.name] = error or made
             return found
 
-        return await self._retried([spec.name for spec in wanted_specs], ask, call)
+        return await self._asking.retried([spec.name for spec in wanted_specs], ask, call)
 
     async def delete_topics(self, names: Sequence[str], *, timeout: float | None) -> Results[str, None]:
         """Per topic None, or why not."""
-        call = self._call(timeout)
+        call = self._asking.call(timeout)
 
         async def ask(wanted: list[str]) -> dict[str, KafkaError | None]:
-            request = control.DeleteTopicsRequest(tuple(wanted), self._left_ms(call))
-            response = await self._ask(apis.DELETE_TOPICS, request, call)
-            found = {item.name: _error(item) for item in response.results}
+            request = control.DeleteTopicsRequest(tuple(wanted), self._asking.left_ms(call))
+            response = await self._asking.ask(apis.DELETE_TOPICS, request, call)
+            found = {item.name: error_of(item) for item in response.results}
             gone = [name for name, error in found.items() if isinstance(error, UnknownTopicOrPartitionError)]
             return {**found, **dict.fromkeys(gone)} if call.may_have_run else found
 
-        return await self._retried(list(names), ask, call)
+        return await self._asking.retried(list(names), ask, call)
 
     async def create_partitions(
         self, counts: Mapping[str, int], *, validate_only: bool, timeout: float | None
     ) -> Results[str, None]:
         """Per topic None, or why not."""
-        call = self._call(timeout)
+        call = self._asking.call(timeout)
 
         async def ask(names: list[str]) -> dict[str, KafkaError | None]:
             growths = tuple(control.PartitionGrowth(name, counts[name]) for name in names)
-            request = control.CreatePartitionsRequest(growths, self._left_ms(call), validate_only)
-            response = await self._ask(apis.CREATE_PARTITIONS, request, call)
-            found = {item.name: _error(item) for item in response.results}
+            request = control.CreatePartitionsRequest(growths, self._asking.left_ms(call), validate_only)
+            response = await self._asking.ask(apis.CREATE_PARTITIONS, request, call)
+            found = {item.name: error_of(item) for item in response.results}
             for name, error in found.items():
                 if isinstance(error, InvalidPartitionsError) and call.may_have_run and not validate_only:
                     topic = await self._described(name, call)
                     found[name] = error if topic is None or len(topic.partitions) != counts[name] else None
             return found
 
-        return await self._retried(list(counts), ask, call)
+        return await self._asking.retried(list(counts), ask, call)
 
     async def list_topics(self, *, internal: bool, timeout: float | None) -> list[TopicListing]:
         """All topics by name."""
-        response = await self._metadata(None, self._call(timeout))
+        response = await self._metadata(None, self._asking.call(timeout))
         found = [
             TopicListing(topic.name, topic.topic_id, len(topic.partitions), topic.is_internal)
             for topic in response.topics
@@ -155,7 +141,7 @@ class AdminEngine:
         self, names: Sequence[str], *, timeout: float | None
     ) -> Results[str, TopicDescription]:
         """Per topic its partitions, or why not."""
-        response = await self._metadata(tuple(names), self._call(timeout))
+        response = await self._metadata(tuple(names), self._asking.call(timeout))
         found = {topic.name: topic for topic in response.topics}
         outcomes: dict[str, TopicDescription | BaseException] = {}
         for name in names:
@@ -165,48 +151,37 @@ class AdminEngine:
                 outcomes[name] = error_from_code(code, f"topic {name!r}: {_text_of_code(code)}")
                 continue
             partitions = tuple(
-                PartitionInfo(name, part.partition, part.leader, part.leader_epoch, part.replicas, part.isr)
-                for part in sorted(topic.partitions, key=lambda part: part.partition)
+                _partition(name, part) for part in sorted(topic.partitions, key=lambda part: part.partition)
             )
             outcomes[name] = TopicDescription(name, topic.topic_id, topic.is_internal, partitions)
         return Results(outcomes)
 
-    async def describe_cluster(self, *, timeout: float | None) -> ClusterDescription:
-        """The cluster as the node that answers sees it."""
-        response = await self._metadata((), self._call(timeout))
-        nodes = sorted(response.nodes, key=lambda node: node.node_id)
-        return ClusterDescription(
-            response.cluster_id,
-            response.controller_id,
-            tuple(NodeInfo(node.node_id, Address(node.host, node.port), node.rack) for node in nodes),
-        )
-
     async def describe_metadata_quorum(self, *, timeout: float | None) -> QuorumDescription:
         """The controller quorum as its leader sees it."""
-        call = self._call(timeout)
+        call = self._asking.call(timeout)
 
         async def ask(wanted: list[str]) -> dict[str, QuorumDescription | KafkaError]:
-            response = await self._ask(apis.DESCRIBE_QUORUM, DescribeQuorumRequest(), call)
+            response = await self._asking.ask(apis.DESCRIBE_QUORUM, DescribeQuorumRequest(), call)
             error = error_from_code(response.error_code) if response.error_code else None
             return dict.fromkeys(wanted, error or _quorum(response))
 
-        return (await self._retried(["the quorum"], ask, call))["the quorum"]
+        return (await self._asking.retried(["the quorum"], ask, call))["the quorum"]
 
     async def describe_configs(
         self, resources: Sequence[Resource], *, timeout: float | None
     ) -> Results[Resource, dict[str, ConfigValue]]:
         """Per resource its effective configs by name, or why not."""
-        call = self._call(timeout)
+        call = self._asking.call(timeout)
 
         async def ask(wanted: list[Resource]) -> dict[Resource, dict[str, ConfigValue] | KafkaError]:
             request = control.DescribeConfigsRequest(tuple(_resource(item) for item in wanted))
-            response = await self._ask(apis.DESCRIBE_CONFIGS, request, call)
+            response = await self._asking.ask(apis.DESCRIBE_CONFIGS, request, call)
             return {
-                item: _error(answer) or _config_values(answer)
+                item: error_of(answer) or _config_values(answer)
                 for item, answer in zip(wanted, response.results, strict=False)
             }
 
-        return await self._retried(list(resources), ask, call)
+        return await self._asking.retried(list(resources), ask, call)
 
     async def alter_configs(
         self,
@@ -216,17 +191,17 @@ class AdminEngine:
         timeout: float | None,
     ) -> Results[Resource, None]:
         """Per resource None, or why nothing of it was changed."""
-        call = self._call(timeout)
+        call = self._asking.call(timeout)
 
         async def ask(wanted: list[Resource]) -> dict[Resource, KafkaError | None]:
             alters = tuple(
                 control.AlterConfigs(_resource(item), _config_changes(changes[item])) for item in wanted
             )
             request = control.IncrementalAlterConfigsRequest(alters, validate_only)
-            response = await self._ask(apis.INCREMENTAL_ALTER_CONFIGS, request, call)
-            return {item: _error(answer) for item, answer in zip(wanted, response.results, strict=False)}
+            response = await self._asking.ask(apis.INCREMENTAL_ALTER_CONFIGS, request, call)
+            return {item: error_of(answer) for item, answer in zip(wanted, response.results, strict=False)}
 
-        return await self._retried(list(changes), ask, call)
+        return await self._asking.retried(list(changes), ask, call)
 
     async def list_offsets(
         self,
@@ -242,15 +217,15 @@ class AdminEngine:
         found = await list_offsets(
             self._hub,
             timestamps,
-            deadline_ms=self._call(timeout).deadline_ms,
+            deadline_ms=self._asking.call(timeout).deadline_ms,
             request_timeout_ms=self._config.request_timeout_ms,
-            backoff=self._backoff,
+            backoff=self._asking.backoff,
         )
         return Results(found)
 
     # --- inside -----------------------------------------------------------------------------------------
 
-    async def _made_before(self, spec: control.NewTopicSpec, call: _Call) -> CreatedTopicInfo | None:
+    async def _made_before(self, spec: control.NewTopicSpec, call: Call) -> CreatedTopicInfo | None:
         """The topic as it is, if that is what `spec` asks for; what it leaves open matches anything."""
         topic = await self._described(spec.name, call)
         if topic is None:
@@ -263,70 +238,26 @@ class AdminEngine:
         if wanted and wanted != assigned:
             return None
         request = control.DescribeConfigsRequest((_resource(Resource.topic(spec.name)),))
-        (described,) = (await self._ask(apis.DESCRIBE_CONFIGS, request, call)).results
+        (described,) = (await self._asking.ask(apis.DESCRIBE_CONFIGS, request, call)).results
         values = {entry.name: entry.value for entry in described.entries}
         if any(values.get(name) != value for name, value in spec.configs.items()):
             return None
         return CreatedTopicInfo(spec.name, topic.topic_id, count, factor)
 
-    async def _described(self, name: str, call: _Call) -> TopicMetadata | None:
+    async def _described(self, name: str, call: Call) -> TopicMetadata | None:
         """A topic that the controller knows, from the first node that knows it too; None if none does."""
         failures = 0
         while True:
             (topic,) = (await self._metadata((name,), call)).topics
             failures += 1
-            wait_ms = self._backoff.wait_ms(failures)
+            wait_ms = self._asking.backoff.wait_ms(failures)
             if not topic.error_code or self._hub.now_ms() + wait_ms >= call.deadline_ms:
                 return None if topic.error_code else topic
             await asyncio.sleep(wait_ms / 1000)
 
-    async def _metadata(self, topics: tuple[str, ...] | None, call: _Call) -> MetadataResponse:
-        response: MetadataResponse = await self._ask(apis.METADATA, MetadataRequest(topics), call)
+    async def _metadata(self, topics: tuple[str, ...] | None, call: Call) -> MetadataResponse:
+        response: MetadataResponse = await self._asking.ask(apis.METADATA, MetadataRequest(topics), call)
         return response
-
-    async def _ask(self, api: Api, request: Any, call: _Call) -> Any:
-        attempt_ms = self._config.request_timeout_ms
-        reply = await self._hub.metadata.ask_any(
-            api, request, deadline_ms=call.deadline_ms, attempt_ms=attempt_ms, on_lost=call.lost
-        )
-        return reply.body
-
-    async def _retried(self, keys: list[K], ask: Any, call: _Call) -> Results[K, V]:
-        """Ask for all keys, then again for those with a retriable error (no controller, for instance)."""
-        if len(set(keys)) != len(keys):
-            raise ValueError(f"the same item twice: {keys!r}")
-        outcomes: dict[K, Any] = {}
-        left, failures = keys, 0
-        while left:
-            answers = await ask(left)
-            missing = error_from_code(-1, "the answer does not speak of it")
-            outcomes.update((key, answers.get(key, missing)) for key in left)
-            left = [key for key in left if _may_retry(outcomes[key])]
-            if any(isinstance(outcomes[key], RequestTimedOutError) for key in left):
-                call.lost()
-            failures += 1
-            wait_ms = self._backoff.wait_ms(failures)
-            if left and self._hub.now_ms() + wait_ms >= call.deadline_ms:
-                for key in left:
-                    cause = outcomes[key]
-                    outcomes[key] = ApiTimeoutError(f"{key}: not done in time: {cause}")
-                    outcomes[key].__cause__ = cause
-                break
-            if left:
-                await asyncio.sleep(wait_ms / 1000)
-        return Results({key: outcomes[key] for key in keys})
-
-    def _call(self, timeout: float | None) -> _Call:
-        timeout_ms = self._config.api_timeout_ms if timeout is None else int(timeout * 1000)
-        return _Call(self._hub.now_ms() + timeout_ms)
-
-    def _left_ms(self, call: _Call) -> int:
-        return max(min(call.deadline_ms - self._hub.now_ms(), self._config.request_timeout_ms), 1)
-
-
-def _may_retry(outcome: Any) -> bool:
-    # An unknown topic is a fact for an admin call, though a producer waits for it.
-    return isinstance(outcome, KafkaError) and outcome.retriable and outcome.code not in (3, 100)
 
 
 def _quorum(response: DescribeQuorumResponse) -> QuorumDescription:
@@ -353,8 +284,21 @@ def _quorum(response: DescribeQuorumResponse) -> QuorumDescription:
     )
 
 
-def _error(answer: Any) -> KafkaError | None:
-    return error_from_code(answer.error_code, answer.error_detail) if answer.error_code else None
+def _partition(topic: str, part: PartitionMetadata) -> PartitionDescription:
+    return PartitionDescription(
+        topic,
+        part.partition,
+        part.leader,
+        part.leader_epoch,
+        part.partition_epoch,
+        part.replicas,
+        part.isr,
+        elr=part.elr,
+        last_known_elr=part.last_known_elr,
+        adding_replicas=part.adding_replicas,
+        removing_replicas=part.removing_replicas,
+        offline_replicas=part.offline_replicas,
+    )
 
 
 def _text_of_code(code: int) -> str:

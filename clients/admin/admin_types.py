@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from ..cluster.network import Address
-    from ..records import PartitionInfo
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -88,22 +87,107 @@ class TopicListing:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """One partition for operators. `leader` is -1 while there is none; replicas are node ids, the preferred
+    leader first. A member of the ELR has every acknowledged record and may lead once the ISR is empty;
+    `last_known_elr` is who led last when nobody of either is left."""
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()
+
+    @property
+    def replication_factor(self) -> int:
+        """Replicas without those that a reassignment is still adding."""
+        return len(self.replicas) - len(self.adding_replicas)
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether fewer replicas are in sync than the partition shall have."""
+        return len(self.isr) < self.replication_factor
+
+    @property
+    def is_unavailable(self) -> bool:
+        """Whether nobody serves the partition now."""
+        return self.leader < 0 or self.leader in self.offline_replicas
+
+    def is_under_min_isr(self, min_isr: int) -> bool:
+        """Whether acks=all fails with this min.insync.replicas."""
+        return self.is_unavailable or len(self.isr) < min_isr
+
+    def is_at_min_isr(self, min_isr: int) -> bool:
+        """Whether acks=all fails as soon as one more replica is lost."""
+        return not self.is_unavailable and len(self.isr) == min_isr
+
+
+@dataclass(frozen=True, slots=True)
 class TopicDescription:
     """One topic and its partitions by number."""
 
     name: str
     topic_id: bytes
     is_internal: bool
-    partitions: tuple[PartitionInfo, ...]
+    partitions: tuple[PartitionDescription, ...]
+
+
+class ElectionType(IntEnum):
+    """Whom to elect: the first assigned replica if it is in sync, or whoever is there, even if records are
+    lost."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReassignment:
+    """A partition that is being moved: `replicas` are all that hold it, the target first."""
+
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas that it shall have in the end."""
+        return tuple(node for node in self.replicas if node not in self.removing_replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class DrainedNode:
+    """What a drained node still leads, because nobody else may lead it now."""
+
+    node_id: int
+    leaders_left: int
+
+
+class NodeState(StrEnum):
+    """FENCED: out of reach, or still starting. SHUTTING_DOWN: hands over what it leads, to end or because it
+    is drained."""
+
+    ACTIVE = "active"
+    SHUTTING_DOWN = "shutting_down"
+    FENCED = "fenced"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """One storage node that is up."""
+    """One registered storage node."""
 
     node_id: int
     address: Address
     rack: str | None
+    state: NodeState = NodeState.ACTIVE
+    broker_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +217,7 @@ class QuorumDescription:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster: its id, its controller and the nodes that are up."""
+    """The cluster: its id, its controller and the nodes that are up (or all that are registered)."""
 
     cluster_id: str
     controller_id: int

@@ -10,7 +10,7 @@ from ..config import AdminConfig
 from .attach_io import attach
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Mapping
+    from collections.abc import Coroutine, Iterable, Mapping, Sequence
     from types import TracebackType
     from typing import Self, Unpack
 
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
         ClusterDescription,
         ConfigValue,
         CreatedTopicInfo,
+        DrainedNode,
+        ElectionType,
         NewTopic,
         OffsetSpec,
+        PartitionReassignment,
         QuorumDescription,
         Resource,
         Results,
@@ -95,9 +98,56 @@ class Admin:
         wanted = dict(zip(resources_of(changes), changes.values(), strict=True))
         return self._run(self._engine.alter_configs(wanted, validate_only=validate_only, timeout=timeout))
 
-    def describe_cluster(self, *, timeout: float | None = None) -> ClusterDescription:
-        """The cluster's id, controller and nodes."""
-        return self._run(self._engine.describe_cluster(timeout=timeout))
+    def describe_cluster(
+        self, *, include_fenced: bool = False, timeout: float | None = None
+    ) -> ClusterDescription:
+        """The cluster's id, controller and nodes; fenced ones too with `include_fenced`."""
+        return self._run(
+            self._engine.replication.describe_cluster(include_fenced=include_fenced, timeout=timeout)
+        )
+
+    def elect_leaders(
+        self,
+        election_type: ElectionType,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Results[TopicPartition, None]:
+        """Elect leaders now: the preferred ones, or (UNCLEAN) anybody for partitions that have none, which
+        may lose records. None as partitions takes all; then those that need no election are left out."""
+        return self._run(self._engine.replication.elect_leaders(election_type, partitions, timeout=timeout))
+
+    def alter_partition_reassignments(
+        self,
+        reassignments: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+        timeout: float | None = None,
+    ) -> Results[TopicPartition, None]:
+        """Move partitions to these nodes, the preferred leader first, or cancel (None) what is under way. It
+        has begun when this returns; `list_partition_reassignments` tells when it is over."""
+        return self._run(
+            self._engine.replication.alter_partition_reassignments(
+                reassignments,
+                allow_replication_factor_change=allow_replication_factor_change,
+                timeout=timeout,
+            )
+        )
+
+    def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        """The reassignments that are under way, of these partitions or (None) of all."""
+        return self._run(self._engine.replication.list_partition_reassignments(partitions, timeout=timeout))
+
+    def drain_node(self, node_id: int, *, drained: bool = True, timeout: float | None = None) -> DrainedNode:
+        """Have a node hand over what it leads while it goes on running, and keep it so; `drained=False` takes
+        that back. Call again to move what nobody else could take before."""
+        return self._run(self._engine.replication.drain_node(node_id, drained=drained, timeout=timeout))
+
+    def unregister_broker(self, node_id: int, *, timeout: float | None = None) -> None:
+        """Forget a storage node that is gone for good: it is fenced and holds no replicas."""
+        self._run(self._engine.replication.unregister_broker(node_id, timeout=timeout))
 
     def describe_metadata_quorum(self, *, timeout: float | None = None) -> QuorumDescription:
         """The controllers: who leads, who votes, and how far each one is."""

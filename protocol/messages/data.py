@@ -22,7 +22,9 @@ class MetadataRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class PartitionMetadata(msgspec.Struct, array_like=True, frozen=True):
-    """`leader` is -1 while the partition has none. Replica tuples hold node ids."""
+    """`leader` is -1 while the partition has none. Replica tuples hold node ids; `replicas` has the preferred
+    leader first. Of the ELR (KIP-966) a member may lead while the ISR is empty. `adding_replicas` and
+    `removing_replicas` say what a reassignment that is under way changes."""
 
     partition: int
     leader: int
@@ -30,6 +32,11 @@ class PartitionMetadata(msgspec.Struct, array_like=True, frozen=True):
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...] = ()
+    partition_epoch: int = -1
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
 
 
 class TopicMetadata(msgspec.Struct, array_like=True, frozen=True):
@@ -50,6 +57,34 @@ class MetadataResponse(msgspec.Struct, array_like=True, frozen=True):
     metadata_offset: int
     nodes: tuple[NodeEndpoint, ...]
     topics: tuple[TopicMetadata, ...]
+
+
+class DescribeClusterRequest(msgspec.Struct, array_like=True, frozen=True):
+    """The nodes and how they are; fenced ones too if `include_fenced_brokers`."""
+
+    include_fenced_brokers: bool = False
+
+
+class ClusterNode(msgspec.Struct, array_like=True, frozen=True):
+    """A registered storage node. A fenced one serves nobody; one in controlled shutdown serves, but hands
+    over what it leads: it ends, or is drained."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+    broker_epoch: int
+    is_fenced: bool
+    in_controlled_shutdown: bool
+
+
+class DescribeClusterResponse(msgspec.Struct, array_like=True, frozen=True):
+    """Nodes by id. `metadata_offset` says how new this picture is."""
+
+    cluster_id: str
+    controller_id: int
+    metadata_offset: int
+    nodes: tuple[ClusterNode, ...]
 
 
 class ProducePartition(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -63,6 +63,7 @@ LIST_PARTITION_REASSIGNMENTS = Api(
 ALTER_PARTITION = Api(
     56, "AlterPartition", 0, 0, control.AlterPartitionRequest, control.AlterPartitionResponse
 )
+DESCRIBE_CLUSTER = Api(60, "DescribeCluster", 0, 0, data.DescribeClusterRequest, data.DescribeClusterResponse)
 BROKER_REGISTRATION = Api(
     62,
     "BrokerRegistration",
@@ -104,6 +105,7 @@ ALL_APIS: tuple[Api, ...] = (
     END_QUORUM_EPOCH,
     DESCRIBE_QUORUM,
     FETCH_SNAPSHOT,
+    DESCRIBE_CLUSTER,
     ALTER_PARTITION_REASSIGNMENTS,
     LIST_PARTITION_REASSIGNMENTS,
     ALTER_PARTITION,

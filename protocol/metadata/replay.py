@@ -207,20 +207,7 @@ class _Run:
         partitions = self._partitions_of(offset, record.topic_id)
         if record.partition != len(partitions):
             raise _fault(offset, f"partition {record.partition} leaves a gap or repeats")
-        partitions.append(
-            PartitionRegistration(
-                replicas=record.replicas,
-                isr=record.isr,
-                leader=record.leader,
-                leader_epoch=record.leader_epoch,
-                partition_epoch=record.partition_epoch,
-                adding_replicas=record.adding_replicas,
-                removing_replicas=record.removing_replicas,
-                elr=record.elr,
-                last_known_elr=record.last_known_elr,
-                leader_recovery_state=record.leader_recovery_state,
-            )
-        )
+        partitions.append(registered_partition(record))
         self._touched[record.topic_id, record.partition] = None
 
     def partition_change(self, offset: int, record: PartitionChangeRecord) -> None:
@@ -268,6 +255,22 @@ class _Run:
             name = self._topic_name(offset, topic_id)
             partitions = self._partitions[topic_id] = list(self._topics.of[name].partitions)
         return partitions
+
+
+def registered_partition(record: PartitionRecord) -> PartitionRegistration:
+    """The partition that a record makes."""
+    return PartitionRegistration(
+        replicas=record.replicas,
+        isr=record.isr,
+        leader=record.leader,
+        leader_epoch=record.leader_epoch,
+        partition_epoch=record.partition_epoch,
+        adding_replicas=record.adding_replicas,
+        removing_replicas=record.removing_replicas,
+        elr=record.elr,
+        last_known_elr=record.last_known_elr,
+        leader_recovery_state=record.leader_recovery_state,
+    )
 
 
 def changed_partition(

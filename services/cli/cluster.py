@@ -22,7 +22,7 @@ from .output import note, print_object, print_rows, size_text, write_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_NODE_COLUMNS = ("node_id", "endpoint", "rack", "leaders", "partitions")
+NODE_COLUMNS = ("node_id", "endpoint", "rack", "state", "leaders", "partitions")
 _SERVER_COLUMNS = ("name", "state", "role", "endpoint", "pid", "leaders", "partitions", "size", "detail")
 
 
@@ -139,7 +139,7 @@ def _seen_by_clients(settings: Settings) -> dict[str, Any]:
 def _print_nodes(facts: Mapping[str, Any]) -> None:
     print_object({name: value for name, value in facts.items() if name != "nodes"}, "text")
     write_line("")
-    print_rows(facts["nodes"], _NODE_COLUMNS, "text")
+    print_rows(facts["nodes"], NODE_COLUMNS, "text")
 
 
 def _print_text(facts: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...protocol.errors import (
+    BrokerIdNotRegisteredError,
     ConfigError,
     HeadraceError,
     KafkaError,
@@ -23,7 +24,7 @@ from ...protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from ..cluster_files_io import UnknownClusterError
-from . import bench, cluster, consume, logs, produce, quickstart, quorum, topic
+from . import bench, cluster, consume, logs, node, partition, produce, quickstart, quorum, topic
 from .common import (
     EXIT_BROKEN_PIPE,
     EXIT_ERROR,
@@ -54,6 +55,7 @@ _NOT_FOUND = (
     UnknownClusterError,
     UnknownTopicOrPartitionError,
     UnknownTopicIdError,
+    BrokerIdNotRegisteredError,
     FileNotFoundError,
 )
 
@@ -100,6 +102,8 @@ for _command in (
     cluster.status,
     quorum.quorum,
     topic.topic,
+    partition.partition,
+    node.node,
     produce.produce,
     consume.consume,
     logs.log,

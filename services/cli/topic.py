@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from .admin import open_admin, raise_first
 from .common import (
-    PartialFailureError,
     Settings,
     bootstrap_option,
     client_defaults,
@@ -20,12 +19,21 @@ from .common import (
 from .output import note, print_object, print_rows, write_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
-    from ...clients.admin.admin_types import ConfigValue, TopicDescription
+    from ...clients.admin.admin_types import ConfigValue, PartitionDescription, TopicDescription
     from ...clients.sync.admin_io import Admin
 
-_PARTITION_COLUMNS = ("partition", "leader", "leader_epoch", "replicas", "isr", "beginning", "end", "records")
+_PLACE_COLUMNS = ("partition", "leader", "leader_epoch", "partition_epoch", "replicas", "isr", "elr")
+_RARE_COLUMNS = ("last_known_elr", "adding_replicas", "removing_replicas", "offline_replicas")
+_OFFSET_COLUMNS = ("beginning", "end", "records")
+# By the option's name: whether a partition is shown, given its min.insync.replicas.
+_FILTERS: dict[str, Callable[[PartitionDescription, int], bool]] = {
+    "under_replicated": lambda part, _: part.is_under_replicated,
+    "at_min_isr": lambda part, min_isr: part.is_at_min_isr(min_isr),
+    "under_min_isr": lambda part, min_isr: part.is_under_min_isr(min_isr),
+    "unavailable": lambda part, _: part.is_unavailable,
+}
 
 
 @click.group()
@@ -51,7 +59,7 @@ def create(
     from ...clients.admin.admin_types import NewTopic
 
     topics = [NewTopic(name, partitions, replication_factor, settings.config) for name in names]
-    with _admin(settings, client_defaults()) as admin:
+    with open_admin(settings, client_defaults()) as admin:
         results = admin.create_topics(*topics, validate_only=dry_run)
         made = {name: results[name] for name in results if name not in results.errors}
         rows = [
@@ -65,7 +73,7 @@ def create(
         ]
         if rows or settings.form == "json":
             print_rows(rows, ("topic", "partitions", "replication_factor", "id"), settings.form)
-        _raise_first(results.errors, len(names))
+        raise_first(results.errors, len(names))
 
 
 @topic.command("list")
@@ -73,7 +81,7 @@ def create(
 @with_settings(bootstrap_option, cluster_option, config_option, form_option)
 def list_topics(settings: Settings, *, internal: bool) -> None:
     """List all topics."""
-    with _admin(settings, settings.client_config()) as admin:
+    with open_admin(settings, settings.client_config()) as admin:
         rows = [
             {"topic": item.name, "partitions": item.partitions, "id": item.topic_id.hex()}
             for item in admin.list_topics(internal=internal)
@@ -82,26 +90,40 @@ def list_topics(settings: Settings, *, internal: bool) -> None:
 
 
 @topic.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME…")
+@click.argument("names", nargs=-1, metavar="[NAME…]")
 @click.option("--all-configs", is_flag=True, help="Defaults as well.")
+@click.option("--under-replicated", is_flag=True, help="Only partitions that miss replicas.")
+@click.option("--at-min-isr", is_flag=True, help="Only partitions that can lose no replica more.")
+@click.option("--under-min-isr", is_flag=True, help="Only partitions that refuse acks=all.")
+@click.option("--unavailable", is_flag=True, help="Only partitions without a leader.")
 @with_settings(bootstrap_option, cluster_option, config_option, form_option)
-def describe(settings: Settings, *, names: tuple[str, ...], all_configs: bool) -> None:
-    """Show partitions, leaders, offsets and configs of topics."""
+def describe(settings: Settings, *, names: tuple[str, ...], all_configs: bool, **filters: bool) -> None:
+    """Show partitions, leaders, replicas, offsets and configs of topics.
+
+    Several filters show what any of them fits; without names they look through all topics.
+    """
     from ...clients.admin.admin_types import Resource
 
-    with _admin(settings, settings.client_config()) as admin:
-        found = admin.describe_topics(*dict.fromkeys(names))
+    chosen = [_FILTERS[name] for name, is_on in filters.items() if is_on]
+    if not names and not chosen:
+        raise click.UsageError("name topics, or filter all of them")
+    with open_admin(settings, settings.client_config()) as admin:
+        wanted = names or [item.name for item in admin.list_topics(internal=True)]
+        found = admin.describe_topics(*dict.fromkeys(wanted))
         known = [name for name in found if name not in found.errors]
         configs = admin.describe_configs(*(Resource.topic(name) for name in known))
-        described = [
-            _described(admin, found[name], configs[Resource.topic(name)], all_configs) for name in known
-        ]
+        described = []
+        for name in known:
+            values = configs[Resource.topic(name)]
+            partitions = _chosen(found[name], values, chosen)
+            if partitions or not chosen:
+                described.append(_described(admin, found[name], partitions, values, all_configs))
         if settings.form == "text":
             for facts in described:
                 _print_topic(facts)
         else:
             print_rows(described, (), settings.form)
-        _raise_first(found.errors, len(found))
+        raise_first(found.errors, len(found))
 
 
 @topic.command()
@@ -116,13 +138,13 @@ def alter(settings: Settings, *, names: tuple[str, ...], deleted: tuple[str, ...
     changes: dict[str, Any] = {**settings.config, **dict.fromkeys(deleted)}
     if not changes:
         raise click.UsageError("nothing to change: give -X KEY=VALUE or -d KEY")
-    with _admin(settings, client_defaults()) as admin:
+    with open_admin(settings, client_defaults()) as admin:
         wanted: dict[Resource | str, dict[str, Any]] = {Resource.topic(name): changes for name in names}
         results = admin.alter_configs(wanted, validate_only=dry_run)
         done = [resource.name for resource in results if resource not in results.errors]
         if done:
             note(f"{'could change' if dry_run else 'changed'} {', '.join(done)}")
-        _raise_first({resource.name: error for resource, error in results.errors.items()}, len(results))
+        raise_first({resource.name: error for resource, error in results.errors.items()}, len(results))
 
 
 @topic.command("add-partitions")
@@ -132,9 +154,9 @@ def alter(settings: Settings, *, names: tuple[str, ...], deleted: tuple[str, ...
 @with_settings(bootstrap_option, cluster_option, config_option)
 def add_partitions(settings: Settings, *, name: str, total: int, dry_run: bool) -> None:
     """Grow topic NAME to TOTAL partitions. Records stay where they are; keys may move from then on."""
-    with _admin(settings, settings.client_config()) as admin:
+    with open_admin(settings, settings.client_config()) as admin:
         results = admin.create_partitions({name: total}, validate_only=dry_run)
-        _raise_first(results.errors, 1)
+        raise_first(results.errors, 1)
     note(f"topic {name!r} {'could have' if dry_run else 'has'} {total} partitions")
 
 
@@ -146,47 +168,39 @@ def delete(settings: Settings, *, names: tuple[str, ...], is_sure: bool) -> None
     """Delete topics and all their records."""
     if not is_sure:
         click.confirm(f"Delete {', '.join(names)} and every record?", abort=True, err=True)
-    with _admin(settings, settings.client_config()) as admin:
+    with open_admin(settings, settings.client_config()) as admin:
         results = admin.delete_topics(*dict.fromkeys(names))
         gone = [name for name in results if name not in results.errors]
         if gone:
             note(f"deleted {', '.join(gone)}")
-        _raise_first(results.errors, len(results))
+        raise_first(results.errors, len(results))
 
 
-@contextmanager
-def _admin(settings: Settings, config: Mapping[str, str]) -> Iterator[Admin]:
-    from ...clients.sync.admin_io import Admin
-
-    with Admin(settings.addresses(), config=config) as admin:
-        yield admin
-
-
-def _raise_first(errors: Mapping[str, BaseException], total: int) -> None:
-    """Nothing when all went well; the error when all failed; else say each, and that it was partly done."""
-    if not errors:
-        return
-    name, error = next(iter(errors.items()))
-    if len(errors) == total:
-        for other, trouble in list(errors.items())[1:]:
-            note(f"headrace: {other}: {trouble}")
-        raise error
-    for other, trouble in errors.items():
-        note(f"headrace: {other}: {trouble}")
-    raise PartialFailureError(f"{len(errors)} of {total} topics failed, first {name!r}")
+def _chosen(
+    found: TopicDescription,
+    configs: Mapping[str, ConfigValue],
+    filters: list[Callable[[PartitionDescription, int], bool]],
+) -> list[PartitionDescription]:
+    """The partitions that fit any filter; all if there is none."""
+    min_isr = int(configs["min.insync.replicas"].value) if "min.insync.replicas" in configs else 1
+    return [part for part in found.partitions if not filters or any(fits(part, min_isr) for fits in filters)]
 
 
 def _described(
-    admin: Admin, found: TopicDescription, configs: Mapping[str, ConfigValue], all_configs: bool
+    admin: Admin,
+    found: TopicDescription,
+    parts: list[PartitionDescription],
+    configs: Mapping[str, ConfigValue],
+    all_configs: bool,
 ) -> dict[str, Any]:
     from ...clients.admin.admin_types import EARLIEST, LATEST
     from ...protocol.model import TopicPartition
 
-    places = [TopicPartition(found.name, part.partition) for part in found.partitions if part.leader >= 0]
+    places = [TopicPartition(found.name, part.partition) for part in parts if not part.is_unavailable]
     beginnings = admin.list_offsets(dict.fromkeys(places, EARLIEST))
     ends = admin.list_offsets(dict.fromkeys(places, LATEST))
     partitions = []
-    for part in found.partitions:
+    for part in parts:
         place = TopicPartition(found.name, part.partition)
         is_known = place in places and place not in beginnings.errors and place not in ends.errors
         beginning, end = (beginnings[place].offset, ends[place].offset) if is_known else (None, None)
@@ -195,8 +209,14 @@ def _described(
                 "partition": part.partition,
                 "leader": part.leader if part.leader >= 0 else None,
                 "leader_epoch": part.leader_epoch,
+                "partition_epoch": part.partition_epoch,
                 "replicas": list(part.replicas),
                 "isr": list(part.isr),
+                "elr": list(part.elr),
+                "last_known_elr": list(part.last_known_elr),
+                "adding_replicas": list(part.adding_replicas),
+                "removing_replicas": list(part.removing_replicas),
+                "offline_replicas": list(part.offline_replicas),
                 "beginning": beginning,
                 "end": end,
                 "records": None if beginning is None or end is None else end - beginning,
@@ -213,8 +233,10 @@ def _described(
 
 
 def _print_topic(facts: Mapping[str, Any]) -> None:
+    rows = facts["partitions"]
+    rare = [name for name in _RARE_COLUMNS if any(row[name] for row in rows)]
     print_object({"topic": facts["topic"], "id": facts["id"]}, "text")
-    print_rows(facts["partitions"], _PARTITION_COLUMNS, "text")
+    print_rows(rows, (*_PLACE_COLUMNS, *rare, *_OFFSET_COLUMNS), "text")
     for name, value in facts["configs"].items():
         write_line(f"{name}={value}")
     write_line("")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from typing import TYPE_CHECKING, Any
 
 import headrace
@@ -25,7 +26,7 @@ from headrace.clients.sync.producer_io import Producer
 from headrace.runtime.loop_io import new_event_loop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 class Driver:
@@ -319,6 +320,52 @@ def test_admin_manages_topics(face: Face, topic: str) -> None:
     assert len(admin.describe_cluster().nodes) == 2
     admin.delete_topics(topic).raise_for_errors()
     assert isinstance(admin.describe_topics(topic).errors[topic], errors.UnknownTopicOrPartitionError)
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    """Nodes learn one after the other what the controller has decided."""
+    ends_at = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < ends_at
+
+
+def test_admin_moves_leaders_and_replicas(face: Face) -> None:
+    """Describe, drain a node, elect the preferred leader back, reassign, list, cancel; errors per item."""
+    admin, name = face.make("admin"), f"moves.{type(face.make('admin')).__name__}"
+    place, unknown = TopicPartition(name, 0), TopicPartition(name, 7)
+    admin.create_topics(NewTopic(name, assignments={0: (1, 2)})).raise_for_errors()
+
+    def part() -> Any:
+        return admin.describe_topics(name)[name].partitions[0]
+
+    wait_for(lambda: not admin.describe_topics(name).errors and part().isr == (1, 2))
+    assert (part().leader, part().replicas, part().elr, part().offline_replicas) == (1, (1, 2), (), ())
+    assert part().partition_epoch >= 0
+    admin.drain_node(1)  # it keeps what other tests have put there alone
+    wait_for(lambda: part().leader == 2)
+    wait_for(lambda: admin.describe_cluster().nodes[0].state == "shutting_down")
+    assert admin.drain_node(1, drained=False).node_id == 1
+    wait_for(lambda: part().isr == (1, 2))
+    results = admin.elect_leaders(headrace.ElectionType.PREFERRED, [place, unknown])
+    assert (list(results.errors), results[place]) == ([unknown], None)
+    assert isinstance(results.errors[unknown], errors.UnknownTopicOrPartitionError)
+    results = admin.elect_leaders(headrace.ElectionType.PREFERRED, [place])
+    assert isinstance(results.errors[place], errors.ElectionNotNeededError)
+    assert place not in admin.elect_leaders(headrace.ElectionType.PREFERRED)
+    moved = admin.alter_partition_reassignments({place: (2,), unknown: (1,)})
+    assert list(moved.errors) == [unknown]
+    wait_for(lambda: part().replicas == (2,))
+    assert admin.list_partition_reassignments([place]) == {}
+    cancelled = admin.alter_partition_reassignments({place: None})
+    assert isinstance(cancelled.errors[place], errors.NoReassignmentInProgressError)
+    refused = admin.alter_partition_reassignments({place: (1, 2)}, allow_replication_factor_change=False)
+    assert isinstance(refused.errors[place], errors.InvalidReplicationFactorError)
+    with pytest.raises(errors.BrokerIdNotRegisteredError):
+        admin.drain_node(99)
+    with pytest.raises(errors.InvalidRequestError):
+        admin.unregister_broker(1)
+    states = [(node.node_id, node.state) for node in admin.describe_cluster(include_fenced=True).nodes]
+    assert [node_id for node_id, _ in states] == [1, 2]
 
 
 def test_batches_larger_than_the_topic_allows_are_split(face: Face, topic: str) -> None:

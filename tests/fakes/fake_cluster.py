@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from fake_replication import FakeReplication
 from headrace.clients.cluster.hub_io import Hub
 from headrace.clients.cluster.network import Address, Reply
 from headrace.protocol import errors
@@ -58,6 +59,15 @@ class FakePartition:
     log_start_offset: int = 0
     end_offset: int = 0
     batches: list[tuple[int, int, bytes]] = field(default_factory=list)  # base, next, bytes
+    replicas: tuple[int, ...] = ()  # nobody but the leader, unless they are named
+    isr: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.replicas = self.replicas or (self.leader,)
+        self.isr = self.isr or self.replicas
 
     def append(self, frame: bytes, epoch: int) -> int:
         header = active_codec().check(frame)
@@ -80,16 +90,18 @@ class FakeTopic:
     configs: dict[str, str] = field(default_factory=dict)
 
 
-class FakeCluster:
+class FakeCluster(FakeReplication):
     """`nodes` storage nodes; all of them answer everything."""
 
     def __init__(self, nodes: int = 1, *, latency_ms: int = 1, seed: int = 0) -> None:
+        super().__init__()
         self.random = Random(seed)
         self.cluster_id = "fake"
         self.latency_ms = latency_ms
         self.addresses = {node_id: Address(f"node{node_id}", 9000 + node_id) for node_id in range(nodes)}
         self.down: set[int] = set()
         self.topics: dict[str, FakeTopic] = {}
+        self.node_configs: dict[str, dict[str, str]] = {}
         self.metadata_offset = 0
         self.rules: list[Rule] = []
         self.asked: list[tuple[str, int, Any]] = []  # (api, node id, body) of every request that arrived
@@ -120,6 +132,8 @@ class FakeCluster:
     def move_leader(self, name: str, partition: int, leader: int) -> None:
         moved = self.topics[name].partitions[partition]
         moved.leader, moved.leader_epoch = leader, moved.leader_epoch + 1
+        if leader not in moved.replicas:
+            moved.replicas = moved.isr = (leader,)
         self.metadata_offset += 1
         self._news()
 
@@ -238,8 +252,13 @@ class FakeCluster:
                 number,
                 -1 if part.leader in self.down else part.leader,
                 part.leader_epoch,
-                (part.leader,),
-                (part.leader,),
+                part.replicas,
+                part.isr,
+                tuple(node_id for node_id in part.replicas if node_id in self.down),
+                partition_epoch=9,
+                elr=part.elr,
+                adding_replicas=part.adding,
+                removing_replicas=part.removing,
             )
             for number, part in enumerate(topic.partitions)
         )
@@ -398,14 +417,21 @@ class FakeCluster:
     def _do_IncrementalAlterConfigs(self, body: Any) -> Any:
         results = []
         for alter in body.resources:
-            topic = self.topics.get(alter.resource.name)
-            for change in () if topic is None or body.validate_only else alter.changes:
+            configs = self._configs_of(alter.resource)
+            for change in () if configs is None or body.validate_only else alter.changes:
                 if change.operation == 0:
-                    topic.configs[change.name] = change.value
+                    configs[change.name] = change.value
                 else:
-                    topic.configs.pop(change.name, None)
-            results.append(control.ItemError(alter.resource.name, 3 if topic is None else 0))
+                    configs.pop(change.name, None)
+            results.append(control.ItemError(alter.resource.name, 3 if configs is None else 0))
         return control.IncrementalAlterConfigsResponse(tuple(results), self.metadata_offset)
+
+    def _configs_of(self, resource: Any) -> Any:
+        """To change; None for a topic that does not exist."""
+        if resource.resource_type == 4:
+            return self.node_configs.setdefault(resource.name, {})
+        topic = self.topics.get(resource.name)
+        return None if topic is None else topic.configs
 
     def _news(self) -> None:
         if self._changed is not None:

@@ -6,6 +6,7 @@ import json
 
 from controller_kit import Driver
 from fake_files import FakeFiles
+from headrace.controller.metrics import ElectionCounts
 from headrace.controller.status import describe
 from metadata_rig import Voter
 
@@ -20,6 +21,8 @@ def test_what_is_wrong_can_be_seen() -> None:
         driver.config,
         driver.image,
         Voter(FakeFiles()).log,
+        ElectionCounts(),
+        is_active=True,
         quorum={"epoch": 7, "role": "leader"},
         endpoint="h:1",
         connections=2,
@@ -27,7 +30,8 @@ def test_what_is_wrong_can_be_seen() -> None:
         waiting_requests=0,
     )
     assert json.loads(json.dumps(facts)) == facts
-    assert (facts["topics"], facts["partitions"], facts["offline_partitions"]) == (1, 4, 2)
+    assert (facts["topics"], facts["partitions"]) == (1, 4)
+    assert facts["metrics"]["OfflinePartitionsCount"] == 2
     first, second = facts["nodes"]
     assert (first["node_id"], first["state"], first["leaders"], first["replicas"]) == (1, "active", 2, 2)
     assert (second["node_id"], second["state"], second["leaders"], second["replicas"]) == (2, "fenced", 0, 2)

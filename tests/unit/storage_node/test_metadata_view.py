@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 from headrace.protocol.errors import InvalidTopicError, UnknownTopicIdError, UnknownTopicOrPartitionError
-from headrace.protocol.messages.data import MetadataRequest, NodeEndpoint, PartitionMetadata
+from headrace.protocol.messages.data import (
+    ClusterNode,
+    DescribeClusterRequest,
+    MetadataRequest,
+    NodeEndpoint,
+    PartitionMetadata,
+)
 from headrace.protocol.metadata.image import (
     BrokerRegistration,
     MetadataImage,
@@ -22,7 +28,9 @@ def image() -> MetadataImage:
         for node_id in (2, 1)
     }
     partitions = (
-        PartitionRegistration((1, 2), (1,), 1, 4, 7),
+        PartitionRegistration(
+            (1, 2), (1,), 1, 4, 7, adding_replicas=(1,), removing_replicas=(2,), elr=(2,), last_known_elr=(3,)
+        ),
         PartitionRegistration((2,), (2,), -1, 5, 8),
     )
     topics = {
@@ -47,9 +55,31 @@ def test_all_topics_with_leaders_and_offline_replicas(view: MetadataView) -> Non
     assert (internal.name, internal.is_internal) == ("__consumer_offsets", True)
     assert (topic.name, topic.topic_id, topic.is_internal) == ("t", ID, False)
     assert topic.partitions == (
-        PartitionMetadata(0, 1, 4, (1, 2), (1,), (2,)),
-        PartitionMetadata(1, -1, 5, (2,), (2,), (2,)),
+        PartitionMetadata(
+            0,
+            1,
+            4,
+            (1, 2),
+            (1,),
+            offline_replicas=(2,),
+            partition_epoch=7,
+            elr=(2,),
+            last_known_elr=(3,),
+            adding_replicas=(1,),
+            removing_replicas=(2,),
+        ),
+        PartitionMetadata(1, -1, 5, (2,), (2,), (2,), partition_epoch=8),
     )
+
+
+def test_the_cluster_with_its_fenced_nodes_only_if_asked_for(view: MetadataView) -> None:
+    """Node 2 is fenced."""
+    answer = view.cluster(DescribeClusterRequest())
+    assert (answer.cluster_id, answer.controller_id, answer.metadata_offset) == ("c", 7, 11)
+    up = ClusterNode(1, "h", 9_001, None, 1, is_fenced=False, in_controlled_shutdown=False)
+    down = ClusterNode(2, "h", 9_002, None, 1, is_fenced=True, in_controlled_shutdown=False)
+    assert answer.nodes == (up,)
+    assert view.cluster(DescribeClusterRequest(include_fenced_brokers=True)).nodes == (up, down)
 
 
 def test_no_topics_asked_gives_nodes_only(view: MetadataView) -> None:

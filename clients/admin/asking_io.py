@@ -1,0 +1,121 @@
+"""How an admin client asks: any node, within a deadline, again after errors that say it may help."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...protocol.errors import (
+    ApiTimeoutError,
+    ElectionNotNeededError,
+    EligibleLeadersNotAvailableError,
+    KafkaError,
+    PreferredLeaderNotAvailableError,
+    RequestTimedOutError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    error_from_code,
+)
+from ..cluster.backoff import Backoff
+from .admin_types import Results
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Hashable
+
+    from ...protocol.messages.envelope import Api
+    from ..cluster.hub_io import Hub
+    from ..config import AdminConfig
+
+K = TypeVar("K", bound="Hashable")
+V = TypeVar("V")
+
+
+# A producer waits for the end of these; who administers wants to know them.
+_FACTS = (
+    UnknownTopicOrPartitionError,
+    UnknownTopicIdError,
+    PreferredLeaderNotAvailableError,
+    EligibleLeadersNotAvailableError,
+    ElectionNotNeededError,
+)
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of the user. `may_have_run` once an attempt had no answer."""
+
+    deadline_ms: int
+    may_have_run: bool = False
+
+    def lost(self) -> None:
+        """An attempt had no answer."""
+        self.may_have_run = True
+
+
+class Asking:
+    """Runs on the loop of `hub`. Timeouts are in seconds; None takes default.api.timeout.ms."""
+
+    def __init__(self, hub: Hub, config: AdminConfig) -> None:
+        self.hub, self.config = hub, config
+        self.backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, hub.random)
+
+    def call(self, timeout: float | None) -> Call:
+        """A call that begins now."""
+        timeout_ms = self.config.api_timeout_ms if timeout is None else int(timeout * 1000)
+        return Call(self.hub.now_ms() + timeout_ms)
+
+    def left_ms(self, call: Call) -> int:
+        """How long the servers may take for one request of the call."""
+        return max(min(call.deadline_ms - self.hub.now_ms(), self.config.request_timeout_ms), 1)
+
+    async def ask(self, api: Api, request: Any, call: Call) -> Any:
+        """One answer. Errors: as `Metadata.ask_any`."""
+        attempt_ms = self.config.request_timeout_ms
+        reply = await self.hub.metadata.ask_any(
+            api, request, deadline_ms=call.deadline_ms, attempt_ms=attempt_ms, on_lost=call.lost
+        )
+        return reply.body
+
+    async def one(self, name: str, ask: Callable[[], Awaitable[V | KafkaError]], call: Call) -> V:
+        """What `ask` returns, asked again while that is a retriable error; another error is raised."""
+
+        async def asked(_names: list[str]) -> dict[str, V | KafkaError]:
+            return {name: await ask()}
+
+        results: Results[str, V] = await self.retried([name], asked, call)
+        return results[name]
+
+    async def retried(self, keys: list[K], ask: Any, call: Call) -> Results[K, V]:
+        """Ask for all keys, then again for those with a retriable error (no controller, for instance)."""
+        if len(set(keys)) != len(keys):
+            raise ValueError(f"the same item twice: {keys!r}")
+        outcomes: dict[K, Any] = {}
+        left, failures = keys, 0
+        while left:
+            answers = await ask(left)
+            missing = error_from_code(-1, "the answer does not speak of it")
+            outcomes.update((key, answers.get(key, missing)) for key in left)
+            left = [key for key in left if _may_retry(outcomes[key])]
+            if any(isinstance(outcomes[key], RequestTimedOutError) for key in left):
+                call.lost()
+            failures += 1
+            wait_ms = self.backoff.wait_ms(failures)
+            if left and self.hub.now_ms() + wait_ms >= call.deadline_ms:
+                for key in left:
+                    cause = outcomes[key]
+                    outcomes[key] = ApiTimeoutError(f"{key}: not done in time: {cause}")
+                    outcomes[key].__cause__ = cause
+                break
+            if left:
+                await asyncio.sleep(wait_ms / 1000)
+        return Results({key: outcomes[key] for key in keys})
+
+
+def error_of(answer: Any) -> KafkaError | None:
+    """The error that an answer, or an item of one, carries."""
+    return error_from_code(answer.error_code, answer.error_detail) if answer.error_code else None
+
+
+def _may_retry(outcome: Any) -> bool:
+    return isinstance(outcome, KafkaError) and outcome.retriable and not isinstance(outcome, _FACTS)

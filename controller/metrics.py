@@ -1,0 +1,70 @@
+"""What a controller says about the cluster under Kafka's metric names. Pure.
+
+Gauges are read off the committed image; elections are counted on every controller alike, as it learns that
+their records are committed: a restart counts again what its log has after the snapshot that it began with. A
+meter shows its total as `count`; who scrapes makes rates of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..protocol.metadata.image import RECOVERING
+from ..protocol.metadata.records import PartitionChangeRecord, PartitionRecord
+from ..protocol.metadata.replay import changed_partition, registered_partition
+from ..protocol.model import NO_NODE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..protocol.metadata.image import MetadataImage, PartitionRegistration
+    from ..protocol.metadata.records import MetadataRecord
+
+
+class ElectionCounts:
+    """Leaders that were elected; `unclean` of them may miss acknowledged records."""
+
+    def __init__(self) -> None:
+        self.elected = 0
+        self.unclean = 0
+
+    def committed(self, before: MetadataImage, records: Iterable[MetadataRecord]) -> None:
+        """Records, in log order, that follow the image `before`."""
+        partitions: dict[tuple[bytes, int], PartitionRegistration] = {}
+        for record in records:
+            if isinstance(record, PartitionRecord):  # the first leader of a new partition is not elected
+                partitions[record.topic_id, record.partition] = registered_partition(record)
+            elif isinstance(record, PartitionChangeRecord):
+                key = (record.topic_id, record.partition)
+                old = partitions.get(key) or _partition(before, key)
+                partitions[key] = changed_partition(old, record)
+                self._count(old, partitions[key])
+
+    def _count(self, old: PartitionRegistration, new: PartitionRegistration) -> None:
+        if new.leader in (NO_NODE, old.leader):
+            return
+        self.elected += 1
+        is_known_safe = new.leader in old.isr or new.leader in old.elr
+        self.unclean += new.leader_recovery_state == RECOVERING and not is_known_safe
+
+
+def controller_metrics(image: MetadataImage, elections: ElectionCounts, *, is_active: bool) -> dict[str, Any]:
+    """Kafka's names, JSON-able."""
+    partitions = [partition for topic in image.topics.values() for partition in topic.partitions]
+    fenced = sum(broker.is_fenced for broker in image.brokers.values())
+    return {
+        "ActiveControllerCount": int(is_active),
+        "ActiveBrokerCount": len(image.brokers) - fenced,
+        "FencedBrokerCount": fenced,
+        "OfflinePartitionsCount": sum(partition.leader == NO_NODE for partition in partitions),
+        "PreferredReplicaImbalanceCount": sum(
+            partition.leader != partition.replicas[0] for partition in partitions
+        ),
+        "LeaderElectionRateAndTimeMs": {"count": elections.elected},
+        "UncleanLeaderElectionsPerSec": {"count": elections.unclean},
+    }
+
+
+def _partition(image: MetadataImage, key: tuple[bytes, int]) -> PartitionRegistration:
+    topic_id, number = key
+    return image.topics[image.topic_names[topic_id]].partitions[number]

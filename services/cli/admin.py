@@ -1,0 +1,37 @@
+"""What the commands that administer share: an admin client, and what to say when part of it failed."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from .common import PartialFailureError, Settings
+from .output import note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ...clients.sync.admin_io import Admin
+
+
+@contextmanager
+def open_admin(settings: Settings, config: Mapping[str, str]) -> Iterator[Admin]:
+    """An admin client of the cluster that is meant."""
+    from ...clients.sync.admin_io import Admin
+
+    with Admin(settings.addresses(), config=config) as admin:
+        yield admin
+
+
+def raise_first(errors: Mapping[str, BaseException], total: int, what: str = "topics") -> None:
+    """Nothing when all went well; the error when all failed; else say each, and that it was partly done."""
+    if not errors:
+        return
+    name, error = next(iter(errors.items()))
+    if len(errors) == total:
+        for other, trouble in list(errors.items())[1:]:
+            note(f"headrace: {other}: {trouble}")
+        raise error
+    for other, trouble in errors.items():
+        note(f"headrace: {other}: {trouble}")
+    raise PartialFailureError(f"{len(errors)} of {total} {what} failed, first {name!r}")

@@ -1,0 +1,94 @@
+"""`headrace node …`: look at storage nodes, drain them, forget them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from ...protocol.errors import ApiTimeoutError
+from .admin import open_admin
+from .cluster import NODE_COLUMNS
+from .common import Settings, bootstrap_option, cluster_option, config_option, form_option, with_settings
+from .output import note, print_object, print_rows
+
+if TYPE_CHECKING:
+    from ...clients.sync.admin_io import Admin
+
+DRAIN_POLL_S = 0.5
+
+
+@click.group()
+def node() -> None:
+    """Look at storage nodes, drain them, forget them."""
+
+
+@node.command("list")
+@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+def list_nodes(settings: Settings) -> None:
+    """List all registered nodes: where they listen, how they are, what they lead and hold."""
+    from ..network_status import network_status
+
+    with open_admin(settings, settings.client_config()) as admin:
+        rows = network_status(admin)["nodes"]
+    print_rows(rows, NODE_COLUMNS, settings.form)
+
+
+@node.command()
+@click.argument("node_id", type=click.IntRange(min=0), metavar="ID")
+@click.option("--wait", "is_waiting", is_flag=True, help="Until the node leads nothing.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0),
+    default=300.0,
+    show_default=True,
+    help="Seconds for --wait.",
+)
+@click.option("--cancel", "is_cancelled", is_flag=True, help="Let a drained node lead again.")
+@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+def drain(
+    settings: Settings, *, node_id: int, is_waiting: bool, timeout_s: float, is_cancelled: bool
+) -> None:
+    """Have node ID hand over all that it leads, while it goes on running: before work on its machine.
+
+    What nobody else may lead stays; exit code 1 with --wait if that is so for too long.
+    """
+    if is_waiting and is_cancelled:
+        raise click.UsageError("--cancel has nothing to --wait for")
+    with open_admin(settings, settings.client_config()) as admin:
+        left = admin.drain_node(node_id, drained=not is_cancelled).leaders_left
+        if left and is_waiting:
+            left = _drained(admin, node_id, left, timeout_s)
+    if is_cancelled:
+        print_object({"node_id": node_id, "state": "active"}, settings.form)
+        return
+    if left:
+        note(f"node {node_id} leads {left} partitions that nobody else may lead now")
+    state = "draining" if left else "drained"
+    print_object({"node_id": node_id, "state": state, "leaders_left": left}, settings.form)
+
+
+@node.command()
+@click.argument("node_id", type=click.IntRange(min=0), metavar="ID")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@with_settings(bootstrap_option, cluster_option, config_option)
+def unregister(settings: Settings, *, node_id: int, is_sure: bool) -> None:
+    """Forget node ID, which is gone for good and holds no replicas."""
+    if not is_sure:
+        click.confirm(f"Forget node {node_id}?", abort=True, err=True)
+    with open_admin(settings, settings.client_config()) as admin:
+        admin.unregister_broker(node_id)
+    note(f"node {node_id} is not registered any more")
+
+
+def _drained(admin: Admin, node_id: int, left: int, timeout_s: float) -> int:
+    """0, once the node leads nothing. Errors: ApiTimeoutError."""
+    deadline_s = time.monotonic() + timeout_s
+    while left:
+        if time.monotonic() >= deadline_s:
+            raise ApiTimeoutError(f"node {node_id} still leads {left} partitions: nobody else may lead them")
+        time.sleep(DRAIN_POLL_S)
+        left = admin.drain_node(node_id).leaders_left  # again: what could not be moved before is tried again
+    return left

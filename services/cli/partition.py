@@ -1,0 +1,278 @@
+"""`headrace partition …`: elect leaders, move partitions to other nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...protocol.errors import ConfigError, ElectionNotNeededError
+from .admin import open_admin, raise_first
+from .common import Settings, bootstrap_option, cluster_option, config_option, form_option, with_settings
+from .output import note, print_rows, write_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ...clients.admin.admin_types import PartitionReassignment
+    from ...clients.sync.admin_io import Admin
+    from ...protocol.model import TopicPartition
+    from ..reassignment_plan import Plan
+
+_MOVES = ("topic", "partition", "replicas", "adding_replicas", "removing_replicas", "isr")
+
+
+@click.group()
+def partition() -> None:
+    """Elect leaders, move partitions to other nodes."""
+
+
+@partition.command()
+@click.option("--preferred", "kind", flag_value="PREFERRED", help="The first assigned replica, if in sync.")
+@click.option("--unclean", "kind", flag_value="UNCLEAN", help="Anybody for partitions without a leader.")
+@click.option("-t", "--topic", metavar="NAME", help="Partitions of this topic.")
+@click.option(
+    "-p",
+    "--partition",
+    "numbers",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Only this one; repeatable [default: all of the topic].",
+)
+@click.option("--all", "is_all", is_flag=True, help="All partitions of all topics.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask before --unclean.")
+@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+def elect(
+    settings: Settings,
+    *,
+    kind: str | None,
+    topic: str | None,
+    numbers: tuple[int, ...],
+    is_all: bool,
+    is_sure: bool,
+) -> None:
+    """Elect leaders now. --unclean may lose records."""
+    from ...clients.admin.admin_types import ElectionType
+
+    if kind is None:
+        raise click.UsageError("give --preferred or --unclean")
+    if (topic is None) != is_all or (numbers and topic is None):
+        raise click.UsageError("give --topic (and --partition), or --all")
+    if kind == "UNCLEAN" and not is_sure:
+        click.confirm("Elect leaders that may miss records, which are lost then?", abort=True, err=True)
+    with open_admin(settings, settings.client_config()) as admin:
+        places = None if topic is None else _places(admin, topic, numbers)
+        results = admin.elect_leaders(ElectionType[kind], places)
+    not_needed = [place for place, e in results.errors.items() if isinstance(e, ElectionNotNeededError)]
+    errors = {_name(place): e for place, e in results.errors.items() if place not in not_needed}
+    rows = [
+        {
+            "topic": place.topic,
+            "partition": place.partition,
+            "result": "not needed" if place in not_needed else "elected",
+        }
+        for place in sorted(results)
+        if _name(place) not in errors
+    ]
+    if rows or settings.form == "json":
+        print_rows(rows, ("topic", "partition", "result"), settings.form)
+    elif not errors:
+        note("no partition needs an election")
+    raise_first(errors, len(results), "elections")
+
+
+@partition.command()
+@click.option("--generate", "step", flag_value="generate", help="Print a plan for --topic over --nodes.")
+@click.option("--execute", "executed", metavar="PLAN", help="Begin to move as in PLAN.")
+@click.option("--verify", "verified", metavar="PLAN", help="Tell whether PLAN is done; then end throttles.")
+@click.option("--cancel", "cancelled", metavar="PLAN", help="Cancel what is under way of PLAN.")
+@click.option("--list", "step", flag_value="list", help="List what is under way.")
+@click.option("-t", "--topic", "topics", metavar="NAME", multiple=True, help="To move; repeatable.")
+@click.option("--nodes", metavar="ID,…", help="Where to move them [default: all nodes that are active].")
+@click.option("-r", "--replication-factor", "factor", type=click.IntRange(min=1), help="[default: as it is]")
+@click.option("--throttle", type=click.IntRange(min=1), metavar="BYTES", help="Bytes/s of each node.")
+@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+def reassign(
+    settings: Settings,
+    *,
+    step: str | None,
+    executed: str | None,
+    verified: str | None,
+    cancelled: str | None,
+    topics: tuple[str, ...],
+    nodes: str | None,
+    factor: int | None,
+    throttle: int | None,
+) -> None:
+    """Move partitions to other nodes, as a PLAN says: the name of a file, or the JSON itself.
+
+    `--generate -t NAME > plan.json`, then `--execute plan.json`, which prints the plan that goes back, and
+    `--verify plan.json` until it is done (exit code 1 until then).
+    """
+    steps = [name for name in (step, executed, verified, cancelled) if name is not None]
+    if len(steps) != 1:
+        raise click.UsageError("give one of --generate, --execute, --verify, --cancel, --list")
+    if step != "generate" and (topics or nodes or factor):
+        raise click.UsageError("--topic, --nodes and --replication-factor belong to --generate")
+    if throttle and executed is None:
+        raise click.UsageError("--throttle belongs to --execute")
+    if step == "generate" and not topics:
+        raise click.UsageError("--generate needs --topic")
+    plan = None if step else _read_plan(steps[0])
+    with open_admin(settings, settings.client_config()) as admin:
+        if step == "list":
+            _list(admin, settings)
+        elif plan is None:
+            _generate(admin, topics, _node_ids(nodes), factor)
+        elif executed is not None:
+            _execute(admin, plan, throttle)
+        elif verified is not None:
+            _verify(admin, settings, plan)
+        else:
+            _cancel(admin, plan)
+
+
+def _list(admin: Admin, settings: Settings) -> None:
+    ongoing = admin.list_partition_reassignments()
+    print_rows([_row(place, move) for place, move in sorted(ongoing.items())], _MOVES, settings.form)
+
+
+def _generate(admin: Admin, topics: Sequence[str], nodes: Sequence[int], factor: int | None) -> None:
+    from ...clients.admin.admin_types import NodeState
+    from ..reassignment_plan import generate, text_of_plan
+
+    known = {node.node_id: node for node in admin.describe_cluster(include_fenced=True).nodes}
+    unknown = [node_id for node_id in nodes if node_id not in known]
+    if unknown:
+        raise ConfigError(f"node {unknown[0]} is not registered")
+    chosen = nodes or [n for n, node in known.items() if node.state is NodeState.ACTIVE]
+    racks = {node_id: known[node_id].rack for node_id in chosen}
+    current = {place: found.target for place, found in _assigned(admin, topics).items()}
+    write_line(text_of_plan(generate(current, racks, factor)))
+
+
+def _execute(admin: Admin, plan: Plan, throttle: int | None) -> None:
+    from ..reassignment_plan import text_of_plan
+    from ..replication_throttle import set_throttle
+
+    assigned = _assigned(admin, _topics(plan))
+    missing = [place for place in plan if place not in assigned]
+    if missing:
+        raise ConfigError(f"there is no partition {_name(missing[0])}")
+    current = {place: assigned[place].target for place in plan}
+    if throttle is not None:
+        set_throttle(admin, plan, current, throttle)
+    results = admin.alter_partition_reassignments(plan)
+    begun = {place: current[place] for place in results if place not in results.errors}
+    if begun:
+        write_line(text_of_plan(begun))
+        note(f"{len(begun)} partitions move; the plan above moves them back")
+    raise_first(_named(results.errors), len(results), "partitions")
+
+
+def _verify(admin: Admin, settings: Settings, plan: Plan) -> None:
+    from ..replication_throttle import clear_throttle
+
+    assigned = _assigned(admin, _topics(plan))
+    rows = []
+    for place, target in sorted(plan.items()):
+        found = assigned.get(place)
+        state = "unknown partition"
+        if found is not None:
+            is_moving = bool(found.adding_replicas or found.removing_replicas)
+            state = "moving" if is_moving else "done" if found.replicas == target else "differs"
+        replicas = None if found is None else list(found.replicas)
+        rows.append(
+            {
+                "topic": place.topic,
+                "partition": place.partition,
+                "state": state,
+                "replicas": replicas,
+                "target": list(target),
+            }
+        )
+    print_rows(rows, ("topic", "partition", "state", "replicas", "target"), settings.form)
+    if all(row["state"] == "done" for row in rows):
+        clear_throttle(admin, _topics(plan))
+    else:
+        click.get_current_context().exit(1)
+
+
+def _cancel(admin: Admin, plan: Plan) -> None:
+    from ..replication_throttle import clear_throttle
+
+    results = admin.alter_partition_reassignments(dict.fromkeys(plan))
+    done = len(results) - len(results.errors)
+    if done:
+        clear_throttle(admin, _topics(plan))
+        note(f"cancelled {done} of {len(results)}")
+    raise_first(_named(results.errors), len(results), "partitions")
+
+
+def _assigned(admin: Admin, topics: Sequence[str]) -> dict[TopicPartition, PartitionReassignment]:
+    """What holds the partitions of the topics. Errors: UnknownTopicOrPartitionError."""
+    from ...clients.admin.admin_types import PartitionReassignment
+    from ...protocol.model import TopicPartition
+
+    described = admin.describe_topics(*dict.fromkeys(topics))
+    raise_first(described.errors, len(described))
+    return {
+        TopicPartition(name, part.partition): PartitionReassignment(
+            part.replicas, part.adding_replicas, part.removing_replicas, part.isr
+        )
+        for name, found in described.items()
+        for part in found.partitions
+    }
+
+
+def _places(admin: Admin, topic: str, numbers: Iterable[int]) -> list[TopicPartition]:
+    from ...protocol.model import TopicPartition
+
+    found = list(dict.fromkeys(numbers)) or [
+        part.partition for part in admin.describe_topics(topic)[topic].partitions
+    ]
+    return [TopicPartition(topic, number) for number in found]
+
+
+def _read_plan(text: str) -> Plan:
+    from ..reassignment_plan import MAX_PLAN_BYTES, plan_of
+
+    if text.lstrip().startswith("{"):
+        return plan_of(text)
+    path = Path(text)
+    if path.stat().st_size > MAX_PLAN_BYTES:
+        raise ConfigError(f"{text} is too large for a plan")
+    return plan_of(path.read_text())
+
+
+def _node_ids(text: str | None) -> list[int]:
+    if text is None:
+        return []
+    try:
+        return sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        raise click.UsageError(f"--nodes takes ids with commas between, not {text!r}") from None
+
+
+def _topics(plan: Plan) -> list[str]:
+    return list(dict.fromkeys(place.topic for place in plan))
+
+
+def _row(place: TopicPartition, move: PartitionReassignment) -> dict[str, Any]:
+    return {
+        "topic": place.topic,
+        "partition": place.partition,
+        "replicas": list(move.replicas),
+        "adding_replicas": list(move.adding_replicas),
+        "removing_replicas": list(move.removing_replicas),
+        "isr": list(move.isr),
+    }
+
+
+def _name(place: TopicPartition) -> str:
+    return f"{place.topic}-{place.partition}"
+
+
+def _named(errors: Mapping[TopicPartition, BaseException]) -> dict[str, BaseException]:
+    return {_name(place): error for place, error in errors.items()}

@@ -1,0 +1,96 @@
+"""Plans of which nodes shall hold which partitions: Kafka's JSON form, and a generator. Pure.
+
+The generator moves as little as it can: a replica stays where it is unless its node is not wanted or has more
+than its share. Then the least loaded node gets it, rather one of a rack that the partition is not in yet.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ..protocol.errors import ConfigError
+from ..protocol.model import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Nodes = tuple[int, ...]
+Plan = dict[TopicPartition, Nodes]
+
+MAX_PLAN_BYTES = 64 << 20  # Bound: some hundred thousand partitions
+
+
+def plan_of(text: str) -> Plan:
+    """The plan in a JSON text. Errors: ConfigError that says what is wrong with it."""
+    try:
+        entries = json.loads(text)["partitions"]
+        plan = {_place(entry): _replicas(entry) for entry in entries}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            'a plan is JSON like {"version": 1, "partitions": '
+            f'[{{"topic": "t", "partition": 0, "replicas": [1, 2]}}]}}: {error!r}'
+        ) from error
+    if not plan or len(plan) != len(entries):
+        raise ConfigError("a plan names at least one partition, and none of them twice")
+    return plan
+
+
+def text_of_plan(plan: Mapping[TopicPartition, Nodes]) -> str:
+    """Kafka's JSON for it, one line for each partition."""
+    lines = ",\n".join(
+        "  " + json.dumps({"topic": place.topic, "partition": place.partition, "replicas": list(nodes)})
+        for place, nodes in sorted(plan.items())
+    )
+    return f'{{"version": 1, "partitions": [\n{lines}\n]}}'
+
+
+def generate(
+    current: Mapping[TopicPartition, Nodes], racks: Mapping[int, str | None], factor: int | None
+) -> Plan:
+    """Spread the partitions over the nodes of `racks` (rack by node id), each with `factor` replicas or as
+    many as it has. Errors: ConfigError if that needs more nodes."""
+    counts = {place: factor or len(nodes) for place, nodes in current.items()}
+    most = max(counts.values(), default=0)
+    if most > len(racks):
+        raise ConfigError(f"{most} replicas need {most} nodes, there are {len(racks)}")
+    share = -(-sum(counts.values()) // len(racks)) if racks else 0
+    load: Counter[int] = Counter()
+    kept: dict[TopicPartition, list[int]] = {}
+    for place in sorted(current):
+        kept[place] = []
+        for node_id in current[place]:
+            if node_id in racks and load[node_id] < share and len(kept[place]) < counts[place]:
+                kept[place].append(node_id)
+                load[node_id] += 1
+    leads: Counter[int] = Counter()
+    plan: Plan = {}
+    for place, nodes in kept.items():
+        while len(nodes) < counts[place]:
+            nodes.append(_next(nodes, racks, load))
+            load[nodes[-1]] += 1
+        first = min(nodes, key=lambda node_id: (leads[node_id], nodes.index(node_id)))
+        leads[first] += 1
+        plan[place] = (first, *(node_id for node_id in nodes if node_id != first))
+    return plan
+
+
+def _next(nodes: list[int], racks: Mapping[int, str | None], load: Counter[int]) -> int:
+    used = {racks[node_id] for node_id in nodes} - {None}
+    free = [node_id for node_id in racks if node_id not in nodes]
+    return min(free, key=lambda node_id: (racks[node_id] in used, load[node_id], node_id))
+
+
+def _place(entry: Any) -> TopicPartition:
+    topic, partition = entry["topic"], entry["partition"]
+    if not isinstance(topic, str) or type(partition) is not int or partition < 0:
+        raise ValueError(f"no partition: {topic!r} {partition!r}")
+    return TopicPartition(topic, partition)
+
+
+def _replicas(entry: Any) -> Nodes:
+    replicas = entry["replicas"]
+    if not isinstance(replicas, list) or not all(type(each) is int and each >= 0 for each in replicas):
+        raise ValueError(f"replicas are a list of node ids, not {replicas!r}")
+    return tuple(replicas)

@@ -1,0 +1,145 @@
+"""Nodes, elections and reassignments of the fake cluster: Kafka's rules as far as clients see them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.protocol.messages import control, data
+
+if TYPE_CHECKING:
+    from headrace.clients.cluster.network import Address
+
+
+class FakeReplication:
+    """What the controller does with replicas. A reassignment stays under way until `finish_moves`."""
+
+    topics: dict[str, Any]
+    addresses: dict[int, Address]
+    down: set[int]
+    cluster_id: str
+    metadata_offset: int
+
+    def __init__(self) -> None:
+        self.racks: dict[int, str] = {}
+        self.drained: set[int] = set()
+        self.unregistered: set[int] = set()
+
+    def finish_moves(self) -> None:
+        for _, _, part in self._all():
+            if part.adding or part.removing:
+                part.replicas = tuple(n for n in part.replicas if n not in part.removing)
+                part.isr, part.adding, part.removing = part.replicas, (), ()
+                if part.leader not in part.replicas:
+                    part.leader = part.replicas[0]
+
+    def _do_DescribeCluster(self, body: Any) -> Any:
+        nodes = tuple(
+            data.ClusterNode(
+                node_id,
+                address.host,
+                address.port,
+                self.racks.get(node_id),
+                7,
+                is_fenced=node_id in self.down,
+                in_controlled_shutdown=node_id in self.drained,
+            )
+            for node_id, address in sorted(self.addresses.items())
+            if node_id not in self.unregistered and (body.include_fenced_brokers or node_id not in self.down)
+        )
+        return data.DescribeClusterResponse(self.cluster_id, 100, self.metadata_offset, nodes)
+
+    def _do_ElectLeaders(self, body: Any) -> Any:
+        asked = [(t.topic, n) for t in body.topics or () for n in t.partitions]
+        if body.topics is None:
+            asked = [(name, number) for name, number, _ in self._all()]
+        results = []
+        for name, number in asked:
+            code = self._elected(name, number, body.election_type)
+            if code != 84 or body.topics is not None:
+                results.append(control.PartitionError(name, number, code))
+        return control.ElectLeadersResponse(0, "", tuple(results), self.metadata_offset)
+
+    def _elected(self, name: str, number: int, election_type: int) -> int:
+        part = self._find_part(name, number)
+        if part is None:
+            return 3
+        able = [node_id for node_id in part.replicas if node_id not in self.down]
+        if election_type == 0:
+            first = part.replicas[0]
+            if part.leader == first:
+                return 84
+            if first not in part.isr or first not in able:
+                return 80
+            part.leader = first
+        elif part.leader >= 0 and part.leader not in self.down:
+            return 84
+        elif not able:
+            return 83
+        else:
+            part.leader, part.isr = able[0], (able[0],)
+        part.leader_epoch += 1
+        return 0
+
+    def _do_AlterPartitionReassignments(self, body: Any) -> Any:
+        results = []
+        for topic in body.topics:
+            for item in topic.partitions:
+                part = self._find_part(topic.name, item.partition)
+                code = 3 if part is None else self._moved(part, item.replicas)
+                results.append(control.PartitionError(topic.name, item.partition, code))
+        return control.AlterPartitionReassignmentsResponse(0, "", tuple(results), self.metadata_offset)
+
+    def _moved(self, part: Any, target: tuple[int, ...] | None) -> int:
+        if target is None:
+            if not part.adding and not part.removing:
+                return 85
+            part.replicas = tuple(n for n in part.replicas if n not in part.adding)
+            part.adding = part.removing = ()
+            return 0
+        if any(node_id not in self.addresses for node_id in target):
+            return 39
+        before = tuple(n for n in part.replicas if n not in part.adding)
+        part.adding = tuple(n for n in target if n not in before)
+        part.removing = tuple(n for n in before if n not in target)
+        part.replicas = target + part.removing
+        return 0
+
+    def _do_ListPartitionReassignments(self, body: Any) -> Any:
+        wanted = None if body.topics is None else {(t.topic, n) for t in body.topics for n in t.partitions}
+        ongoing = tuple(
+            control.OngoingReassignment(name, number, part.replicas, part.adding, part.removing, part.isr)
+            for name, number, part in self._all()
+            if (part.adding or part.removing) and (wanted is None or (name, number) in wanted)
+        )
+        return control.ListPartitionReassignmentsResponse(0, "", ongoing)
+
+    def _do_DrainNode(self, body: Any) -> Any:
+        if body.node_id not in self.addresses:
+            return control.DrainNodeResponse(102, "not registered")
+        (self.drained.add if body.is_drained else self.drained.discard)(body.node_id)
+        left = 0
+        for _, _, part in self._all():
+            if body.is_drained and part.leader == body.node_id:
+                heirs = [n for n in part.isr if n not in self.down and n not in self.drained]
+                part.leader = heirs[0] if heirs else part.leader
+                left += not heirs
+        return control.DrainNodeResponse(0, leaders_left=left, metadata_offset=self.metadata_offset)
+
+    def _do_UnregisterBroker(self, body: Any) -> Any:
+        if body.node_id not in self.addresses or body.node_id in self.unregistered:
+            return control.UnregisterBrokerResponse(102, "not registered")
+        if body.node_id not in self.down:
+            return control.UnregisterBrokerResponse(42, "the node is active")
+        self.unregistered.add(body.node_id)
+        return control.UnregisterBrokerResponse(0)
+
+    def _all(self) -> list[tuple[str, int, Any]]:
+        return [
+            (name, n, part)
+            for name in sorted(self.topics)
+            for n, part in enumerate(self.topics[name].partitions)
+        ]
+
+    def _find_part(self, name: str, number: int) -> Any:
+        topic = self.topics.get(name)
+        return topic.partitions[number] if topic is not None and number < len(topic.partitions) else None

@@ -1,0 +1,124 @@
+"""The commands for operators, against three nodes that replicate: describe, elect, reassign, drain, list."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from headrace.services.cli.main import run
+from headrace.services.local_io import LocalCluster, local
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.timeout(180)
+WAIT_S = 60.0
+
+
+def wait_for(is_so: Callable[[], bool], what: str) -> None:
+    ends_at = time.monotonic() + WAIT_S
+    while not is_so():  # each look is a question over the network
+        assert time.monotonic() < ends_at, f"not within {WAIT_S} s: {what}"
+
+
+class Shell:
+    """Runs command lines in this process."""
+
+    def __init__(self, cluster: LocalCluster, capture: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._cluster, self._capture, self._monkeypatch = cluster, capture, monkeypatch
+
+    def run(self, *arguments: str, data: bytes = b"") -> tuple[int, str, str]:
+        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        code = run(["-b", self._cluster.bootstrap, *arguments])
+        out, err = self._capture.readouterr()
+        return code, out.decode(), err.decode()
+
+    def json(self, *arguments: str) -> Any:
+        code, out, err = self.run(*arguments, "-o", "json")
+        assert code == 0, err
+        return json.loads(out)
+
+    def partitions(self, topic: str) -> Any:
+        return self.json("topic", "describe", topic)[0]["partitions"]
+
+
+def test_an_operator_looks_after_three_nodes(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic with three replicas; a node is drained and comes back; a partition moves to two nodes and is
+    read there; a node dies, is seen as missing, and comes back."""
+    with local(nodes=3, data_dir=str(tmp_path), broker_session_timeout_ms=3_000) as cluster:
+        shell = Shell(cluster, capfdbinary, monkeypatch)
+        made = shell.json("topic", "create", "t", "-p", "3", "-r", "3", "-X", "min.insync.replicas=2")
+        assert made[0]["replication_factor"] == 3
+        wait_for(lambda: all(len(p["isr"]) == 3 for p in shell.partitions("t")), "all replicas are in sync")
+        assert shell.run("produce", "t", data=b"1\n2\n3\n")[0] == 0
+        assert shell.json("topic", "describe", "--under-replicated") == []
+        drain_and_return(shell)
+        move(shell, tmp_path)
+        lose_and_regain(shell, cluster)
+        assert sorted(shell.run("consume", "t", "-o", "beginning", "-e")[1].split()) == ["1", "2", "3"]
+
+
+def drain_and_return(shell: Shell) -> None:
+    """The drained node leads nothing and is not elected until the drain is taken back."""
+    drained = shell.json("node", "drain", "1", "--wait", "--timeout", "60")
+    assert drained == {"node_id": 1, "state": "drained", "leaders_left": 0}
+    wait_for(lambda: shell.json("node", "list")[0]["state"] == "shutting_down", "the drain is seen")
+    wait_for(lambda: shell.json("node", "list")[0]["leaders"] == 0, "the new leaders are seen")
+    first = next(p for p in shell.partitions("t") if p["replicas"][0] == 1)
+    place = ("-t", "t", "-p", str(first["partition"]))
+    code, _, err = shell.run("partition", "elect", "--preferred", *place)
+    assert (code, "PreferredLeaderNotAvailableError" in err) == (1, True)
+    assert shell.json("node", "drain", "1", "--cancel")["state"] == "active"
+    wait_for(lambda: all(len(p["isr"]) == 3 for p in shell.partitions("t")), "node 1 is in sync again")
+    elected = shell.json("partition", "elect", "--preferred", *place)
+    assert elected == [{"topic": "t", "partition": first["partition"], "result": "elected"}]
+    wait_for(lambda: shell.partitions("t")[first["partition"]]["leader"] == 1, "the preferred leader leads")
+    after = shell.partitions("t")[first["partition"]]
+    assert after["leader_epoch"] > first["leader_epoch"]
+    assert after["partition_epoch"] > first["partition_epoch"]
+
+
+def move(shell: Shell, folder: Path) -> None:
+    """Partition plans, from the generator to the end."""
+    code, text, _ = shell.run("partition", "reassign", "--generate", "-t", "t", "--nodes", "2,3", "-r", "2")
+    assert code == 0
+    plan = folder / "plan.json"
+    plan.write_text(text)
+    code, back, err = shell.run("partition", "reassign", "--execute", str(plan), "--throttle", "100000000")
+    assert code == 0, err
+    wait_for(lambda: shell.run("partition", "reassign", "--verify", str(plan))[0] == 0, "the move is done")
+    assert shell.json("partition", "reassign", "--list") == []
+    assert all(sorted(p["replicas"]) == [2, 3] for p in shell.partitions("t"))
+    code, _, err = shell.run("partition", "reassign", "--cancel", str(plan))
+    assert (code, "NoReassignmentInProgressError" in err) == (1, True)
+    assert shell.run("partition", "reassign", "--execute", back)[0] == 0
+    wait_for(lambda: shell.run("partition", "reassign", "--verify", back)[0] == 0, "it is as before")
+    assert all(sorted(p["replicas"]) == [1, 2, 3] for p in shell.partitions("t"))
+
+
+def lose_and_regain(shell: Shell, cluster: LocalCluster) -> None:
+    """A dead node is fenced, its partitions are told as missing replicas; it cannot be forgotten."""
+    cluster.kill_node(2)
+    wait_for(lambda: shell.json("node", "list")[2]["state"] == "fenced", "node 3 is fenced")
+    wait_for(lambda: len(shell.json("topic", "describe", "--at-min-isr")) == 1, "two of three are in sync")
+    missing = shell.json("topic", "describe", "--under-replicated")[0]["partitions"]
+    assert [p["offline_replicas"] for p in missing] == [[3], [3], [3]]
+    assert shell.json("topic", "describe", "--under-min-isr", "--unavailable") == []
+    status = cluster.status()["controllers"][0]["metrics"]
+    assert (status["FencedBrokerCount"], status["ActiveBrokerCount"]) == (1, 2)
+    assert (status["ActiveControllerCount"], status["OfflinePartitionsCount"]) == (1, 0)
+    assert status["UncleanLeaderElectionsPerSec"] == {"count": 0}
+    nodes = [node["metrics"] for node in cluster.status()["nodes"] if node.get("node_id") != 3]
+    assert sum(node["AtMinIsrPartitionCount"] for node in nodes) == 3
+    assert sum(node["UnderReplicatedPartitions"] for node in nodes) == 3
+    code, _, err = shell.run("node", "unregister", "3", "--yes")
+    assert (code, "replicas" in err) == (1, True)
+    cluster.restart_node(2)
+    wait_for(lambda: all(len(p["isr"]) == 3 for p in shell.partitions("t")), "node 3 is in sync again")

@@ -1,0 +1,286 @@
+"""`headrace topic describe`, `partition` and `node` over a fake cluster: output, exit codes."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fake_cluster import FakeCluster
+from headrace.clients.sync import admin_io
+from headrace.clients.sync.cluster_io import Cluster
+from headrace.services.cli import node as node_commands
+from headrace.services.cli.main import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def fake() -> FakeCluster:
+    """Three nodes; topic t has two partitions on all of them, led by 0 and 1, where 0 is preferred."""
+    fake = FakeCluster(3, latency_ms=0)
+    fake.create("t", 2)
+    for part in fake.topics["t"].partitions:
+        part.replicas, part.isr = (0, 1, 2), (0, 1, 2)
+    return fake
+
+
+@pytest.fixture
+def headrace(
+    fake: FakeCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Run]:
+    """Runs a command line against the fake: (exit code, standard output, standard error)."""
+    with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
+        admin = admin_io.Admin
+        monkeypatch.setattr(admin_io, "Admin", lambda _addresses, config: admin(cluster, config=config))
+
+        def headrace(*arguments: str) -> tuple[int, str, str]:
+            monkeypatch.setattr(sys, "stdin", io.StringIO())
+            code = run(["-b", "node0:9000", *arguments])
+            captured = capsys.readouterr()
+            return code, captured.out, captured.err
+
+        yield headrace
+
+
+def shown(headrace: Run, *arguments: str, code: int = 0) -> Any:
+    """The JSON that a command prints."""
+    found, out, _ = headrace(*arguments, "-o", "json")
+    assert found == code
+    return json.loads(out)
+
+
+def test_describe_shows_who_may_lead(headrace: Run, fake: FakeCluster) -> None:
+    """ISR, ELR and epochs always; what a reassignment changes where there is one."""
+    part = fake.topics["t"].partitions[1]
+    part.isr, part.elr = (1,), (2,)
+    (facts,) = shown(headrace, "topic", "describe", "t")
+    assert facts["partitions"][1] == {
+        "partition": 1,
+        "leader": 1,
+        "leader_epoch": 0,
+        "partition_epoch": 9,
+        "replicas": [0, 1, 2],
+        "isr": [1],
+        "elr": [2],
+        "last_known_elr": [],
+        "adding_replicas": [],
+        "removing_replicas": [],
+        "offline_replicas": [],
+        "beginning": 0,
+        "end": 0,
+        "records": 0,
+    }
+    _, out, _ = headrace("topic", "describe", "t")
+    head = out.splitlines()[2].split()
+    assert head == [
+        *("PARTITION", "LEADER", "LEADER-EPOCH", "PARTITION-EPOCH", "REPLICAS", "ISR", "ELR"),
+        *("BEGINNING", "END", "RECORDS"),
+    ]
+    part.adding = (2,)
+    assert "ADDING-REPLICAS" in headrace("topic", "describe", "t")[1]
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        (("--under-replicated",), [1]),
+        (("--at-min-isr",), [1]),
+        (("--under-min-isr",), [0]),
+        (("--unavailable",), [0]),
+        (("--under-replicated", "--unavailable"), [0, 1]),
+    ],
+)
+def test_describe_filters(
+    headrace: Run, fake: FakeCluster, filters: tuple[str, ...], expected: list[int]
+) -> None:
+    """Of all topics, unless some are named; topics where all is well are left out."""
+    fake.create("healthy", configs={"min.insync.replicas": "1"})
+    fake.topics["healthy"].partitions[0].replicas = fake.topics["healthy"].partitions[0].isr = (0, 1)
+    first, second = fake.topics["t"].partitions
+    first.leader, second.isr = -1, (0, 1)
+    fake.topics["t"].configs["min.insync.replicas"] = "2"
+    (facts,) = shown(headrace, "topic", "describe", *filters)
+    assert (facts["topic"], [part["partition"] for part in facts["partitions"]]) == ("t", expected)
+    assert shown(headrace, "topic", "describe", "healthy", *filters) == []
+
+
+def test_elections(headrace: Run, fake: FakeCluster) -> None:
+    """Not needed is no failure; some that failed is 4, all is 1, and a topic that is not there 3."""
+    part = fake.topics["t"].partitions[1]
+    assert shown(headrace, "partition", "elect", "--preferred", "--topic", "t") == [
+        {"topic": "t", "partition": 0, "result": "not needed"},
+        {"topic": "t", "partition": 1, "result": "elected"},
+    ]
+    assert part.leader == 0
+    code, out, err = headrace("partition", "elect", "--preferred", "--all")
+    assert (code, out, err) == (0, "", "no partition needs an election\n")
+    part.leader, part.isr = 1, (1,)
+    code, out, err = headrace("partition", "elect", "--preferred", "-t", "t", "-p", "0", "-p", "1")
+    assert (code, "t-1" in err, "not needed" in out) == (4, True, True)
+    code, out, err = headrace("partition", "elect", "--preferred", "--all")
+    assert (code, out, "PreferredLeaderNotAvailableError" in err) == (1, "", True)
+    assert headrace("partition", "elect", "--preferred", "-t", "typo")[0] == 3
+
+
+def test_unclean_elections_ask(headrace: Run, fake: FakeCluster) -> None:
+    """Records may be lost."""
+    fake.topics["t"].partitions[0].leader = -1
+    assert headrace("partition", "elect", "--unclean", "--all")[0] == 130
+    assert shown(headrace, "partition", "elect", "--unclean", "--all", "--yes") == [
+        {"topic": "t", "partition": 0, "result": "elected"}
+    ]
+
+
+def test_a_reassignment_from_plan_to_end(headrace: Run, fake: FakeCluster, tmp_path: Path) -> None:
+    """Generate, execute with a throttle, list, verify until it is done, which ends the throttle; and back."""
+    code, out, _ = headrace("partition", "reassign", "--generate", "-t", "t", "--nodes", "1,2", "-r", "2")
+    assert code == 0
+    plan = tmp_path / "plan.json"
+    plan.write_text(out)
+    assert [part["replicas"] for part in json.loads(out)["partitions"]] == [[1, 2], [2, 1]]
+    code, back, err = headrace("partition", "reassign", "--execute", str(plan), "--throttle", "1000")
+    assert (code, "2 partitions move" in err) == (0, True)
+    assert [part["replicas"] for part in json.loads(back)["partitions"]] == [[0, 1, 2], [0, 1, 2]]
+    (topic, *nodes) = (each.resource.name for each in fake.requests("IncrementalAlterConfigs")[0].resources)
+    assert (topic, sorted(nodes)) == ("t", ["0", "1", "2"])
+    sending = fake.requests("IncrementalAlterConfigs")[0].resources[0].changes[0]
+    assert sending.value == "0:0,0:1,0:2,1:0,1:1,1:2"
+    moves = shown(headrace, "partition", "reassign", "--list")
+    assert [move["removing_replicas"] for move in moves] == [[0], [0]]
+    rows = shown(headrace, "partition", "reassign", "--verify", str(plan), code=1)
+    assert [row["state"] for row in rows] == ["moving", "moving"]
+    fake.finish_moves()
+    rows = shown(headrace, "partition", "reassign", "--verify", str(plan))
+    assert [row["state"] for row in rows] == ["done", "done"]
+    cleared = fake.requests("IncrementalAlterConfigs")[-1].resources
+    assert all(change.operation == 1 for each in cleared for change in each.changes)
+    assert shown(headrace, "partition", "reassign", "--verify", back, code=1)[0]["state"] == "differs"
+
+
+def test_a_reassignment_is_cancelled(headrace: Run, fake: FakeCluster) -> None:
+    """What was not under way is an error of its own."""
+    plan = '{"partitions": [{"topic": "t", "partition": 0, "replicas": [2, 1]}]}'
+    assert headrace("partition", "reassign", "--execute", plan)[0] == 0
+    assert headrace("partition", "reassign", "--cancel", plan)[0] == 0
+    code, _, err = headrace("partition", "reassign", "--cancel", plan)
+    assert (code, "NoReassignmentInProgressError" in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("plan", "code"),
+    [
+        ("no-such-file", 3),
+        ('{"partitions": 5}', 2),
+        ('{"partitions": [{"topic": "typo", "partition": 0, "replicas": [1]}]}', 3),
+        ('{"partitions": [{"topic": "t", "partition": 7, "replicas": [1]}]}', 2),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [77]}]}', 1),
+    ],
+)
+def test_plans_that_cannot_be(headrace: Run, plan: str, code: int) -> None:
+    """One line that says why; nothing is printed as done."""
+    found, out, err = headrace("partition", "reassign", "--execute", plan)
+    assert (found, out) == (code, "")
+    assert err.startswith("headrace: ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("topic", "describe"),
+        ("partition", "elect", "--all"),
+        ("partition", "elect", "--preferred"),
+        ("partition", "elect", "--preferred", "--all", "-t", "t"),
+        ("partition", "elect", "--preferred", "-p", "1"),
+        ("partition", "reassign"),
+        ("partition", "reassign", "--list", "--generate"),
+        ("partition", "reassign", "--list", "--cancel", "{}"),
+        ("partition", "reassign", "--generate"),
+        ("partition", "reassign", "--generate", "-t", "t", "--nodes", "x"),
+        ("partition", "reassign", "--generate", "-t", "t", "--nodes", "7"),
+        ("partition", "reassign", "--generate", "-t", "t", "-r", "9"),
+        ("partition", "reassign", "--list", "-t", "t"),
+        ("partition", "reassign", "--list", "--throttle", "5"),
+        ("node", "drain", "x"),
+        ("node", "drain", "1", "--wait", "--cancel"),
+    ],
+)
+def test_wrong_usage_is_2(headrace: Run, arguments: tuple[str, ...]) -> None:
+    """Told on standard error."""
+    code, out, err = headrace(*arguments)
+    assert (code, out) == (2, "")
+    assert err
+
+
+def test_nodes_are_listed_with_those_that_are_down(headrace: Run, fake: FakeCluster) -> None:
+    """State, rack, what they lead and hold."""
+    fake.racks[0] = "r1"
+    fake.drained.add(1)
+    fake.stop_node(2)
+    assert shown(headrace, "node", "list") == [
+        {
+            "node_id": 0,
+            "endpoint": "node0:9000",
+            "rack": "r1",
+            "state": "active",
+            "leaders": 1,
+            "partitions": 2,
+        },
+        {
+            "node_id": 1,
+            "endpoint": "node1:9001",
+            "rack": None,
+            "state": "shutting_down",
+            "leaders": 1,
+            "partitions": 2,
+        },
+        {
+            "node_id": 2,
+            "endpoint": "node2:9002",
+            "rack": None,
+            "state": "fenced",
+            "leaders": 0,
+            "partitions": 2,
+        },
+    ]
+    assert headrace("node", "list")[1].splitlines()[0].split() == [
+        *("NODE-ID", "ENDPOINT", "RACK", "STATE", "LEADERS", "PARTITIONS")
+    ]
+
+
+def test_a_node_is_drained(headrace: Run, fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it must keep is told, and waited for; then it may lead again."""
+    part = fake.topics["t"].partitions[1]
+    part.isr = (1,)
+    code, out, err = headrace("node", "drain", "1", "-o", "json")
+    assert json.loads(out) == {"node_id": 1, "state": "draining", "leaders_left": 1}
+    assert (code, "1 partitions" in err) == (0, True)
+    assert headrace("node", "drain", "1", "--wait", "--timeout", "0")[0] == 1
+
+    def catch_up(_seconds: float) -> None:
+        part.isr = (1, 2)
+
+    monkeypatch.setattr(node_commands.time, "sleep", catch_up)
+    assert shown(headrace, "node", "drain", "1", "--wait") == {
+        "node_id": 1,
+        "state": "drained",
+        "leaders_left": 0,
+    }
+    assert part.leader == 2
+    assert shown(headrace, "node", "drain", "1", "--cancel")["state"] == "active"
+    assert headrace("node", "drain", "9")[0] == 3
+
+
+def test_forgetting_a_node_asks(headrace: Run, fake: FakeCluster) -> None:
+    """Only one that is down is forgotten."""
+    assert headrace("node", "unregister", "2")[0] == 130
+    assert headrace("node", "unregister", "2", "--yes")[0] == 1
+    fake.stop_node(2)
+    assert headrace("node", "unregister", "2", "--yes")[0] == 0
+    assert headrace("node", "unregister", "2", "--yes")[0] == 3
