@@ -176,6 +176,8 @@ class Laws:
         registration = registration_of(self.image, key)
         if registration is None or registration.leader_epoch != partition.leader_epoch:
             return
+        if self.image.topics[key[0]].topic_id != partition.key[0]:
+            return  # a topic of the past
         assert partition.in_sync is not None
         maximal = set(partition.in_sync.maximal)
         if registration.partition_epoch >= partition.partition_epoch:
