@@ -13,7 +13,6 @@ import os
 import re
 import select
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -61,7 +60,7 @@ class Sampler:
         if self._perf is not None:
             # all but the thread that looks, which is no part of what is measured
             self._tids = sorted(set(os.listdir("/proc/self/task")) - {str(self._thread.native_id)})
-            self._perf.send_signal(signal.SIGINT)  # it writes its file and ends
+            self._perf.terminate()  # it writes its file and ends; SIGINT may be ignored here, and so in it
             self._perf.wait()
             os.close(self._orders)
 

@@ -32,6 +32,13 @@ class ControllerConfig(Config):
         high=65_535,
         doc="The port to listen on; 0 takes the one of the last start again, or else any free one.",
     )
+    advertised_port: int = key(
+        "advertised.port",
+        0,
+        low=0,
+        high=65_535,
+        doc="Port at which others reach this controller, as of a proxy before it; 0 takes the bound one.",
+    )
     num_partitions: int = key(
         "num.partitions", 1, low=1, high=MAX_INT, doc="Partitions of a topic that does not say how many."
     )

@@ -175,13 +175,18 @@ class ControllerServer:
         return self._quorum is not None and self._writer.is_active
 
     @property
+    def _endpoint(self) -> Endpoint:
+        """Where others reach this controller."""
+        return Endpoint(self.host, self.config.advertised_port or self.port)
+
+    @property
     def is_blank(self) -> bool:
         """Whether this disk has never been part of a quorum."""
         return self._opened_log.is_blank
 
     def describe_voter(self) -> VoterDescription:
         """This controller as one of the voters to `begin` with."""
-        return voter(self.quorum.key, Endpoint(self.host, self.port))
+        return voter(self.quorum.key, self._endpoint)
 
     def begin(self, voters: Sequence[VoterDescription]) -> None:
         """Begin the quorum with these voters, this one among them; the others need not be told.
@@ -310,7 +315,7 @@ class ControllerServer:
         if found.is_older or (found.is_blank and not self._bootstrap):
             key = ReplicaKey(self.config.controller_id, found.directory_id)
             # The port is not known yet; the first leader writes the one that counts.
-            alone = VoterSet((voter(key, Endpoint(self.host, self.port)),))
+            alone = VoterSet((voter(key, self._endpoint),))
             MetadataLog.format(self._files, directory, alone, wall_ms())
         self._log = await asyncio.get_running_loop().run_in_executor(self._disk, self._open_log)
         for fault in self._log.damaged_snapshots:
@@ -356,7 +361,7 @@ class ControllerServer:
         raft = Raft(
             config,
             ReplicaKey(config.controller_id, self._disk_identity.directory_id),
-            Endpoint(self.host, self.port),
+            self._endpoint,
             stored,
             SystemRandom(),
             bootstrap_servers=len(self._bootstrap),

@@ -152,6 +152,8 @@ class RequestTimedOutError(KafkaError):
 
     code = 7
     retriable = True
+    # A leader that was replaced and cut off before it heard of it waits for followers that have left it.
+    refresh_metadata = True
 
 
 @dataclass(eq=False)

@@ -19,6 +19,7 @@ _HOST_SETS = {
     "node.id",
     "log.dirs",
     "listener.port",
+    "advertised.port",
     "controller.id",
     "metadata.log.dir",
     "controller.quorum.bootstrap.servers",

@@ -61,6 +61,13 @@ class NodeConfig(Config):
         high=65_535,
         doc="Port to bind; 0 takes any free one, remembers it in the first log dir and tries it again.",
     )
+    advertised_port: int = key(
+        "advertised.port",
+        0,
+        low=0,
+        high=65_535,
+        doc="Port at which others reach this node, as of a proxy before it; 0 takes the bound one.",
+    )
 
     registration_timeout_ms: int = key(
         "initial.broker.registration.timeout.ms",

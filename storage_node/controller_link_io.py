@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from ..runtime.shell_io import TaskOwner
     from .config import NodeConfig
 
-Offline = tuple[tuple[bytes, ...], tuple[tuple[bytes, int], ...]]  # log dirs; (topic id, partition)
+__all__ = ["ControllerLink", "ControllerLocators", "LinkEvents", "NodeIdentity", "fixed_locator"]
 
-__all__ = ["ControllerLink", "ControllerLocators", "LinkEvents", "NodeIdentity", "Offline", "fixed_locator"]
+Offline = tuple[tuple[bytes, ...], tuple[tuple[bytes, int], ...]]  # log dirs; (topic id, partition)
 
 log = logging.getLogger("headrace.storage_node")
 

@@ -155,7 +155,7 @@ class NodeServer:
             cluster_id=self.cluster_id,
             incarnation_id=_new_uuid(),
             host=self.host,
-            port=self.port,
+            port=config.advertised_port or self.port,
             rack=config.broker_rack or None,
             log_dir_ids=self._manager.directory_ids,
             previous_broker_epoch=self._manager.clean_broker_epoch,

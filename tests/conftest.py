@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,10 @@ ROOT = Path(__file__).parent.parent
 
 # Before anything imports Ray: no token is written into the developer's home folder.
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+
+# A job in the background of a shell script ignores Ctrl-C, and so would each command that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 sys.path.insert(0, str(Path(__file__).parent / "fakes"))
 sys.path.insert(0, str(Path(__file__).parent / "sim"))

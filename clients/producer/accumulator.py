@@ -291,6 +291,13 @@ class Accumulator:
         else:
             self._add_timer(head.created_ms + self._limits.linger_ms, queue)
 
+    def retry_now(self, queue: PartitionQueue, now_ms: int) -> None:
+        """The first batch need not wait for its backoff any more."""
+        if queue.batches:
+            head = queue.batches[0]
+            head.retry_at_ms = min(head.retry_at_ms, now_ms)
+            self.touch(queue, now_ms)
+
     def take_first(self, queue: PartitionQueue) -> Batch:
         """Remove the first batch of a ready queue and close it for further records."""
         batch = queue.batches.popleft()

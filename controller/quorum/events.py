@@ -44,7 +44,8 @@ class ResponseReceived:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """There will be no answer to a Send. Saying so is a kindness: the core has timeouts of its own."""
+    """There will be no answer to a Send: the connection is gone. The core has timeouts of its own, but this
+    makes it look for another leader sooner."""
 
     correlation_id: int
 

@@ -89,6 +89,16 @@ class Following:
             if (change := self._wanted_change()) is not None:
                 context.requests.send(self.leader_id, change, now_ms)
 
+    def on_failed(self, now_ms: int) -> None:
+        """The leader cannot be reached: its process may be dead, which is no reason to wait for the whole
+        timeout. If only this link is down, the others hear the leader and will say no.
+
+        By chance earlier or later, so that not all followers campaign at the same time.
+        """
+        self.has_fetched = False
+        wait_ms = self._context.config.quorum_fetch_timeout_ms // 4
+        self.deadline_ms = min(self.deadline_ms, now_ms + wait_ms + self._context.random.randrange(wait_ms))
+
     def on_fetch(self, response: QuorumFetchResponse, frames: Sequence[Buffer], now_ms: int) -> None:
         """The leader answered a fetch, without an error."""
         self._heard(now_ms)

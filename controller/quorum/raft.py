@@ -83,7 +83,7 @@ class Raft(Standing):
             TimerFired: lambda event, now_ms: None,
             RequestReceived: self._on_request,
             ResponseReceived: self._on_response,
-            RequestFailed: lambda event, now_ms: self.context.requests.fail(event.correlation_id, now_ms),
+            RequestFailed: self._on_failed,
             Append: self._on_append,
             Flushed: self._on_flushed,
             StopRequested: lambda event, now_ms: self._resign(now_ms),
@@ -130,6 +130,11 @@ class Raft(Standing):
             self._count_votes(votes, now_ms)
         elif following is not None and following is self.following:
             self._on_leaders_answer(following, sent, event, now_ms)
+
+    def _on_failed(self, event: RequestFailed, now_ms: int) -> None:
+        sent = self.context.requests.fail(event.correlation_id, now_ms)
+        if sent is not None and self.following is not None and sent.target == self.following.leader_id:
+            self.following.on_failed(now_ms)
 
     def _on_leaders_answer(
         self, following: Following, sent: Sent, event: ResponseReceived, now_ms: int

@@ -37,6 +37,10 @@ class Requests:
         """Whether such a request may be sent now."""
         return self._not_before.get((target, kind), now_ms) <= now_ms
 
+    def under_way(self) -> list[tuple[int, Sent]]:
+        """What is not answered yet, by correlation id."""
+        return list(self._under_way.items())
+
     def send(self, target: int, body: Any, now_ms: int, timeout_ms: int | None = None) -> None:
         """Send it unless one of the kind is under way to the target or has just failed."""
         if not self.is_free(target, type(body), now_ms):
@@ -55,11 +59,12 @@ class Requests:
             del self._not_before[sent.target, type(sent.body)]
         return sent
 
-    def fail(self, correlation_id: int, now_ms: int) -> None:
-        """There was no answer, or a useless one: not again before the backoff is over."""
+    def fail(self, correlation_id: int, now_ms: int) -> Sent | None:
+        """There will be no answer: not again before the backoff is over. What was asked, as by `take`."""
         sent = self.take(correlation_id)
         if sent is not None:
             self.back_off(sent, now_ms)
+        return sent
 
     def back_off(self, sent: Sent, now_ms: int) -> None:
         """The answer was of no use."""

@@ -188,6 +188,13 @@ class InSyncReplicas:
                 end = progress.end_offset
         return end
 
+    def is_silent(self, node_id: int, leader_end: int, now_ms: int) -> bool:
+        """Whether nothing was heard for so long from a follower that misses records that it would have to
+        leave at once."""
+        progress = self.followers[node_id]
+        is_recent = now_ms - progress.last_fetch_ms <= self._max_lag_ms
+        return not is_recent and not progress.is_caught_up(leader_end, now_ms, self._max_lag_ms)
+
     def propose_growth(
         self, node_id: int, high_watermark: int, leader_broker_epoch: int, is_eligible: Eligible
     ) -> IsrProposal | None:

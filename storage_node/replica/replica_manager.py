@@ -437,9 +437,14 @@ class ReplicaManager:
     def _grow(self, partition: Partition) -> None:
         """Propose the first follower that may join the ISR; the next comes when that is decided."""
         in_sync, around = partition.in_sync, self.surroundings
-        if in_sync is None or in_sync.proposal is not None or len(in_sync.committed) > len(in_sync.followers):
+        log = partition.log
+        if in_sync is None or log is None or in_sync.proposal is not None:
+            return
+        if len(in_sync.committed) > len(in_sync.followers):
             return
         for node_id in in_sync.followers:
+            if in_sync.is_silent(node_id, log.log_end_offset, around.now_ms):
+                continue  # what it had when it was last heard says nothing: it has just left for that
             proposal = in_sync.propose_growth(
                 node_id, partition.high_watermark, around.broker_epoch, self._is_eligible
             )

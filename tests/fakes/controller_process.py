@@ -1,7 +1,7 @@
-"""A controller in its own process, to be killed: `controller_process.py ID FOLDER PORT OTHERS KEY=VALUE...`.
+"""A controller in its own process, to be killed: `controller_process.py DIRECTORY KEY=VALUE...`.
 
-OTHERS are host:port of all controllers. Prints "ready BLANK DESCRIPTION" once it serves, then does what it is
-told on standard input: "begin DESCRIPTIONS" begins the quorum. SIGTERM stops it cleanly.
+Prints "ready PORT" once it serves; SIGTERM stops it cleanly; HEADRACE_LOG=INFO makes it tell on stderr what
+it does.
 """
 
 from __future__ import annotations
@@ -10,41 +10,28 @@ import asyncio
 import signal
 import sys
 
-import msgspec
 from headrace.controller.config import ControllerConfig
 from headrace.controller.controller_io import ControllerServer
-from headrace.protocol.records.control import VoterDescription
 from headrace.runtime.loop_io import new_event_loop
+from process_log import log_as_asked
 
 
-async def main(node: str, directory: str, port: str, others: str, more: list[str]) -> None:
+async def main(directory: str, more: list[str]) -> None:
     values = dict(pair.split("=", 1) for pair in more)
-    facts = {"controller.id": node, "metadata.log.dir": directory, "listener.port": port}
-    servers = {"controller.quorum.bootstrap.servers": others}
-    server = ControllerServer(ControllerConfig.of({**facts, **servers, **values}))
-    await server.start()
-    running = asyncio.create_task(server.run())
+    controller = ControllerServer(ControllerConfig.of({"metadata.log.dir": directory, **values}))
+    await controller.start()
+    running = asyncio.create_task(controller.run())
     terminated = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, terminated.set)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
     running.add_done_callback(lambda _: terminated.set())
-
-    def on_order() -> None:
-        verb, _, text = sys.stdin.readline().partition(" ")
-        if verb == "begin":
-            server.begin(msgspec.json.decode(text, type=list[VoterDescription]))
-        else:
-            loop.remove_reader(sys.stdin)
-
-    loop.add_reader(sys.stdin, on_order)
-    description = msgspec.json.encode(server.describe_voter()).decode()
-    sys.stdout.write(f"ready {server.is_blank} {description}\n")
+    sys.stdout.write(f"ready {controller.port}\n")
     sys.stdout.flush()
     await terminated.wait()
-    await server.stop()
+    await controller.stop()
     await running
 
 
 if __name__ == "__main__":
+    log_as_asked()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(main(*sys.argv[1:5], sys.argv[5:]))
+        runner.run(main(sys.argv[1], sys.argv[2:]))

@@ -1,6 +1,7 @@
-"""A storage node in its own process, to be killed: `node_process.py DIRECTORY CONTROLLER_PORT KEY=VALUE...`.
+"""A storage node in its own process, to be killed: `node_process.py DIRECTORY CONTROLLER_PORTS KEY=VALUE...`.
 
-Prints "ready PORT" once it serves; SIGTERM stops it cleanly.
+The ports of several controllers are separated by commas. Prints "ready PORT" once it serves; SIGTERM stops
+it cleanly; HEADRACE_LOG=INFO makes it tell on stderr what it does.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from headrace.runtime.loop_io import new_event_loop
 from headrace.storage_node.config import NodeConfig
 from headrace.storage_node.controller_link_io import fixed_locator
 from headrace.storage_node.node_io import NodeServer
+from process_log import log_as_asked
 
 
-async def main(directory: str, controller_port: int, more: list[str]) -> None:
+async def main(directory: str, controller_ports: str, more: list[str]) -> None:
     values = dict(pair.split("=", 1) for pair in more)
     config = NodeConfig.of({"node.id": 1, "log.dirs": directory, **values})
-    node = NodeServer(config, fixed_locator("127.0.0.1", controller_port))
+    locators = tuple(fixed_locator("127.0.0.1", int(port)) for port in controller_ports.split(","))
+    node = NodeServer(config, locators)
     await node.start()
     running = asyncio.create_task(node.run())
     terminated = asyncio.Event()
@@ -32,5 +35,6 @@ async def main(directory: str, controller_port: int, more: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    log_as_asked()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(main(sys.argv[1], int(sys.argv[2]), sys.argv[3:]))
+        runner.run(main(sys.argv[1], sys.argv[2], sys.argv[3:]))

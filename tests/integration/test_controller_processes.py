@@ -29,7 +29,7 @@ from headrace.storage_node.leader_search_io import LeaderSearch, fixed_locator
 
 pytestmark = pytest.mark.timeout(90)
 
-SCRIPT = str(Path(__file__).parents[1] / "fakes" / "controller_process.py")
+SCRIPT = str(Path(__file__).parents[1] / "fakes" / "quorum_process.py")
 KEYS = (
     "controller.quorum.election.timeout.ms=300",
     "controller.quorum.fetch.timeout.ms=600",

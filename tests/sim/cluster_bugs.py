@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from cluster import Plan
 from cluster_laws import split
+from crc32c import crc32c
 from headrace.controller.state import elections
 from headrace.controller.state.brokers import Brokers
 from headrace.protocol.metadata import replay
 from headrace.protocol.metadata.records import NoOpRecord, PartitionChangeRecord
+from headrace.protocol.records.header import CRC_POSITION, read_batch_header
 from headrace.storage_node import node
+from headrace.storage_node.log.log import Log
 from headrace.storage_node.replica.fetch import DelayedFetch, FetchHandler
 from headrace.storage_node.replica.follower import ReplicaFetcher
 from headrace.storage_node.replica.in_sync import InSyncReplicas
@@ -200,11 +203,50 @@ def misses_a_record(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(node, "replay", replayed)
 
 
+def leaves_a_gap(patch: pytest.MonkeyPatch) -> None:
+    """A follower takes the last batch of what came, wherever its log ends."""
+
+    def append(self: Log, data: Any, *, wall_ms: int = 0) -> None:
+        *_, batch = split(data)
+        header = read_batch_header(batch)
+        self._append([batch], header, header.last_offset, wall_ms)
+        if header.leader_epoch > self.latest_epoch:
+            self._note_epoch(header.leader_epoch, header.base_offset)
+
+    patch.setattr(Log, "append_as_follower", append)
+
+
+def writes_something_else(patch: pytest.MonkeyPatch) -> None:
+    """A follower changes a byte, and the checksum with it."""
+
+    def append(self: Log, data: Any, *, append: Any = Log.append_as_follower, **facts: Any) -> None:
+        for batch in split(data):
+            changed = bytearray(batch)
+            changed[FIRST_TIMESTAMP] ^= 1
+            checked = CRC_POSITION + 4
+            changed[CRC_POSITION:checked] = crc32c(bytes(changed[checked:])).to_bytes(4, "big")
+            append(self, bytes(changed), **facts)
+
+    patch.setattr(Log, "append_as_follower", append)
+
+
+FIRST_TIMESTAMP = 34  # the last byte of it
 FSYNC = dataclasses.replace(PLAN, durability="fsync", faults=("power", "crash", "pause"))
 ALONE = dataclasses.replace(FSYNC, replication=1, min_isr=1)
 CALM = dataclasses.replace(PLAN, faults=(), fault_ms=500)
 HELD = ("LeaderCandidateCompleteness", "HighWatermarkInSync", "LeaderCompleteness")
+# Laws that stand in front of others: without them, those behind must notice.
+CANDIDATES = ("_check_candidates",)
+HOLDERS = (*CANDIDATES, "_check_held", "_check_new_leader")
+LOGS = ("_check_log", "_check_watermark", "on_acknowledged")
 # The bug: (what the simulation may say of it, the plan, within how many seeds)
+BLIND: dict[str, tuple[tuple[str, ...], tuple[str, ...], Plan, int]] = {
+    "commits_alone": (CANDIDATES, ("HighWatermarkInSync",), PLAN, 3),
+    "elects_anybody": (CANDIDATES, ("LeaderCompleteness",), PLAN, 10),
+    "takes_a_lossy_node_for_a_sound_one": (HOLDERS, ("LogMatching", "history", "ConsistentRead"), PLAN, 20),
+    "acknowledges_at_once": (("on_acknowledged",), ("lost-write", "unseen"), PLAN, 10),
+    "writes_something_else": (LOGS, ("differs on node",), CALM, 3),
+}
 BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, int]] = {
     commits_alone: (HELD, PLAN, 3),
     acknowledges_at_once: (("AckedIsCommitted",), PLAN, 3),
@@ -222,6 +264,8 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     answers_twice: (("AnsweredOnce",), PLAN, 3),
     never_expires: (("AnsweredOnce",), CALM, 3),
     serves_what_is_not_committed: (("ConsistentRead", "history"), PLAN, 10),
+    leaves_a_gap: (("OffsetsDense", "LogReadable"), CALM, 3),
+    writes_something_else: (("LogMatching",), CALM, 3),
     misses_a_record: (("MonotonicEpoch", "MetadataLogMatching"), PLAN, 10),
     skips_a_batch: (("no progress", "do not come into sync"), CALM, 2),
 }

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cluster import SimCluster
     from headrace.protocol.metadata.image import PartitionRegistration
     from headrace.storage_node.log.log import Log
-    from headrace.storage_node.replica.partition import Partition
+    from headrace.storage_node.replica.partition import Partition, PartitionKey
     from sim_node import SimNode
 
 Key = tuple[str, int]  # topic, partition
@@ -60,8 +60,8 @@ class Laws:
         self.ends: dict[Key, int] = defaultdict(int)  # the true high watermark
         self._ends_in: dict[Key, dict[int, int]] = defaultdict(dict)  # by leader epoch
         self.acknowledged: dict[Key, dict[int, bytes]] = defaultdict(dict)
-        self._leaders: dict[tuple[Key, int], str] = {}
-        self._written: dict[tuple[Key, int, int], Stored] = {}
+        self._leaders: dict[tuple[PartitionKey, int], str] = {}
+        self._written: dict[tuple[PartitionKey, int, int], Stored] = {}
         self._seen: dict[tuple[str, Key], _Seen] = {}
         self._images: dict[str, MetadataImage] = {}
 
@@ -123,7 +123,7 @@ class Laws:
         for batch in stored(log, start, log.log_end_offset):
             assert batch.base_offset == expected, f"OffsetsDense: {where} {batch} after {expected}"
             assert batch.epoch >= epoch, f"MonotonicEpoch: {where} {batch} after epoch {epoch}"
-            known = self._written.setdefault((key, batch.epoch, batch.base_offset), batch)
+            known = self._written.setdefault((seen.partition.key, batch.epoch, batch.base_offset), batch)
             assert known == batch, f"LogMatching: {where} has {batch}, others {known}"
             expected, epoch = batch.next_offset, batch.epoch
         assert expected == log.log_end_offset, f"OffsetsDense: {where} ends at {expected}"
@@ -131,7 +131,7 @@ class Laws:
 
     def _check_new_leader(self, node: SimNode, key: Key, partition: Partition, log: Log) -> None:
         epoch = partition.leader_epoch
-        leader = self._leaders.setdefault((key, epoch), node.name)
+        leader = self._leaders.setdefault((partition.key, epoch), node.name)
         assert leader == node.name, f"SingleLeader: {leader} and {node.name} lead {key} in epoch {epoch}"
         self.marks["led"] += 1
         # It may learn late that it led once: only what leaders before it committed must be here.

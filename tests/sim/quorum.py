@@ -170,8 +170,28 @@ class SimController:
         mode = self.random.choice(choices)
         self.files = self.files.power_loss(mode) if power else self.files.restart()
         self.cluster.laws.on_death(self)
+        if not power:
+            self._reset_connections()
         delay_ms = int(self.random.expovariate(1 / 1500))
         self.cluster.world.after(delay_ms, f"{self.node_id} restarts", self.start)
+
+    def _reset_connections(self) -> None:
+        """The kernel of a dead process closes its connections: who waits for an answer learns of it, unless
+        the network is in the way."""
+        for other in self.cluster.controllers.values():
+            if other.raft is None or other is self:
+                continue
+            for correlation_id, sent in other.raft.context.requests.under_way():
+                if sent.target == self.node_id:
+                    failed, life = events.RequestFailed(correlation_id), other.life
+                    self.cluster.network.send(
+                        self.node_id,
+                        other.node_id,
+                        f"reset {correlation_id}",
+                        lambda other=other, failed=failed, life=life: (
+                            other.step(failed) if other.life == life else None
+                        ),
+                    )
 
     def spoil(self, operation: str, after: int) -> None:
         """Let an operation on the disk fail: the process must end, and may have written anything before."""

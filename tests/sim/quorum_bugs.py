@@ -240,6 +240,18 @@ def forgets_its_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Raft, "_recall", recall)
 
 
+def leads_an_epoch_twice(patch: pytest.MonkeyPatch) -> None:
+    """Who has voted for itself stands again in the same epoch, also if it has led it before its restart."""
+
+    def stand(self: Raft, event: Any, now_ms: int) -> None:
+        context = self.context
+        epoch = context.epoch if context.voted == context.key else context.epoch + 1
+        self._enter(event, epoch, -1, context.key, now_ms)
+        self._begin_votes(now_ms)
+
+    patch.setattr(Raft, "_stand", stand)
+
+
 HARD = Plan(voters=3, observers=1, faults=("isolate", "power", "crash", "split"), fault_gap_ms=300)
 DISKS = Plan(voters=3, observers=0, faults=("disk", "isolate", "power", "cut"), fault_gap_ms=300)
 CHANGES = Plan(
@@ -261,7 +273,8 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[str, Plan | None, int]] =
     wins_without_a_majority: ("SingleLeader", None, 20),
     decides_before_it_has_applied: ("LeaderCompleteness", HARD, 20),
     does_not_truncate: ("no progress", None, 30),
-    never_sees_divergence: ("LogMatching", None, 20),
+    never_sees_divergence: ("ConsistentCommittedData", None, 20),
+    leads_an_epoch_twice: ("LogMatching", HARD, 40),
     any_disk_votes: ("ConsistentCommittedData", DISKS, 60),
     changes_voters_at_any_time: ("ConsistentCommittedData", CHANGES, 60),
     goes_on_leading_after_a_restart: ("nothing is written in an epoch", None, 5),

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from fake_files import Crash, FakeFiles
 from headrace.protocol.errors import (
-    CorruptMessageError,
     KafkaError,
     KafkaStorageError,
     NetworkError,
@@ -22,7 +21,6 @@ from headrace.protocol.messages.control import (
     BrokerRegistrationRequest,
     FetchMetadataRequest,
 )
-from headrace.protocol.records.header import CRC_POSITION, read_batch_header
 from headrace.storage_node import membership as m
 from headrace.storage_node.effects import (
     AdvisePages,
@@ -36,17 +34,15 @@ from headrace.storage_node.effects import (
     SendFetch,
     WakeAt,
 )
-from headrace.storage_node.log.checkpoints import parse_offsets
 from headrace.storage_node.log.log_manager import LogManager
-from headrace.storage_node.log.names import RECOVERY_POINTS, parse_folder_name
 from headrace.storage_node.node import StorageNode
+from sim_disk import rot
 from sim_transport import Link, SimReplies, SimRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cluster import SimCluster
-    from headrace.protocol.model import TopicPartition
     from headrace.storage_node.config import NodeConfig
     from headrace.storage_node.log.log import Log
     from headrace.storage_node.replica.partition import Partition
@@ -176,36 +172,9 @@ class SimNode:
         self.files = FakeFiles(capacity_bytes=self.files.capacity_bytes)
 
     def rot(self) -> None:
-        """A bit flips in a segment that recovery reads again: one behind the recovery point."""
-        spots = []
-        for name in self.files.listdir(DIRS) if self.files.exists(DIRS) else ():
-            path = f"{DIRS}/{name}"
-            found = parse_folder_name(name)
-            if found is None or not self.files.is_directory(path):
-                continue
-            segments = [each for each in self.files.listdir(path) if each.endswith(".log")]
-            point = self._recovery_points().get(found, 0)
-            spots += [
-                f"{path}/{each}"
-                for each in segments
-                if int(each.removesuffix(".log")) >= point and self.files.size(f"{path}/{each}")
-            ]
-        if spots:
-            spot = self.random.choice(spots)
+        """A bit flips in what recovery reads again."""
+        if rot(self.files, DIRS, self.random):
             self.cluster.rules.marks["rotten"] += 1
-            batches = _whole_batches(self.files.content(spot))
-            if not batches:
-                return
-            start, size = self.random.choice(batches)
-            # What stands before the checksum, as base offset and leader epoch, is not under it, as in Kafka.
-            place = self.random.randrange(CRC_POSITION, size)
-            self.files.flip_bit(spot, start + place, self.random.randrange(8))
-
-    def _recovery_points(self) -> dict[TopicPartition, int]:
-        path = f"{DIRS}/{RECOVERY_POINTS}"
-        if not self.files.exists(path):
-            return {}
-        return parse_offsets(self.files.content(path))
 
     def stop(self) -> None:
         """Controlled shutdown: give leadership away, then end in order."""
@@ -601,18 +570,3 @@ class SimNode:
             if log is not None and partition.topic_partition == key and partition.is_online:
                 return None if log.is_offline else log
         return None
-
-
-def _whole_batches(data: bytes) -> list[tuple[int, int]]:
-    """(position, size) of the batches at the beginning of a segment that a power loss may have torn."""
-    found, position = [], 0
-    while position < len(data):
-        try:
-            size = read_batch_header(data, position).size_bytes
-        except CorruptMessageError:
-            break
-        if position + size > len(data):
-            break
-        found.append((position, size))
-        position += size
-    return found

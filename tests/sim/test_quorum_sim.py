@@ -92,8 +92,8 @@ def leader_of(cluster: SimQuorum) -> SimController:
 
 def stop(controller: SimController) -> None:
     """It dies, and does not come back by itself."""
-    controller.die(power=True)
     controller.start = lambda: None  # type: ignore[method-assign]
+    controller.die(power=True)
 
 
 @pytest.mark.parametrize(("voters", "observers"), SIZES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from random import Random
 
 import pytest
@@ -167,7 +168,7 @@ def test_backoff_grows_with_each_attempt() -> None:
     waits = []
     for _ in range(4):
         (send,) = rig.step()
-        rig.lose(send, errors.NetworkError("broken"))
+        rig.refuse(send, errors.NotEnoughReplicasError.code)
         due_ms = rig.sender.next_due_ms()
         assert due_ms is not None
         waits.append(due_ms - rig.now_ms)
@@ -368,3 +369,71 @@ def test_splitting_always_ends(limit: int) -> None:
     refused = [effect.batch.count for effect in rig.resolved if effect.error is not None]
     assert all(count == 1 for count in refused)
     assert sum(effect.batch.count for effect in rig.resolved) == 100
+
+
+def failed_over(rig: ProducerRig, attempts: int) -> None:
+    """A batch whose leader, of epoch 0, is gone, after so many attempts."""
+    rig.put(b"1")
+    (send,) = rig.step()
+    for _ in range(attempts - 1):
+        rig.lose(send, errors.NetworkError("gone"))
+        (send,) = rig.step(2000)
+    rig.lose(send, errors.NetworkError("gone"))
+    rig.effects.clear()
+
+
+def test_a_new_leader_ends_the_backoff() -> None:
+    """The wait has grown to a second; the next leader gets the batch at once, without news it waits."""
+    rig = ProducerRig(delivery_timeout_ms=100_000)
+    failed_over(rig, attempts=6)
+    assert rig.step(200) == []
+    rig.view = view_of(1, epoch=1)
+    (send,) = rig.step()
+    assert (send.node_id, send.targets[0].leader_epoch) == (1, 1)
+    rig.refuse(send, errors.NotLeaderOrFollowerError.code)
+    assert rig.step(200) == [], "this leader is not ready: its epoch is no news any more"
+
+
+def test_the_next_leader_is_asked_for_until_it_is_there() -> None:
+    """At first every 100 ms or so, then after an eighth of the time that has gone without; never at once."""
+    rig = ProducerRig(delivery_timeout_ms=1_000_000)
+    failed_over(rig, attempts=1)
+    asked = []
+    while rig.now_ms < 10_000:
+        rig.effects.clear()
+        due_ms = rig.sender.next_due_ms()
+        assert due_ms is not None
+        assert due_ms > rig.now_ms
+        sends = rig.step(due_ms - rig.now_ms)
+        if RefreshMetadata() in rig.effects:
+            asked.append(rig.now_ms)
+        for send in sends:
+            rig.lose(send, errors.NetworkError("gone"))
+    pauses = [after - before for before, after in itertools.pairwise(asked)]
+    assert all(
+        max(80, before // 8) <= pause <= 130 + before // 8
+        for before, pause in zip(asked, pauses, strict=False)
+    )
+    assert 20 < len(asked) < 60
+
+
+def test_nobody_is_asked_once_the_batch_is_through() -> None:
+    """The same leader took it in the end, or it is given up: no questions are left behind."""
+    rig = ProducerRig(delivery_timeout_ms=5_000)
+    failed_over(rig, attempts=1)
+    (send,) = rig.step(150)
+    rig.ok(send)
+    assert rig.sender.next_due_ms() is None
+    failed_over(rig, attempts=1)
+    rig.step(6_000)
+    rig.step()
+    assert rig.sender.next_due_ms() is None
+
+
+def test_a_leader_that_lets_requests_time_out_may_be_one_of_the_past() -> None:
+    """It was replaced and does not know: nobody else can tell the client, so it asks."""
+    rig = ProducerRig()
+    rig.put(b"1")
+    (send,) = rig.step()
+    rig.refuse(send, errors.RequestTimedOutError.code)
+    assert RefreshMetadata() in rig.effects

@@ -122,6 +122,26 @@ def test_a_lost_fetch_is_repeated_before_the_leader_is_given_up() -> None:
     assert core.raft.role is Role.FOLLOWER
 
 
+def test_a_leader_that_cannot_be_reached_is_given_up_sooner() -> None:
+    """Its connection is gone: between a quarter and half of the fetch timeout, and whoever asks meanwhile
+    gets the pre-vote. It answers again: all is as before."""
+    core = follower()
+    core.fetched(ok())
+    core.step(events.RequestFailed(core.last(quorum.QuorumFetchRequest).correlation_id))
+    core.wait(490)
+    assert core.raft.role is Role.FOLLOWER
+    pre_vote = quorum.VoteRequest("", *key(1), 7, *key(2), 9, 9, pre_vote=True)
+    assert core.ask(pre_vote).vote_granted
+    core.wait(520)
+    assert core.raft.role is Role.PROSPECTIVE
+    core = follower()
+    core.step(events.RequestFailed(core.last(quorum.QuorumFetchRequest).correlation_id))
+    core.wait(30)
+    core.fetched(ok())
+    core.wait(1_900)
+    assert core.raft.role is Role.FOLLOWER
+
+
 def test_answers_of_another_epoch_are_not_taken() -> None:
     """The request is of this epoch, the answer of an earlier one: nothing is written."""
     core = follower()

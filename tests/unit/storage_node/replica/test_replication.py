@@ -217,6 +217,26 @@ def test_below_min_isr_nothing_is_committed() -> None:
     assert cluster.watermark(1) == 0
 
 
+def test_who_left_in_silence_does_not_come_back_in_silence() -> None:
+    """Below min.insync.replicas the high watermark stands where the lost followers were: they reach it still,
+    but that is what they had, and not that they are there."""
+    cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
+    cluster.settle()
+    for node in (2, 3):
+        cluster.cut.add((node, 1))
+        cluster.break_link(node, 1)
+    cluster.produce(timeout_ms=60_000)
+    cluster.pass_time(6_000)
+    assert cluster.registration.isr == (1,)
+    assert cluster.nodes[1].core.counters.isr_expands == 0
+    refused = cluster.produce()
+    cluster.settle()
+    assert refused.first.error_code == NotEnoughReplicasError.code
+    cluster.heal()
+    cluster.pass_time(2_000)
+    assert cluster.registration.isr == (1, 2, 3)
+
+
 def test_in_sync_replicas_lost_after_the_append_are_told() -> None:
     """The records are in the log, and nobody promises them."""
     cluster = Replicas(min_isr=2)

@@ -1,0 +1,501 @@
+"""A cluster of real processes on this host, each reached through the chaos network, and what faults do to it.
+
+The names of the servers are those of the links: "controller-1", "node-1". Clients that call themselves
+"client-N" meet the faults of their links; "observer-N", and the questions asked here, are left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from random import SystemRandom
+from typing import TYPE_CHECKING, Any
+
+import controller_process
+import headrace
+import node_process
+import process_log
+from headrace.protocol.errors import HeadraceError, NetworkError, NotControllerError
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.control import FetchMetadataRequest
+from headrace.protocol.messages.data import MetadataRequest
+from headrace.protocol.messages.quorum import DescribeQuorumRequest
+from headrace.protocol.metadata.image import MetadataImage
+from headrace.protocol.metadata.replay import image_of, replay
+from headrace.protocol.transport.dealer_io import Connection
+from node_rig import Client, batch
+from proxy import HOST, ChaosNetwork, between
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from concurrent.futures import Future
+    from pathlib import Path
+
+    from headrace.protocol.messages.quorum import DescribeQuorumResponse
+    from headrace.protocol.metadata.image import PartitionRegistration
+
+PATIENCE_S = 60.0
+ASK_TIMEOUT_S = 2.0
+SESSION_S = 1.5  # broker.session.timeout.ms, the default
+LAG_S = 2.0  # replica.lag.time.max.ms, far below the default of 30 s: tests wait for it
+# Below the ports that systems give to outgoing connections, so that nobody takes one from a dead server.
+PORTS = range(15_000, 32_000)
+LOG_TAIL_CHARS = 3_000
+
+
+class Server:
+    """One process with its own files. Its address, the proxy's, never changes."""
+
+    def __init__(self, name: str, script: str, directory: Path, network: ChaosNetwork) -> None:
+        self.name, self.directory = name, directory
+        self.id = int(name.partition("-")[2])
+        self.port = _free_port()  # behind the proxy
+        self.address_port = network.listen(name)
+        network.route(name, self.port)
+        self.log_path = directory.with_name(f"{name}.log")
+        self.arguments: list[str] = []
+        self.process: subprocess.Popen[bytes] | None = None
+        self._script = script
+        self._is_ready = threading.Event()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether there is a process, paused or not."""
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def is_standing_still(self) -> bool:
+        """Paused, or gone."""
+        return not self.is_alive or self._state() == "T"
+
+    def start(self, *, wait: bool = True) -> None:
+        """A new process over the files as they are."""
+        assert not self.is_alive, f"{self.name} runs already"
+        command = [sys.executable, self._script, str(self.directory), *self.arguments]
+        self._is_ready = threading.Event()
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, process_log.VARIABLE: "INFO"},
+                start_new_session=True,
+            )
+        threading.Thread(target=self._listen, args=(self.process, self._is_ready), daemon=True).start()
+        if wait:
+            self.wait_ready()
+
+    def wait_ready(self) -> None:
+        """Until it serves. Fails with the end of its log."""
+        assert self._is_ready.wait(PATIENCE_S), f"{self.name} does not get ready:\n{self.log_tail()}"
+        assert self.is_alive, f"{self.name} has ended:\n{self.log_tail()}"
+
+    def kill(self) -> None:
+        """SIGKILL, and gone."""
+        self._signal(signal.SIGKILL)
+        self._wait_for_end()
+
+    def terminate(self) -> None:
+        """SIGTERM: begin to stop."""
+        self._signal(signal.SIGTERM)
+
+    def stop(self) -> None:
+        """SIGTERM, and stopped in order."""
+        self.terminate()
+        assert self._wait_for_end() == 0, f"{self.name} did not stop in order:\n{self.log_tail()}"
+
+    def pause(self) -> None:
+        """SIGSTOP, and standing still: no thread of it runs when this returns."""
+        self._signal(signal.SIGSTOP)
+        wait_until(lambda: self._state() == "T", f"{self.name} stands still")
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._signal(signal.SIGCONT)
+
+    def wipe(self) -> None:
+        """Its disk is replaced by an empty one."""
+        assert not self.is_alive
+        shutil.rmtree(self.directory)
+
+    def log_tail(self) -> str:
+        """The last of what it told."""
+        return self.log_path.read_text(errors="replace")[-LOG_TAIL_CHARS:]
+
+    def _signal(self, number: int) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def _wait_for_end(self) -> int:
+        assert self.process is not None
+        code = self.process.wait(PATIENCE_S)
+        assert self.process.stdout is not None
+        return code
+
+    def _state(self) -> str:
+        assert self.process is not None
+        with open(f"/proc/{self.process.pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0]
+
+    @staticmethod
+    def _listen(process: subprocess.Popen[bytes], is_ready: threading.Event) -> None:
+        assert process.stdout is not None
+        with process.stdout:
+            for line in process.stdout:
+                if line.startswith(b"ready "):
+                    is_ready.set()
+        is_ready.set()  # ended; those who wait look whether it lives
+
+
+class Raw:
+    """Plain requests to one node, each tried once. Its methods raise HeadraceError."""
+
+    def __init__(self, network: ChaosNetwork, port: int, name: str) -> None:
+        self._thread = network.thread
+        opening = Connection.open(HOST, port, client_id=name, timeout_s=ASK_TIMEOUT_S)
+        self._client = Client(self._thread.call(opening, 3 * ASK_TIMEOUT_S))
+
+    def begin_produce(self, topic_id: bytes, *values: bytes, **options: Any) -> Future[Any]:
+        """Sent; the answer of the partition comes in the future. Options: partition, acks, timeout_ms."""
+        data = batch(*values, timestamp_ms=time.time_ns() // 1_000_000)
+        return self._thread.submit(self._client.produce(topic_id, data, **options))
+
+    def produce(self, topic_id: bytes, *values: bytes, **options: Any) -> Any:
+        """One batch; the partition's answer."""
+        return self.begin_produce(topic_id, *values, **options).result(PATIENCE_S)
+
+    def is_acknowledged(self, produced: Future[Any]) -> bool:
+        """What came of a `begin_produce`; an answer that never came confirms nothing."""
+        try:
+            return bool(produced.result(PATIENCE_S).error_code == 0)
+        except NetworkError:
+            return False
+
+    def fetch(self, topic_id: bytes, offset: int = 0) -> tuple[Any, list[tuple[int, bytes | None]]]:
+        """What a client may read of partition 0: its answer, and (offset, value) of each record."""
+        return self._thread.call(self._client.fetch(topic_id, offset), PATIENCE_S)
+
+    def close(self) -> None:
+        """The connection ends."""
+        self._thread.wake(self._client.close)
+
+
+class FaultCluster:
+    """Controllers and storage nodes; a context manager that starts them all and leaves none behind."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        nodes: int = 3,
+        controllers: int = 1,
+        config: Mapping[str, Any] | None = None,
+        controller_config: Mapping[str, Any] | None = None,
+        seed: int = 1,
+    ) -> None:
+        self.directory = directory
+        self.network = ChaosNetwork(seed)
+        self._config = {"replica.lag.time.max.ms": int(LAG_S * 1000), **(config or {})}
+        self._controller_config = dict(controller_config or {})
+        self._counts = {"controller": controllers, "node": nodes}
+        self.servers: dict[str, Server] = {}
+        self._image = MetadataImage()
+        self._clients: headrace.Cluster | None = None
+
+    # --- life ---------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> FaultCluster:
+        self.network.__enter__()
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._clients is not None:
+            self._clients.close(1)
+        for server in self.servers.values():
+            if server.is_alive:
+                server.kill()  # a paused process dies of it too
+        self.network.__exit__()
+        assert self.network.failure is None, self.network.failure
+
+    def _start(self) -> None:
+        scripts = {"controller": controller_process.__file__, "node": node_process.__file__}
+        for kind, count in self._counts.items():
+            for number in range(1, count + 1):
+                name = f"{kind}-{number}"
+                self.servers[name] = Server(name, scripts[kind], self.directory / name, self.network)
+        self._start_quorum()
+        for server in self.nodes:
+            server.arguments = self._node_arguments(server)
+            server.start(wait=False)
+        for server in self.nodes:
+            server.wait_ready()
+
+    def _start_quorum(self) -> None:
+        """The first controller begins it, the others join; from then on each finds it by the others."""
+        first, *others = self.controllers
+        first.arguments = self._controller_arguments(first, [])
+        first.start()
+        for server in others:
+            server.arguments = self._controller_arguments(server, [first])
+            server.start()
+        if others:
+            self.until(lambda: len(self.quorum().voters) == len(self.controllers), "all controllers vote")
+        for server in others:
+            server.arguments = self._controller_arguments(server, self.controllers)
+        if others:
+            first.arguments = self._controller_arguments(first, self.controllers)
+
+    def _controller_arguments(self, server: Server, known: list[Server]) -> list[str]:
+        values = {
+            "controller.id": server.id,
+            "listener.port": server.port,
+            "advertised.port": server.address_port,
+            **self._controller_config,
+        }
+        if known:
+            addresses = ",".join(f"{HOST}:{each.address_port}" for each in known if each is not server)
+            values["controller.quorum.bootstrap.servers"] = addresses
+            values["controller.quorum.auto.join.enable"] = True
+        return [f"{name}={value}" for name, value in values.items()]
+
+    def _node_arguments(self, server: Server) -> list[str]:
+        controllers = ",".join(str(each.address_port) for each in self.controllers)
+        values = {
+            "node.id": server.id,
+            "listener.port": server.port,
+            "advertised.port": server.address_port,
+            **self._config,
+        }
+        return [controllers, *(f"{name}={value}" for name, value in values.items())]
+
+    # --- who is there -------------------------------------------------------------------------------------
+
+    @property
+    def controllers(self) -> list[Server]:
+        """All of them, by number."""
+        return [server for name, server in self.servers.items() if name.startswith("controller")]
+
+    @property
+    def nodes(self) -> list[Server]:
+        """All of them, by number."""
+        return [server for name, server in self.servers.items() if name.startswith("node")]
+
+    def node(self, node_id: int) -> Server:
+        """By its id."""
+        return self.servers[f"node-{node_id}"]
+
+    @property
+    def bootstrap(self) -> str:
+        """For clients: the addresses of all nodes."""
+        return ",".join(f"{HOST}:{server.address_port}" for server in self.nodes)
+
+    @property
+    def clients(self) -> headrace.Cluster:
+        """For the test's own admin, producers and consumers, which no fault of a link touches."""
+        if self._clients is None:
+            self._clients = headrace.connect(self.bootstrap, client_id="observer-1")
+        return self._clients
+
+    # --- what the cluster says ----------------------------------------------------------------------------
+
+    def ask(self, server: Server, api: Any, body: Any, timeout_s: float = ASK_TIMEOUT_S) -> Any:
+        """One request past the chaos network; the answer's body. Errors: HeadraceError."""
+
+        async def work() -> Any:
+            connection = await Connection.open(HOST, server.port, client_id="observer-0", timeout_s=timeout_s)
+            try:
+                return (await connection.request(api, body, timeout_s=timeout_s)).body
+            finally:
+                connection.close()
+
+        return self.network.thread.call(work(), 3 * timeout_s)
+
+    def ask_controller(self, api: Any, body: Any) -> Any:
+        """One request to whichever controller leads; the answer's body."""
+        answers: list[Any] = []
+
+        def is_answered() -> bool:
+            for server in self.controllers:
+                if not server.is_standing_still:
+                    with contextlib.suppress(HeadraceError, TimeoutError):
+                        answers.append(self.ask(server, api, body))
+                        if answers[-1].error_code != NotControllerError.code:
+                            return True
+            return False
+
+        self.until(is_answered, f"a controller answers {api.name}")
+        return answers[-1]
+
+    def quorum(self) -> DescribeQuorumResponse:
+        """As the controller that leads has it."""
+        return self.ask_controller(registry.DESCRIBE_QUORUM, DescribeQuorumRequest())  # type: ignore[no-any-return]
+
+    @property
+    def active_controller(self) -> Server:
+        """The one that leads, once one does."""
+        self.until(lambda: self.quorum().leader_id >= 0, "a controller leads")
+        return self.servers[f"controller-{self.quorum().leader_id}"]
+
+    def raw(self, server: Server, name: str = "observer-0") -> Raw:
+        """A connection of the test's own to a node, past the chaos network; close it."""
+        return Raw(self.network, server.port, name)
+
+    def image(self) -> MetadataImage:
+        """The newest metadata that any controller has published."""
+        request = FetchMetadataRequest(-1, self._image.offset, 0)
+        for server in self.controllers:
+            if not server.is_standing_still:
+                with contextlib.suppress(HeadraceError, TimeoutError):
+                    self._follow(self.ask(server, registry.FETCH_METADATA, request))
+        return self._image
+
+    def _follow(self, answer: Any) -> None:
+        old = self._image
+        if answer.error_code:
+            return
+        if answer.is_snapshot:
+            found = image_of(answer.records, answer.end_offset - 1)
+            self._image = found if found.offset > old.offset else old
+        elif answer.base_offset == old.offset + 1 and answer.records:
+            self._image, _ = replay(old, answer.base_offset, answer.records)
+
+    def partition(self, topic: str, number: int = 0) -> PartitionRegistration:
+        """As the controller has it."""
+        return self.image().topics[topic].partitions[number]
+
+    def leader(self, topic: str, number: int = 0) -> int:
+        """The node that leads, once one does."""
+        self.until(lambda: self.partition(topic, number).leader >= 0, f"{topic}-{number} has a leader")
+        return self.partition(topic, number).leader
+
+    def follower(self, topic: str, number: int = 0) -> int:
+        """A node that holds a replica and does not lead."""
+        leader = self.leader(topic, number)
+        return next(node for node in self.partition(topic, number).replicas if node != leader)
+
+    def is_fenced(self, node_id: int) -> bool:
+        """Whether the controller has given the node up."""
+        return self.image().brokers[node_id].is_fenced
+
+    def knows(self, server: Server, offset: int) -> bool:
+        """Whether a node's own picture of the cluster has come this far."""
+        try:
+            answer = self.ask(server, registry.METADATA, MetadataRequest(()))
+        except (HeadraceError, TimeoutError):
+            return False
+        return int(answer.metadata_offset) >= offset
+
+    def until(
+        self, is_so: Callable[[], object], what: str, *, evidence: Callable[[], str] | None = None
+    ) -> None:
+        """Ask again and again. Fails with what every server told last."""
+        wait_until(is_so, what, evidence=evidence or self.evidence)
+
+    def until_in_sync(self, topic: str, count: int = 3) -> None:
+        """Every partition has a leader and this many replicas in sync."""
+
+        def is_so() -> bool:
+            found = self.image().topics[topic].partitions
+            return all(partition.leader >= 0 and len(partition.isr) >= count for partition in found)
+
+        self.until(is_so, f"all partitions of {topic} have {count} replicas in sync")
+
+    def until_serving(self, topic: str) -> None:
+        """Every node that lives knows of the topic and who leads it."""
+        offset = self.image().offset
+        for server in self.nodes:
+            if server.is_alive:
+                self.until(lambda server=server: self.knows(server, offset), f"{server.name} knows {topic}")
+
+    def evidence(self) -> str:
+        """The metadata, and the ends of all logs."""
+        parts = [f"--- metadata: {self._image.topics}"]
+        parts += [f"--- {server.name}\n{server.log_tail()}" for server in self.servers.values()]
+        return "\n".join(parts)
+
+    # --- what is done to it -------------------------------------------------------------------------------
+
+    def create_topic(self, name: str, partitions: int = 1, replication: int = 3, **configs: Any) -> None:
+        """Made, led, in sync and known everywhere."""
+        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        topic = headrace.NewTopic(name, partitions, replication, settings)
+        with self.clients.admin() as admin:
+            admin.create_topics(topic).raise_for_errors()
+        self.until_in_sync(name, replication)
+        self.until_serving(name)
+
+    def isolate(self, some: Iterable[str], others: Iterable[str]) -> None:
+        """No byte between the two groups, whoever opened the connection."""
+        self.network.freeze(between(some, others))
+
+    def all_links(self) -> list[tuple[str, str]]:
+        """Between servers, and from the workload's clients."""
+        names = list(self.servers)
+        return between(names, names) + self.client_links(self.nodes)
+
+    @staticmethod
+    def client_links(servers: Iterable[Server], clients: int = 16) -> list[tuple[str, str]]:
+        """From every client of the workload to these servers."""
+        return [(f"client-{number}", server.name) for server in servers for number in range(clients)]
+
+    def until_replicas_agree(self, topic: str, number: int = 0) -> None:
+        """Every replica holds the same bytes."""
+
+        def is_so() -> bool:
+            logs = self.logs_of(topic, number)
+            return set(logs) >= set(self.partition(topic, number).replicas) and len(set(logs.values())) == 1
+
+        self.until(
+            is_so, f"the replicas of {topic}-{number} agree", evidence=lambda: self._differences(topic)
+        )
+
+    def _differences(self, topic: str) -> str:
+        logs = {node: len(data) for node, data in self.logs_of(topic).items()}
+        return f"bytes by node: {logs}\n{self.evidence()}"
+
+    def logs_of(self, topic: str, number: int = 0) -> dict[int, bytes]:
+        """By node the bytes of the partition's log, as they are in the files now."""
+        found = {}
+        for server in self.nodes:
+            folder = server.directory / f"{topic}-{number}"
+            if folder.is_dir():
+                found[server.id] = b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+        return found
+
+
+def wait_until(
+    is_so: Callable[[], object],
+    what: str,
+    patience_s: float = PATIENCE_S,
+    evidence: Callable[[], str] = str,
+) -> None:
+    """Nothing tells, so it is asked again and again; fails after a long while."""
+    ends_at, never = time.monotonic() + patience_s, threading.Event()
+    while not is_so():
+        assert time.monotonic() < ends_at, f"not within {patience_s:.0f} s: {what}\n{evidence()}"
+        never.wait(0.02)
+
+
+def hold(seconds: float) -> None:
+    """The length of a fault; nothing is waited for."""
+    threading.Event().wait(seconds)
+
+
+def _free_port() -> int:
+    random = SystemRandom()
+    while True:
+        port = random.choice(PORTS)
+        with contextlib.suppress(OSError), socket.create_server((HOST, port)):
+            return port

@@ -1,0 +1,71 @@
+"""Real faults: which of them run, where their parts are, and what they measured.
+
+Those marked `faults` take their time, and run when they are asked for: `make faults`, or -m faults.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cluster import FaultCluster
+    from workload import Workload
+
+FIGURES = "faults"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the long ones unless they were asked for."""
+    if "faults" in config.option.markexpr:
+        return
+    long = [item for item in items if item.path.is_relative_to(HERE) and item.get_closest_marker("faults")]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if item not in long]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What the scenarios measured."""
+    rows = [
+        (report.nodeid.partition("::")[2], dict(report.user_properties)[FIGURES])
+        for report in terminalreporter.stats.get("passed", [])
+        if report.when == "call" and FIGURES in dict(report.user_properties)
+    ]
+    if rows:
+        terminalreporter.section("real faults")
+    for name, figures in rows:
+        terminalreporter.write_line(f"{name}: {figures}")
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path) -> Iterator[Callable[..., FaultCluster]]:
+    """Starts clusters, arguments as of FaultCluster, and ends them."""
+    from cluster import FaultCluster
+
+    with ExitStack() as stack:
+        yield lambda **options: stack.enter_context(FaultCluster(tmp_path, **options))
+
+
+@pytest.fixture
+def measured(record_property: Callable[[str, str], None]) -> Callable[[Workload, float], None]:
+    """`measured(work, begun_s)`: note how a workload got on since the first fault, for the summary."""
+
+    def note(work: Workload, begun_s: float) -> None:
+        now_s = time.monotonic()
+        record_property(
+            FIGURES,
+            f"progress_during_fault {work.acked_since(begun_s)} in {now_s - begun_s:.1f} s,"
+            f" longest pause {work.longest_pause_s(begun_s, now_s):.2f} s",
+        )
+
+    return note

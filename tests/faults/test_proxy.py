@@ -1,0 +1,241 @@
+"""The chaos network does what it says, and nothing else, over plain sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from proxy import HOST, ChaosNetwork, Way, between, toward
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PATIENCE_S = 20.0
+ONE = [("client-1", "node-1")]
+
+
+class Echo:
+    """Answers every byte with itself, and notes how its connections end."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server((HOST, 0))
+        self.port = self._listener.getsockname()[1]
+        self.ends: list[str] = []
+        self.received = b""
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                while data := connection.recv(1 << 16):
+                    self.received += data
+                    connection.sendall(data)
+                self.ends.append("end")
+            except ConnectionResetError:
+                self.ends.append("reset")
+
+
+@pytest.fixture
+def network() -> Iterator[ChaosNetwork]:
+    with ChaosNetwork(seed=1) as made:
+        yield made
+    assert made.failure is None
+
+
+@pytest.fixture
+def echo(network: ChaosNetwork) -> Iterator[Echo]:
+    made = Echo()
+    network.listen("node-1")
+    network.route("node-1", made.port)
+    yield made
+    made.close()
+
+
+def until(is_so: Callable[[], object]) -> None:
+    """Nothing tells; asked again and again."""
+    ends_at, never = time.monotonic() + PATIENCE_S, threading.Event()
+    while not is_so():
+        assert time.monotonic() < ends_at, "it never happened"
+        never.wait(0.002)
+
+
+def call(network: ChaosNetwork, name: str = "client-1") -> socket.socket:
+    """A connection that has said who it is, and was answered."""
+    caller = dial(network)
+    caller.sendall(name.encode())
+    assert receive(caller, len(name)) == name.encode()
+    return caller
+
+
+def dial(network: ChaosNetwork) -> socket.socket:
+    caller = socket.create_connection((HOST, network._proxies["node-1"].port))
+    caller.settimeout(PATIENCE_S)
+    return caller
+
+
+def receive(caller: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size and (data := caller.recv(size - len(found))):
+        found += data
+    return found
+
+
+def test_bytes_pass_both_ways_and_are_counted(network: ChaosNetwork, echo: Echo) -> None:
+    """More than the buffers between hold, unchanged; the end comes through."""
+    with call(network) as caller:
+        data = bytes(range(256)) * 40_000
+        sending = threading.Thread(target=caller.sendall, args=(data,))
+        sending.start()
+        assert receive(caller, len(data)) == data
+        sending.join()
+        figures = network.figures("client-1", "node-1")
+        assert figures["out"] == figures["back"] + figures["held_back"] == len(data) + 8
+        assert (figures["accepted"], figures["open"]) == (1, 1)
+        caller.shutdown(socket.SHUT_WR)
+        assert caller.recv(1) == b""
+    until(lambda: network.figures("client-1", "node-1")["open"] == 0)
+    assert echo.ends == ["end"]
+
+
+def test_a_frozen_link_holds_bytes_until_it_heals(network: ChaosNetwork, echo: Echo) -> None:
+    """A partition: what was sent comes late, in order; the other links do not notice."""
+    with call(network) as caller, call(network, "client-2") as other:
+        network.freeze(ONE)
+        caller.sendall(b"one")
+        until(lambda: network.figures("client-1", "node-1")["held_out"] == 3)
+        other.sendall(b"two")
+        assert receive(other, 3) == b"two"
+        caller.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            caller.recv(1)
+        caller.settimeout(PATIENCE_S)
+        network.heal()
+        assert receive(caller, 3) == b"one"
+
+
+def test_a_link_frozen_one_way(network: ChaosNetwork, echo: Echo) -> None:
+    """The server hears, and is not heard."""
+    with call(network) as caller:
+        network.freeze(ONE, Way.BACK)
+        caller.sendall(b"one")
+        until(lambda: network.figures("client-1", "node-1")["held_back"] == 3)
+        assert echo.received.endswith(b"one")
+        network.heal()
+        assert receive(caller, 3) == b"one"
+
+
+def test_a_link_that_is_frozen_before_anyone_calls(network: ChaosNetwork, echo: Echo) -> None:
+    """The name is read, and goes no further."""
+    network.freeze(ONE)
+    with dial(network) as caller:
+        caller.sendall(b"client-1")
+        until(lambda: network.figures("client-1", "node-1")["held_out"] == 8)
+        assert echo.received == b""
+
+
+def test_a_reset_is_seen_as_one_on_both_sides(network: ChaosNetwork, echo: Echo) -> None:
+    """And what was held for the connection never arrives; new connections are welcome."""
+    with call(network) as caller:
+        network.freeze(ONE)
+        caller.sendall(b"lost")
+        until(lambda: network.figures("client-1", "node-1")["held_out"] == 4)
+        assert network.reset(ONE) == 1
+        with pytest.raises(ConnectionResetError):
+            caller.recv(1)
+        until(lambda: echo.ends)
+        assert echo.ends == ["reset"]
+    network.heal()
+    call(network).close()
+    assert b"lost" not in echo.received
+
+
+def test_a_cut_link_refuses_those_who_say_its_name(network: ChaosNetwork, echo: Echo) -> None:
+    """Others may still call."""
+    with call(network) as caller:
+        assert network.cut(ONE) == 1
+        with pytest.raises(ConnectionResetError):
+            caller.recv(1)
+    with dial(network) as again:
+        again.sendall(b"client-1")
+        with pytest.raises(ConnectionResetError):
+            again.recv(1)
+    call(network, "node-2").close()
+    network.heal()
+    call(network).close()
+
+
+def test_a_half_closed_link(network: ChaosNetwork, echo: Echo) -> None:
+    """The server sees an end and may still answer; the caller's later bytes go nowhere."""
+    with call(network) as caller:
+        network.freeze(ONE, Way.BACK)
+        caller.sendall(b"before")
+        until(lambda: network.figures("client-1", "node-1")["held_back"] == 6)
+        network.half_close(ONE, Way.OUT)
+        until(lambda: echo.ends)
+        assert echo.ends == ["end"]
+        network.heal()
+        assert receive(caller, 6) == b"before"
+        assert caller.recv(1) == b""
+
+
+def test_a_trickle_changes_nothing_but_the_pieces(network: ChaosNetwork, echo: Echo) -> None:
+    """Every byte in a write of its own."""
+    network.shape(ONE, piece_bytes=1)
+    with call(network) as caller:
+        caller.sendall(b"abc" * 100)
+        assert receive(caller, 300) == b"abc" * 100
+
+
+def test_delay_and_rate_are_at_least_what_was_asked(network: ChaosNetwork, echo: Echo) -> None:
+    """Lower bounds only: how much more it becomes is the machine's business."""
+    with call(network) as caller:
+        network.shape(ONE, Way.OUT, delay_s=0.05)
+        network.shape(ONE, Way.BACK, bytes_per_s=10_000, piece_bytes=100)
+        begun = time.monotonic()
+        caller.sendall(b"x" * 1_000)
+        assert receive(caller, 1_000) == b"x" * 1_000
+        assert time.monotonic() - begun >= 0.05 + 0.1
+
+
+def test_losses_reset_connections(network: ChaosNetwork, echo: Echo) -> None:
+    """With certainty here."""
+    with call(network) as caller:
+        network.shape(ONE, Way.OUT, reset_chance=1.0)
+        caller.sendall(b"one")
+        with pytest.raises(ConnectionResetError):
+            caller.recv(1)
+
+
+def test_a_server_that_is_gone_or_has_moved(network: ChaosNetwork, echo: Echo) -> None:
+    """No server is a reset; the next one is found by its route."""
+    echo.close()
+    with dial(network) as caller, pytest.raises(ConnectionResetError):
+        caller.recv(1)
+    again = Echo()
+    network.route("node-1", again.port)
+    call(network).close()
+    again.close()
+
+
+def test_links_between_groups() -> None:
+    """Both directions of opening; one way means two kinds of flow."""
+    assert between(["node-1"], ["node-2", "node-1"]) == [("node-1", "node-2"), ("node-2", "node-1")]
+    assert toward(["node-1"], ["node-2"]) == [
+        (("node-1", "node-2"), Way.OUT),
+        (("node-2", "node-1"), Way.BACK),
+    ]

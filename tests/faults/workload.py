@@ -1,0 +1,277 @@
+"""Producers and consumers on a cluster under faults: what they did and saw, and how long nobody got on.
+
+Producers write to all partitions with acks=all and retry for as long as it takes; consumers read all along.
+`finish` lets everything come to its end and reads everything once more; the history checker judges it all.
+Without idempotence a retry may write a record again, so duplicates are counted, not anomalies; the order of
+first copies, losses, skips and contents are.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import traceback
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import headrace
+from cluster import PATIENCE_S, wait_until
+from headrace import TopicPartition, errors
+from history import History, Outcome, Process, error_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cluster import FaultCluster
+
+UNACKED = 200  # records that one producer may have under way; beyond it there is nothing to learn
+ROUND = 5
+ROUND_S = 0.01  # between rounds: a few hundred records per second and producer
+
+
+@dataclass(frozen=True)
+class Ack:
+    """One acknowledged record, when the client learnt of it."""
+
+    at_s: float
+    partition: int
+
+
+class Workload:
+    """`start` it, make trouble, `finish` it. Producer N and consumer N are "client-N" of the network."""
+
+    def __init__(
+        self,
+        cluster: FaultCluster,
+        topic: str,
+        *,
+        producers: int = 2,
+        consumers: int = 1,
+        **producer_options: Any,
+    ) -> None:
+        self.history = History(lambda: time.monotonic_ns() // 1_000_000)
+        self.complaints: list[str] = []
+        self.acks: list[Ack] = []
+        self.errors: Counter[str] = Counter()  # of records that were given up, by name
+        self.topic = topic
+        self._cluster = cluster
+        self._options = {
+            "acks": "all",
+            "linger_ms": 1,
+            "request_timeout_ms": 3_000,
+            "socket_connection_setup_timeout_ms": 2_000,
+            **producer_options,
+        }
+        self._counts = (producers, consumers)
+        self._partitions = 0
+        self._stop_sending, self._stop_reading = threading.Event(), threading.Event()
+        self._may_send = threading.Event()
+        self._under_way = self._resting = 0
+        self._counting = threading.Lock()
+        self._ends: dict[TopicPartition, int] = {}
+        self._senders: list[threading.Thread] = []
+        self._readers: list[threading.Thread] = []
+
+    # --- for scenarios ------------------------------------------------------------------------------------
+
+    def start(self, warm_up: int = 100) -> Workload:
+        """Begin, and go on until some records were acknowledged."""
+        with self._cluster.clients.admin() as admin:
+            self._partitions = len(admin.describe_topics(self.topic)[self.topic].partitions)
+        producers, consumers = self._counts
+        self._may_send.set()
+        self._senders = [self._thread(self._produce, number) for number in range(producers)]
+        self._readers = [self._thread(self._consume, producers + number) for number in range(consumers)]
+        self.more(warm_up)
+        return self
+
+    def more(self, count: int = 100, patience_s: float = PATIENCE_S) -> None:
+        """Until every partition had this many more records acknowledged, all together."""
+        before = len(self.acks)
+
+        def is_so() -> bool:
+            new = self.acks[before:]
+            return len(new) >= count and len({ack.partition for ack in new}) == self._partitions
+
+        what = f"{count} more records are acknowledged, in every partition"
+        wait_until(is_so, what, patience_s, self._cluster.evidence)
+
+    def rest(self) -> None:
+        """Send nothing any more, until `go_on`; all that was sent has been answered."""
+        self._may_send.clear()
+        # a round that has begun is noticed by what it sends
+        wait_until(lambda: self._under_way == 0 and self._resting == self._counts[0], "all producers rest")
+
+    def go_on(self) -> None:
+        """Send again."""
+        self._may_send.set()
+
+    def acked_since(self, begun_s: float) -> int:
+        """`progress_during_fault`: records acknowledged from this moment on."""
+        return sum(ack.at_s >= begun_s for ack in self.acks)
+
+    def longest_pause_s(self, begun_s: float, until_s: float, partition: int | None = None) -> float:
+        """The longest time between two moments in which no record was acknowledged."""
+        times = [
+            ack.at_s
+            for ack in list(self.acks)
+            if begun_s <= ack.at_s <= until_s and partition in (None, ack.partition)
+        ]
+        edges = [begun_s, *times, until_s]
+        return max(after - before for before, after in itertools.pairwise(edges))
+
+    def finish(self) -> None:
+        """Stop, read everything, and check. Fails with what was found."""
+        self.read_to_the_end()
+        assert self.history.anomalies() == {}, self._story()
+
+    def read_to_the_end(self) -> None:
+        """Stop and read everything, once more at last. Fails when that cannot be done."""
+        self._stop_sending.set()
+        self._may_send.set()
+        self._join(self._senders, "a producer")
+        self._note_ends()
+        self._stop_reading.set()
+        self._join(self._readers, "a consumer")
+        self._read_all()
+        assert self.complaints == [], self._story()
+
+    @property
+    def acked(self) -> int:
+        """Records whose producers were told that they are safe."""
+        return sum(send.outcome is Outcome.OK for process in self.history.processes for send in process.sends)
+
+    @property
+    def unknown(self) -> int:
+        """Records of which nobody knows."""
+        return sum(
+            send.outcome is Outcome.INFO for process in self.history.processes for send in process.sends
+        )
+
+    @property
+    def duplicated(self) -> int:
+        """Records that the last, full reading found more than once."""
+        final = self.history.processes[-1]
+        counts = Counter(value for poll in final.polls for _, value in poll.reads)
+        return sum(count > 1 for count in counts.values())
+
+    def _story(self) -> str:
+        found = {name: texts[:5] for name, texts in self.history.anomalies().items()}
+        return f"{found}\n{self.complaints}\n{self.errors}\n{self._cluster.evidence()}"
+
+    # --- clients ------------------------------------------------------------------------------------------
+
+    def _produce(self, number: int) -> None:
+        name = f"producer-{number}"
+        process, room = self.history.process(name), threading.Semaphore(UNACKED)
+        options = {"client_id": f"client-{number}", **self._options}
+        with headrace.Producer(self._cluster.bootstrap, **options) as producer:
+            sequence = 0
+            while not self._stop_sending.wait(ROUND_S):
+                self._rest_if_asked()
+                for _ in range(ROUND):
+                    if not room.acquire(timeout=0.1):
+                        break
+                    value = b"%s/%d" % (name.encode(), sequence)
+                    self._send(producer, process, room, value, sequence % self._partitions)
+                    sequence += 1
+            producer.flush(PATIENCE_S)
+
+    def _rest_if_asked(self) -> None:
+        if not self._may_send.is_set():
+            self._count(resting=1)
+            self._may_send.wait()
+            self._count(resting=-1)
+
+    def _count(self, *, under_way: int = 0, resting: int = 0) -> None:
+        with self._counting:
+            self._under_way += under_way
+            self._resting += resting
+
+    def _send(
+        self, producer: Any, process: Process, room: threading.Semaphore, value: bytes, partition: int
+    ) -> None:
+        send = process.send(f"{self.topic}-{partition}", value, may_repeat=True)
+
+        def done(future: Any) -> None:
+            metadata, error = future.outcome(0)
+            send.ended(error, metadata.offset)
+            if error is None:
+                self.acks.append(Ack(time.monotonic(), partition))
+            else:
+                self.errors[error_name(error)] += 1
+            self._count(under_way=-1)
+            room.release()
+
+        self._count(under_way=1)
+        try:
+            producer.send(self.topic, value, partition=partition).add_done_callback(done)
+        except errors.HeadraceError as error:
+            send.ended(error)
+            self.errors[error_name(error)] += 1
+            self._count(under_way=-1)
+            room.release()
+
+    def _consume(self, number: int) -> None:
+        process = self.history.process(f"consumer-{number}")
+        options = {"client_id": f"client-{number}", "request_timeout_ms": 3_000}
+        with headrace.Consumer(
+            self.topic, bootstrap=self._cluster.bootstrap, auto_offset_reset="earliest", **options
+        ) as consumer:
+            ends_at = 0.0
+            while not self._is_at_end(consumer):
+                if self._stop_reading.is_set():
+                    ends_at = ends_at or time.monotonic() + PATIENCE_S
+                    assert time.monotonic() < ends_at, "the consumer has stalled"
+                note(process, consumer.poll(0.1))
+
+    # --- the end ------------------------------------------------------------------------------------------
+
+    def _note_ends(self) -> None:
+        tps = [TopicPartition(self.topic, partition) for partition in range(self._partitions)]
+        with self._cluster.clients.consumer(self.topic) as consumer:
+            self._ends = consumer.end_offsets(*tps, timeout=PATIENCE_S)
+
+    def _is_at_end(self, consumer: Any) -> bool:
+        if not self._stop_reading.is_set():
+            return False
+        return all(consumer.position(tp, PATIENCE_S) >= end for tp, end in self._ends.items())
+
+    def _read_all(self) -> None:
+        process = self.history.process("final")
+        with self._cluster.clients.consumer(self.topic, auto_offset_reset="earliest") as consumer:
+            ends_at = time.monotonic() + PATIENCE_S
+            while not self._is_at_end(consumer):
+                assert time.monotonic() < ends_at, f"the last reader has stalled\n{self._cluster.evidence()}"
+                note(process, consumer.poll(0.2, 10_000))
+
+    # --- threads ------------------------------------------------------------------------------------------
+
+    def _thread(self, work: Callable[[int], None], number: int) -> threading.Thread:
+        def run() -> None:
+            try:
+                work(number)
+            except Exception:  # noqa: BLE001 - whatever it is, it belongs into the report
+                self.complaints.append(f"{work.__name__} {number}: {traceback.format_exc()}")
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        return thread
+
+    def _join(self, threads: list[threading.Thread], name: str) -> None:
+        ends_at = time.monotonic() + 2 * PATIENCE_S
+        for thread in threads:
+            thread.join(max(ends_at - time.monotonic(), 0))
+            if thread.is_alive():
+                self.complaints.append(f"{name} has stalled")
+
+
+def note(process: Process, records: list[Any]) -> None:
+    """Take what one poll returned into the history."""
+    by_key: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
+    for record in records:
+        by_key[f"{record.topic}-{record.partition}"].append((record.offset, record.value))
+    for key, reads in by_key.items():
+        process.poll(key, reads)

@@ -1,0 +1,66 @@
+"""Damage to the fake disk of a node between two of its lives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.protocol.errors import CorruptMessageError
+from headrace.protocol.records.header import CRC_POSITION, read_batch_header
+from headrace.storage_node.log.checkpoints import parse_offsets
+from headrace.storage_node.log.names import RECOVERY_POINTS, parse_folder_name
+
+if TYPE_CHECKING:
+    import random
+
+    from fake_files import FakeFiles
+    from headrace.protocol.model import TopicPartition
+
+
+def rot(files: FakeFiles, log_dir: str, random: random.Random) -> bool:
+    """Flip one bit of one batch in a segment behind the recovery point of its log; whether there is any.
+
+    What stands before the checksum, as base offset and leader epoch, is not under it: as in Kafka.
+    """
+    spots = [
+        (path, start, size)
+        for path in _unsynced_segments(files, log_dir)
+        for start, size in _whole_batches(files.content(path))
+    ]
+    if not spots:
+        return False
+    path, start, size = random.choice(spots)
+    files.flip_bit(path, start + random.randrange(CRC_POSITION, size), random.randrange(8))
+    return True
+
+
+def _unsynced_segments(files: FakeFiles, log_dir: str) -> list[str]:
+    points = _recovery_points(files, log_dir)
+    found = []
+    for name in files.listdir(log_dir) if files.exists(log_dir) else ():
+        partition, path = parse_folder_name(name), f"{log_dir}/{name}"
+        if partition is None or not files.is_directory(path):
+            continue
+        for segment in files.listdir(path):
+            if segment.endswith(".log") and int(segment.removesuffix(".log")) >= points.get(partition, 0):
+                found.append(f"{path}/{segment}")
+    return found
+
+
+def _recovery_points(files: FakeFiles, log_dir: str) -> dict[TopicPartition, int]:
+    path = f"{log_dir}/{RECOVERY_POINTS}"
+    return parse_offsets(files.content(path)) if files.exists(path) else {}
+
+
+def _whole_batches(data: bytes) -> list[tuple[int, int]]:
+    """(position, size) of the batches at the beginning of a segment that a power loss may have torn."""
+    found, position = [], 0
+    while position < len(data):
+        try:
+            size = read_batch_header(data, position).size_bytes
+        except CorruptMessageError:
+            break
+        if position + size > len(data):
+            break
+        found.append((position, size))
+        position += size
+    return found
