@@ -19,7 +19,7 @@ sys.path.insert(0, str(HERE))
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from cluster import FaultCluster
+    from fault_cluster import FaultCluster
     from workload import Workload
 
 FIGURES = "faults"
@@ -50,7 +50,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 @pytest.fixture
 def make_cluster(tmp_path: Path) -> Iterator[Callable[..., FaultCluster]]:
     """Starts clusters, arguments as of FaultCluster, and ends them."""
-    from cluster import FaultCluster
+    from fault_cluster import FaultCluster
 
     with ExitStack() as stack:
         yield lambda **options: stack.enter_context(FaultCluster(tmp_path, **options))

@@ -23,7 +23,7 @@ from proxy import between
 from workload import Workload
 
 if TYPE_CHECKING:
-    from cluster import FaultCluster, Server
+    from fault_cluster import FaultCluster, Server
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.faults]
 

@@ -7,12 +7,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cluster import SESSION_S, hold
+from fault_cluster import SESSION_S, hold
 from proxy import Way, between, toward
 from workload import Workload
 
 if TYPE_CHECKING:
-    from cluster import FaultCluster
+    from fault_cluster import FaultCluster
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.faults]
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import headrace
 import pytest
-from cluster import SESSION_S, hold
+from fault_cluster import SESSION_S, hold
 from headrace import errors
 from workload import Workload
 
 if TYPE_CHECKING:
-    from cluster import FaultCluster
+    from fault_cluster import FaultCluster
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import headrace
 import pytest
-from cluster import hold
+from fault_cluster import hold
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import (
     AlterPartitionReassignmentsRequest,
@@ -21,7 +21,7 @@ from proxy import between
 from workload import Workload
 
 if TYPE_CHECKING:
-    from cluster import FaultCluster
+    from fault_cluster import FaultCluster
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.faults]
 

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import headrace
-from cluster import PATIENCE_S, wait_until
+from fault_cluster import PATIENCE_S, wait_until
 from headrace import TopicPartition, errors
 from history import History, Outcome, Process, error_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cluster import FaultCluster
+    from fault_cluster import FaultCluster
 
 UNACKED = 200  # records that one producer may have under way; beyond it there is nothing to learn
 ROUND = 5
