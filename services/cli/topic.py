@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _PLACE_COLUMNS = ("partition", "leader", "leader_epoch", "partition_epoch", "replicas", "isr", "elr")
 _RARE_COLUMNS = ("last_known_elr", "adding_replicas", "removing_replicas", "offline_replicas")
 _OFFSET_COLUMNS = ("beginning", "end", "records")
+_TOPICS_PER_REQUEST = 500  # Bound: their configs with all docs come in one answer
 # By the option's name: whether a partition is shown, given its min.insync.replicas.
 _FILTERS: dict[str, Callable[[PartitionDescription, int], bool]] = {
     "under_replicated": lambda part, _: part.is_under_replicated,
@@ -108,22 +109,25 @@ def describe(settings: Settings, *, names: tuple[str, ...], all_configs: bool, *
     if not names and not chosen:
         raise click.UsageError("name topics, or filter all of them")
     with open_admin(settings, settings.client_config()) as admin:
-        wanted = names or [item.name for item in admin.list_topics(internal=True)]
-        found = admin.describe_topics(*dict.fromkeys(wanted))
-        known = [name for name in found if name not in found.errors]
-        configs = admin.describe_configs(*(Resource.topic(name) for name in known))
-        described = []
-        for name in known:
-            values = configs[Resource.topic(name)]
-            partitions = _chosen(found[name], values, chosen)
-            if partitions or not chosen:
-                described.append(_described(admin, found[name], partitions, values, all_configs))
+        wanted = list(dict.fromkeys(names or [item.name for item in admin.list_topics(internal=True)]))
+        described: list[dict[str, Any]] = []
+        errors: dict[str, BaseException] = {}
+        for start in range(0, len(wanted), _TOPICS_PER_REQUEST):
+            found = admin.describe_topics(*wanted[start : start + _TOPICS_PER_REQUEST])
+            errors.update(found.errors)
+            known = [name for name in found if name not in found.errors]
+            configs = admin.describe_configs(*(Resource.topic(name) for name in known))
+            for name in known:
+                values = configs[Resource.topic(name)]
+                partitions = _chosen(found[name], values, chosen)
+                if partitions or not chosen:
+                    described.append(_described(admin, found[name], partitions, values, all_configs))
         if settings.form == "text":
             for facts in described:
                 _print_topic(facts)
         else:
             print_rows(described, (), settings.form)
-        raise_first(found.errors, len(found))
+        raise_first(errors, len(wanted))
 
 
 @topic.command()

@@ -345,13 +345,14 @@ def test_admin_moves_leaders_and_replicas(face: Face) -> None:
     wait_for(lambda: part().leader == 2)
     wait_for(lambda: admin.describe_cluster().nodes[0].state == "shutting_down")
     assert admin.drain_node(1, drained=False).node_id == 1
-    wait_for(lambda: part().isr == (1, 2))
-    results = admin.elect_leaders(headrace.ElectionType.PREFERRED, [place, unknown])
-    assert (list(results.errors), results[place]) == ([unknown], None)
+    preferred = headrace.ElectionType.PREFERRED
+    wait_for(lambda: list(admin.elect_leaders(preferred, [place, unknown]).errors) == [unknown])
+    wait_for(lambda: part().leader == 1)
+    results = admin.elect_leaders(preferred, [unknown])
     assert isinstance(results.errors[unknown], errors.UnknownTopicOrPartitionError)
-    results = admin.elect_leaders(headrace.ElectionType.PREFERRED, [place])
+    results = admin.elect_leaders(preferred, [place])
     assert isinstance(results.errors[place], errors.ElectionNotNeededError)
-    assert place not in admin.elect_leaders(headrace.ElectionType.PREFERRED)
+    assert place not in admin.elect_leaders(preferred)
     moved = admin.alter_partition_reassignments({place: (2,), unknown: (1,)})
     assert list(moved.errors) == [unknown]
     wait_for(lambda: part().replicas == (2,))

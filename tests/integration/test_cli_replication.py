@@ -76,13 +76,17 @@ def drain_and_return(shell: Shell) -> None:
     code, _, err = shell.run("partition", "elect", "--preferred", *place)
     assert (code, "PreferredLeaderNotAvailableError" in err) == (1, True)
     assert shell.json("node", "drain", "1", "--cancel")["state"] == "active"
-    wait_for(lambda: all(len(p["isr"]) == 3 for p in shell.partitions("t")), "node 1 is in sync again")
-    elected = shell.json("partition", "elect", "--preferred", *place)
-    assert elected == [{"topic": "t", "partition": first["partition"], "result": "elected"}]
-    wait_for(lambda: shell.partitions("t")[first["partition"]]["leader"] == 1, "the preferred leader leads")
-    after = shell.partitions("t")[first["partition"]]
-    assert after["leader_epoch"] > first["leader_epoch"]
-    assert after["partition_epoch"] > first["partition_epoch"]
+    elect = ("partition", "elect", "--preferred", *place)
+    wait_for(lambda: shell.run(*elect)[0] == 0, "node 1 is in sync again")
+
+    def leads_again() -> bool:
+        now = shell.partitions("t")[first["partition"]]
+        return now["leader"] == 1 and all(
+            now[name] > first[name] for name in ("leader_epoch", "partition_epoch")
+        )
+
+    wait_for(leads_again, "the preferred leader leads")
+    assert shell.json(*elect) == [{"topic": "t", "partition": first["partition"], "result": "not needed"}]
 
 
 def move(shell: Shell, folder: Path) -> None:
@@ -95,30 +99,44 @@ def move(shell: Shell, folder: Path) -> None:
     assert code == 0, err
     wait_for(lambda: shell.run("partition", "reassign", "--verify", str(plan))[0] == 0, "the move is done")
     assert shell.json("partition", "reassign", "--list") == []
-    assert all(sorted(p["replicas"]) == [2, 3] for p in shell.partitions("t"))
+    wait_for(lambda: replicas(shell) == [[2, 3]] * 3, "every node knows it")
     code, _, err = shell.run("partition", "reassign", "--cancel", str(plan))
     assert (code, "NoReassignmentInProgressError" in err) == (1, True)
     assert shell.run("partition", "reassign", "--execute", back)[0] == 0
     wait_for(lambda: shell.run("partition", "reassign", "--verify", back)[0] == 0, "it is as before")
-    assert all(sorted(p["replicas"]) == [1, 2, 3] for p in shell.partitions("t"))
+    wait_for(lambda: replicas(shell) == [[1, 2, 3]] * 3, "every node knows it")
+
+
+def replicas(shell: Shell) -> list[list[int]]:
+    return [sorted(part["replicas"]) for part in shell.partitions("t")]
 
 
 def lose_and_regain(shell: Shell, cluster: LocalCluster) -> None:
     """A dead node is fenced, its partitions are told as missing replicas; it cannot be forgotten."""
     cluster.kill_node(2)
     wait_for(lambda: shell.json("node", "list")[2]["state"] == "fenced", "node 3 is fenced")
-    wait_for(lambda: len(shell.json("topic", "describe", "--at-min-isr")) == 1, "two of three are in sync")
-    missing = shell.json("topic", "describe", "--under-replicated")[0]["partitions"]
-    assert [p["offline_replicas"] for p in missing] == [[3], [3], [3]]
+
+    def offline(name: str) -> Any:
+        found = shell.json("topic", "describe", name)
+        return [part["offline_replicas"] for topic in found for part in topic["partitions"]]
+
+    for name in ("--at-min-isr", "--under-replicated"):
+        wait_for(lambda name=name: offline(name) == [[3]] * 3, f"two of three are in sync: {name}")
     assert shell.json("topic", "describe", "--under-min-isr", "--unavailable") == []
     status = cluster.status()["controllers"][0]["metrics"]
     assert (status["FencedBrokerCount"], status["ActiveBrokerCount"]) == (1, 2)
     assert (status["ActiveControllerCount"], status["OfflinePartitionsCount"]) == (1, 0)
+    assert status["LeaderElectionRateAndTimeMs"]["count"] > 0
     assert status["UncleanLeaderElectionsPerSec"] == {"count": 0}
-    nodes = [node["metrics"] for node in cluster.status()["nodes"] if node.get("node_id") != 3]
-    assert sum(node["AtMinIsrPartitionCount"] for node in nodes) == 3
-    assert sum(node["UnderReplicatedPartitions"] for node in nodes) == 3
+
+    def counted(name: str) -> int:
+        alive = [node for node in cluster.status()["nodes"] if node["node_id"] != 3]
+        return sum(node["metrics"][name] for node in alive)
+
+    for name in ("AtMinIsrPartitionCount", "UnderReplicatedPartitions"):
+        wait_for(lambda name=name: counted(name) == 3, f"the leaders know it: {name}")
     code, _, err = shell.run("node", "unregister", "3", "--yes")
     assert (code, "replicas" in err) == (1, True)
     cluster.restart_node(2)
     wait_for(lambda: all(len(p["isr"]) == 3 for p in shell.partitions("t")), "node 3 is in sync again")
+    assert sum(node["metrics"]["IsrExpandsPerSec"]["count"] for node in cluster.status()["nodes"]) >= 3
