@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from headrace.clients.cluster.backoff import Backoff
 from headrace.clients.cluster.metadata import ClusterView
-from headrace.clients.consumer.fetcher import (
-    MAX_REQUESTS_PER_NODE,
-    Fetcher,
-    FetchLimits,
+from headrace.clients.consumer.effects import (
     RefreshMetadata,
+    SendEpochs,
     SendFetch,
     SendLookup,
     TakeHint,
 )
+from headrace.clients.consumer.fetcher import Fetcher
+from headrace.clients.consumer.requests import MAX_REQUESTS_PER_NODE, FetchLimits
 from headrace.protocol import errors
 from headrace.protocol.messages.data import (
     FetchPartitionResponse,
@@ -91,7 +91,7 @@ class Rig:
     def _sends(self, effects: tuple[Any, ...]) -> list[Any]:
         self.fetcher.check()
         self.other += effects
-        return [effect for effect in effects if isinstance(effect, (SendFetch, SendLookup))]
+        return [effect for effect in effects if isinstance(effect, (SendFetch, SendLookup, SendEpochs))]
 
     def consume(self, tp: TopicPartition, count: int = 1) -> None:
         for _ in range(count):
