@@ -56,7 +56,7 @@ class Batch:
 
     __slots__ = (
         "attempts", "builder", "charged_bytes", "count", "created_ms", "data",
-        "deadline_ms", "delivery", "is_expired", "is_flushed", "is_open", "last_error", "queue",
+        "deadline_ms", "delivery", "is_expired", "is_flushed", "is_open", "last_error", "leader", "queue",
         "retry_at_ms", "size_bytes", "told_bytes",
     )  # fmt: skip
 
@@ -70,6 +70,7 @@ class Batch:
         self.attempts, self.retry_at_ms = 0, 0
         self.charged_bytes = self.told_bytes = 0
         self.last_error: BaseException | None = None
+        self.leader: tuple[bytes, int] | None = None  # the topic id and leader epoch it was last sent under
 
 
 class PartitionQueue:

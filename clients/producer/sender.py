@@ -107,14 +107,21 @@ class Sender:
     counters: SenderCounters = field(default_factory=SenderCounters)
     in_flight: dict[int, SendProduce] = field(default_factory=dict)
     _per_node: dict[int, int] = field(default_factory=dict)
+    # Batches that wait before they are sent again, because the leader they went to did not take them: an
+    # ordered set. Another leader gets them at once (KIP-951); until there is one, the metadata is asked.
+    _refused: dict[Batch, None] = field(default_factory=dict)
+    _must_look: bool = False  # the newer leader may be known already
     _next_id: int = 0
 
     def poll(self, view: ClusterView, now_ms: int) -> tuple[Effect, ...]:
         """Everything that can be done now: expire what is too old, send what is ready."""
-        self.accumulator.view = view
+        is_news = self._must_look or view is not self.accumulator.view
+        self.accumulator.view, self._must_look = view, False
         self.accumulator.needs_wake = False
         self.accumulator.update_ready(now_ms)
         effects: list[Effect] = [*self._expire(now_ms)]
+        if is_news and self._refused:
+            self._look_for_leaders(view, now_ms, effects)
         # What does not fit one request travels in the next.
         while sends := self._drain(view, now_ms, effects):
             effects += sends
@@ -154,6 +161,7 @@ class Sender:
     def abort(self, error: BaseException) -> tuple[Effect, ...]:
         """End every batch with `error`; answers that still come are ignored."""
         dropped = self.accumulator.close_all()
+        self._refused.clear()
         self.counters.records_failed += sum(batch.count for batch in dropped)
         return (*(Resolve(batch, error=error) for batch in dropped), RoomMade())
 
@@ -175,9 +183,27 @@ class Sender:
             if leader in by_node and room[leader] < size_bytes:
                 continue  # the next request
             batch = self._take(queue, now_ms)
+            batch.leader = (topic_id, epoch)
+            self._refused.pop(batch, None)
             room[leader] = room.get(leader, self.max_request_bytes) - size_bytes
             by_node.setdefault(leader, []).append((batch, Target(topic_id, queue.partition, epoch)))
         return [self._send(node_id, pairs) for node_id, pairs in by_node.items()]
+
+    def _look_for_leaders(self, view: ClusterView, now_ms: int, effects: list[Effect]) -> None:
+        """What was refused goes to a newer leader without waiting any more."""
+        for batch in list(self._refused):
+            queue = batch.queue
+            if batch.is_expired or not queue.batches or queue.batches[0] is not batch:
+                del self._refused[batch]
+                continue
+            found = view.leader_of(queue.topic.name, queue.partition)
+            if found is None or (found[0], found[2]) == batch.leader:
+                if RefreshMetadata() not in effects:
+                    effects.append(RefreshMetadata())
+                continue
+            del self._refused[batch]
+            batch.retry_at_ms = now_ms
+            self.accumulator.touch(queue, now_ms)
 
     def _take(self, queue: PartitionQueue, now_ms: int) -> Batch:
         batch = self.accumulator.take_first(queue)
@@ -201,6 +227,7 @@ class Sender:
     def _expire(self, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
         for batch in self.accumulator.expired(now_ms):
+            self._refused.pop(batch, None)
             waited_ms = now_ms - batch.created_ms
             cause = f"; last error: {batch.last_error}" if batch.last_error is not None else ""
             error = DeliveryTimeoutError(
@@ -257,6 +284,9 @@ class Sender:
             self.counters.batches_retried += 1
             batch.retry_at_ms = now_ms + self.backoff.wait_ms(batch.attempts)
             batch.queue.is_muted = False
+            if error.refresh_metadata:
+                self._refused[batch] = None
+                self._must_look = True
             self.accumulator.put_back(batch)
             self.accumulator.touch(batch.queue, now_ms)
         else:
