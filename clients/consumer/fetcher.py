@@ -103,7 +103,13 @@ class Fetcher:
 
     def seek(self, tp: TopicPartition, offset: int | None, reset: int | None = None) -> None:
         """Go on at an offset, or where the lookup of the timestamp `reset` leads. Errors: KeyError."""
-        self.buffered_bytes -= self.states[tp].move(offset, reset)
+        state = self.states[tp]
+        if offset is not None and state.divergence is not None and offset == state.divergence.offset:
+            self.buffered_bytes -= state.go(
+                offset, None
+            )  # as a LogTruncationError said: of one log with before
+        else:
+            self.buffered_bytes -= state.move(offset, reset)
         self.needs_wake = True
 
     def go_back(self, tp: TopicPartition, offset: int) -> None:
@@ -354,10 +360,10 @@ class Fetcher:
         state = asked.state
         if asked.is_follower:
             _leave_follower(state, now_ms)
-            return
-        compare(state, asked.leader_epoch, answer.diverging_epoch, answer.diverging_end_offset)
-        state.validated_epoch = None
-        self._back_off(state, now_ms)
+        else:
+            compare(state, asked.leader_epoch, answer.diverging_epoch, answer.diverging_end_offset)
+            state.validated_epoch = None
+            self._back_off(state, now_ms)
 
     def _settled(self, state: PartitionState, leader_epoch: int, effects: list[Effect]) -> bool:
         """Nothing is left to ask about the position under this leader epoch: go by what was found. False if
@@ -371,10 +377,9 @@ class Fetcher:
         assert not state.chunks, "what was fetched before comes first"
         effects.append(Notify())
         if self.reset_policy is None:
-            where = f"at offset {found.offset}" if found.offset != NO_OFFSET else "somewhere"
             state.error = LogTruncationError(
-                f"{state.tp} at offset {position}: the log was truncated and differs from what was read, from"
-                f" {where} on; seek, and read that part again",
+                f"{state.tp} at offset {position}: the log was truncated, and is another one than what was read"
+                f" from offset {found.offset} on (-1: not known); seek",
                 *state.tp,
                 position,
                 found.offset,

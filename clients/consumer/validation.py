@@ -92,7 +92,8 @@ def compare(state: PartitionState, leader_epoch: int, epoch: int, end_offset: in
     offset = state.epochs.common_end(epoch, end_offset)
     if offset < read_to:
         left = state.epochs.last_before(offset, epoch)
-        state.divergence = Divergence(leader_epoch, offset, epoch, is_certain=left == NO_EPOCH)
+        # What is left of `epoch` itself is in the leader's log: it has more of that.
+        state.divergence = Divergence(leader_epoch, offset, epoch, is_certain=left in (NO_EPOCH, epoch))
     elif found is not None:
         state.divergence = found._replace(is_certain=True)
     else:

@@ -60,6 +60,7 @@ class FakePartition:
     batches: list[tuple[int, int, bytes]] = field(default_factory=list)  # base, next, bytes
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # (epoch, start)
     followers: dict[int, int] = field(default_factory=dict)  # node id -> its high watermark
+    acknowledged: int = 0  # the end of what a producer was told to be safe
 
     def append(self, frame: bytes, epoch: int) -> int:
         header = active_codec().check(frame)
@@ -227,6 +228,8 @@ class FakeCluster:
                 await asyncio.sleep(3600)
             if fault.lost_reply or node_id in self.down:
                 raise errors.NetworkError("the connection broke before the answer came")
+            if api is apis.PRODUCE:
+                self._acknowledge(body, reply.body)
             return reply
         finally:
             self.in_flight[node_id] -= 1
@@ -316,6 +319,14 @@ class FakeCluster:
                 answers.append(data.ProducePartitionResponse(0, base, -1, found[1].log_start_offset))
         self._news()
         return data.ProduceResponse(tuple(answers))
+
+    def _acknowledge(self, body: Any, response: data.ProduceResponse) -> None:
+        for entry, answer in zip(body.partitions, response.partitions, strict=True):
+            for topic in self.topics.values():
+                if topic.topic_id == entry.topic_id and not answer.error_code:
+                    part = topic.partitions[entry.partition]
+                    ends = [following for base, following, _ in part.batches if base == answer.base_offset]
+                    part.acknowledged = max(part.acknowledged, *ends)
 
     def _refusal(self, code: int, entry: Any, answer: Any) -> Any:
         hint = {}
