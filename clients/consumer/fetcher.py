@@ -378,8 +378,7 @@ class Fetcher:
         effects.append(Notify())
         if self.reset_policy is None:
             state.error = LogTruncationError(
-                f"{state.tp} at offset {position}: the log was truncated, and is another one than what was read"
-                f" from offset {found.offset} on (-1: not known); seek",
+                f"{state.tp} at {position}: the log lost what was read from {found.offset} on (-1: not known)",
                 *state.tp,
                 position,
                 found.offset,
