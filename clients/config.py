@@ -256,6 +256,11 @@ class ConsumerConfig(_RequestConfig):
         "max.poll.records", 500, low=1, high=MAX_INT, doc="Records that one poll returns at most."
     )
     check_crcs: bool = key("check.crcs", True, doc="Check the CRC-32C of each batch before decoding it.")
+    client_rack: str = key(
+        "client.rack",
+        "",
+        doc="Where this consumer runs, as in broker.rack: it reads a replica there.",
+    )
     api_timeout_ms: int = key(
         "default.api.timeout.ms",
         MINUTE,
@@ -334,6 +339,7 @@ class ConsumerOptions(ConnectionOptions, total=False):
     max_partition_fetch_bytes: int
     max_poll_records: int
     check_crcs: bool
+    client_rack: str
     default_api_timeout_ms: int
     request_timeout_ms: int
     retry_backoff_ms: int

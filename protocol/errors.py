@@ -94,6 +94,19 @@ class NoOffsetError(HeadraceError):
     """A partition has no position and auto.offset.reset is 'none'."""
 
 
+@dataclass(eq=False)
+class LogTruncationError(HeadraceError):
+    """Records that were read are no longer in the log, and auto.offset.reset is 'none'.
+
+    What was read before `position` is the log's only up to `divergent_offset` (-1: not known); seek there.
+    """
+
+    topic: str = ""
+    partition: int = -1
+    position: int = -1
+    divergent_offset: int = -1
+
+
 # --- wire errors, in the order of their codes ---------------------------------------------------------
 
 

@@ -65,7 +65,7 @@ class MetadataService:
     ) -> None:
         self.view = ClusterView()
         self._network, self._bootstrap = network, bootstrap
-        self._max_age_ms, self._now_ms, self._random, self._tasks = max_age_ms, now_ms, random, tasks
+        self.max_age_ms, self._now_ms, self._random, self._tasks = max_age_ms, now_ms, random, tasks
         self._backoff = Backoff(MIN_REFRESH_INTERVAL_MS, MAX_BACKOFF_MS, random)
         self._topics: dict[str, int] = {}  # name -> how many clients want it
         self._listeners: dict[Listener, None] = {}
@@ -249,7 +249,7 @@ class MetadataService:
         # Not wait_for, here and below: until Python 3.12 it swallows a cancellation that comes together with
         # the event, and then this task would never end, nor the close that waits for it.
         try:
-            async with asyncio.timeout(self._max_age_ms / 1000):
+            async with asyncio.timeout(self.max_age_ms / 1000):
                 await self._wanted.wait()
         except TimeoutError:
             return

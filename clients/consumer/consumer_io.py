@@ -10,18 +10,30 @@ import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...protocol.errors import ClosedError, ConfigError, HeadraceError
-from ...protocol.messages.registry import FETCH, LIST_OFFSETS
+from ...protocol.messages.registry import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from ...protocol.records.codec import active_codec
 from ...runtime.freed_memory import keep_freed_memory
 from ..cluster.backoff import Backoff
 from ..config import RESET_BY_DURATION
 from ..durations import duration_ms
-from .fetcher import Effect, Fetcher, FetchLimits, Notify, RefreshMetadata, SendFetch, SendLookup, TakeHint
+from .effects import (
+    Effect,
+    Notify,
+    RefreshMetadata,
+    Request,
+    SendEpochs,
+    SendFetch,
+    SendLookup,
+    TakeHint,
+    Truncated,
+)
+from .fetcher import Fetcher
 from .gathering import Gathering, Wanted
 from .handout import Handout, Loads, OnBadRecord
 from .incoming import checked_partitions
 from .offsets_io import list_offsets
+from .requests import FetchLimits
 
 if TYPE_CHECKING:
     import asyncio
@@ -34,7 +46,6 @@ if TYPE_CHECKING:
     from ..config import ConsumerConfig
     from ..records import OffsetAndTimestamp
     from .fetch_state import Chunk, PartitionState
-
 T = TypeVar("T")
 
 log = logging.getLogger("headrace.client.consumer")
@@ -42,6 +53,8 @@ log = logging.getLogger("headrace.client.consumer")
 # Bound: bytes of keys, of values or of headers in one table of `arrow_batches`, whatever its rows. Small
 # enough that the allocator keeps the memory for the next: fresh pages for each would halve the throughput.
 MAX_COLUMN_BYTES = 16 << 20
+
+APIS = {SendFetch: FETCH, SendLookup: LIST_OFFSETS, SendEpochs: OFFSET_FOR_LEADER_EPOCH}
 
 
 class ConsumerEngine:
@@ -68,6 +81,8 @@ class ConsumerEngine:
             config.fetch_min_bytes,
             config.fetch_max_bytes,
             config.max_partition_fetch_bytes,
+            config.client_rack,
+            hub.metadata.max_age_ms,
         )
         self._fetcher = Fetcher(limits, self._backoff, self._reset_timestamp())
         self._codec = active_codec()
@@ -286,7 +301,7 @@ class ConsumerEngine:
     def lag(self) -> dict[TopicPartition, int | None]:
         """Records between each position and the end of its partition; None while one is not known."""
         with self._lock:
-            return {tp: _lag(state) for tp, state in sorted(self._fetcher.states.items())}
+            return {tp: state.lag() for tp, state in sorted(self._fetcher.states.items())}
 
     def metrics(self) -> dict[str, float]:
         """Totals and gauges by Kafka's metric names."""
@@ -409,18 +424,23 @@ class ConsumerEngine:
     def _perform(self, effects: tuple[Effect, ...]) -> None:
         metadata = self._hub.metadata
         for effect in effects:
-            if isinstance(effect, (SendFetch, SendLookup)):
+            if isinstance(effect, (SendFetch, SendLookup, SendEpochs)):
                 self._ask(effect)
             elif isinstance(effect, TakeHint):
                 metadata.take_hint(effect.topic, effect.partition, effect.leader, effect.leader_epoch)
             elif isinstance(effect, RefreshMetadata):
                 metadata.refresh_soon()
+            elif isinstance(effect, Truncated):
+                log.warning(
+                    "%s lost records read before offset %d; reading goes on at %d (-1: by auto.offset.reset)",
+                    *(effect.tp, effect.position, effect.offset),
+                )
         if Notify() in effects:
             with self._news:
                 self._news.notify_all()
             self._tell()
 
-    def _ask(self, sent: SendFetch | SendLookup) -> None:
+    def _ask(self, sent: Request) -> None:
         hub, is_fetch = self._hub, isinstance(sent, SendFetch)
 
         def on_done(reply: Reply | None, error: KafkaError | None) -> None:
@@ -430,14 +450,15 @@ class ConsumerEngine:
                     effects = self._fetcher.on_failure(sent, error, hub.now_ms())
                 elif isinstance(sent, SendFetch):
                     effects = self._fetcher.on_fetched(sent, reply.body, reply.frames, hub.now_ms())
-                else:
+                elif isinstance(sent, SendLookup):
                     effects = self._fetcher.on_looked_up(sent, reply.body, hub.now_ms())
+                else:
+                    effects = self._fetcher.on_epoch_ends(sent, reply.body, hub.now_ms())
             self._perform(effects)
             self._pump()
 
         timeout_ms = self.config.request_timeout_ms + (self.config.fetch_max_wait_ms if is_fetch else 0)
-        api = FETCH if is_fetch else LIST_OFFSETS
-        hub.submit(sent.node_id, api, sent.request, timeout_ms=timeout_ms, on_done=on_done)
+        hub.submit(sent.node_id, APIS[type(sent)], sent.request, timeout_ms=timeout_ms, on_done=on_done)
 
     # --- inside -----------------------------------------------------------------------------------------
 
@@ -475,10 +496,3 @@ class ConsumerEngine:
     def _tell(self) -> None:
         for listener in list(self._listeners):
             listener()
-
-
-def _lag(state: PartitionState) -> int | None:
-    position = state.next_position()
-    if position is None or state.high_watermark is None:
-        return None
-    return max(state.high_watermark - position, 0)

@@ -11,10 +11,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .validation import ReadEpochs
+
 if TYPE_CHECKING:
     from ...protocol.errors import HeadraceError
     from ...protocol.model import TopicPartition
     from ...protocol.records.header import Buffer
+    from .validation import Divergence
 
 
 class Chunk:
@@ -65,7 +68,8 @@ class Chunk:
 @dataclass(slots=True, eq=False)
 class PartitionState:
     """Invariants: `fetch_offset` is the offset after the last chunk, or `position` without chunks; a response
-    to a request of another `version` says nothing about this state."""
+    to a request of another `version` says nothing about this state; `epochs` are of the records before
+    `fetch_offset`, which are the log's own under the leader epoch `validated_epoch`."""
 
     tp: TopicPartition
     position: int | None = None  # the next record to hand out when there is no chunk; None: not known yet
@@ -83,6 +87,12 @@ class PartitionState:
     high_watermark: int | None = None
     log_start_offset: int | None = None
     error: HeadraceError | None = None  # to be raised to the user
+    epochs: ReadEpochs = field(default_factory=ReadEpochs)
+    validated_epoch: int | None = None
+    divergence: Divergence | None = None  # what the validation under way has found
+    follower: int | None = None  # the node to fetch from until `follower_until_ms` instead of the leader
+    follower_until_ms: int = 0
+    leader_only_until_ms: int = 0  # a follower failed lately
 
     def next_position(self) -> int | None:
         """The offset of the next record to hand out (records in between may not exist)."""
@@ -93,6 +103,13 @@ class PartitionState:
             offset: int = head.records[head.index].offset
             return offset
         return head.next_offset if head.is_decoded else self.position
+
+    def lag(self) -> int | None:
+        """Records between the position and the end, as of the last answer; None while one is not known."""
+        position = self.next_position()
+        if position is None or self.high_watermark is None:
+            return None
+        return max(self.high_watermark - position, 0)
 
     def unpack_head(self) -> Chunk:
         """The first chunk as it came, with `position` at its next record; whoever iterates over it stops."""
@@ -114,8 +131,15 @@ class PartitionState:
 
     def move(self, offset: int | None, reset: int | None) -> int:
         """Read from `offset`, or from where the lookup of `reset` leads; the bytes dropped."""
+        self.epochs.clear()
+        return self.go(offset, reset)
+
+    def go(self, offset: int | None, reset: int | None) -> int:
+        """`move`, with what is known of the epochs before `offset`."""
         self.position, self.reset = offset, reset
         self.fetch_offset = offset or 0
+        self.epochs.cut(self.fetch_offset)
+        self.validated_epoch = self.divergence = self.follower = None
         self.version += 1
         self.is_in_flight, self.error = False, None
         self.failures = self.retry_at_ms = 0

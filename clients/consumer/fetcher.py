@@ -4,34 +4,52 @@ Every partition is in at most one request at a time; a node has at most `MAX_REQ
 of busy partitions does not wait behind the long poll of idle ones. A partition is fetched again when less
 than half of max.partition.fetch.bytes of it is left, and all that is fetched and not handed out stays within
 fetch.max.bytes; what paused partitions hold does not count, or they would starve the others.
-Source: Kafka Fetcher.java, OffsetFetcher.java.
+
+A position is validated under each new leader epoch before it is fetched from (validation.py). When the log
+has lost records that were read, what is fetched already is handed out first; then the policy decides.
+Source: Kafka Fetcher.java, OffsetFetcher.java; KIP-320, KIP-392.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ...protocol.errors import (
     CorruptMessageError,
     HeadraceError,
     KafkaError,
+    LogTruncationError,
     NoOffsetError,
     OffsetOutOfRangeError,
     error_from_code,
 )
 from ...protocol.messages.data import (
+    EpochQuestion,
     FetchPartition,
     FetchPartitionResponse,
-    FetchRequest,
     FetchResponse,
     ListOffsetsPartition,
-    ListOffsetsRequest,
+    ListOffsetsPartitionResponse,
     ListOffsetsResponse,
+    OffsetForLeaderEpochResponse,
 )
-from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_OFFSET
+from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH, NO_NODE, NO_OFFSET
 from ...protocol.records.header import read_batch_header
+from .effects import (
+    Asked,
+    Effect,
+    Notify,
+    RefreshMetadata,
+    Request,
+    SendEpochs,
+    SendFetch,
+    SendLookup,
+    TakeHint,
+    Truncated,
+)
 from .fetch_state import Chunk, PartitionState
+from .requests import Desk, FetchLimits, Wanted
+from .validation import compare, epoch_to_ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,65 +59,8 @@ if TYPE_CHECKING:
     from ..cluster.backoff import Backoff
     from ..cluster.metadata import ClusterView
 
-MAX_REQUESTS_PER_NODE = 8
-READ_UNCOMMITTED = 0
-
-
-class FetchLimits(NamedTuple):
-    """The consumer's keys that shape fetches."""
-
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    max_partition_bytes: int
-
-
-class Asked(NamedTuple):
-    """One partition in a request, and the version of it that asked."""
-
-    state: PartitionState
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class SendFetch:
-    """Effect: send it; report `on_fetched` or `on_failure`."""
-
-    node_id: int
-    request: FetchRequest
-    asked: tuple[Asked, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SendLookup:
-    """Effect: find positions by time; report `on_looked_up` or `on_failure`."""
-
-    node_id: int
-    request: ListOffsetsRequest
-    asked: tuple[Asked, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TakeHint:
-    """Effect: a node named a newer leader."""
-
-    topic: str
-    partition: int
-    leader: int
-    leader_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class RefreshMetadata:
-    """Effect: the view is stale."""
-
-
-@dataclass(frozen=True, slots=True)
-class Notify:
-    """Effect: whoever waits for records, positions or errors should look."""
-
-
-Effect = SendFetch | SendLookup | TakeHint | RefreshMetadata | Notify
+# A follower that failed is left alone this long: the leader is read, and told not to send us there again.
+LEADER_ONLY_MS = 5_000
 
 
 class Fetcher:
@@ -112,11 +73,15 @@ class Fetcher:
         self.buffered_bytes = 0  # over all partitions
         self.needs_wake = False  # a partition may be fetched again
         self._paused_bytes = 0  # of these, at the last poll, of paused partitions
-        self._reserved_bytes = 0  # the answers under way may bring this much
-        self._per_node: dict[int, int] = {}
+        self._desk = Desk()
         self._due_ms: int | None = None
         self._turn: list[TopicPartition] = []  # round-robin order of requests
-        self.fetches_sent = self.records_fetch_bytes = 0
+        self.records_fetch_bytes = 0
+
+    @property
+    def fetches_sent(self) -> int:
+        """Requests for records, since the start."""
+        return self._desk.fetches_sent
 
     # --- assignment and positions -----------------------------------------------------------------------
 
@@ -138,7 +103,20 @@ class Fetcher:
 
     def seek(self, tp: TopicPartition, offset: int | None, reset: int | None = None) -> None:
         """Go on at an offset, or where the lookup of the timestamp `reset` leads. Errors: KeyError."""
-        self.buffered_bytes -= self.states[tp].move(offset, reset)
+        state = self.states[tp]
+        if offset is not None and state.divergence is not None and offset == state.divergence.offset:
+            self.buffered_bytes -= state.go(
+                offset, None
+            )  # as a LogTruncationError said: of one log with before
+        else:
+            self.buffered_bytes -= state.move(offset, reset)
+        self.needs_wake = True
+
+    def go_back(self, tp: TopicPartition, offset: int) -> None:
+        """Hand out again what was handed out from `offset` on, as far as it is still in the log."""
+        state = self.states[tp]
+        position = state.next_position()
+        self.buffered_bytes -= state.go(offset if position is None else min(offset, position), None)
         self.needs_wake = True
 
     def pause(self, tps: Iterable[TopicPartition]) -> None:
@@ -164,23 +142,20 @@ class Fetcher:
         self.needs_wake = False
         self._due_ms = None
         self._paused_bytes = sum(state.buffered_bytes for state in self.states.values() if state.is_paused)
-        fetches: dict[int, list[tuple[PartitionState, FetchPartition]]] = {}
-        lookups: dict[int, list[tuple[PartitionState, ListOffsetsPartition]]] = {}
-        effects: list[Effect] = []
+        wanted, effects = Wanted(self._desk), list[Effect]()
         for tp in self._turn:
             state = self.states[tp]
             if state.is_in_flight or state.error is not None:
                 continue
-            self._check_topic_id(state, view, effects)
-            if not self._wants_anything(state):
+            if not self._is_same_topic(state, view, effects) or not self._wants_anything(state):
                 continue
             found_one = state.lacks_leader and view.leader_of(tp.topic, tp.partition) is not None
             if state.retry_at_ms > now_ms and not found_one:
                 self._due(state.retry_at_ms)
                 continue
-            self._ask(state, view, now_ms, fetches, lookups, effects)
-        effects += self._requests(fetches, lookups)
-        if fetches:  # those that were served now come last next time; not those that found no room
+            self._ask(state, view, now_ms, wanted, effects)
+        effects += wanted.requests(self._limits, self._free_bytes)
+        if wanted.fetches:  # those that were served now come last next time; not those that found no room
             served = {state.tp for state in self.states.values() if state.is_in_flight}
             self._turn.sort(key=served.__contains__)
         return tuple(effects)
@@ -193,7 +168,7 @@ class Fetcher:
         self, sent: SendFetch, response: FetchResponse, frames: Sequence[Buffer], now_ms: int
     ) -> tuple[Effect, ...]:
         """The answer to a fetch."""
-        self._ended(sent)
+        self._desk.ended(sent)
         effects: list[Effect] = [Notify()]
         frame_counts = [answer.frame_count for answer in response.partitions]
         if len(frame_counts) != len(sent.asked) or sum(frame_counts) != len(frames) or min(frame_counts) < 0:
@@ -202,41 +177,58 @@ class Fetcher:
             )
             return (*effects, *self._all_failed(sent.asked, fault, now_ms))
         first = 0
-        for (state, version), answer in zip(sent.asked, response.partitions, strict=True):
+        for asked, answer in zip(sent.asked, response.partitions, strict=True):
             own = frames[first : first + answer.frame_count]
             first += answer.frame_count
-            if state.version == version:
-                state.is_in_flight = False
-                self._take_in(state, answer, own, now_ms, effects)
+            if asked.state.version == asked.version:
+                asked.state.is_in_flight = False
+                self._take_in(asked, answer, own, now_ms, effects)
         return tuple(effects)
 
     def on_looked_up(
         self, sent: SendLookup, response: ListOffsetsResponse, now_ms: int
     ) -> tuple[Effect, ...]:
         """The answer to a lookup of positions."""
-        self._ended(sent)
+        self._desk.ended(sent)
         effects: list[Effect] = [Notify()]
         if len(response.partitions) != len(sent.asked):
             fault = CorruptMessageError(f"{len(response.partitions)} answers to {len(sent.asked)} lookups")
             return (*effects, *self._all_failed(sent.asked, fault, now_ms))
-        for (state, version), answer in zip(sent.asked, response.partitions, strict=True):
-            if state.version != version:
+        for asked, answer in zip(sent.asked, response.partitions, strict=True):
+            if asked.state.version != asked.version:
                 continue
-            state.is_in_flight = False
+            asked.state.is_in_flight = False
             if answer.error_code:
-                self._failed(state, error_from_code(answer.error_code, answer.error_detail), now_ms, effects)
-            elif answer.offset == NO_OFFSET and state.reset not in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP):
-                state.reset = LATEST_TIMESTAMP  # nothing is that new: what comes next is
+                error = error_from_code(answer.error_code, answer.error_detail)
+                self._failed(asked, error, now_ms, effects)
             else:
-                state.position, state.reset = max(answer.offset, 0), None
-                state.fetch_offset, state.failures = state.position, 0
+                _found(asked.state, answer, asked.leader_epoch)
         return tuple(effects)
 
-    def on_failure(
-        self, sent: SendFetch | SendLookup, error: HeadraceError, now_ms: int
+    def on_epoch_ends(
+        self, sent: SendEpochs, response: OffsetForLeaderEpochResponse, now_ms: int
     ) -> tuple[Effect, ...]:
+        """The answer to where epochs end."""
+        self._desk.ended(sent)
+        effects: list[Effect] = [Notify()]
+        if len(response.partitions) != len(sent.asked):
+            fault = CorruptMessageError(f"{len(response.partitions)} answers to {len(sent.asked)} questions")
+            return (*effects, *self._all_failed(sent.asked, fault, now_ms))
+        for asked, answer in zip(sent.asked, response.partitions, strict=True):
+            if asked.state.version != asked.version:
+                continue
+            asked.state.is_in_flight = False
+            if answer.error_code:
+                error = error_from_code(answer.error_code, answer.error_detail)
+                self._failed(asked, error, now_ms, effects)
+            else:
+                asked.state.failures = 0
+                compare(asked.state, asked.leader_epoch, answer.leader_epoch, answer.end_offset)
+        return tuple(effects)
+
+    def on_failure(self, sent: Request, error: HeadraceError, now_ms: int) -> tuple[Effect, ...]:
         """No answer came, or one error for the whole request."""
-        self._ended(sent)
+        self._desk.ended(sent)
         return (Notify(), *self._all_failed(sent.asked, error, now_ms))
 
     def chunk_done(self, chunk: Chunk) -> None:
@@ -262,13 +254,7 @@ class Fetcher:
     # --- requests ---------------------------------------------------------------------------------------
 
     def _ask(
-        self,
-        state: PartitionState,
-        view: ClusterView,
-        now_ms: int,
-        fetches: dict[int, list[tuple[PartitionState, FetchPartition]]],
-        lookups: dict[int, list[tuple[PartitionState, ListOffsetsPartition]]],
-        effects: list[Effect],
+        self, state: PartitionState, view: ClusterView, now_ms: int, wanted: Wanted, effects: list[Effect]
     ) -> None:
         tp = state.tp
         leader = view.leader_of(tp.topic, tp.partition)
@@ -279,58 +265,55 @@ class Fetcher:
             return
         topic_id, node_id, epoch = leader
         state.retry_at_ms = 0  # the wait for the leader is over, for the requests behind this one too
-        # Bound: per node; what finds none free is asked for when an answer comes.
-        is_new = node_id not in fetches and node_id not in lookups
-        if is_new and self._per_node.get(node_id, 0) >= MAX_REQUESTS_PER_NODE:
-            return
         state.topic_id = topic_id
+        asked = Asked(state, state.version, epoch)
         if state.position is None:
             assert state.reset is not None, "a partition without both has an error"
-            wanted = ListOffsetsPartition(topic_id, tp.partition, state.reset, epoch)
-            lookups.setdefault(node_id, []).append((state, wanted))
-        else:
-            share = self._limits.max_partition_bytes
-            fetch = FetchPartition(topic_id, tp.partition, state.fetch_offset, share, epoch)
-            fetches.setdefault(node_id, []).append((state, fetch))
+            if wanted.may_ask(node_id):
+                lookup = ListOffsetsPartition(topic_id, tp.partition, state.reset, epoch)
+                wanted.lookups.setdefault(node_id, []).append((asked, lookup))
+            return
+        about = epoch_to_ask(state, epoch)
+        if about != NO_EPOCH:
+            if wanted.may_ask(node_id):
+                question = EpochQuestion(topic_id, tp.partition, about, epoch)
+                wanted.questions.setdefault(node_id, []).append((asked, question))
+        elif self._settled(state, epoch, effects):
+            self._want_fetch(asked, topic_id, node_id, view, now_ms, wanted, effects)
 
-    def _requests(
+    def _want_fetch(
         self,
-        fetches: dict[int, list[tuple[PartitionState, FetchPartition]]],
-        lookups: dict[int, list[tuple[PartitionState, ListOffsetsPartition]]],
-    ) -> list[Effect]:
-        effects: list[Effect] = []
-        limits = self._limits
-        for node_id, looking in lookups.items():
-            request = ListOffsetsRequest(READ_UNCOMMITTED, tuple(wanted for _, wanted in looking))
-            effects.append(SendLookup(node_id, request, self._started(node_id, [s for s, _ in looking])))
-        for node_id, pairs in fetches.items():
-            room = self._free_bytes()
-            if room <= 0:
-                break  # asked for again when the user has taken something
-            # Half of the room, so that a long poll of many idle partitions never holds all of it.
-            least = min(room, limits.max_partition_bytes)
-            share = min(max(room // 2, least), limits.max_partition_bytes * len(pairs))
-            self._reserved_bytes += share
-            wanted = tuple(fetch for _, fetch in pairs)
-            fetch = FetchRequest(limits.max_wait_ms, limits.min_bytes, share, READ_UNCOMMITTED, wanted)
-            effects.append(SendFetch(node_id, fetch, self._started(node_id, [s for s, _ in pairs])))
-            self.fetches_sent += 1
-        return effects
-
-    def _started(self, node_id: int, states: list[PartitionState]) -> tuple[Asked, ...]:
-        self._per_node[node_id] = self._per_node.get(node_id, 0) + 1
-        for state in states:
-            state.is_in_flight = True
-        return tuple(Asked(state, state.version) for state in states)
-
-    def _ended(self, sent: SendFetch | SendLookup) -> None:
-        self._per_node[sent.node_id] -= 1
-        if isinstance(sent, SendFetch):
-            self._reserved_bytes -= sent.request.max_bytes
+        asked: Asked,
+        topic_id: bytes,
+        leader: int,
+        view: ClusterView,
+        now_ms: int,
+        wanted: Wanted,
+        effects: list[Effect],
+    ) -> None:
+        state = asked.state
+        if state.follower is not None and state.follower not in view.nodes:
+            _leave_follower(state, now_ms)
+            _once(effects, RefreshMetadata())
+        elif now_ms >= state.follower_until_ms:
+            state.follower = None
+        node_id = leader if state.follower is None else state.follower
+        if wanted.may_ask(node_id):
+            fetch = FetchPartition(
+                topic_id,
+                state.tp.partition,
+                state.fetch_offset,
+                self._limits.max_partition_bytes,
+                asked.leader_epoch,
+                state.epochs.last(),
+            )
+            key = (node_id, now_ms >= state.leader_only_until_ms)
+            asked = asked._replace(is_follower=state.follower is not None)
+            wanted.fetches.setdefault(key, []).append((asked, fetch))
 
     def _wants_anything(self, state: PartitionState) -> bool:
-        if state.error is not None:
-            return False
+        if state.divergence is not None and state.divergence.is_certain and state.chunks:
+            return False  # what was fetched before comes first
         return state.position is None or (not state.is_paused and self._has_room(state))
 
     def _has_room(self, state: PartitionState) -> bool:
@@ -339,26 +322,31 @@ class Fetcher:
         return is_low and self._free_bytes() > 0
 
     def _free_bytes(self) -> int:
-        held = self.buffered_bytes - self._paused_bytes + self._reserved_bytes
+        held = self.buffered_bytes - self._paused_bytes + self._desk.reserved_bytes
         return self._limits.max_bytes - held
 
     # --- answers ----------------------------------------------------------------------------------------
 
     def _take_in(
         self,
-        state: PartitionState,
+        asked: Asked,
         answer: FetchPartitionResponse,
         frames: Sequence[Buffer],
         now_ms: int,
         effects: list[Effect],
     ) -> None:
+        state, tp = asked.state, asked.state.tp
         if answer.error_code:
-            tp = state.tp
             if answer.leader_id >= 0:
                 effects.append(TakeHint(tp.topic, tp.partition, answer.leader_id, answer.leader_epoch))
-            error = error_from_code(answer.error_code, answer.error_detail)
-            self._failed(state, error, now_ms, effects)
+            self._failed(asked, error_from_code(answer.error_code, answer.error_detail), now_ms, effects)
             return
+        if answer.diverging_epoch != NO_EPOCH:
+            self._diverges(asked, answer, now_ms)
+            return
+        if answer.preferred_read_replica != NO_NODE and not asked.is_follower:
+            state.follower = answer.preferred_read_replica
+            state.follower_until_ms = now_ms + self._limits.follower_max_age_ms
         state.failures = 0
         state.high_watermark, state.log_start_offset = answer.high_watermark, answer.log_start_offset
         try:
@@ -366,6 +354,46 @@ class Fetcher:
                 self._add_batches(state, frame)
         except CorruptMessageError as fault:
             state.error = _at(state, fault)
+
+    def _diverges(self, asked: Asked, answer: FetchPartitionResponse, now_ms: int) -> None:
+        """A fetch was answered as `SendEpochs` is. Only the leader is believed."""
+        state = asked.state
+        if asked.is_follower:
+            _leave_follower(state, now_ms)
+        else:
+            compare(state, asked.leader_epoch, answer.diverging_epoch, answer.diverging_end_offset)
+            state.validated_epoch = None
+            self._back_off(state, now_ms)
+
+    def _settled(self, state: PartitionState, leader_epoch: int, effects: list[Effect]) -> bool:
+        """Nothing is left to ask about the position under this leader epoch: go by what was found. False if
+        nothing can be fetched now."""
+        found, position = state.divergence, state.position
+        assert position is not None, "only positions are validated"
+        if found is None:
+            if state.validated_epoch != leader_epoch:
+                state.validated_epoch, state.follower = leader_epoch, None
+            return True
+        assert not state.chunks, "what was fetched before comes first"
+        effects.append(Notify())
+        if self.reset_policy is None:
+            state.error = LogTruncationError(
+                f"{state.tp} at {position}: the log lost what was read from {found.offset} on (-1: not known)",
+                *state.tp,
+                position,
+                found.offset,
+            )
+            return False
+        effects.append(Truncated(state.tp, position, found.offset))
+        if found.offset == NO_OFFSET:
+            self._start_over(state, self.reset_policy)
+            self.needs_wake = True
+            return False
+        # The version stays: whoever puts records back goes to before both, see `go_back`.
+        state.position = state.fetch_offset = found.offset
+        state.epochs.cut(found.offset)
+        state.validated_epoch, state.divergence, state.follower = leader_epoch, None, None
+        return True
 
     def _add_batches(self, state: PartitionState, frame: Buffer) -> None:
         view, position = memoryview(frame), 0
@@ -380,6 +408,7 @@ class Fetcher:
             chunk = Chunk(state, batch, header.next_offset, header.is_control, header.record_count)
             chunk.is_active = not state.is_paused
             state.chunks.append(chunk)
+            state.epochs.note(header.leader_epoch, max(header.base_offset, state.fetch_offset))
             state.fetch_offset = header.next_offset
             state.buffered_bytes += chunk.size_bytes
             self.buffered_bytes += chunk.size_bytes
@@ -387,18 +416,19 @@ class Fetcher:
 
     def _all_failed(self, asked: Sequence[Asked], error: HeadraceError, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
-        for state, version in asked:
-            if state.version == version:
-                state.is_in_flight = False
-                self._failed(state, error, now_ms, effects)
+        for each in asked:
+            if each.state.version == each.version:
+                each.state.is_in_flight = False
+                self._failed(each, error, now_ms, effects)
         return effects
 
-    def _failed(
-        self, state: PartitionState, error: HeadraceError, now_ms: int, effects: list[Effect]
-    ) -> None:
+    def _failed(self, asked: Asked, error: HeadraceError, now_ms: int, effects: list[Effect]) -> None:
+        state = asked.state
         if error.refresh_metadata:
             _once(effects, RefreshMetadata())
-        if isinstance(error, OffsetOutOfRangeError):
+        if asked.is_follower:
+            _leave_follower(state, now_ms)  # it may lag or lie: the leader's word counts
+        elif isinstance(error, OffsetOutOfRangeError):
             self._out_of_range(state, error, now_ms)
         elif error.retriable and not isinstance(error, CorruptMessageError):
             self._back_off(state, now_ms)
@@ -419,15 +449,19 @@ class Fetcher:
         if reset is None:
             state.error = NoOffsetError(f"{state.tp} has no position, and auto.offset.reset is 'none'")
 
-    def _check_topic_id(self, state: PartitionState, view: ClusterView, effects: list[Effect]) -> None:
-        """A topic that was deleted and created again: its offsets start over, and all of it is new."""
+    def _is_same_topic(self, state: PartitionState, view: ClusterView, effects: list[Effect]) -> bool:
+        """A topic that was deleted and created again: its offsets start over, and all of it is new. False
+        while what was fetched of the old one has to be handed out first."""
         topic = view.topics.get(state.tp.topic)
-        if topic is None or state.topic_id is None or topic.topic_id == state.topic_id or state.chunks:
-            return
+        if topic is None or state.topic_id is None or topic.topic_id == state.topic_id:
+            return True
+        if state.chunks:
+            return False
         state.topic_id = topic.topic_id
         if state.position is not None:
             self._start_over(state, None if self.reset_policy is None else EARLIEST_TIMESTAMP)
             effects.append(Notify())
+        return state.error is None
 
     def _back_off(self, state: PartitionState, now_ms: int) -> None:
         state.failures += 1
@@ -437,6 +471,22 @@ class Fetcher:
     def _due(self, due_ms: int) -> None:
         if self._due_ms is None or due_ms < self._due_ms:
             self._due_ms = due_ms
+
+
+def _found(state: PartitionState, answer: ListOffsetsPartitionResponse, leader_epoch: int) -> None:
+    """A lookup was answered."""
+    if answer.offset == NO_OFFSET and state.reset not in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP):
+        state.reset = LATEST_TIMESTAMP  # nothing is that new: what comes next is
+        return
+    state.position, state.reset = max(answer.offset, 0), None
+    state.fetch_offset, state.failures = state.position, 0
+    state.epochs.note(answer.leader_epoch, state.position)
+    state.validated_epoch = leader_epoch
+
+
+def _leave_follower(state: PartitionState, now_ms: int) -> None:
+    """Back to the leader, at once and for a while."""
+    state.follower, state.leader_only_until_ms = None, now_ms + LEADER_ONLY_MS
 
 
 def _once(effects: list[Effect], effect: Effect) -> None:

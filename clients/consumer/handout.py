@@ -199,7 +199,7 @@ class Handout:
         for tp, start in starts.items():
             state = self._fetcher.states.get(tp)
             if state is not None and state.version == start.version:
-                self._fetcher.seek(tp, start.position)
+                self._fetcher.go_back(tp, start.position)
 
     def _in_turn(self) -> list[PartitionState]:
         states = list(self._fetcher.states.values())

@@ -15,7 +15,7 @@ from ...protocol.errors import (
 from ...protocol.messages.data import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
 from ...protocol.messages.registry import LIST_OFFSETS
 from ..records import OffsetAndTimestamp
-from .fetcher import READ_UNCOMMITTED
+from .requests import READ_UNCOMMITTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -56,7 +56,7 @@ class Batch:
 
     __slots__ = (
         "attempts", "builder", "charged_bytes", "count", "created_ms", "data",
-        "deadline_ms", "delivery", "is_expired", "is_flushed", "is_open", "last_error", "queue",
+        "deadline_ms", "delivery", "is_expired", "is_flushed", "is_open", "last_error", "leader", "queue",
         "retry_at_ms", "size_bytes", "told_bytes",
     )  # fmt: skip
 
@@ -70,6 +70,7 @@ class Batch:
         self.attempts, self.retry_at_ms = 0, 0
         self.charged_bytes = self.told_bytes = 0
         self.last_error: BaseException | None = None
+        self.leader: tuple[bytes, int] | None = None  # the topic id and leader epoch it was last sent under
 
 
 class PartitionQueue:
@@ -290,13 +291,6 @@ class Accumulator:
             self.ready[queue] = None
         else:
             self._add_timer(head.created_ms + self._limits.linger_ms, queue)
-
-    def retry_now(self, queue: PartitionQueue, now_ms: int) -> None:
-        """The first batch need not wait for its backoff any more."""
-        if queue.batches:
-            head = queue.batches[0]
-            head.retry_at_ms = min(head.retry_at_ms, now_ms)
-            self.touch(queue, now_ms)
 
     def take_first(self, queue: PartitionQueue) -> Batch:
         """Remove the first batch of a ready queue and close it for further records."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ..cluster.metadata import ClusterView
     from .accumulator import Accumulator, Batch, PartitionQueue
 
-ASK_AGAIN_PART = 8  # of the time without a leader: the pause before its partition is asked about again
-
 Split = Callable[["Batch", int], "list[Batch]"]  # (batch, max bytes) -> its records in smaller batches
 
 
@@ -95,21 +93,9 @@ class SenderCounters:
     batches_split: int = 0
 
 
-class Suspect(NamedTuple):
-    """A leader, by its epoch, that did not take a batch, and since when its partition goes without."""
-
-    leader_epoch: int
-    since_ms: int
-
-
 @dataclass(slots=True)
 class Sender:
-    """The sending half of a producer. `acks` is 0, 1 or -1.
-
-    A batch whose leader failed waits for its backoff or for the next leader, whichever comes first. So that
-    the next leader is noticed, fresh metadata are asked for meanwhile, less and less often: being told late
-    adds no more than a part of the time for which there was no leader.
-    """
+    """The sending half of a producer. `acks` is 0, 1 or -1."""
 
     accumulator: Accumulator
     backoff: Backoff
@@ -121,18 +107,21 @@ class Sender:
     counters: SenderCounters = field(default_factory=SenderCounters)
     in_flight: dict[int, SendProduce] = field(default_factory=dict)
     _per_node: dict[int, int] = field(default_factory=dict)
-    _suspects: dict[PartitionQueue, Suspect] = field(default_factory=dict)
-    _ask_at_ms: int = 0  # for metadata, while there are suspects
+    # Batches that wait before they are sent again, because the leader they went to did not take them: an
+    # ordered set. Another leader gets them at once (KIP-951); until there is one, the metadata is asked.
+    _refused: dict[Batch, None] = field(default_factory=dict)
+    _must_look: bool = False  # the newer leader may be known already
     _next_id: int = 0
 
     def poll(self, view: ClusterView, now_ms: int) -> tuple[Effect, ...]:
         """Everything that can be done now: expire what is too old, send what is ready."""
-        self.accumulator.view = view
+        is_news = self._must_look or view is not self.accumulator.view
+        self.accumulator.view, self._must_look = view, False
         self.accumulator.needs_wake = False
         self.accumulator.update_ready(now_ms)
         effects: list[Effect] = [*self._expire(now_ms)]
-        if self._suspects:
-            effects += self._look_for_leaders(view, now_ms)
+        if is_news and self._refused:
+            self._look_for_leaders(view, now_ms, effects)
         # What does not fit one request travels in the next.
         while sends := self._drain(view, now_ms, effects):
             effects += sends
@@ -140,10 +129,7 @@ class Sender:
 
     def next_due_ms(self) -> int | None:
         """When `poll` should be called although nothing was reported; None for never."""
-        due_ms = self.accumulator.next_due_ms()
-        if self._suspects:
-            return self._ask_at_ms if due_ms is None else min(due_ms, self._ask_at_ms)
-        return due_ms
+        return self.accumulator.next_due_ms()
 
     def on_response(
         self, request_id: int, response: ProduceResponse | None, now_ms: int
@@ -159,23 +145,23 @@ class Sender:
             for batch in send.batches:
                 self._fail(batch, fault, now_ms, effects)
         else:
-            for batch, target, answer in zip(send.batches, send.targets, response.partitions, strict=True):
-                self._answered(batch, target, answer, now_ms, effects)
+            for batch, answer in zip(send.batches, response.partitions, strict=True):
+                self._answered(batch, answer, now_ms, effects)
         effects.append(RoomMade())
         return tuple(effects)
 
     def on_failure(self, request_id: int, error: HeadraceError, now_ms: int) -> tuple[Effect, ...]:
         """The request had no answer, or one for all: what happened to its batches is not known."""
         effects: list[Effect] = []
-        send = self._ended(request_id)
-        for batch, target in zip(send.batches, send.targets, strict=True):
-            self._retry_or_fail(batch, error, target.leader_epoch, now_ms, effects)
+        for batch in self._ended(request_id).batches:
+            self._retry_or_fail(batch, error, now_ms, effects)
         effects.append(RoomMade())
         return tuple(effects)
 
     def abort(self, error: BaseException) -> tuple[Effect, ...]:
         """End every batch with `error`; answers that still come are ignored."""
         dropped = self.accumulator.close_all()
+        self._refused.clear()
         self.counters.records_failed += sum(batch.count for batch in dropped)
         return (*(Resolve(batch, error=error) for batch in dropped), RoomMade())
 
@@ -197,9 +183,27 @@ class Sender:
             if leader in by_node and room[leader] < size_bytes:
                 continue  # the next request
             batch = self._take(queue, now_ms)
+            batch.leader = (topic_id, epoch)
+            self._refused.pop(batch, None)
             room[leader] = room.get(leader, self.max_request_bytes) - size_bytes
             by_node.setdefault(leader, []).append((batch, Target(topic_id, queue.partition, epoch)))
         return [self._send(node_id, pairs) for node_id, pairs in by_node.items()]
+
+    def _look_for_leaders(self, view: ClusterView, now_ms: int, effects: list[Effect]) -> None:
+        """What was refused goes to a newer leader without waiting any more."""
+        for batch in list(self._refused):
+            queue = batch.queue
+            if batch.is_expired or not queue.batches or queue.batches[0] is not batch:
+                del self._refused[batch]
+                continue
+            found = view.leader_of(queue.topic.name, queue.partition)
+            if found is None or (found[0], found[2]) == batch.leader:
+                if RefreshMetadata() not in effects:
+                    effects.append(RefreshMetadata())
+                continue
+            del self._refused[batch]
+            batch.retry_at_ms = now_ms
+            self.accumulator.touch(queue, now_ms)
 
     def _take(self, queue: PartitionQueue, now_ms: int) -> Batch:
         batch = self.accumulator.take_first(queue)
@@ -223,6 +227,7 @@ class Sender:
     def _expire(self, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
         for batch in self.accumulator.expired(now_ms):
+            self._refused.pop(batch, None)
             waited_ms = now_ms - batch.created_ms
             cause = f"; last error: {batch.last_error}" if batch.last_error is not None else ""
             error = DeliveryTimeoutError(
@@ -242,12 +247,7 @@ class Sender:
         return send
 
     def _answered(
-        self,
-        batch: Batch,
-        target: Target,
-        answer: ProducePartitionResponse,
-        now_ms: int,
-        effects: list[Effect],
+        self, batch: Batch, answer: ProducePartitionResponse, now_ms: int, effects: list[Effect]
     ) -> None:
         if not answer.error_code:
             self._succeed(batch, answer.base_offset, answer.log_append_time_ms, now_ms, effects)
@@ -255,15 +255,13 @@ class Sender:
         queue = batch.queue
         if answer.leader_id >= 0:
             effects.append(TakeHint(queue.topic.name, queue.partition, answer.leader_id, answer.leader_epoch))
-        error = error_from_code(answer.error_code, answer.error_detail)
-        self._retry_or_fail(batch, error, target.leader_epoch, now_ms, effects)
+        self._retry_or_fail(batch, error_from_code(answer.error_code, answer.error_detail), now_ms, effects)
 
     def _succeed(
         self, batch: Batch, base_offset: int, append_ms: int, now_ms: int, effects: list[Effect]
     ) -> None:
         self.counters.records_sent += batch.count
         self.counters.bytes_sent += len(batch.data or b"")
-        self._suspects.pop(batch.queue, None)
         self._release(batch, now_ms)
         if not batch.is_expired:
             effects.append(Resolve(batch, base_offset, append_ms))
@@ -274,12 +272,9 @@ class Sender:
             self.counters.records_failed += batch.count
             effects.append(Resolve(batch, error=error))
 
-    def _retry_or_fail(
-        self, batch: Batch, error: HeadraceError, leader_epoch: int, now_ms: int, effects: list[Effect]
-    ) -> None:
+    def _retry_or_fail(self, batch: Batch, error: HeadraceError, now_ms: int, effects: list[Effect]) -> None:
         if error.refresh_metadata:
             effects.append(RefreshMetadata())
-            self._suspect(batch.queue, leader_epoch, now_ms)
         batch.last_error = error
         if batch.is_expired:
             self._release(batch, now_ms)
@@ -289,6 +284,9 @@ class Sender:
             self.counters.batches_retried += 1
             batch.retry_at_ms = now_ms + self.backoff.wait_ms(batch.attempts)
             batch.queue.is_muted = False
+            if error.refresh_metadata:
+                self._refused[batch] = None
+                self._must_look = True
             self.accumulator.put_back(batch)
             self.accumulator.touch(batch.queue, now_ms)
         else:
@@ -306,27 +304,6 @@ class Sender:
         queue.is_muted = False
         self.accumulator.replace(batch, self.split(batch, limit))
         self.accumulator.touch(queue, now_ms)
-
-    def _suspect(self, queue: PartitionQueue, leader_epoch: int, now_ms: int) -> None:
-        if not self._suspects:
-            self._ask_at_ms = now_ms + self.backoff.wait_ms(1)
-        known = self._suspects.get(queue)
-        self._suspects[queue] = Suspect(leader_epoch, now_ms if known is None else known.since_ms)
-
-    def _look_for_leaders(self, view: ClusterView, now_ms: int) -> list[Effect]:
-        """Let those whose leader was replaced go on at once; ask on for the others."""
-        for queue, suspect in list(self._suspects.items()):
-            found = view.leader_of(queue.topic.name, queue.partition)
-            if not queue.batches and not queue.is_muted:
-                del self._suspects[queue]
-            elif found is not None and found[2] > suspect.leader_epoch:
-                del self._suspects[queue]
-                self.accumulator.retry_now(queue, now_ms)
-        if not self._suspects or now_ms < self._ask_at_ms:
-            return []
-        waited_ms = now_ms - min(suspect.since_ms for suspect in self._suspects.values())
-        self._ask_at_ms = now_ms + max(self.backoff.wait_ms(1), waited_ms // ASK_AGAIN_PART)
-        return [RefreshMetadata()]
 
     def _release(self, batch: Batch, now_ms: int) -> None:
         batch.queue.is_muted = False

@@ -64,6 +64,9 @@ class FakePartition:
     elr: tuple[int, ...] = ()
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # (epoch, start)
+    followers: dict[int, int] = field(default_factory=dict)  # node id -> its high watermark
+    acknowledged: int = 0  # the end of what a producer was told to be safe
 
     def __post_init__(self) -> None:
         self.replicas = self.replicas or (self.leader,)
@@ -76,6 +79,24 @@ class FakePartition:
         self.end_offset = base + header.last_offset_delta + 1
         self.batches.append((base, self.end_offset, stored))
         return base
+
+    def lead(self, leader: int) -> None:
+        self.leader, self.leader_epoch = leader, self.leader_epoch + 1
+        self.epochs.append((self.leader_epoch, self.end_offset))
+
+    def truncate(self, offset: int) -> None:
+        """Lose all batches that are not whole before `offset`."""
+        self.batches = [batch for batch in self.batches if batch[1] <= offset]
+        self.end_offset = self.batches[-1][1] if self.batches else self.log_start_offset
+        self.epochs = [entry for entry in self.epochs if entry[1] < max(self.end_offset, 1)]
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """As a leader answers OffsetForLeaderEpoch."""
+        ends = [*(start for _, start in self.epochs[1:]), self.end_offset]
+        if epoch > self.epochs[-1][0]:
+            return -1, -1
+        found = [(mine, end) for (mine, _), end in zip(self.epochs, ends, strict=True) if mine <= epoch]
+        return found[-1] if found else (epoch, self.epochs[0][1])
 
     def records(self) -> list[Any]:
         return [record for _, _, batch in self.batches for record in active_codec().decode(batch)]
@@ -96,6 +117,7 @@ class FakeCluster(FakeReplication):
     def __init__(self, nodes: int = 1, *, latency_ms: int = 1, seed: int = 0) -> None:
         super().__init__()
         self.random = Random(seed)
+        self.racks: dict[int, str] = {}  # of nodes whose followers may be read
         self.cluster_id = "fake"
         self.latency_ms = latency_ms
         self.addresses = {node_id: Address(f"node{node_id}", 9000 + node_id) for node_id in range(nodes)}
@@ -131,11 +153,16 @@ class FakeCluster(FakeReplication):
 
     def move_leader(self, name: str, partition: int, leader: int) -> None:
         moved = self.topics[name].partitions[partition]
-        moved.leader, moved.leader_epoch = leader, moved.leader_epoch + 1
+        moved.lead(leader)
         if leader not in moved.replicas:
             moved.replicas = moved.isr = (leader,)
         self.metadata_offset += 1
         self._news()
+
+    def elect_uncleanly(self, name: str, partition: int, leader: int, offset: int) -> None:
+        """A replica leads whose log ends at `offset`, or at the batch before."""
+        self.topics[name].partitions[partition].truncate(offset)
+        self.move_leader(name, partition, leader)
 
     def stop_node(self, node_id: int) -> None:
         self.down.add(node_id)
@@ -153,7 +180,8 @@ class FakeCluster(FakeReplication):
         made = active_codec().builder(max_bytes=1 << 24, **builder)
         for value in values:
             made.append(timestamp, None, value, ())
-        base = self.topics[name].partitions[partition].append(made.build(), 0)
+        part = self.topics[name].partitions[partition]
+        base = part.append(made.build(), part.leader_epoch)
         self._news()
         return base
 
@@ -214,6 +242,8 @@ class FakeCluster(FakeReplication):
                 await asyncio.sleep(3600)
             if fault.lost_reply or node_id in self.down:
                 raise errors.NetworkError("the connection broke before the answer came")
+            if api is apis.PRODUCE:
+                self._acknowledge(body, reply.body)
             return reply
         finally:
             self.in_flight[node_id] -= 1
@@ -227,6 +257,8 @@ class FakeCluster(FakeReplication):
             return await self._fetch(node_id, body, fault)
         if api is apis.LIST_OFFSETS:
             return Reply(self._list_offsets(node_id, body, fault), ())
+        if api is apis.OFFSET_FOR_LEADER_EPOCH:
+            return Reply(self._epoch_ends(node_id, body, fault), ())
         return Reply(getattr(self, f"_do_{api.name}")(body), ())
 
     def _metadata(self, body: data.MetadataRequest) -> data.MetadataResponse:
@@ -236,7 +268,7 @@ class FakeCluster(FakeReplication):
             100,
             self.metadata_offset,
             tuple(
-                data.NodeEndpoint(node_id, address.host, address.port)
+                data.NodeEndpoint(node_id, address.host, address.port, self.racks.get(node_id))
                 for node_id, address in sorted(self.addresses.items())
                 if node_id not in self.down
             ),
@@ -271,7 +303,24 @@ class FakeCluster(FakeReplication):
         if entry.partition >= len(topic.partitions):
             return errors.UnknownTopicOrPartitionError.code
         part = topic.partitions[entry.partition]
-        return (topic, part) if part.leader == node_id else errors.NotLeaderOrFollowerError.code
+        if part.leader != node_id and not (
+            isinstance(entry, data.FetchPartition) and node_id in part.followers
+        ):
+            return errors.NotLeaderOrFollowerError.code
+        asked = getattr(entry, "current_leader_epoch", -1)
+        if asked not in (-1, part.leader_epoch):
+            is_old = asked < part.leader_epoch
+            return (errors.FencedLeaderEpochError if is_old else errors.UnknownLeaderEpochError).code
+        return topic, part
+
+    def _epoch_ends(self, node_id: int, body: Any, fault: Fault) -> data.OffsetForLeaderEpochResponse:
+        answers = []
+        for entry in body.partitions:
+            found = self._find(node_id, entry)
+            code = fault.partition_error or (found if isinstance(found, int) else 0)
+            ends = (-1, -1) if code else found[1].end_of_epoch(entry.leader_epoch)  # type: ignore[index]
+            answers.append(data.EpochAnswer(code, *ends))
+        return data.OffsetForLeaderEpochResponse(tuple(answers))
 
     def _produce(self, node_id: int, body: Any, frames: Any, fault: Fault) -> data.ProduceResponse:
         self.produced_at.append((round(asyncio.get_running_loop().time() * 1000), node_id))
@@ -290,6 +339,14 @@ class FakeCluster(FakeReplication):
         self._news()
         return data.ProduceResponse(tuple(answers))
 
+    def _acknowledge(self, body: Any, response: data.ProduceResponse) -> None:
+        for entry, answer in zip(body.partitions, response.partitions, strict=True):
+            for topic in self.topics.values():
+                if topic.topic_id == entry.topic_id and not answer.error_code:
+                    part = topic.partitions[entry.partition]
+                    ends = [following for base, following, _ in part.batches if base == answer.base_offset]
+                    part.acknowledged = max(part.acknowledged, *ends)
+
     def _refusal(self, code: int, entry: Any, answer: Any) -> Any:
         hint = {}
         topic = next((topic for topic in self.topics.values() if topic.topic_id == entry.topic_id), None)
@@ -304,7 +361,9 @@ class FakeCluster(FakeReplication):
         while True:
             answers, frames = self._fetch_now(node_id, body, fault)
             left = ends_at - loop.time()
-            is_news = frames or any(answer.error_code for answer in answers)
+            is_news = frames or any(
+                answer.error_code or answer.preferred_read_replica >= 0 for answer in answers
+            )
             if is_news or left <= 0 or node_id in self.down:
                 return Reply(data.FetchResponse(tuple(answers)), frames)
             assert self._changed is not None
@@ -327,19 +386,24 @@ class FakeCluster(FakeReplication):
                 answers.append(self._refusal(found, entry, data.FetchPartitionResponse))
                 continue
             part = found[1]
+            near = [node for node in part.followers if body.rack and self.racks.get(node) == body.rack]
+            if node_id == part.leader and near and near[0] not in self.down:
+                preferred = data.FetchPartitionResponse(0, part.end_offset, preferred_read_replica=near[0])
+                answers.append(preferred)
+                continue
+            end = part.end_offset if node_id == part.leader else part.followers[node_id]
             if not part.log_start_offset <= entry.fetch_offset <= part.end_offset:
                 answers.append(data.FetchPartitionResponse(errors.OffsetOutOfRangeError.code))
                 continue
             taken, share = b"", min(room, entry.max_bytes)
             for _, following, batch in part.batches:
-                if following > entry.fetch_offset:
+                if entry.fetch_offset < following <= end:
                     if len(taken) + len(batch) > share and (taken or frames):
                         break
                     taken += batch
             room -= len(taken)
             if taken:
                 frames.append(memoryview(taken))
-            end = part.end_offset
             answers.append(data.FetchPartitionResponse(0, end, end, part.log_start_offset, int(bool(taken))))
         return answers, frames
 

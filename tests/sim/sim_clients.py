@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.clients.cluster.backoff import Backoff
 from headrace.clients.cluster.metadata import ClusterView
-from headrace.clients.consumer import fetcher as f
+from headrace.clients.consumer import effects as f
+from headrace.clients.consumer.fetcher import Fetcher
+from headrace.clients.consumer.requests import FetchLimits
 from headrace.clients.producer.accumulator import Accumulator, AccumulatorLimits, Batch
 from headrace.clients.producer.sender import RefreshMetadata, Resolve, Sender, SendProduce, TakeHint
 from headrace.clients.producer.splitting import split_batch
@@ -252,13 +254,13 @@ class SimConsumer(SimClient):
 
     def __init__(self, cluster: SimCluster, name: str, *, may_seek: bool) -> None:
         super().__init__(cluster, name)
-        limits = f.FetchLimits(
+        limits = FetchLimits(
             max_wait_ms=self.random.choice((20, 50, 500)),
             min_bytes=1,
             max_bytes=self.random.choice((12_000, 100_000)),
             max_partition_bytes=self.random.choice((300, 10_000)),
         )
-        self.fetcher = f.Fetcher(limits, Backoff(20, 300, self.random), None)
+        self.fetcher = Fetcher(limits, Backoff(20, 300, self.random), None)
         self.may_seek = may_seek
 
     def positions(self) -> dict[tuple[str, int], int]:
@@ -285,6 +287,9 @@ class SimConsumer(SimClient):
                 case f.SendLookup(node_id, request, _):
                     done = self._done(effect, self._looked_up)
                     self.ask(node_id, registry.LIST_OFFSETS, request, (), done)
+                case f.SendEpochs(node_id, request, _):
+                    done = self._done(effect, self._epochs_ended)
+                    self.ask(node_id, registry.OFFSET_FOR_LEADER_EPOCH, request, (), done)
                 case f.TakeHint(topic, partition, leader, epoch):
                     self.view = self.view.with_leader(topic, partition, leader, epoch)
                 case f.RefreshMetadata():
@@ -293,6 +298,9 @@ class SimConsumer(SimClient):
 
     def _looked_up(self, sent: Any, response: Any, _frames: Any, now_ms: int) -> tuple[Any, ...]:
         return self.fetcher.on_looked_up(sent, response, now_ms)
+
+    def _epochs_ended(self, sent: Any, response: Any, _frames: Any, now_ms: int) -> tuple[Any, ...]:
+        return self.fetcher.on_epoch_ends(sent, response, now_ms)
 
     def _done(self, sent: Any, took: Callable[..., Any]) -> Callable[[Any, Sequence[bytes]], None]:
         def done(response: Any, frames: Sequence[bytes]) -> None:

@@ -50,6 +50,13 @@ def test_the_session_must_be_longer_than_the_beat() -> None:
         ControllerConfig.of()
 
 
+def test_a_dead_leader_is_noticed_within_two_seconds_by_default() -> None:
+    """One session, one look at it, and room for the decision; four heartbeats may be lost before that."""
+    config = ControllerConfig.of({"metadata.log.dir": "/m"})
+    assert config.broker_session_timeout_ms + tick_interval_ms(config) <= 1600
+    assert config.broker_heartbeat_interval_ms * 5 <= config.broker_session_timeout_ms
+
+
 def test_time_is_told_often_enough() -> None:
     """Sessions are looked at many times within one timeout."""
     config = ControllerConfig.of({"metadata.log.dir": "/m"})

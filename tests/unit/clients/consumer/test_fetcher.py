@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 from headrace.clients.cluster.backoff import Backoff
 from headrace.clients.cluster.metadata import ClusterView
-from headrace.clients.consumer.fetcher import (
-    MAX_REQUESTS_PER_NODE,
-    Fetcher,
-    FetchLimits,
+from headrace.clients.consumer.effects import (
     RefreshMetadata,
+    SendEpochs,
     SendFetch,
     SendLookup,
     TakeHint,
+    Truncated,
 )
+from headrace.clients.consumer.fetcher import Fetcher
+from headrace.clients.consumer.requests import MAX_REQUESTS_PER_NODE, FetchLimits
 from headrace.protocol import errors
 from headrace.protocol.messages.data import (
+    EpochAnswer,
     FetchPartitionResponse,
     FetchResponse,
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
+    OffsetForLeaderEpochResponse,
 )
 from headrace.protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from headrace.protocol.records.codec import active_codec
@@ -91,7 +95,7 @@ class Rig:
     def _sends(self, effects: tuple[Any, ...]) -> list[Any]:
         self.fetcher.check()
         self.other += effects
-        return [effect for effect in effects if isinstance(effect, (SendFetch, SendLookup))]
+        return [effect for effect in effects if isinstance(effect, (SendFetch, SendLookup, SendEpochs))]
 
     def consume(self, tp: TopicPartition, count: int = 1) -> None:
         for _ in range(count):
@@ -445,3 +449,47 @@ def test_paused_partitions_do_not_starve_the_others() -> None:
     rig.consume(T0)
     rig.consume(T1)
     assert rig.step()
+
+
+def test_a_topic_created_again_is_not_read_before_the_old_one_is_handed_out() -> None:
+    """Its offsets are others: a fetch at the old position would mix two logs."""
+    rig = Rig(0).start(T0)
+    (fetch,) = rig.step()
+    rig.fetched(fetch, batch(0))
+    topic = rig.view.topics["t"]
+    rig.view = replace(rig.view, topics={"t": replace(topic, topic_id=b"n" * 16)})
+    assert rig.step() == []
+    rig.consume(T0)
+    (lookup,) = rig.step()
+    assert isinstance(lookup, SendLookup)
+    assert lookup.request.partitions[0].timestamp == EARLIEST_TIMESTAMP
+
+
+def test_an_answer_that_diverges_leads_back() -> None:
+    """As an answer to where epochs end does; what was fetched is handed out first."""
+    rig = Rig(0, reset=EARLIEST_TIMESTAMP).start(T0)
+    (fetch,) = rig.step()
+    rig.fetched(fetch, batch(0, 2) + batch(2, 2))
+    (fetch,) = rig.step()
+    rig.fetched(fetch, FetchPartitionResponse(0, 100, 100, 0, diverging_epoch=0, diverging_end_offset=3))
+    assert rig.step(200) == [], "two chunks come first"
+    rig.consume(T0, 2)
+    (fetch,) = rig.step()
+    assert rig.offsets(fetch) == {0: 3}
+    assert Truncated(T0, 4, 3) in rig.other
+
+
+def test_what_is_put_back_after_a_truncation_is_of_one_log() -> None:
+    """The user had 0..3 in no hand when 2 and 3 were lost: reading goes on at 0; from 3 on it would be 2."""
+    for start, expected in ((0, 0), (3, 2)):
+        rig = Rig(0, reset=EARLIEST_TIMESTAMP).start(T0)
+        (fetch,) = rig.step()
+        rig.fetched(fetch, batch(0, 4))
+        rig.consume(T0)
+        rig.view = view_of(1, epoch=1)
+        (question,) = rig.step()
+        answer = OffsetForLeaderEpochResponse((EpochAnswer(0, 0, 2),))
+        rig._sends(rig.fetcher.on_epoch_ends(question, answer, rig.now_ms))
+        rig.step()
+        rig.fetcher.go_back(T0, start)
+        assert rig.fetcher.states[T0].position == expected

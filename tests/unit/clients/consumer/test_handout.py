@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from consumer_rig import taken
 from headrace.clients.cluster.backoff import Backoff
-from headrace.clients.consumer.fetcher import Fetcher, FetchLimits, SendFetch
+from headrace.clients.consumer.effects import SendFetch
+from headrace.clients.consumer.fetcher import Fetcher
 from headrace.clients.consumer.handout import Handout
+from headrace.clients.consumer.requests import FetchLimits
 from headrace.clients.serdes import deserializer, int64
 from headrace.protocol import errors
 from headrace.protocol.errors import SerializationError

@@ -9,8 +9,10 @@ import pytest
 from consumer_rig import taken
 from headrace.clients.cluster.backoff import Backoff
 from headrace.clients.consumer.consumer_io import ConsumerEngine
-from headrace.clients.consumer.fetcher import Fetcher, FetchLimits, SendFetch
+from headrace.clients.consumer.effects import SendFetch
+from headrace.clients.consumer.fetcher import Fetcher
 from headrace.clients.consumer.handout import Handout
+from headrace.clients.consumer.requests import FetchLimits
 from headrace.protocol.errors import CorruptMessageError
 from headrace.protocol.messages.data import FetchPartitionResponse, FetchResponse
 from headrace.protocol.model import TopicPartition

@@ -1,0 +1,101 @@
+"""Whether what was read is still in the log, rule by rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from headrace.clients.consumer.fetch_state import PartitionState
+from headrace.clients.consumer.validation import MAX_EPOCHS, ReadEpochs, compare, epoch_to_ask
+from headrace.protocol.model import NO_EPOCH, TopicPartition
+
+
+def state_of(position: int, *epochs: tuple[int, int]) -> PartitionState:
+    """It has read these epochs from these offsets on."""
+    state = PartitionState(TopicPartition("t", 0))
+    state.move(position, None)
+    for epoch, start in epochs:
+        state.epochs.note(epoch, start)
+    return state
+
+
+class Leader:
+    """Answers by (epoch, start) of its log and where that ends."""
+
+    def __init__(self, end_offset: int, *epochs: tuple[int, int]) -> None:
+        self.epochs, self.end_offset = epochs, end_offset
+
+    def validate(self, state: PartitionState, leader_epoch: int) -> Any:
+        """Ask until nothing is left to ask; what was found."""
+        for _ in range(100):
+            asked = epoch_to_ask(state, leader_epoch)
+            if asked == NO_EPOCH:
+                return state.divergence
+            ends = [*(start for _, start in self.epochs[1:]), self.end_offset]
+            known = [
+                (epoch, end) for (epoch, _), end in zip(self.epochs, ends, strict=True) if epoch <= asked
+            ]
+            compare(state, leader_epoch, *(known[-1] if known else (asked, self.epochs[0][1])))
+        raise AssertionError("it never ends")
+
+
+def test_a_log_that_only_grew_is_valid() -> None:
+    """Once per leader epoch."""
+    state = state_of(15, (3, 0), (5, 10))
+    assert Leader(40, (3, 0), (5, 10), (6, 20)).validate(state, 6) is None
+    assert state.validated_epoch == 6
+    assert epoch_to_ask(state, 6) == NO_EPOCH
+    assert epoch_to_ask(state, 7) == 5
+
+
+def test_a_shorter_epoch_is_a_truncation() -> None:
+    """Epoch 5 ends at 12 now; the position is 15."""
+    state = state_of(15, (3, 0), (5, 10))
+    assert Leader(40, (3, 0), (5, 10), (6, 12)).validate(state, 6).offset == 12
+
+
+def test_an_older_epoch_that_ends_behind_the_position_is_one_too() -> None:
+    """Epoch 4 reaches to 20 there, but what we read from 10 on is of epoch 5."""
+    state = state_of(15, (3, 0), (5, 10))
+    assert Leader(40, (3, 0), (4, 10), (6, 20)).validate(state, 6).offset == 10
+
+
+def test_the_leader_is_asked_until_both_agree() -> None:
+    """Epoch 4 begins at 8 there: of ours only what is before that is left."""
+    state = state_of(15, (3, 0), (5, 10))
+    assert Leader(40, (3, 0), (4, 8), (6, 20)).validate(state, 6).offset == 8
+    state = state_of(30, (1, 0), (3, 10), (5, 20))
+    assert Leader(40, (1, 0), (2, 5), (6, 20)).validate(state, 6).offset == 5
+
+
+def test_another_leader_is_asked_anew() -> None:
+    """What one leader's log has lost, the next may have."""
+    state = state_of(15, (3, 0), (5, 10))
+    assert Leader(40, (3, 0), (6, 12)).validate(state, 6).offset == 10
+    assert Leader(40, (3, 0), (5, 10), (7, 20)).validate(state, 7) is None
+    assert state.validated_epoch == 7
+
+
+def test_an_epoch_newer_than_any_says_nothing() -> None:
+    """The offset of the divergence is not known."""
+    state = state_of(15, (5, 10))
+    compare(state, 6, -1, -1)
+    assert state.divergence is not None
+    assert state.divergence.offset == -1
+
+
+def test_old_epochs_are_merged_to_the_cautious_side() -> None:
+    """The oldest start stays."""
+    epochs = ReadEpochs()
+    for number in range(MAX_EPOCHS + 10):
+        epochs.note(number, number * 10)
+    assert epochs.common_end(5, 10_000) == 0
+    assert epochs.last() == MAX_EPOCHS + 9
+
+
+@pytest.mark.parametrize("offset", [0, 10, 11])
+def test_going_back_forgets_what_comes_behind(offset: int) -> None:
+    """The epoch of the record before the position is left."""
+    state = state_of(15, (3, 0), (5, 10))
+    state.go(offset, None)
+    assert state.epochs.last() == {0: NO_EPOCH, 10: 3, 11: 5}[offset]
