@@ -378,7 +378,7 @@ class Fetcher:
         effects.append(Notify())
         if self.reset_policy is None:
             state.error = LogTruncationError(
-                f"{state.tp} at {position}: the log lost what was read from {found.offset} on (-1: not known)",
+                f"{state.tp} at {position}: the log lost what was read from {found.offset} on (-1: unknown)",
                 *state.tp,
                 position,
                 found.offset,
