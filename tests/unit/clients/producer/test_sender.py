@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from random import Random
 
 import pytest
@@ -392,29 +391,6 @@ def test_a_new_leader_ends_the_backoff() -> None:
     assert (send.node_id, send.targets[0].leader_epoch) == (1, 1)
     rig.refuse(send, errors.NotLeaderOrFollowerError.code)
     assert rig.step(200) == [], "this leader is not ready: its epoch is no news any more"
-
-
-def test_the_next_leader_is_asked_for_until_it_is_there() -> None:
-    """At first every 100 ms or so, then after an eighth of the time that has gone without; never at once."""
-    rig = ProducerRig(delivery_timeout_ms=1_000_000)
-    failed_over(rig, attempts=1)
-    asked = []
-    while rig.now_ms < 10_000:
-        rig.effects.clear()
-        due_ms = rig.sender.next_due_ms()
-        assert due_ms is not None
-        assert due_ms > rig.now_ms
-        sends = rig.step(due_ms - rig.now_ms)
-        if RefreshMetadata() in rig.effects:
-            asked.append(rig.now_ms)
-        for send in sends:
-            rig.lose(send, errors.NetworkError("gone"))
-    pauses = [after - before for before, after in itertools.pairwise(asked)]
-    assert all(
-        max(80, before // 8) <= pause <= 130 + before // 8
-        for before, pause in zip(asked, pauses, strict=False)
-    )
-    assert 20 < len(asked) < 60
 
 
 def test_nobody_is_asked_once_the_batch_is_through() -> None:
