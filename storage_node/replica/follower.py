@@ -390,7 +390,9 @@ class ReplicaFetcher:
         end = partition.log.log_end_offset
         if end != old_end:
             lost = f", below its high watermark {watermark}" if end < watermark else ""
-            self._note(followed, f"cut from {old_end} to {end} as node {self.leader_id} has it{lost}")
+            # What nobody had acknowledged goes after any change of leader; below the watermark is news.
+            level = logging.WARNING if lost else logging.INFO
+            self._note(followed, f"cut from {old_end} to {end} as node {self.leader_id} has it{lost}", level)
         followed.cut = None
         followed.leader_watermark = NO_OFFSET
         self._replicas.changed.append(partition.key)
@@ -416,8 +418,8 @@ class ReplicaFetcher:
             del self._delayed[key]
             self._resume(self.partitions[key])
 
-    def _note(self, followed: Followed, text: str) -> None:
-        self._replicas.note(logging.WARNING, f"{followed.partition.topic_partition}: {text}")
+    def _note(self, followed: Followed, text: str, level: int = logging.WARNING) -> None:
+        self._replicas.note(level, f"{followed.partition.topic_partition}: {text}")
 
     def check(self) -> None:
         """Assert the laws of this object."""
