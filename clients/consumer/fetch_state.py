@@ -11,10 +11,12 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_OFFSET
 from .validation import ReadEpochs
 
 if TYPE_CHECKING:
     from ...protocol.errors import HeadraceError
+    from ...protocol.messages.data import ListOffsetsPartitionResponse
     from ...protocol.model import TopicPartition
     from ...protocol.records.header import Buffer
     from .validation import Divergence
@@ -93,6 +95,17 @@ class PartitionState:
     follower: int | None = None  # the node to fetch from until `follower_until_ms` instead of the leader
     follower_until_ms: int = 0
     leader_only_until_ms: int = 0  # a follower failed lately
+
+    def found(self, answer: ListOffsetsPartitionResponse, leader_epoch: int) -> None:
+        """The lookup of `reset` was answered by the leader of an epoch."""
+        if answer.offset == NO_OFFSET and self.reset not in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP):
+            self.reset = LATEST_TIMESTAMP  # nothing is that new: what comes next is
+            return
+        if self.reset != EARLIEST_TIMESTAMP:  # before the start there is nothing that could be lost
+            self.epochs.note(answer.leader_epoch, answer.offset)
+        self.position, self.reset = max(answer.offset, 0), None
+        self.fetch_offset, self.failures = self.position, 0
+        self.validated_epoch = leader_epoch
 
     def next_position(self) -> int | None:
         """The offset of the next record to hand out (records in between may not exist)."""

@@ -29,11 +29,10 @@ from ...protocol.messages.data import (
     FetchPartitionResponse,
     FetchResponse,
     ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     OffsetForLeaderEpochResponse,
 )
-from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH, NO_NODE, NO_OFFSET
+from ...protocol.model import EARLIEST_TIMESTAMP, NO_EPOCH, NO_NODE, NO_OFFSET
 from ...protocol.records.header import read_batch_header
 from .effects import (
     Asked,
@@ -202,7 +201,7 @@ class Fetcher:
                 error = error_from_code(answer.error_code, answer.error_detail)
                 self._failed(asked, error, now_ms, effects)
             else:
-                _found(asked.state, answer, asked.leader_epoch)
+                asked.state.found(answer, asked.leader_epoch)
         return tuple(effects)
 
     def on_epoch_ends(
@@ -273,6 +272,8 @@ class Fetcher:
                 lookup = ListOffsetsPartition(topic_id, tp.partition, state.reset, epoch)
                 wanted.lookups.setdefault(node_id, []).append((asked, lookup))
             return
+        if state.validated_epoch != epoch:
+            state.follower = None  # the new leader says whom to read
         about = epoch_to_ask(state, epoch)
         if about != NO_EPOCH:
             if wanted.may_ask(node_id):
@@ -357,10 +358,10 @@ class Fetcher:
 
     def _diverges(self, asked: Asked, answer: FetchPartitionResponse, now_ms: int) -> None:
         """A fetch was answered as `SendEpochs` is. Only the leader is believed."""
-        state = asked.state
         if asked.is_follower:
-            _leave_follower(state, now_ms)
+            _leave_follower(asked.state, now_ms)
         else:
+            state = asked.state
             compare(state, asked.leader_epoch, answer.diverging_epoch, answer.diverging_end_offset)
             state.validated_epoch = None
             self._back_off(state, now_ms)
@@ -371,8 +372,7 @@ class Fetcher:
         found, position = state.divergence, state.position
         assert position is not None, "only positions are validated"
         if found is None:
-            if state.validated_epoch != leader_epoch:
-                state.validated_epoch, state.follower = leader_epoch, None
+            state.validated_epoch = leader_epoch
             return True
         assert not state.chunks, "what was fetched before comes first"
         effects.append(Notify())
@@ -392,7 +392,7 @@ class Fetcher:
         # The version stays: whoever puts records back goes to before both, see `go_back`.
         state.position = state.fetch_offset = found.offset
         state.epochs.cut(found.offset)
-        state.validated_epoch, state.divergence, state.follower = leader_epoch, None, None
+        state.validated_epoch, state.divergence = leader_epoch, None
         return True
 
     def _add_batches(self, state: PartitionState, frame: Buffer) -> None:
@@ -471,17 +471,6 @@ class Fetcher:
     def _due(self, due_ms: int) -> None:
         if self._due_ms is None or due_ms < self._due_ms:
             self._due_ms = due_ms
-
-
-def _found(state: PartitionState, answer: ListOffsetsPartitionResponse, leader_epoch: int) -> None:
-    """A lookup was answered."""
-    if answer.offset == NO_OFFSET and state.reset not in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP):
-        state.reset = LATEST_TIMESTAMP  # nothing is that new: what comes next is
-        return
-    state.position, state.reset = max(answer.offset, 0), None
-    state.fetch_offset, state.failures = state.position, 0
-    state.epochs.note(answer.leader_epoch, state.position)
-    state.validated_epoch = leader_epoch
 
 
 def _leave_follower(state: PartitionState, now_ms: int) -> None:

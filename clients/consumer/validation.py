@@ -31,8 +31,13 @@ class ReadEpochs:
         self._entries: list[tuple[int, int]] = []
 
     def note(self, epoch: int, offset: int) -> None:
-        """A batch of `epoch` was read, from `offset` on."""
+        """A batch of `epoch` was read, from `offset` on, or a lookup led there.
+
+        A lookup of the end names the leader's epoch: if the next batch is older, that was not the log's.
+        """
         entries = self._entries
+        while entries and entries[-1][0] > epoch:
+            entries.pop()
         if epoch > (entries[-1][0] if entries else NO_EPOCH):
             entries.append((epoch, offset))
             if len(entries) > MAX_EPOCHS:

@@ -143,3 +143,18 @@ def test_the_leader_is_asked_again_when_its_word_is_old(play: Play) -> None:
         assert 2 <= nodes.count(0) <= 5
 
     play(scenario, nodes=2, metadata_max_age_ms=5000)
+
+
+def test_a_clean_change_after_reading_from_the_start_is_no_truncation(play: Play) -> None:
+    """The lookup of the start names the leader's epoch, which is above that of the records there."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        five(fake)
+        fake.move_leader("t", 0, 1)
+        consumer = cluster.consumer("t", auto_offset_reset="earliest")
+        assert len(await drain(consumer)) == 5
+        fake.move_leader("t", 0, 0)
+        assert await drain(consumer) == []
+        assert await consumer.position(T0) == 5
+
+    play(scenario, nodes=2)

@@ -99,3 +99,10 @@ def test_going_back_forgets_what_comes_behind(offset: int) -> None:
     state = state_of(15, (3, 0), (5, 10))
     state.go(offset, None)
     assert state.epochs.last() == {0: NO_EPOCH, 10: 3, 11: 5}[offset]
+
+
+def test_the_epoch_of_a_lookup_gives_way_to_that_of_the_records() -> None:
+    """The end that the leader of epoch 7 names may be followed by records of epoch 3."""
+    state = state_of(10, (7, 10), (3, 10), (7, 14))
+    assert state.epochs.common_end(3, 100) == 14
+    assert state.epochs.last_before(14, 7) == 3
