@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from .follower import FollowerLimits
 
 
+# Bound: of what lies below the starts of logs, so many segments of one log, and so many logs, at once.
+_TRIMMED_SEGMENTS, _TRIMMED_LOGS = 8, 16
+
+
 class ReplicaManager:
     """Holds the partitions and the image they follow.
 
@@ -318,6 +322,23 @@ class ReplicaManager:
             if partition.has_unflushed and not partition.is_flushing:
                 partition.is_flushing = True
                 self.effects.append(FlushLog(partition, is_awaited=False))
+
+    def trim(self) -> None:
+        """Ask to remove segments that lie below the starts of their logs, some of them; called now and then.
+
+        They go with a flush: until it has ended no log is cut, which could bring their names back.
+        """
+        trimmed = 0
+        for partition in self.partitions.values():
+            log = partition.log
+            if log is None or not partition.is_online or partition.is_flushing:
+                continue
+            if log.drop_segments_below(log.log_start_offset, _TRIMMED_SEGMENTS):
+                partition.is_flushing = True
+                self.effects.append(FlushLog(partition, is_awaited=False))
+                trimmed += 1
+                if trimmed >= _TRIMMED_LOGS:
+                    return
 
     def maybe_flush(self, partition: Partition, now_ms: int | None = None) -> None:
         """Ask for an fsync when acknowledgements or configs want one; all appends until it runs share it."""
