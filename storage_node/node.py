@@ -277,13 +277,14 @@ class StorageNode:
         self.replicas.flush_all()
 
     def tick(self, now_ms: int) -> None:
-        """Ask for the flushes that flush.ms wants, and look for followers that lag; called about each
-        second."""
+        """Ask for the flushes that flush.ms wants; now and then look for followers that lag, and for what
+        lies below the starts of logs. Called about each second."""
         self.replicas.surroundings.now_ms = now_ms
         self.replicas.flush_overdue(now_ms)
         if now_ms >= self._next_shrink_ms:
             self._next_shrink_ms = now_ms + self._shrink_every_ms
             self.replicas.shrink_overdue(now_ms)
+            self.replicas.trim()
         self._settle()
 
     # --- replication -----------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from .log_reads import LogReads
 from .recovery import RecoveryReport, recover_log, remove_snapshots_after, snapshot_offsets
 from .roll_rules import must_roll
 from .segment import Segment
-from .segment_list import SegmentList, remove_newest_first
+from .segment_list import SegmentList, remove_newest_first, remove_oldest_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +74,7 @@ class Log(LogReads):
         self.tail: Tail | None = None  # set by who wants the newest batches kept in memory
         self.cuts = 0  # truncations so far: what was read before one may be of the log no more
         self._flush: Flush | None = None
+        self._dropped: list[Segment] = []  # forgotten already; their files go with the next flush
         self._has_new_names = True
         self._has_new_epochs = False
         self._is_closed = False
@@ -258,7 +259,9 @@ class Log(LogReads):
             sealed=[segment for segment in dirty if segment.is_sealed],
             has_new_names=self._has_new_names,
             epochs=format_epochs(self._epochs.entries) if self._has_new_epochs else None,
+            dropped=self._dropped,
         )
+        self._dropped = []
         self._has_new_names = self._has_new_epochs = False
         return self._flush
 
@@ -308,7 +311,9 @@ class Log(LogReads):
         """Forget everything and go on at `offset`, which becomes the log start offset."""
         assert self._flush is None, "truncation must not overtake a flush"
         self._forget_tail()
-        remove_newest_first(self._files, self.directory, list(self._segments))
+        # Order: nothing that goes later may have the name of the new segment.
+        remove_newest_first(self._files, self.directory, [*self._dropped, *self._segments])
+        self._dropped = []
         self._segments.replace([Segment.create(self._files, self.directory, offset, created_ms=0)])
         self._has_new_names = True
         self.log_start_offset = offset
@@ -326,21 +331,25 @@ class Log(LogReads):
             if self.tail is not None:
                 self.tail.drop_below(offset)
 
-    def delete_segments_below(self, offset: int) -> int:
-        """Remove the segments that hold nothing at or above `offset`, never the active one; how many those
-        were. The log then starts with its first segment.
-
-        Order: the oldest goes first, so a crash in between leaves a dense log that starts later.
+    def drop_segments_below(self, offset: int, limit: int | None = None) -> int:
+        """Forget the segments that hold nothing at or above `offset`, never the active one; how many those
+        were, at most `limit`. The log then starts with its first segment. The next flush removes their files.
         """
-        assert self._flush is None, "deletion must not overtake a flush"
         count = self._segments.count_below(offset)
-        if not count:
-            return 0
-        dropped = self._segments.drop_first(count)
-        self.advance_log_start_offset(self.first_base_offset)
-        for segment in dropped:
-            segment.remove()
-        self._files.fsync_directory(self.directory)
+        count = count if limit is None else min(count, limit)
+        if count:
+            self._dropped += self._segments.drop_first(count)
+            self._has_new_names = True
+            self.advance_log_start_offset(self.first_base_offset)
+        return count
+
+    def delete_segments_below(self, offset: int) -> int:
+        """As `drop_segments_below`, with the files removed here."""
+        assert self._flush is None, "deletion must not overtake a flush"
+        count = self.drop_segments_below(offset)
+        if self._dropped:
+            remove_oldest_first(self._files, self.directory, self._dropped)
+            self._dropped = []
         return count
 
     # --- end ----------------------------------------------------------------------------------------
@@ -359,15 +368,13 @@ class Log(LogReads):
                 assert self._flush is None, "closing must not overtake a flush"
                 self._seal_for_close()
         finally:
-            for segment in self._segments:
-                segment.close()
+            self._close_files()
 
     def close_abruptly(self) -> None:
         """Let go of the files and leave the folder as after a crash."""
         self._is_closed = True
         self.drop_tail()
-        for segment in self._segments:
-            segment.close()
+        self._close_files()
 
     def drop_tail(self) -> None:
         """Keep nothing in memory any more."""
@@ -378,7 +385,7 @@ class Log(LogReads):
     def moved_to(self, directory: str) -> None:
         """The folder got another name; open files go with it."""
         self.directory = directory
-        for segment in self._segments:
+        for segment in (*self._dropped, *self._segments):
             segment.directory = directory
 
     def delete(self) -> None:
@@ -416,6 +423,10 @@ class Log(LogReads):
         self.recovery_point = min(self.recovery_point, end_offset)
         if self.on_truncate is not None:
             self.on_truncate(self)
+
+    def _close_files(self) -> None:
+        for segment in (*self._dropped, *self._segments):
+            segment.close()
 
     def _seal_for_close(self) -> None:
         if self._segments.active.size_bytes:

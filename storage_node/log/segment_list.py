@@ -141,3 +141,11 @@ def remove_newest_first(files: Files, directory: str, segments: list[Segment]) -
     for segment in reversed(segments):
         segment.remove()
     files.fsync_directory(directory)
+
+
+def remove_oldest_first(files: Files, directory: str, segments: list[Segment]) -> None:
+    """Remove the files of segments from the log's start: a crash in between leaves a dense log that starts
+    later."""
+    for segment in segments:
+        segment.remove()
+    files.fsync_directory(directory)

@@ -67,7 +67,7 @@ class FollowState(Enum):
     READY = "ready"  # to be named in a request, or the leader's news
     FLUSHING = "flushing"  # the disk, before it asks for more
     CUTTING = "cutting"  # the end of a flush or of a checkpoint, to cut its log
-    DELAYED = "delayed"  # time, after an error
+    DELAYED = "delayed"  # time, after an error, or because it is throttled
     STOPPED = "stopped"  # other metadata: its leader epoch is over
 
 
@@ -306,6 +306,8 @@ class ReplicaFetcher:
         for piece in data:
             log.append_as_follower(piece, wall_ms=wall_ms)
             self._replicas.replicated(len(piece))
+            if _is_under_throttle(partition):
+                self._replicas.throttles.follower.take(len(piece), self._replicas.surroundings.now_ms)
         self._replicas.maybe_flush(partition)
         followed.failures = 0
         followed.leader_watermark = answer.high_watermark
@@ -328,6 +330,17 @@ class ReplicaFetcher:
         else:
             followed.become(FollowState.READY)
             self._to_name[partition.key] = None
+            self._maybe_throttle(followed)
+
+    def _maybe_throttle(self, followed: Followed) -> None:
+        """Ask later if too much of what is throttled has come already."""
+        partition, now_ms = followed.partition, self._replicas.surroundings.now_ms
+        throttle = self._replicas.throttles.follower
+        if _is_under_throttle(partition) and not throttle.has_room(now_ms):
+            del self._to_name[partition.key]
+            followed.become(FollowState.DELAYED)
+            followed.retry_ms = throttle.room_ms(now_ms)
+            self._delayed[partition.key] = None
 
     def _learn_watermark(self, followed: Followed) -> None:
         partition = followed.partition
@@ -431,3 +444,7 @@ class ReplicaFetcher:
             assert (key in self._delayed) == (followed.state is FollowState.DELAYED)
             assert followed.leader_epoch == followed.partition.leader_epoch, "it follows an older leadership"
             assert not followed.partition.is_leader, "a leader follows nobody"
+
+
+def _is_under_throttle(partition: Partition) -> bool:
+    return partition.is_throttled_as_follower and partition.node_id not in partition.isr

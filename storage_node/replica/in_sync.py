@@ -169,6 +169,9 @@ class InSyncReplicas:
         progress = self.followers.get(node_id)
         if progress is None or broker_epoch < progress.broker_epoch:
             return False
+        if offset < progress.end_offset and node_id not in self.maximal:
+            # It has lost what it had, so nobody waits for it as for one that has just been caught up.
+            progress = self.followers[node_id] = FollowerProgress()
         progress.broker_epoch, progress.log_start_offset = broker_epoch, log_start_offset
         progress.fetched(offset, leader_end, now_ms)
         return True

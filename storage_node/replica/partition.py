@@ -21,6 +21,7 @@ from ...protocol.errors import (
 from ...protocol.model import NO_EPOCH, NO_NODE, TopicPartition
 from ...runtime.config import MAX_LONG
 from .in_sync import NO_BROKER_EPOCH, Eligible, InSyncReplicas
+from .throttle import is_named
 
 if TYPE_CHECKING:
     from ...protocol.metadata.image import PartitionRegistration
@@ -74,6 +75,8 @@ class Partition:
         "in_sync",
         "is_damaged",
         "is_flushing",
+        "is_throttled_as_follower",
+        "is_throttled_as_leader",
         "isr",
         "key",
         "leader",
@@ -120,6 +123,7 @@ class Partition:
         self.is_damaged = False  # stored bytes were found to be wrong; told once
         self.min_isr = 1
         self.oldest_unflushed_ms: int | None = None
+        self.is_throttled_as_leader = self.is_throttled_as_follower = False
         self._durable = False
         self._flush_messages = MAX_LONG
         self._flush_ms = MAX_LONG
@@ -147,6 +151,13 @@ class Partition:
             self.min_isr = config.min_insync_replicas
             self._durable = config.durability == FSYNC
             self._flush_messages, self._flush_ms = config.flush_messages, config.flush_ms
+            index, node_id = self.key[1], self.node_id
+            leaders, followers = (
+                config.leader_replication_throttled_replicas,
+                config.follower_replication_throttled_replicas,
+            )
+            self.is_throttled_as_leader = is_named(leaders, index, node_id)
+            self.is_throttled_as_follower = is_named(followers, index, node_id)
 
     def assign(self, registration: PartitionRegistration) -> bool:
         """Take over the controller's decision; True if leader or epoch changed.

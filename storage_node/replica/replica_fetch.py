@@ -13,7 +13,6 @@ Source: Kafka Partition.scala fetchRecords, FetchSession.scala; KIP-227, 595, 90
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import (
@@ -31,10 +30,9 @@ from ...protocol.errors import (
 from ...protocol.messages.data import FetchPartitionResponse, FetchResponse
 from ...protocol.model import NO_EPOCH, NO_OFFSET
 from .fetch import check_asked
+from .fetch_session import FetchSession, SessionEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from ...protocol.messages.data import FetchPartition, FetchRequest
     from ...protocol.records.header import Buffer
     from ...runtime.purgatory import Purgatory
@@ -49,36 +47,6 @@ if TYPE_CHECKING:
 # Bound: sessions of one connection, and of all; each knows up to max.request.partitions partitions.
 _MAX_PER_CONNECTION = 64
 _MAX_SESSIONS = 1_000
-
-
-@dataclass(slots=True, eq=False)
-class _Entry:
-    """One partition of a session, as the follower named it last."""
-
-    asked: FetchPartition
-    told_watermark: int = NO_OFFSET
-    told_start: int = NO_OFFSET
-    is_silent: bool = False  # the follower has yet to react to what it was told
-
-
-@dataclass(slots=True, eq=False)
-class FetchSession:
-    """What a leader remembers of one follower between its fetches."""
-
-    session_id: int
-    connection: int
-    replica_id: int
-    replica_epoch: int
-    next_epoch: int = 1
-    last_fetch_ms: int = 0
-    entries: dict[PartitionKey, _Entry] = field(default_factory=dict)
-    news: dict[PartitionKey, None] = field(default_factory=dict)  # may have something to tell, in turn
-    parked: DelayedReplicaFetch | None = None
-
-    @property
-    def watch_key(self) -> Hashable:
-        """What its parked fetch watches."""
-        return ("replica fetch", self.session_id)
 
 
 class _Told(NamedTuple):
@@ -220,7 +188,7 @@ class ReplicaFetchHandler:
             if entry is None:
                 if len(session.entries) >= limit:
                     raise InvalidRequestError(f"more than {limit} partitions in one fetch session")
-                session.entries[key] = _Entry(asked)
+                session.entries[key] = SessionEntry(asked)
                 self._followed.setdefault(key, {})[session] = None
             else:
                 entry.asked, entry.is_silent = asked, False
@@ -242,7 +210,7 @@ class ReplicaFetchHandler:
 
     # --- progress --------------------------------------------------------------------------------------
 
-    def _note_progress(self, session: FetchSession, entry: _Entry, now_ms: int) -> None:
+    def _note_progress(self, session: FetchSession, entry: SessionEntry, now_ms: int) -> None:
         """What goes wrong here is met again, and told, when the answer is made."""
         asked = entry.asked
         partition = self._replicas.partitions.get((asked.topic_id, asked.partition))
@@ -297,6 +265,8 @@ class ReplicaFetchHandler:
                     return True
             except KafkaError:
                 return True
+            if self._is_throttled(partition, session.replica_id):
+                continue  # its next fetch comes when this one has waited long enough
             if asked.fetch_offset < log.log_end_offset:
                 found += 1 if min_bytes <= 1 else log.bytes_about(asked.fetch_offset, log.log_end_offset)
                 if found >= min_bytes:
@@ -342,7 +312,10 @@ class ReplicaFetchHandler:
             answers.append(told.answer)
             keys.append(key)
             frames += told.data
-            total += sum(map(len, told.data))
+            size = sum(map(len, told.data))
+            total += size
+            if size:
+                self._count_throttled(key, session.replica_id, size)
         if is_cold and not answers and not is_last:
             return False
         self._counters.replicated_out_bytes += total
@@ -354,7 +327,17 @@ class ReplicaFetchHandler:
         """Nobody is there any more to hear the answer."""
         self._replies.no_reply(request)
 
-    def _has_news(self, entry: _Entry, answer: FetchPartitionResponse) -> bool:
+    def _is_throttled(self, partition: Partition, replica_id: int) -> bool:
+        """Whether that follower must wait for records although there are some."""
+        return _is_under_throttle(partition, replica_id) and not self._replicas.throttles.leader.has_room(
+            self._replicas.surroundings.now_ms
+        )
+
+    def _count_throttled(self, key: PartitionKey, replica_id: int, size_bytes: int) -> None:
+        if _is_under_throttle(self._replicas.partitions[key], replica_id):
+            self._replicas.throttles.leader.take(size_bytes, self._replicas.surroundings.now_ms)
+
+    def _has_news(self, entry: SessionEntry, answer: FetchPartitionResponse) -> bool:
         return (entry.told_watermark, entry.told_start) != (answer.high_watermark, answer.log_start_offset)
 
     def _led(self, asked: FetchPartition, replica_id: int) -> tuple[Partition, Log]:
@@ -366,7 +349,9 @@ class ReplicaFetchHandler:
             raise NotLeaderOrFollowerError(f"node {replica_id} is no replica of {partition.topic_partition}")
         return partition, log
 
-    def _tell(self, entry: _Entry, session: FetchSession, max_bytes: int, *, is_first: bool) -> _Told | None:
+    def _tell(
+        self, entry: SessionEntry, session: FetchSession, max_bytes: int, *, is_first: bool
+    ) -> _Told | None:
         """None if a disk has to be waited for. `last_stable_offset` is the log's end, for the caller.
 
         Errors: what is to be told instead.
@@ -386,7 +371,8 @@ class ReplicaFetchHandler:
             return _Told(answer, [], is_reaction_due=True)
         data: list[Buffer] | None = []
         limit = max(min(asked.max_bytes, max_bytes), 0)
-        if asked.fetch_offset < end and (is_first or limit > 0):
+        is_throttled = self._is_throttled(partition, session.replica_id)
+        if asked.fetch_offset < end and (is_first or limit > 0) and not is_throttled:
             data = self._records(partition, log, asked, session, limit, is_first=is_first)
         if data is None:
             return None
@@ -422,7 +408,7 @@ class ReplicaFetchHandler:
             self._replicas.found_damage(partition, error)
             raise
 
-    def _failed(self, entry: _Entry, error: KafkaError) -> _Told:
+    def _failed(self, entry: SessionEntry, error: KafkaError) -> _Told:
         asked = entry.asked
         leader, epoch = self._replicas.leader_hint(asked.topic_id, asked.partition)
         start = end = NO_OFFSET
@@ -440,7 +426,15 @@ class ReplicaFetchHandler:
         return _Told(answer, [], is_reaction_due=True)
 
 
-def _is_told(entry: _Entry, partition: Partition, log: Log) -> bool:
+def _is_under_throttle(partition: Partition, replica_id: int) -> bool:
+    return (
+        partition.is_throttled_as_leader
+        and partition.in_sync is not None
+        and replica_id not in partition.in_sync.committed
+    )
+
+
+def _is_told(entry: SessionEntry, partition: Partition, log: Log) -> bool:
     """Whether the follower knows the high watermark and the log's start."""
     return (entry.told_watermark, entry.told_start) == (partition.high_watermark, log.log_start_offset)
 

@@ -28,21 +28,27 @@ from ..log.checkpoints import NO_TOPIC_ID
 from ..log.log_tasks import NewLog
 from ..log.tail_cache import Tail
 from .fetchers import Fetchers
+from .image_lookup import all_partitions, has_partition, registration_of
 from .isr_changes import IsrChanges
 from .partition import Partition, PartitionKey, PartitionState, Surroundings
+from .throttle import Throttles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ...protocol.messages.control import AlterPartitionResponse
     from ...protocol.messages.data import FetchPartition
-    from ...protocol.metadata.image import MetadataDelta, PartitionRegistration
+    from ...protocol.metadata.image import MetadataDelta
     from ..counters import NodeCounters
     from ..log.config import LogConfig
     from ..log.log import Log
     from ..log.log_manager import LogManager
     from ..log.tail_cache import TailCache
     from .follower import FollowerLimits
+
+
+# Bound: of what lies below the starts of logs, so many segments of one log, and so many logs, at once.
+_TRIMMED_SEGMENTS, _TRIMMED_LOGS = 8, 16
 
 
 class ReplicaManager:
@@ -70,6 +76,7 @@ class ReplicaManager:
         self.surroundings = Surroundings(max_lag_ms=max_lag_ms, is_eligible=self._is_eligible)
         self.fetchers = Fetchers(self, follower_limits, fetchers_per_leader)
         self.isr_changes = IsrChanges()
+        self.throttles = Throttles()
         self.is_replicating = False  # a partition has, or had, replicas on other nodes
         self.is_checkpointing = False  # the shell writes checkpoints on a thread: no log may be cut
         self.appended: list[PartitionKey] = []
@@ -100,7 +107,7 @@ class ReplicaManager:
 
     def leader_hint(self, topic_id: bytes, index: int) -> tuple[int, int]:
         """(leader, leader epoch) as the image knows them; -1, -1 when it does not."""
-        registration = _registration(self.image, topic_id, index)
+        registration = registration_of(self.image, topic_id, index)
         if registration is None:
             return NO_NODE, NO_EPOCH
         return registration.leader, registration.leader_epoch
@@ -119,8 +126,8 @@ class ReplicaManager:
         """
         found: list[NewLog] = []
         configs: dict[str, LogConfig] = {}
-        for topic_id, index in _all_partitions(image) if delta is None else delta.partitions:
-            registration = _registration(image, topic_id, index)
+        for topic_id, index in all_partitions(image) if delta is None else delta.partitions:
+            registration = registration_of(image, topic_id, index)
             if registration is None or self.node_id not in registration.replicas:
                 continue
             name = TopicPartition(image.topic_names[topic_id], index)
@@ -128,7 +135,7 @@ class ReplicaManager:
                 config = configs.get(name.topic) or configs.setdefault(
                     name.topic, self._config_of(name.topic, image)
                 )
-                is_new = not is_first and not _has_partition(self.image, topic_id, index)
+                is_new = not is_first and not has_partition(self.image, topic_id, index)
                 found.append(NewLog(name, topic_id, config, is_new))
         return found
 
@@ -139,11 +146,12 @@ class ReplicaManager:
     def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Follow the image one step."""
         old, self.image = self.image, image
+        self.throttles.configured(image.configs, self.node_id)
         removed = {topic.topic_id for topic in delta.topics_removed}
         if removed:
             self._remove_all([key for key in self.partitions if key[0] in removed])
         for topic_id, index in delta.partitions:
-            self._follow(topic_id, index, is_new=not _has_partition(old, topic_id, index))
+            self._follow(topic_id, index, is_new=not has_partition(old, topic_id, index))
         self._reconfigure(delta.configs)
         if delta.brokers:
             self._grow_all()
@@ -154,11 +162,12 @@ class ReplicaManager:
         At the first image nothing counts as new: this node may have held it before it was restarted.
         """
         old, self.image = self.image, image
+        self.throttles.configured(image.configs, self.node_id)
         self._remove_all([key for key in self.partitions if key[0] not in self.image.topic_names])
         self._manager.forget_missing(lambda name: name.topic in image.topics)
         for topic in self.image.topics.values():
             for index in range(len(topic.partitions)):
-                is_new = not is_first and not _has_partition(old, topic.topic_id, index)
+                is_new = not is_first and not has_partition(old, topic.topic_id, index)
                 self._follow(topic.topic_id, index, is_new=is_new)
         for stray in self._manager.find_strays(self._is_expected):
             self._mark_stray(stray)
@@ -173,7 +182,7 @@ class ReplicaManager:
 
     def _follow(self, topic_id: bytes, index: int, *, is_new: bool) -> None:
         key = (topic_id, index)
-        registration = _registration(self.image, topic_id, index)
+        registration = registration_of(self.image, topic_id, index)
         if registration is None or self.node_id not in registration.replicas:
             if key in self.partitions:
                 self._remove_all([key])
@@ -319,6 +328,23 @@ class ReplicaManager:
                 partition.is_flushing = True
                 self.effects.append(FlushLog(partition, is_awaited=False))
 
+    def trim(self) -> None:
+        """Ask to remove segments that lie below the starts of their logs, some of them; called now and then.
+
+        They go with a flush: until it has ended no log is cut, which could bring their names back.
+        """
+        trimmed = 0
+        for partition in self.partitions.values():
+            log = partition.log
+            if log is None or not partition.is_online or partition.is_flushing:
+                continue
+            if log.drop_segments_below(log.log_start_offset, _TRIMMED_SEGMENTS):
+                partition.is_flushing = True
+                self.effects.append(FlushLog(partition, is_awaited=False))
+                trimmed += 1
+                if trimmed >= _TRIMMED_LOGS:
+                    return
+
     def maybe_flush(self, partition: Partition, now_ms: int | None = None) -> None:
         """Ask for an fsync when acknowledgements or configs want one; all appends until it runs share it."""
         if partition.wants_flush(now_ms):
@@ -463,20 +489,3 @@ class ReplicaManager:
             and not broker.is_fenced
             and not broker.in_controlled_shutdown
         )
-
-
-def _registration(image: MetadataImage, topic_id: bytes, index: int) -> PartitionRegistration | None:
-    name = image.topic_names.get(topic_id)
-    if name is None or not 0 <= index < len(image.topics[name].partitions):
-        return None
-    return image.topics[name].partitions[index]
-
-
-def _all_partitions(image: MetadataImage) -> Iterator[PartitionKey]:
-    for topic in image.topics.values():
-        for index in range(len(topic.partitions)):
-            yield topic.topic_id, index
-
-
-def _has_partition(image: MetadataImage, topic_id: bytes, index: int) -> bool:
-    return _registration(image, topic_id, index) is not None

@@ -406,6 +406,45 @@ def test_old_segments_can_be_dropped() -> None:
     assert check_dense(open_log(files.restart())) == check_dense(log)
 
 
+def test_dropped_segments_go_with_the_next_flush() -> None:
+    """The oldest first, on its thread; a crash before it or within it leaves a dense log."""
+    files = FakeFiles()
+    log = open_log(files, segment_bytes=300)
+    for number in range(24):
+        append(log, batch(1, tag=str(number)))
+    bases = list(log._segments._bases)
+    assert log.drop_segments_below(bases[4], 2) == 2
+    assert log.drop_segments_below(bases[4]) == 2
+    assert log.log_start_offset == log.first_base_offset == bases[4]
+    kept = keys_of(check_dense(log))
+    again = open_log(files.restart(), segment_bytes=300, log_start_offset=bases[4])
+    assert keys_of(check_dense(again)) == kept
+    flush = log.start_flush()
+    assert flush is not None
+    flush.dropped.pop(0).remove()
+    again = open_log(files.restart(), segment_bytes=300)
+    assert check_dense(again)
+    assert again.first_base_offset == bases[1]
+    flush.sync()
+    log.finish_flush(flush)
+    again = open_log(files.power_loss("all"), segment_bytes=300)
+    assert again.first_base_offset == bases[4]
+    assert keys_of(check_dense(again)) == kept
+
+
+def test_a_log_that_starts_anew_meets_no_name_that_goes_later() -> None:
+    """Segments were dropped, and the next leader's log starts below them."""
+    files = FakeFiles()
+    log = open_log(files, segment_bytes=300)
+    for number in range(9):
+        append(log, batch(1, tag=str(number)))
+    log.drop_segments_below(10**6)
+    log.truncate_fully_and_start_at(0)
+    append(log, batch(1))
+    log.flush()
+    assert keys_of(check_dense(open_log(files.restart()))) == [(0, b":0")]
+
+
 def test_followers_append_what_the_leader_wrote() -> None:
     """Offsets and epochs stay; what does not follow or is damaged is refused."""
     leader, follower = open_log(FakeFiles()), open_log(FakeFiles())

@@ -50,6 +50,18 @@ def test_a_follower_outside_the_isr_was_never_caught_up() -> None:
     assert view.followers[2].is_caught_up(10, 5, LAG_MS)
 
 
+def test_who_comes_back_with_less_is_not_waited_for() -> None:
+    """Outside the ISR: a new disk, however lately the old one was caught up."""
+    view = leading(isr=(1, 2))
+    fetched(view, 3, 10, 10)
+    fetched(view, 2, 10, 10)
+    assert view.committed_end(10, 10, 1, 0, anybody) == 10
+    fetched(view, 2, 12, 12)
+    assert view.committed_end(12, 12, 1, 0, anybody) == 10
+    fetched(view, 3, 0, 12)
+    assert view.committed_end(12, 12, 1, 0, anybody) == 12
+
+
 def test_at_the_end_it_is_caught_up_now() -> None:
     """However long that is ago, as long as nothing is appended."""
     progress = FollowerProgress()

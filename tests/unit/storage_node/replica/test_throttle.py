@@ -1,0 +1,148 @@
+"""Replicas that catch up may be slowed down; those in sync may not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fake_files import FakeFiles
+from headrace.protocol.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from headrace.protocol.metadata.records import ConfigRecord
+from headrace.runtime.config import MAX_LONG
+from headrace.storage_node.replica.throttle import Throttle, Throttles, is_named
+from replica_rig import Replicas
+
+SIDES = ("leader", "follower")
+COUNT, SIZE = 20, 10_000
+
+
+def behind(side: str, rate: int | None, replicas: str = "*") -> Replicas:
+    """Node 3 comes back with an empty disk to 200 KB; it asks for 20 KB at a time. Not settled yet."""
+    cluster = Replicas(node={"replica_fetch_max_bytes": 2 * SIZE + 500})
+    cluster.settle()
+    cluster.produce(b"first")
+    cluster.settle()
+    cluster.crash(3)
+    cluster.fence(3)
+    cluster.change(isr=(1, 2))
+    for number in range(1, COUNT):
+        cluster.produce(b"%d" % number + b"v" * SIZE)
+        cluster.settle()
+    if rate is not None:
+        cluster.publish(
+            ConfigRecord(BROKER_RESOURCE, "", f"{side}.replication.throttled.rate", str(rate)),
+            ConfigRecord(TOPIC_RESOURCE, "t", f"{side}.replication.throttled.replicas", replicas),
+        )
+    cluster.restart(3, FakeFiles())
+    return cluster
+
+
+def ends_after(cluster: Replicas, seconds: int) -> list[int]:
+    """Records on node 3 after each second."""
+    found = []
+    for _ in range(seconds):
+        cluster.pass_time(1_000)
+        found.append(cluster.end(3))
+    return found
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_a_replica_that_catches_up_gets_no_more_than_the_rate(side) -> None:
+    """20 KB/s and a fetch more; at last it has all and joins the ISR."""
+    cluster = behind(side, 2 * SIZE)
+    ends = ends_after(cluster, 12)
+    assert all(end <= 2 * (second + 2) + 2 for second, end in enumerate(ends)), ends
+    assert ends[2] >= 4
+    assert cluster.values(3) == cluster.values(1)
+    assert cluster.registration.isr == (1, 2, 3)
+
+
+def test_without_a_rate_nothing_waits() -> None:
+    """All is there after one round."""
+    assert ends_after(behind("leader", None), 1) == [COUNT]
+
+
+@pytest.mark.parametrize(("side", "other"), [("leader", "0:2,0:3,1:1"), ("follower", "0:1,0:2,1:3")])
+def test_only_named_replicas_are_throttled(side, other) -> None:
+    """The leader's list names the node that leads, the follower's the one that follows."""
+    assert ends_after(behind(side, 1, other), 1) == [COUNT]
+    own = "0:1" if side == "leader" else "0:3"
+    assert ends_after(behind(side, 1, own), 2)[-1] < COUNT
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_who_is_in_sync_is_never_throttled(side) -> None:
+    """Acknowledgements wait for it."""
+    cluster = behind(side, 0)
+    cluster.settle()
+    for _ in range(5):
+        request = cluster.produce(b"v" * SIZE)
+        cluster.settle()
+        assert request.first.error_code == 0
+    assert cluster.end(2) == COUNT + 5
+    assert cluster.end(3) == 0
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_a_throttled_replica_does_not_spin(side) -> None:
+    """It asks now and then, no more often than an idle one."""
+    cluster = behind(side, 0)
+    cluster.settle()
+    asked = 0
+    handed: Any = cluster._send
+
+    def count(follower: int, effect: Any) -> None:
+        nonlocal asked
+        asked += follower == 3
+        handed(follower, effect)
+
+    cluster._send = count  # type: ignore[method-assign]
+    cluster.pass_time(5_000)
+    assert asked <= 25
+    assert cluster.end(3) == 0
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_a_new_rate_holds_soon(side) -> None:
+    """Also for who waits because of the old one."""
+    cluster = behind(side, 0)
+    cluster.pass_time(2_000)
+    cluster.publish(ConfigRecord(BROKER_RESOURCE, "", f"{side}.replication.throttled.rate", None))
+    cluster.pass_time(2_000)
+    assert cluster.end(3) == COUNT
+
+
+def test_the_bucket_keeps_the_rate_over_time() -> None:
+    """A second's worth at once, then as it fills; what is taken too much is waited for."""
+    throttle = Throttle()
+    assert throttle.has_room(0)
+    throttle.limit(1_000)
+    assert not throttle.has_room(0)
+    assert throttle.has_room(1)
+    throttle.take(3_000, 5_000)
+    assert not throttle.has_room(5_000)
+    assert throttle.room_ms(5_000) == 6_001
+    assert not throttle.has_room(7_000)
+    assert throttle.has_room(7_001)
+    throttle.take(1_500, 60_000)
+    assert throttle.room_ms(60_000) == 60_501
+
+
+def test_the_nodes_own_rate_wins() -> None:
+    """A value that nobody here can read throttles nothing."""
+    throttles = Throttles()
+    key = "leader.replication.throttled.rate"
+    throttles.configured({(BROKER_RESOURCE, ""): {key: "5"}, (BROKER_RESOURCE, "7"): {key: "9"}}, 7)
+    assert (throttles.leader.rate, throttles.follower.rate) == (9, MAX_LONG)
+    throttles.configured({(BROKER_RESOURCE, ""): {key: "5"}, (BROKER_RESOURCE, "7"): {key: "9"}}, 8)
+    assert throttles.leader.rate == 5
+    throttles.configured({(BROKER_RESOURCE, ""): {key: "fast"}}, 8)
+    assert throttles.leader.rate == MAX_LONG
+
+
+def test_who_is_named() -> None:
+    """Exact pairs, or all."""
+    assert is_named(("*",), 3, 4)
+    assert is_named(("1:2", "3:4"), 3, 4)
+    assert not is_named(("4:3", "33:4"), 3, 4)
+    assert not is_named((), 3, 4)

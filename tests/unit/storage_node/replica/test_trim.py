@@ -1,0 +1,64 @@
+"""What lies below the start of a log does not stay on the disk."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.storage_node.replica import replica_manager
+from replica_rig import Replicas
+
+
+def rolled(count: int = 5) -> Replicas:
+    """Three replicas of a log of so many segments with a batch each, and an empty one."""
+    cluster = Replicas()
+    cluster.settle()
+    for _ in range(count):
+        cluster.produce()
+        cluster.settle()
+        for node in (1, 2, 3):
+            cluster.partition(node).log.roll()
+    return cluster
+
+
+def segments(cluster: Replicas, node: int) -> list[str]:
+    return [name for name in cluster.nodes[node].files.listdir(f"/d{node}/t-0") if name.endswith(".log")]
+
+
+def test_followers_remove_what_the_leader_has_removed() -> None:
+    """They learn of the start with its answers, and have the files no longer than it takes to look."""
+    cluster = rolled()
+    assert cluster.partition(1).log.delete_segments_below(3) == 3
+    cluster.produce()
+    cluster.settle()
+    assert cluster.partition(2).log.log_start_offset == 3
+    assert len(segments(cluster, 2)) == 6
+    cluster.pass_time(16_000)
+    assert segments(cluster, 2) == segments(cluster, 3) == segments(cluster, 1)
+    assert cluster.values(2) == cluster.values(1)
+
+
+def test_no_more_than_a_step_takes_goes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest goes next time; while a flush runs nothing goes."""
+    monkeypatch.setattr(replica_manager, "_TRIMMED_SEGMENTS", 2)
+    cluster = rolled(7)
+    rig = cluster.nodes[2]
+    rig.flush()
+    cluster.partition(2).log.advance_log_start_offset(6)
+    left = []
+    for _ in range(4):
+        rig.core.replicas.trim()
+        rig.core.replicas.trim()
+        rig.check()
+        rig.flush()
+        left.append(len(segments(cluster, 2)))
+    assert left == [6, 4, 2, 2]
+
+
+def test_a_log_is_not_cut_while_its_segments_go() -> None:
+    """A name that comes back would be removed."""
+    cluster = rolled()
+    cluster.is_flushing = False
+    partition = cluster.partition(2)
+    partition.log.advance_log_start_offset(3)
+    cluster.nodes[2].core.replicas.trim()
+    with pytest.raises(AssertionError, match="overtake a flush"):
+        partition.restart_at(0)
