@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from . import cells, kafka_io, machine_io, results, startup_io
-from .children_io import ChildError
+from .children_io import ChildError, LostDataError
+from .group import BUDGET_FULL_S, BUDGET_QUICK_S, GOAL_MORE_S, KAFKA, Group
 from .page import goal_table, page, ratio_lines
-from .session_io import LostDataError, Session
+from .session_io import Session
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
@@ -86,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
         if not groups:
             raise KeyError(f"no cell {options.cell} in {options.only or 'any group'}; see --list")
     reason = kafka_io.absent()
-    if reason and any(cell.system == cells.KAFKA for group in groups for cell in group.cells):
+    if reason and any(cell.system == KAFKA for group in groups for cell in group.cells):
         print(f"Apache Kafka cannot run here: {reason}", file=sys.stderr)
         return 1
     found = measure(options, groups, has_startup=not only or "startup" in only)
@@ -101,17 +102,17 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def measure(options: argparse.Namespace, groups: list[cells.Group], *, has_startup: bool) -> dict[str, Any]:
+def measure(options: argparse.Namespace, groups: list[Group], *, has_startup: bool) -> dict[str, Any]:
     """Run groups and start-up; everything of results.json. Errors: LostDataError, ChildError, KafkaError."""
     is_quick = options.quick
-    budget_s = cells.BUDGET_QUICK_S if is_quick else cells.BUDGET_FULL_S
+    budget_s = BUDGET_QUICK_S if is_quick else BUDGET_FULL_S
     profile = str(Path(options.profile).absolute()) if options.profile else ""
     machine = {**machine_io.facts(), "load_before": machine_io.load_average()}
     startup: dict[str, Any] = {}
     left_out: dict[str, str] = {}
 
-    def is_over(group: cells.Group) -> bool:
-        more_s = cells.GOAL_MORE_S if group.has_goal else 0.0
+    def is_over(group: Group) -> bool:
+        more_s = GOAL_MORE_S if group.has_goal else 0.0
         return not options.only and time.monotonic() - STARTED > budget_s + more_s
 
     with Session(is_quick=options.quick, say=say, profile=profile) as session:
@@ -146,7 +147,7 @@ def write_page(found: dict[str, Any], folder: Path) -> None:
     (folder / "BENCHMARKS.md").write_text(page(found, (HERE / "PROFILES.md").read_text()))
 
 
-def some_cells(group: cells.Group, names: list[str]) -> cells.Group:
+def some_cells(group: Group, names: list[str]) -> Group:
     """A group of only these of its cells, perhaps none."""
     found = tuple(cell for cell in group.cells if cell.name in names)
     return dataclasses.replace(group, cells=found)

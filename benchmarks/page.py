@@ -5,10 +5,11 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from .cells import (
+from .cells import GROUPS
+from .group import (
+    GAP,
     GOAL_PAIRS_FULL,
     GOAL_PAIRS_QUICK,
-    GROUPS,
     HEADRACE,
     KAFKA,
     MORE_PAIRS_FULL,
@@ -39,6 +40,8 @@ COLUMNS = (
     ("e2e p99.9 ms", "e2e_p99_9_ms", ".2f"),
     ("e2e max ms", "e2e_max_ms", ".2f"),
     ("fan-out MB/s", "fan_out_mb_per_s", ",.1f"),
+    ("longest without acks ms", GAP, ",.0f"),
+    ("doubled records", "doubled", ",.0f"),
     ("cold read MB/s", "cold_mb_per_s", ",.0f"),
     ("server RSS MB", "rss_mb", ",.0f"),
     ("server fds", "fds", ",.0f"),
