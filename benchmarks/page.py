@@ -55,6 +55,27 @@ as the documentation shows it; produce requests of ready batches for the share o
 reader at 10,000 records/s. The last column is for ratios that the machine bounds: the share of the MB/s
 that a bare ZeroMQ loop moves in messages of 64 KB on the same cores (producing: receive and write; reading:
 receive only), and the ratio to Kafka that this loop itself would have."""
+PARTITION_COLUMNS = (
+    ("partitions", "partitions"),
+    ("replicas", "replicas"),
+    ("create s", "created_s"),
+    ("nodes MB, empty", "empty_nodes_mb"),
+    ("nodes MB", "nodes_mb"),
+    ("controllers MB", "controllers_mb"),
+    ("nodes CPU %", "nodes_cpu_percent"),
+    ("controllers CPU %", "controllers_cpu_percent"),
+    ("node fds", "fds"),
+    ("leaders of the killed", "leaders"),
+    ("all moved ms", "moved_ms"),
+    ("in sync again s", "in_sync_again_s"),
+)
+PARTITIONS_NOTE = """\
+One topic on three nodes and three controllers that share the servers' cores; a fresh cluster for each row,
+no clients. Memory is resident and CPU is % of one core, of three processes together (Kafka: three JVMs of
+1 GB heap that hold both); idle for 5 s. Then SIGKILL of one node: ms until every partition that it led has
+another leader, detection included; it is started again: seconds until all replicas are in sync. Asked every
+50 ms.
+"""
 METHOD = """\
 - Two systems on one machine: one Apache Kafka {kafka} KRaft node (JVM `-Xms1G -Xmx1G`, G1, Kafka's own
   flags) and one headrace storage node, alone in its process, with its controller in another one. All
@@ -123,6 +144,7 @@ def page(results: dict[str, Any], profiles: str) -> str:
     parts += ["## Workloads", "", *[line for group in GROUPS for line in group_section(results, group)]]
     parts += ["## Latency", "", "![latency](benchmarks/latency.svg)", "", "## Start and rest", ""]
     parts += startup_lines(results["startup"])
+    parts += ["", "## Many partitions", "", *partition_lines(results)]
     parts += ["", "## Not measured yet", ""]
     parts += [f"- {name}: {why}." for name, why in results["not_measured"].items()]
     parts += ["", profiles.strip()]
@@ -319,6 +341,28 @@ def startup_lines(startup: dict[str, Any]) -> list[str]:
         lines.append(f"- An idle node: {idle['rss_mb']} MB, {idle['cpu_percent']} % of a core over 10 s,"
                      f" {idle['threads']} threads, {idle['fds']} descriptors.")  # fmt: skip
     return lines or ["Not measured in this run."]
+
+
+def partition_lines(results: dict[str, Any]) -> list[str]:
+    """What partitions cost, a row for each system and count."""
+    rows = results.get("partitions") or []
+    if not rows:
+        return ["Not measured in this run."]
+    lines = [
+        PARTITIONS_NOTE,
+        "| " + " | ".join(["system", *(title for title, _ in PARTITION_COLUMNS)]) + " |",
+    ]
+    lines.append("| --- |" + " ---: |" * len(PARTITION_COLUMNS))
+    for row in rows:
+        texts = ["" if row.get(name) is None else f"{row[name]:,}" for _, name in PARTITION_COLUMNS]
+        lines.append(f"| {row['system']} | " + " | ".join(texts) + " |")
+    for row in rows:
+        what = f"{row['system']}, {row['partitions']:,} partitions"
+        if "error" in row:
+            lines += ["", f"{what}: failed: {row['error']}."]
+        if "with_three" in row:
+            lines += ["", f"{what}: with three replicas: {row['with_three']}; with one instead."]
+    return lines
 
 
 def _listed(values: list[Any]) -> str:
