@@ -397,6 +397,11 @@ def chosen(only: set[str], *, is_quick: bool) -> list[Group]:
     return found
 
 
+def parts(only: set[str], *, is_quick: bool) -> set[str]:
+    """What of APART runs: what is asked for, or all; QUICK has no time for partitions."""
+    return set(APART) & only if only else set(APART) - ({"partitions"} if is_quick else set())
+
+
 def scaled(spec: dict[str, Any], *, is_quick: bool) -> dict[str, Any]:
     """A cell's spec as this mode runs it. What readers find is as much in both: less is over at once."""
     if not is_quick:

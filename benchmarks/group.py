@@ -11,9 +11,9 @@ QUICK_SHARE = 0.5
 GOAL_PAIRS_FULL, GOAL_PAIRS_QUICK = 5, 3
 MORE_PAIRS_FULL, MORE_PAIRS_QUICK = 2, 1
 # After these seconds no group without a goal is begun, nor another pair of one; the goals get what stays of
-# 26 minutes, or ten.
-BUDGET_FULL_S, BUDGET_QUICK_S = 1460.0, 500.0
-GOAL_MORE_S = 60.0
+# 36 minutes, or ten.
+BUDGET_FULL_S, BUDGET_QUICK_S = 2040.0, 540.0
+GOAL_MORE_S = 30.0
 
 # the cells of the group `bare-64k` that are ceilings
 RECEIVE_AND_WRITE, RECEIVE = "receive and write", "receive"

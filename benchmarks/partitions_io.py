@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .clusters_io import Cluster
     from .session_io import Session
 
-SETTLE_S, IDLE_S = 3.0, 5.0
+SETTLE_S, IDLE_S = 10.0, 5.0  # a JVM still compiles seconds after its topic is made
 FAIL_OVER_TIMEOUT_S = 60.0
 TOPIC = "many"
 FULL = ((HEADRACE, 1000), (HEADRACE, 5000), (KAFKA, 1000))

@@ -69,6 +69,24 @@ def _half_load() -> Group:
     )  # fmt: skip
 
 
+def _ping() -> Group:
+    spec = {"size": 100, "count": 2_000, "warm": 500, "linger_ms": 0, "partition_count": 1, "acks": ALL}
+
+    def latency(metric: str, name: str) -> Comparison:
+        title = f"three replicas: one record under way, there and back {name}"
+        return Comparison(HEADRACE, KAFKA, metric, 1.0, at_least=False, title=title, is_beside=True)
+
+    return Group(
+        "r3-ping",
+        "three nodes, three replicas, acks=all: one record of 100 B under way, linger 0",
+        (Cell(KAFKA, KAFKA, "ping", spec), Cell(HEADRACE, HEADRACE, "ping", spec)),
+        (latency(E2E_P50, "p50"), latency(E2E_P99, "p99")),
+        in_quick=False,
+        nodes=NODES,
+        pairs=(3, 1),
+    )
+
+
 def _fail_over() -> Group:
     def cell(system: str) -> Cell:
         spec = {"size": 1000, "rate": 2_000, "partition_count": PARTITIONS, "linger_ms": 5, "acks": ALL,
@@ -82,7 +100,7 @@ def _fail_over() -> Group:
         (cell(KAFKA), cell(HEADRACE)),
         (Comparison(HEADRACE, KAFKA, GAP, 0.25, at_least=False, title=title),),
         nodes=NODES,
-        pairs=(5, 2),
+        pairs=(5, 1),  # Kafka's round takes half a minute
     )
 
 
@@ -90,5 +108,6 @@ REPLICATED: tuple[Group, ...] = (
     _producing(100, 1_500_000, 4_000_000, "100 B", in_quick=False),
     _producing(1000, 300_000, 600_000, "1 KB", in_quick=True),
     _half_load(),
+    _ping(),
     _fail_over(),
 )

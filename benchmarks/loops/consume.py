@@ -78,6 +78,7 @@ def _ends(spec: dict[str, Any]) -> list[int]:
 
 
 def verifier(spec: dict[str, Any]) -> tuple[Callable[[], list[bytes]], list[int]]:
+    """(take some values of `partitions` from the beginning, perhaps none yet; the end offsets)."""
     ends = _ends(spec)
     if spec["system"] == "kafka":
         kafka = clients.kafka_consumer(spec, spec["partitions"])

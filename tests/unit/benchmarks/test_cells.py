@@ -115,6 +115,13 @@ def test_every_workload_so_far_is_there_in_both_modes() -> None:
         assert {group.workload for group in cells.chosen(set(), is_quick=is_quick)} == wanted
 
 
+def test_partitions_run_in_the_full_run_or_when_asked_for() -> None:
+    """QUICK has no time for them."""
+    assert cells.parts(set(), is_quick=False) == {"startup", "partitions"}
+    assert cells.parts(set(), is_quick=True) == {"startup"}
+    assert cells.parts({"partitions", "w1"}, is_quick=True) == {"partitions"}
+
+
 def test_quick_is_smaller_in_count_and_time_only() -> None:
     """Rates and sizes stay, and whole numbers stay whole."""
     spec = {"count": 11, "seconds": 4.0, "rate": 10, "size": 100}
