@@ -36,7 +36,7 @@ def add_profiler(loop: asyncio.AbstractEventLoop, path: str) -> None:
     samplers: list[Sampler] = []
 
     def begin() -> None:
-        samplers.append(Sampler())
+        samplers.append(Sampler(is_by_signal=True))
         samplers[-1].start()
 
     def end() -> None:
