@@ -18,6 +18,7 @@ from .group import (
     QUICK_SHARE,
     Group,
 )
+from .replicated import LOAD_AFTER_S
 from .results import ABSENT, BESIDE, used
 from .statistics import MET, MISSED, UNRESOLVED
 
@@ -43,6 +44,7 @@ COLUMNS = (
     ("longest without acks ms", GAP, ",.0f"),
     ("doubled records", "doubled", ",.0f"),
     ("cold read MB/s", "cold_mb_per_s", ",.0f"),
+    ("in sync", "in_sync", ".0f"),
     ("server RSS MB", "rss_mb", ",.0f"),
     ("server fds", "fds", ",.0f"),
 )
@@ -119,6 +121,20 @@ METHOD = """\
   average is recorded only: the cell before leaves it high.
 - CPU is user and system time of the server's processes: node and controller of headrace, and the one JVM
   that holds both of Kafka. Its clock ticks every 10 ms. Resident memory is that of the node and of the JVM.
+- Three nodes (R3, failover): three Kafka JVMs of that kind, each broker and controller, and three storage
+  nodes of headrace with three controllers in processes of their own. All servers
+  of a system share the same cores as above: this compares what three replicas cost, not how nodes scale.
+  Topics have three replicas and min.insync.replicas 2, producers acks=all, without idempotence, and a cell
+  starts with all replicas in sync; "in sync" is the fewest of any partition when the last record was
+  acknowledged. {nodes_warm} Both clusters are started for these groups and stopped after them; meanwhile the
+  single nodes idle. CPU is that of all processes, memory that of the three nodes together.
+- Fail-over: 1 KB records at a fixed rate, in turn to each of {partitions} partitions; after two seconds
+  SIGKILL of the node that leads the first one (of Kafka: of a leader that is not the active controller too,
+  whose loss costs more). What counts is the longest time between two acknowledgements of one of its
+  partitions, the worst of them. Load goes on after it for {kafka_after:.0f} s (Kafka) and
+  {headrace_after:.0f} s (headrace). Session timeouts are the defaults, 9 s and 1.5 s. The killed process is
+  started again over its files; when all replicas are in sync everything is read back: one acknowledged record lost, and no page is written.
+  Doubled records, which a producer without idempotence may make, are told.
 - Limits: client and server share one machine and its loopback, the disk is virtual (fsync costs next to
   nothing), and windows last seconds, not a minute. Never compare figures of different machines.
 """
@@ -241,6 +257,8 @@ def method(results: dict[str, Any]) -> str:
     warm = before.get("kafka_warm_up")
     is_quick = results["mode"]["is_quick"]
     return METHOD.format(
+        nodes_warm=nodes_warm_up(before.get("kafka_nodes_warm_up")), kafka_after=LOAD_AFTER_S[KAFKA],
+        headrace_after=LOAD_AFTER_S[HEADRACE],
         kafka=VERSION, partitions=PARTITIONS, warm=warm_up(warm), touched=before.get("touched_gib"),
         touch_s=before.get("touch_s"), server_cores=_listed(machine["server_cores"]),
         client_cores=_listed(machine["client_cores"]), counts=unequal(is_quick=is_quick),
@@ -259,6 +277,11 @@ def warm_up(warm: dict[str, Any] | None) -> str:
         f" ({_listed(warm['windows'])} MB/s): the last three {reached} within 5 %, they lay within"
         f" {warm['spread']:.1%}"
     )
+
+
+def nodes_warm_up(warm: dict[str, Any] | None) -> str:
+    """A sentence of what was run on the three JVMs before."""
+    return f"Warm-up of the three JVMs: {warm_up(warm)}." if warm else "The three JVMs were not warmed up."
 
 
 def unequal(*, is_quick: bool) -> str:

@@ -4,8 +4,8 @@ It looks every millisecond; a thread that used no CPU since the last look (it wa
 few per cent, needs no compiler switches, and shows compiled calls as the line that makes them. It needs the
 GIL to look: time is told at the line where the GIL was let go next. A server with one loop lets it go where
 it waits for work, and would show nothing else: there SIGPROF looks, at the main thread alone, between two of
-its bytecodes (`is_by_signal`). Where Linux's `perf` is installed and allowed, it runs along, and its flat
-profile of libraries and functions follows in the table.
+its bytecodes (`is_by_signal`); native code is told at the line that runs next. Where Linux's `perf` is
+installed and allowed, it runs along, and its flat profile of libraries and functions follows in the table.
 """
 
 from __future__ import annotations

@@ -172,6 +172,8 @@ class Session:
             found = with_rates(made)
             if made["failed"]:
                 raise LostDataError(f"{made['failed']} records failed in {cell.name}")
+            if isinstance(system, HeadraceCluster | KafkaCluster):
+                found["in_sync"] = min(place.in_sync for place in system.places(topic))
             self._verify(system, topic, made["expected"])
         finally:
             system.delete_topic(topic)
