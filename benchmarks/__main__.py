@@ -92,7 +92,9 @@ def run(options: argparse.Namespace) -> int:
         print(f"Apache Kafka cannot run here: {reason}", file=sys.stderr)
         return 1
     found = measure(options, groups, cells.parts(only, is_quick=options.quick))
-    print("\n".join([*ratio_lines(found), *partition_lines(found)] if only else goal_table(found)))
+    print("\n".join(ratio_lines(found) if only else goal_table(found)))
+    if "partitions" in only:
+        print("\n".join(partition_lines(found)))
     if only or options.cell or options.pairs or options.no_warm_up or options.profile:
         say("a part of the benchmarks: no page is written")
         return 0

@@ -126,15 +126,17 @@ METHOD = """\
   of a system share the same cores as above: this compares what three replicas cost, not how nodes scale.
   Topics have three replicas and min.insync.replicas 2, producers acks=all, without idempotence, and a cell
   starts with all replicas in sync; "in sync" is the fewest of any partition when the last record was
-  acknowledged. {nodes_warm} Both clusters are started for these groups and stopped after them; meanwhile the
-  single nodes idle. CPU is that of all processes, memory that of the three nodes together.
+  acknowledged. {nodes_warm}
+  Both clusters are started for these groups and stopped after them; meanwhile the single nodes idle. CPU is
+  that of all processes, memory that of the three nodes together.
 - Fail-over: 1 KB records at a fixed rate, in turn to each of {partitions} partitions; after two seconds
   SIGKILL of the node that leads the first one (of Kafka: of a leader that is not the active controller too,
   whose loss costs more). What counts is the longest time between two acknowledgements of one of its
   partitions, the worst of them. Load goes on after it for {kafka_after:.0f} s (Kafka) and
   {headrace_after:.0f} s (headrace). Session timeouts are the defaults, 9 s and 1.5 s. The killed process is
-  started again over its files; when all replicas are in sync everything is read back: one acknowledged record lost, and no page is written.
-  Doubled records, which a producer without idempotence may make, are told.
+  started again over its files; when all replicas are in sync everything is read back: one acknowledged
+  record lost, and no page is written. Doubled records, which a producer without idempotence may make, are
+  told.
 - Limits: client and server share one machine and its loopback, the disk is virtual (fsync costs next to
   nothing), and windows last seconds, not a minute. Never compare figures of different machines.
 """

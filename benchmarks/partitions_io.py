@@ -51,18 +51,18 @@ def _with_replicas(session: Session, name: str, count: int) -> dict[str, Any]:
 def one_cluster(session: Session, name: str, count: int, replicas: int) -> dict[str, Any]:
     """A cluster of its own with one topic: what it costs, or why that could not be told."""
     folder = Path(tempfile.mkdtemp(prefix="partitions-", dir=session.scratch))
-    with contextlib.ExitStack() as ends:
-        ends.callback(shutil.rmtree, folder, ignore_errors=True)
-        cluster: Cluster = (
-            HeadraceCluster(session.children, folder, session.server_cores)
-            if name == HEADRACE
-            else KafkaCluster(folder, session.server_cores)
-        )
-        ends.callback(cluster.stop)
-        try:
+    try:
+        with contextlib.ExitStack() as ends:
+            ends.callback(shutil.rmtree, folder, ignore_errors=True)
+            cluster: Cluster = (
+                HeadraceCluster(session.children, folder, session.server_cores)
+                if name == HEADRACE
+                else KafkaCluster(folder, session.server_cores)
+            )
+            ends.callback(cluster.stop)
             return cost(cluster, count, replicas)
-        except Exception as error:  # noqa: BLE001 - the row tells it, whatever it is
-            return {"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
+    except Exception as error:  # noqa: BLE001 - the row tells it, whatever it is
+        return {"error": f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"}
 
 
 def cost(cluster: Cluster, count: int, replicas: int) -> dict[str, Any]:
