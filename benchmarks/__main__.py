@@ -11,10 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import cells, kafka_io, machine_io, results, startup_io
-from .children_io import ChildError
-from .page import goal_table, page, ratio_lines
-from .session_io import LostDataError, Session
+from . import cells, kafka_io, machine_io, partitions_io, results, startup_io
+from .children_io import ChildError, LostDataError
+from .group import BUDGET_FULL_S, BUDGET_QUICK_S, GOAL_MORE_S, KAFKA, Group
+from .page import goal_table, page, partition_lines, ratio_lines
+from .session_io import Session
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
@@ -73,6 +74,7 @@ def list_groups() -> int:
         print(f"{group.id:<16} {group.title}{quick}")
         print(" " * 17 + ", ".join(cell.name for cell in group.cells))
     print(f"{'startup':<16} local(), headrace up on Ray, an idle node")
+    print(f"{'partitions':<16} what 1,000 and 5,000 partitions on three nodes cost (full run only)")
     return 0
 
 
@@ -86,11 +88,13 @@ def run(options: argparse.Namespace) -> int:
         if not groups:
             raise KeyError(f"no cell {options.cell} in {options.only or 'any group'}; see --list")
     reason = kafka_io.absent()
-    if reason and any(cell.system == cells.KAFKA for group in groups for cell in group.cells):
+    if reason and any(cell.system == KAFKA for group in groups for cell in group.cells):
         print(f"Apache Kafka cannot run here: {reason}", file=sys.stderr)
         return 1
-    found = measure(options, groups, has_startup=not only or "startup" in only)
+    found = measure(options, groups, cells.parts(only, is_quick=options.quick))
     print("\n".join(ratio_lines(found) if only else goal_table(found)))
+    if "partitions" in only:
+        print("\n".join(partition_lines(found)))
     if only or options.cell or options.pairs or options.no_warm_up or options.profile:
         say("a part of the benchmarks: no page is written")
         return 0
@@ -101,22 +105,28 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def measure(options: argparse.Namespace, groups: list[cells.Group], *, has_startup: bool) -> dict[str, Any]:
-    """Run groups and start-up; everything of results.json. Errors: LostDataError, ChildError, KafkaError."""
+def measure(options: argparse.Namespace, groups: list[Group], apart: set[str]) -> dict[str, Any]:
+    """Run groups and the parts `apart`; everything of results.json.
+
+    Errors: LostDataError, ChildError, KafkaError.
+    """
     is_quick = options.quick
-    budget_s = cells.BUDGET_QUICK_S if is_quick else cells.BUDGET_FULL_S
+    budget_s = BUDGET_QUICK_S if is_quick else BUDGET_FULL_S
     profile = str(Path(options.profile).absolute()) if options.profile else ""
     machine = {**machine_io.facts(), "load_before": machine_io.load_average()}
     startup: dict[str, Any] = {}
+    partitions: list[dict[str, Any]] = []
     left_out: dict[str, str] = {}
 
-    def is_over(group: cells.Group) -> bool:
-        more_s = cells.GOAL_MORE_S if group.has_goal else 0.0
+    def is_over(group: Group) -> bool:
+        more_s = GOAL_MORE_S if group.has_goal else 0.0
         return not options.only and time.monotonic() - STARTED > budget_s + more_s
 
     with Session(is_quick=options.quick, say=say, profile=profile) as session:
-        if has_startup:
+        if "startup" in apart:
             startup = startup_io.measure(session, say, repeats=2 if options.quick else 5)
+        if "partitions" in apart:
+            partitions = partitions_io.measure(session, say, is_quick=is_quick)
         session.prepare(groups, warm=not options.no_warm_up)
         for group in groups:
             if is_over(group) and not group.has_goal:
@@ -135,7 +145,8 @@ def measure(options: argparse.Namespace, groups: list[cells.Group], *, has_start
         runs, facts = session.runs, session.facts
     machine["largest_steal"] = max((run["steal"] for run in runs if run["is_used"]), default=0.0)
     mode = {"is_quick": is_quick, "seconds": round(time.monotonic() - STARTED), "left_out": left_out}
-    return results.assemble(runs, startup, {**facts, "machine": machine}, mode)
+    found = results.assemble(runs, startup, {**facts, "machine": machine}, mode)
+    return {**found, "partitions": partitions}
 
 
 def write_page(found: dict[str, Any], folder: Path) -> None:
@@ -146,7 +157,7 @@ def write_page(found: dict[str, Any], folder: Path) -> None:
     (folder / "BENCHMARKS.md").write_text(page(found, (HERE / "PROFILES.md").read_text()))
 
 
-def some_cells(group: cells.Group, names: list[str]) -> cells.Group:
+def some_cells(group: Group, names: list[str]) -> Group:
     """A group of only these of its cells, perhaps none."""
     found = tuple(cell for cell in group.cells if cell.name in names)
     return dataclasses.replace(group, cells=found)

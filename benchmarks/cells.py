@@ -7,89 +7,29 @@ are those of the full run; QUICK takes the share `QUICK_SHARE` of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-HEADRACE, KAFKA, BARE = "headrace", "kafka", "bare"
-PARTITIONS = 6
-QUICK_SHARE = 0.5
-GOAL_PAIRS_FULL, GOAL_PAIRS_QUICK = 5, 3
-MORE_PAIRS_FULL, MORE_PAIRS_QUICK = 2, 1
-# After these seconds no group without a goal is begun, nor another pair of one; the goals get what stays of
-# 26 minutes, or ten.
-BUDGET_FULL_S, BUDGET_QUICK_S = 1460.0, 500.0
-GOAL_MORE_S = 60.0
-
-# the cells of the group `bare-64k` that are ceilings
-RECEIVE_AND_WRITE, RECEIVE = "receive and write", "receive"
-RATE, MB, CPU_PER_GB = "records_per_s", "mb_per_s", "server_cpu_s_per_gb"
-E2E_P50, E2E_P99, ACK_P50, ACK_P99 = "e2e_p50_ms", "e2e_p99_ms", "ack_p50_ms", "ack_p99_ms"
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One measurement: a way to run it (`kind`), a system, and what the client process is told."""
-
-    name: str
-    system: str
-    kind: str
-    spec: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The ratio above/below of one metric; with a `goal` it is a row of the goal table.
-
-    `is_beside`: the row is shown with its goal beside the one that is judged, and gets no verdict.
-    `ceiling`: the cell of the group `bare-64k` whose MB/s no `above` can pass.
-    """
-
-    above: str
-    below: str
-    metric: str
-    goal: float | None = None
-    at_least: bool = True
-    title: str = ""
-    is_beside: bool = False
-    ceiling: str = ""
-
-
-@dataclass(frozen=True)
-class Group:
-    """Cells that are compared with each other. `preload` fills a topic per system for them to read."""
-
-    id: str
-    title: str
-    cells: tuple[Cell, ...]
-    comparisons: tuple[Comparison, ...] = ()
-    preload: dict[str, Any] | None = None
-    in_quick: bool = True
-    is_pinned: bool = True
-    # of full and QUICK, where they are not those of all groups (with a goal: 5 and 3, without: 3 and 1)
-    pairs: tuple[int, int] | None = None
-
-    @property
-    def workload(self) -> str:
-        """W1, W2, ..."""
-        return self.id.partition("-")[0].upper()
-
-    @property
-    def has_goal(self) -> bool:
-        """Whether a row of the goal table comes from it."""
-        return any(one.goal is not None for one in self.comparisons)
-
-    def pair_count(self, *, is_quick: bool) -> int:
-        """How many pairs a run of this mode takes."""
-        goal, more = (GOAL_PAIRS_QUICK, MORE_PAIRS_QUICK) if is_quick else (GOAL_PAIRS_FULL, MORE_PAIRS_FULL)
-        full, quick = self.pairs or (None, None)
-        return (quick if is_quick else full) or (goal if self.has_goal else more)
-
-    def cell(self, name: str) -> Cell:
-        """By name. Errors: KeyError."""
-        for cell in self.cells:
-            if cell.name == name:
-                return cell
-        raise KeyError(name)
+from .group import (
+    ACK_P50,
+    ACK_P99,
+    BARE,
+    CPU_PER_GB,
+    E2E_P50,
+    E2E_P99,
+    HEADRACE,
+    KAFKA,
+    MB,
+    PARTITIONS,
+    QUICK_SHARE,
+    RATE,
+    RECEIVE,
+    RECEIVE_AND_WRITE,
+    Cell,
+    Comparison,
+    Group,
+)
+from .replicated import REPLICATED
 
 
 def order(group: Group, pair: int) -> list[Cell]:
@@ -432,11 +372,14 @@ GROUPS: tuple[Group, ...] = (
     _many(100, in_quick=False),
     _many(1000, in_quick=False),
     *_bare(),
+    *REPLICATED,
 )  # fmt: skip
 
+# What is measured without cells, for headrace alone.
+APART = ("startup", "partitions")
 LATER = {
-    "W12-W17": "transactions, groups, share groups, fail-over, start-up with large logs and streams wait for"
-    " those features, or for more than one node",
+    "W12-W14, W16, W17": "transactions, groups, share groups, start-up with large logs and streams wait for"
+    " those features",
     "W18": "the listener for Kafka's own clients does not exist yet",
 }
 
@@ -448,10 +391,15 @@ def chosen(only: set[str], *, is_quick: bool) -> list[Group]:
         return sorted(found, key=lambda group: not group.has_goal)  # else as they stand
     found = [group for group in GROUPS if {group.id, group.workload.lower()} & only]
     unknown = only - {group.id for group in found} - {group.workload.lower() for group in found}
-    if unknown - {"startup"}:
-        known = ", ".join(group.id for group in GROUPS)
-        raise KeyError(f"no group {', '.join(sorted(unknown))}; there are {known}, startup, and w1 ... w11")
+    if unknown - set(APART):
+        known = ", ".join((*(group.id for group in GROUPS), *APART))
+        raise KeyError(f"no group {', '.join(sorted(unknown))}; there are {known}, and w1 ... w11, r3")
     return found
+
+
+def parts(only: set[str], *, is_quick: bool) -> set[str]:
+    """What of APART runs: what is asked for, or all; QUICK has no time for partitions."""
+    return set(APART) & only if only else set(APART) - ({"partitions"} if is_quick else set())
 
 
 def scaled(spec: dict[str, Any], *, is_quick: bool) -> dict[str, Any]:

@@ -24,6 +24,10 @@ class ChildError(RuntimeError):
     """A process failed, said nothing in time, or ended early; the text holds the end of what it printed."""
 
 
+class LostDataError(RuntimeError):
+    """A reader did not find what was acknowledged, or found more."""
+
+
 class Child:
     """One process that talks in lines: ours over stdin, its own over stdout, its troubles into a file."""
 

@@ -161,7 +161,7 @@ def start_node(
         raise
     node = KafkaNode(process, f"127.0.0.1:{broker}", scratch)
     try:
-        _wait_for_port(process, broker, log)
+        wait_for_port(process, broker, log)
     except BaseException:
         node.stop()
         raise
@@ -178,7 +178,9 @@ def kafka_server(log_dir: Path, **overrides: str) -> Iterator[str]:
         node.stop()
 
 
-def _wait_for_port(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def wait_for_port(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    """Until a node that starts takes connections. Errors: KafkaError with the end of its log."""
+
     def accepts() -> bool:
         if process.poll() is not None:
             raise KafkaError(f"Kafka ended: {log.read_text()[-3000:]}")

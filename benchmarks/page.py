@@ -5,10 +5,11 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from .cells import (
+from .cells import GROUPS
+from .group import (
+    GAP,
     GOAL_PAIRS_FULL,
     GOAL_PAIRS_QUICK,
-    GROUPS,
     HEADRACE,
     KAFKA,
     MORE_PAIRS_FULL,
@@ -17,6 +18,7 @@ from .cells import (
     QUICK_SHARE,
     Group,
 )
+from .replicated import LOAD_AFTER_S
 from .results import ABSENT, BESIDE, used
 from .statistics import MET, MISSED, UNRESOLVED
 
@@ -39,7 +41,10 @@ COLUMNS = (
     ("e2e p99.9 ms", "e2e_p99_9_ms", ".2f"),
     ("e2e max ms", "e2e_max_ms", ".2f"),
     ("fan-out MB/s", "fan_out_mb_per_s", ",.1f"),
+    ("longest without acks ms", GAP, ",.0f"),
+    ("doubled records", "doubled", ",.0f"),
     ("cold read MB/s", "cold_mb_per_s", ",.0f"),
+    ("in sync", "in_sync", ".0f"),
     ("server RSS MB", "rss_mb", ",.0f"),
     ("server fds", "fds", ",.0f"),
 )
@@ -52,6 +57,27 @@ as the documentation shows it; produce requests of ready batches for the share o
 reader at 10,000 records/s. The last column is for ratios that the machine bounds: the share of the MB/s
 that a bare ZeroMQ loop moves in messages of 64 KB on the same cores (producing: receive and write; reading:
 receive only), and the ratio to Kafka that this loop itself would have."""
+PARTITION_COLUMNS = (
+    ("partitions", "partitions"),
+    ("replicas", "replicas"),
+    ("create s", "created_s"),
+    ("nodes MB, empty", "empty_nodes_mb"),
+    ("nodes MB", "nodes_mb"),
+    ("controllers MB", "controllers_mb"),
+    ("nodes CPU %", "nodes_cpu_percent"),
+    ("controllers CPU %", "controllers_cpu_percent"),
+    ("node fds", "fds"),
+    ("leaders of the killed", "leaders"),
+    ("all moved ms", "moved_ms"),
+    ("in sync again s", "in_sync_again_s"),
+)
+PARTITIONS_NOTE = """\
+One topic on three nodes and three controllers that share the servers' cores; a fresh cluster for each row,
+no clients. Memory is resident and CPU is % of one core, of three processes together (Kafka: three JVMs of
+1 GB heap that hold both); idle for 5 s. Then SIGKILL of one node: ms until every partition that it led has
+another leader, detection included; it is started again: seconds until all replicas are in sync. Asked every
+50 ms.
+"""
 METHOD = """\
 - Two systems on one machine: one Apache Kafka {kafka} KRaft node (JVM `-Xms1G -Xmx1G`, G1, Kafka's own
   flags) and one headrace storage node, alone in its process, with its controller in another one. All
@@ -95,6 +121,22 @@ METHOD = """\
   average is recorded only: the cell before leaves it high.
 - CPU is user and system time of the server's processes: node and controller of headrace, and the one JVM
   that holds both of Kafka. Its clock ticks every 10 ms. Resident memory is that of the node and of the JVM.
+- Three nodes (R3, failover): three Kafka JVMs of that kind, each broker and controller, and three storage
+  nodes of headrace with three controllers in processes of their own. All servers
+  of a system share the same cores as above: this compares what three replicas cost, not how nodes scale.
+  Topics have three replicas and min.insync.replicas 2, producers acks=all, without idempotence, and a cell
+  starts with all replicas in sync; "in sync" is the fewest of any partition when the last record was
+  acknowledged. {nodes_warm}
+  Both clusters are started for these groups and stopped after them; meanwhile the single nodes idle. CPU is
+  that of all processes, memory that of the three nodes together.
+- Fail-over: 1 KB records at a fixed rate, in turn to each of {partitions} partitions; after two seconds
+  SIGKILL of the node that leads the first one (of Kafka: of a leader that is not the active controller too,
+  whose loss costs more). What counts is the longest time between two acknowledgements of one of its
+  partitions, the worst of them. Load goes on after it for {kafka_after:.0f} s (Kafka) and
+  {headrace_after:.0f} s (headrace). Session timeouts are the defaults, 9 s and 1.5 s. The killed process is
+  started again over its files; when all replicas are in sync everything is read back: one acknowledged
+  record lost, and no page is written. Doubled records, which a producer without idempotence may make, are
+  told.
 - Limits: client and server share one machine and its loopback, the disk is virtual (fsync costs next to
   nothing), and windows last seconds, not a minute. Never compare figures of different machines.
 """
@@ -120,6 +162,7 @@ def page(results: dict[str, Any], profiles: str) -> str:
     parts += ["## Workloads", "", *[line for group in GROUPS for line in group_section(results, group)]]
     parts += ["## Latency", "", "![latency](benchmarks/latency.svg)", "", "## Start and rest", ""]
     parts += startup_lines(results["startup"])
+    parts += ["", "## Many partitions", "", *partition_lines(results)]
     parts += ["", "## Not measured yet", ""]
     parts += [f"- {name}: {why}." for name, why in results["not_measured"].items()]
     parts += ["", profiles.strip()]
@@ -216,6 +259,8 @@ def method(results: dict[str, Any]) -> str:
     warm = before.get("kafka_warm_up")
     is_quick = results["mode"]["is_quick"]
     return METHOD.format(
+        nodes_warm=nodes_warm_up(before.get("kafka_nodes_warm_up")), kafka_after=LOAD_AFTER_S[KAFKA],
+        headrace_after=LOAD_AFTER_S[HEADRACE],
         kafka=VERSION, partitions=PARTITIONS, warm=warm_up(warm), touched=before.get("touched_gib"),
         touch_s=before.get("touch_s"), server_cores=_listed(machine["server_cores"]),
         client_cores=_listed(machine["client_cores"]), counts=unequal(is_quick=is_quick),
@@ -234,6 +279,11 @@ def warm_up(warm: dict[str, Any] | None) -> str:
         f" ({_listed(warm['windows'])} MB/s): the last three {reached} within 5 %, they lay within"
         f" {warm['spread']:.1%}"
     )
+
+
+def nodes_warm_up(warm: dict[str, Any] | None) -> str:
+    """A sentence of what was run on the three JVMs before."""
+    return f"Warm-up of the three JVMs: {warm_up(warm)}." if warm else "The three JVMs were not warmed up."
 
 
 def unequal(*, is_quick: bool) -> str:
@@ -316,6 +366,28 @@ def startup_lines(startup: dict[str, Any]) -> list[str]:
         lines.append(f"- An idle node: {idle['rss_mb']} MB, {idle['cpu_percent']} % of a core over 10 s,"
                      f" {idle['threads']} threads, {idle['fds']} descriptors.")  # fmt: skip
     return lines or ["Not measured in this run."]
+
+
+def partition_lines(results: dict[str, Any]) -> list[str]:
+    """What partitions cost, a row for each system and count."""
+    rows = results.get("partitions") or []
+    if not rows:
+        return ["Not measured in this run."]
+    lines = [
+        PARTITIONS_NOTE,
+        "| " + " | ".join(["system", *(title for title, _ in PARTITION_COLUMNS)]) + " |",
+    ]
+    lines.append("| --- |" + " ---: |" * len(PARTITION_COLUMNS))
+    for row in rows:
+        texts = ["" if row.get(name) is None else f"{row[name]:,}" for _, name in PARTITION_COLUMNS]
+        lines.append(f"| {row['system']} | " + " | ".join(texts) + " |")
+    for row in rows:
+        what = f"{row['system']}, {row['partitions']:,} partitions"
+        if "error" in row:
+            lines += ["", f"{what}: failed: {row['error']}."]
+        if "with_three" in row:
+            lines += ["", f"{what}: with three replicas: {row['with_three']}; with one instead."]
+    return lines
 
 
 def _listed(values: list[Any]) -> str:

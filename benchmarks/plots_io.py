@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 COLORS = {"met": "#2e7d32", "missed": "#c62828", "not resolved": "#9e9e9e", "beside": "#90a4ae"}
 SYSTEM_COLORS = {"kafka": "#6a6a6a", "headrace": "#1565c0"}
 _OPTIONS: dict[str, Any] = {"svg.hashsalt": "headrace", "svg.fonttype": "none", "font.size": 8}
+_OF_THREE = ("r3-50", "r3-ping")
 _TICKS = (0, 50, 90, 99, 99.9, 99.99)
 
 
@@ -54,7 +55,9 @@ def _latency(results: dict[str, Any], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     ran = {run["group"] for run in results["runs"]}
-    groups = [group for group in GROUPS if group.workload in ("W6", "W7") and group.id in ran]
+    kinds = ("W6", "W7")
+    shown = [group for group in GROUPS if group.workload in kinds or group.id in _OF_THREE]
+    groups = [group for group in shown if group.id in ran]
     columns = max(min(len(groups), 3), 1)
     lines = max(-(-len(groups) // columns), 1)
     figure, panels = plt.subplots(lines, columns, figsize=(3.2 * columns, 2.4 * lines), squeeze=False)

@@ -12,7 +12,7 @@ from .statistics import MET, MISSED, estimate, ratios, verdict
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .cells import Comparison, Group
+    from .group import Comparison, Group
 
 ABSENT = "absent"
 BESIDE = "beside"  # shown next to the goal that is judged

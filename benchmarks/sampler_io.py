@@ -2,8 +2,10 @@
 
 It looks every millisecond; a thread that used no CPU since the last look (it waits) is not counted. Costs a
 few per cent, needs no compiler switches, and shows compiled calls as the line that makes them. It needs the
-GIL to look: time is told at the line where the GIL was let go next. So where Linux's `perf` is installed and
-allowed, it runs along, and its flat profile of libraries and functions follows in the table.
+GIL to look: time is told at the line where the GIL was let go next. A server with one loop lets it go where
+it waits for work, and would show nothing else: there SIGPROF looks, at the main thread alone, between two of
+its bytecodes (`is_by_signal`); native code is told at the line that runs next. Where Linux's `perf` is
+installed and allowed, it runs along, and its flat profile of libraries and functions follows in the table.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import os
 import re
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -34,11 +37,13 @@ _PERF_LINE = re.compile(r"\s*([\d.]+)%?\s+(\S+)\s+\[.\]\s+(\S+)")
 class Sampler:
     """`start`, `stop`, then `write`: a table of self and inclusive shares, and stacks for a flame graph."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_by_signal: bool = False) -> None:
+        self._is_by_signal = is_by_signal
         self._stacks: Counter[tuple[str, ...]] = Counter()
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="bench-sampler", daemon=True)
         self._cpu_s = self._wall_s = 0.0
+        self._looked_us = 0
         self._perf: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -48,18 +53,28 @@ class Sampler:
         sys.setswitchinterval(INTERVAL_S)
         self._start_perf()
         self._cpu_s, self._wall_s = time.process_time(), time.monotonic()
-        self._thread.start()
+        if self._is_by_signal:
+            self._looked_us = time.thread_time_ns() // 1000
+            signal.signal(signal.SIGPROF, self._look)
+            signal.setitimer(signal.ITIMER_PROF, INTERVAL_S, INTERVAL_S)
+        else:
+            self._thread.start()
 
     def stop(self) -> None:
         """End; the counts stay."""
         self._ends.set()
-        self._thread.join()
+        if self._is_by_signal:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, signal.SIG_IGN)
+        else:
+            self._thread.join()
         sys.setswitchinterval(self._switch_s)
         self._cpu_s = time.process_time() - self._cpu_s
         self._wall_s = time.monotonic() - self._wall_s
         if self._perf is not None:
             # all but the thread that looks, which is no part of what is measured
-            self._tids = sorted(set(os.listdir("/proc/self/task")) - {str(self._thread.native_id)})
+            looks = set() if self._is_by_signal else {str(self._thread.native_id)}
+            self._tids = sorted(set(os.listdir("/proc/self/task")) - looks)
             self._perf.terminate()  # it writes its file and ends; SIGINT may be ignored here, and so in it
             self._perf.wait()
             os.close(self._orders)
@@ -126,6 +141,12 @@ class Sampler:
         lines = ["", "perf: library"]
         lines += [f"{share:6.1f} %  {library}" for library, share in libraries.most_common(TOP)]
         return [*lines, "", "perf: library and function", *functions[:TOP]]
+
+    def _look(self, _number: int, frame: FrameType | None) -> None:
+        # It comes as CPU time passes, at the kernel's pace; what passed since the last look is this line's.
+        now_us = time.thread_time_ns() // 1000
+        self._stacks["[MainThread]", *_stack_of(frame)] += now_us - self._looked_us
+        self._looked_us = now_us
 
     def _run(self) -> None:
         own = threading.get_ident()

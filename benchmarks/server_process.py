@@ -1,7 +1,8 @@
-"""One headrace server in its own process: `server_process controller DIR`, `server_process node DIR PORT`.
+"""One headrace server in its own process: `server_process controller|node DIR PORTS PROFILE KEY=VALUE...`.
 
-Prints "ready PORT" once it serves; SIGTERM stops it cleanly. SIGUSR1 starts a sampling profiler, SIGUSR2 ends
-it and writes its table to the file named last on the command line.
+PORTS are those of the controllers, with commas between, for a node. Prints "ready PORT" once it serves;
+SIGTERM stops it cleanly. SIGUSR1 starts a sampling profiler, SIGUSR2 ends it and writes its table to the
+file PROFILE, if that is not empty.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from headrace.storage_node.controller_link_io import fixed_locator
 from headrace.storage_node.node_io import NodeServer
 
 
-def make_server(kind: str, directory: str, port: int) -> ControllerServer | NodeServer:
-    """The server itself, with default settings."""
+def make_server(kind: str, directory: str, ports: str, pairs: list[str]) -> ControllerServer | NodeServer:
+    """The server itself, with default settings but for `pairs`."""
+    more = dict(pair.split("=", 1) for pair in pairs)
     if kind == "controller":
-        return ControllerServer(ControllerConfig.of({"metadata.log.dir": directory}))
-    config = NodeConfig.of({"node.id": 1, "log.dirs": directory})
-    return NodeServer(config, fixed_locator("127.0.0.1", port))
+        return ControllerServer(ControllerConfig.of({"metadata.log.dir": directory, **more}))
+    config = NodeConfig.of({"node.id": 1, "log.dirs": directory, **more})
+    return NodeServer(config, tuple(fixed_locator("127.0.0.1", int(port)) for port in ports.split(",")))
 
 
 def add_profiler(loop: asyncio.AbstractEventLoop, path: str) -> None:
@@ -34,7 +36,7 @@ def add_profiler(loop: asyncio.AbstractEventLoop, path: str) -> None:
     samplers: list[Sampler] = []
 
     def begin() -> None:
-        samplers.append(Sampler())
+        samplers.append(Sampler(is_by_signal=True))
         samplers[-1].start()
 
     def end() -> None:
@@ -47,9 +49,9 @@ def add_profiler(loop: asyncio.AbstractEventLoop, path: str) -> None:
     loop.add_signal_handler(signal.SIGUSR2, end)
 
 
-async def main(kind: str, directory: str, port: int, profile: str) -> None:
+async def main(kind: str, directory: str, ports: str, profile: str, *pairs: str) -> None:
     """Serve until SIGTERM."""
-    server = make_server(kind, directory, port)
+    server = make_server(kind, directory, ports, list(pairs))
     await server.start()
     settle_process()  # as the actors do
     running = asyncio.create_task(server.run())
@@ -68,4 +70,4 @@ async def main(kind: str, directory: str, port: int, profile: str) -> None:
 
 if __name__ == "__main__":
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]))
+        runner.run(main(*sys.argv[1:]))

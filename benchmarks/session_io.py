@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from . import cells, kafka_io, machine_io, warm_up_io
-from .cells import BARE, HEADRACE, KAFKA, PARTITIONS, Cell, Group
-from .children_io import ChildError, Children
+from .children_io import ChildError, Children, LostDataError
+from .clusters_io import HeadraceCluster, KafkaCluster
+from .failover_io import fail_over
+from .group import BARE, HEADRACE, KAFKA, PARTITIONS, RATE, Cell, Group
+from .replicated import NODES
 from .systems_io import Headrace, Kafka, System, drop_cached, move, touch_memory
 
 if TYPE_CHECKING:
@@ -23,12 +26,11 @@ CELL_TIMEOUT_S = 90.0
 MOST_STEAL = 0.02
 MOST_REPEATS = 2
 TOUCH_FULL_BYTES, TOUCH_QUICK_BYTES = 12 << 30, 8 << 30
-FALLBACK_RATE = 200_000  # of the slower system, when the cells that tell it do not run
+# of the slower system, by how many nodes, when the cells that tell it do not run
+FALLBACK_RATES = {1: 200_000, NODES: 40_000}
+# the faces whose rates of 1 KB tell what a system can do, by how many nodes
+_TOLD_BY = {1: ("produce+callback", "send"), NODES: ("produce", "send")}
 MB, GB = 1e6, 1e9
-
-
-class LostDataError(RuntimeError):
-    """A reader did not find what was acknowledged, or found more."""
 
 
 class Session:
@@ -43,11 +45,12 @@ class Session:
         self.server_cores, self.client_cores = machine_io.split_cores()
         self.runs: list[dict[str, Any]] = []
         self.facts: dict[str, Any] = {}
-        self.systems: dict[str, System] = {}
+        self._nodes = 1
+        self._systems: dict[int, dict[str, System]] = {1: {}, NODES: {}}  # by how many nodes
         self._topics = 0
         self._preloaded: dict[str, dict[str, Any]] = {}
         self._loaded_as: dict[str, Any] | None = None
-        self._slowest: dict[str, list[float]] = {}
+        self._slowest: dict[tuple[int, str], list[float]] = {}
 
     def __enter__(self) -> Self:
         self._on_sigterm = signal.signal(signal.SIGTERM, _interrupt)
@@ -58,14 +61,16 @@ class Session:
             ends.callback(signal.signal, signal.SIGTERM, self._on_sigterm)
             ends.callback(shutil.rmtree, self.scratch, ignore_errors=True)
             ends.callback(self.children.__exit__, *error)
-            for system in self.systems.values():
-                ends.callback(system.stop)
+            for systems in self._systems.values():
+                for system in systems.values():
+                    ends.callback(system.stop)
 
     # --- preparation ------------------------------------------------------------------------------------
 
     def prepare(self, groups: list[Group], *, warm: bool = True) -> None:
         """Start the systems that the groups need; touch memory; warm both up."""
-        needed = {cell.system for group in groups for cell in group.cells}
+        needed = {cell.system for group in groups if group.nodes == 1 for cell in group.cells}
+        self._is_warm = warm
         if warm and groups:
             free = shutil.disk_usage(self.scratch).free
             size = min(TOUCH_QUICK_BYTES if self.is_quick else TOUCH_FULL_BYTES, free // 2)
@@ -84,6 +89,35 @@ class Session:
         if HEADRACE in needed and warm:
             warm_up_io.window(self, HEADRACE)
 
+    @property
+    def systems(self) -> dict[str, System]:
+        """Those of the group that runs now."""
+        return self._systems[self._nodes]
+
+    def _use(self, group: Group) -> None:
+        """Start the clusters of three nodes for a group that needs them, and stop them after the last one."""
+        if group.nodes == self._nodes:
+            return
+        if self._nodes != 1:
+            for system in self.systems.values():
+                system.stop()
+            self.systems.clear()
+        self._nodes = group.nodes
+        if self._nodes == 1:
+            return
+        began, profile = time.monotonic(), f"{self.profile}.node" if self.profile else ""
+        folder = Path(tempfile.mkdtemp(prefix="cluster-", dir=self.scratch))
+        self.systems[HEADRACE] = HeadraceCluster(self.children, folder, self.server_cores, profile)
+        self.say(f"headrace's three nodes are up after {time.monotonic() - began:.1f} s")
+        began = time.monotonic()
+        self.systems[KAFKA] = KafkaCluster(folder, self.server_cores)
+        self.say(f"Kafka's three nodes are up after {time.monotonic() - began:.1f} s")
+        if self._is_warm:
+            self.facts["kafka_nodes_warm_up"] = warm_up_io.warm_kafka(
+                self, is_quick=self.is_quick, nodes=NODES
+            )
+            warm_up_io.window(self, HEADRACE, nodes=NODES)
+
     # --- groups and cells -------------------------------------------------------------------------------
 
     def run_group(self, group: Group, pairs: int, is_over: Callable[[], bool] = lambda: False) -> None:
@@ -92,6 +126,7 @@ class Session:
         Errors: LostDataError, ChildError.
         """
         self.say(f"{group.id}: {group.title}, {pairs} pairs")
+        self._use(group)
         self._preload(group)
         if not group.is_pinned:
             self._unpin()
@@ -111,7 +146,7 @@ class Session:
             columns, load = machine_io.cpu_columns(), machine_io.load_average()
             found = self._once(cell, cells.scaled(cell.spec, is_quick=self.is_quick))
             if cell.system in self.systems:
-                usage = machine_io.sample(self.systems[cell.system].pid)
+                usage = machine_io.sample_all(self.systems[cell.system].node_pids)
                 found = {"rss_mb": usage.rss / MB, "fds": usage.fds, "threads": usage.threads, **found}
             steal = machine_io.steal_share(columns, machine_io.cpu_columns())
             load_after, is_used = machine_io.load_average(), steal <= MOST_STEAL or attempt == MOST_REPEATS
@@ -137,12 +172,14 @@ class Session:
             found = with_rates(made)
             if made["failed"]:
                 raise LostDataError(f"{made['failed']} records failed in {cell.name}")
+            if isinstance(system, HeadraceCluster | KafkaCluster):
+                found["in_sync"] = min(place.in_sync for place in system.places(topic))
             self._verify(system, topic, made["expected"])
         finally:
             system.delete_topic(topic)
         face, size = spec["face"], spec["size"]
-        if size == 1000 and face in ("produce+callback", "send") and spec.get("compression") is None:
-            self._slowest.setdefault(f"{cell.system} produce", []).append(found[cells.RATE])
+        if size == 1000 and face in _TOLD_BY[self._nodes] and spec.get("compression") is None:
+            self._slowest.setdefault((self._nodes, f"{cell.system} produce"), []).append(found[RATE])
         return found
 
     def _consume_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
@@ -162,7 +199,7 @@ class Session:
             raise LostDataError(f"{cell.name} read {read['read']} records of {loaded['count']}: {read}")
         found = with_rates(read)
         if spec["size"] == 1000 and consumers == 1 and cell.name in ("consume", "poll"):
-            self._slowest.setdefault(f"{cell.system} consume", []).append(found[cells.RATE])
+            self._slowest.setdefault((self._nodes, f"{cell.system} consume"), []).append(found[RATE])
         return found
 
     def _openloop_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
@@ -183,7 +220,7 @@ class Session:
         try:
             with _Profiled(self, system):
                 reports = self.work([*orders, {**spec, "loop": "openloop"}], system, topic, profile=True)
-            usage = machine_io.sample(system.pid)
+            usage = machine_io.sample_all(system.node_pids)
         finally:
             system.delete_topic(topic)
         sent, follows = reports[-1], reports[:readers]
@@ -235,6 +272,9 @@ class Session:
             system.delete_topic(topic)
         return with_rates(found)
 
+    def _failover_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+        return fail_over(self, cell, spec)
+
     def _bare_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
         arguments = (str(self.scratch), spec["mode"])
         server = self.children.start("bare", "loops.bare", *arguments, cores=self.server_cores)
@@ -255,8 +295,10 @@ class Session:
 
     def slowest_rate(self) -> float:
         """Records of 1 KB a second that the slower system produces and reads, as measured before."""
-        medians = [statistics.median(rates) for rates in self._slowest.values()]
-        return min(medians, default=FALLBACK_RATE)
+        medians = [
+            statistics.median(rates) for (nodes, _), rates in self._slowest.items() if nodes == self._nodes
+        ]
+        return min(medians, default=FALLBACK_RATES[self._nodes])
 
     def work(
         self, orders: list[dict[str, Any]], system: System, topic: str, *, profile: bool = False
@@ -331,7 +373,7 @@ class _Profiled:
     """While it lasts the headrace node samples itself, when profiles were asked for."""
 
     def __init__(self, session: Session, system: System) -> None:
-        self._system = system if session.profile and isinstance(system, Headrace) else None
+        self._system = system if session.profile and isinstance(system, Headrace | HeadraceCluster) else None
 
     def __enter__(self) -> None:
         if self._system is not None:
@@ -383,6 +425,8 @@ def describe(found: dict[str, Any]) -> str:
     for kind in ("ack", "e2e"):
         if f"{kind}_p99_ms" in found:
             parts.append(f"{kind} p50 {found[f'{kind}_p50_ms']:.2f} p99 {found[f'{kind}_p99_ms']:.2f} ms")
+    if "gap_ms" in found:
+        parts.append(f"no acknowledgements for {found['gap_ms']:,.0f} ms, {found['doubled']} doubled")
     if "cold_mb_per_s" in found:
         parts.append(f"cold {found['cold_mb_per_s']:.0f} MB/s")
     return "  ".join(parts)

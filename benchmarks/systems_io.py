@@ -24,14 +24,19 @@ DELETE_TIMEOUT_S = 15.0
 
 
 class System(Protocol):
-    """One server process with a client address. `cpu_pids`: all processes whose CPU time is the server's."""
+    """Servers with a client address. `node_pids`: the processes that hold records, whose memory is told;
+    `cpu_pids`: all processes whose CPU time is the servers'."""
 
-    name: str
-    bootstrap: str
-    pid: int
-    cpu_pids: list[int]
     data_dir: Path
 
+    @property
+    def name(self) -> str: ...
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def node_pids(self) -> list[int]: ...
+    @property
+    def cpu_pids(self) -> list[int]: ...
     def create_topic(self, name: str, partitions: int) -> None: ...
     def delete_topic(self, name: str) -> None: ...
     def stop(self) -> None: ...
@@ -48,11 +53,12 @@ class Headrace:
         self.data_dir = scratch / "headrace-data"
         self._children = children
         cores = list(cores)
-        self._controller = self._start("controller", cores, 0, "")
+        self._controller = self._start("controller", cores, "", "")
         port = self._ready(self._controller)
-        self._node = self._start("node", cores, port, profile)
+        self._node = self._start("node", cores, str(port), profile)
         self.bootstrap, self.pid = f"127.0.0.1:{self._ready(self._node)}", self._node.pid
-        self.cpu_pids = [self._node.pid, self._controller.pid]  # Kafka's one JVM holds both, too
+        self.node_pids = [self.pid]
+        self.cpu_pids = [self.pid, self._controller.pid]  # Kafka's one JVM holds both, too
         self._admin = Admin(self.bootstrap)
 
     def create_topic(self, name: str, partitions: int) -> None:
@@ -80,9 +86,9 @@ class Headrace:
         self._children.end(self._node)
         self._children.end(self._controller)
 
-    def _start(self, kind: str, cores: list[int], port: int, profile: str) -> Child:
+    def _start(self, kind: str, cores: list[int], port: str, profile: str) -> Child:
         folder = str(self.data_dir / kind)
-        return self._children.start(kind, "server_process", kind, folder, str(port), profile, cores=cores)
+        return self._children.start(kind, "server_process", kind, folder, port, profile, cores=cores)
 
     @staticmethod
     def _ready(child: Child) -> int:
@@ -107,9 +113,9 @@ class Kafka:
         self.data_dir.mkdir()
         self._node = kafka_io.start_node(self.data_dir, self.SETTINGS, jvm=kafka_io.SERVER_JVM, cores=cores)
         self.bootstrap, self.pid = self._node.bootstrap, self._node.pid
-        self.cpu_pids = [self.pid]
+        self.node_pids = self.cpu_pids = [self.pid]
         try:
-            self._admin: Any = AdminClient({"bootstrap.servers": self.bootstrap}, logger=_silent())
+            self._admin: Any = AdminClient({"bootstrap.servers": self.bootstrap}, logger=silent())
         except BaseException:
             self._node.stop()
             raise
@@ -139,7 +145,7 @@ class Kafka:
         self._node.stop()
 
 
-def _silent() -> logging.Logger:
+def silent() -> logging.Logger:
     """For what librdkafka says of itself; errors come back from its calls."""
     logger = logging.Logger("librdkafka")
     logger.addHandler(logging.NullHandler())
@@ -153,7 +159,8 @@ def wait_gone(folder: Path, topic: str) -> bool:
 
 def move(system: System, cores: Iterable[int]) -> None:
     """Let a server run on other cores."""
-    set_affinity(system.pid, set(cores))
+    for pid in system.node_pids:
+        set_affinity(pid, set(cores))
 
 
 def drop_cached(folder: Path, topic: str) -> int:

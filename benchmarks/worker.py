@@ -25,6 +25,7 @@ LOOPS = {
     "follow": "latency",
     "ping": "latency",
     "window": "latency",
+    "failover": "failover",
     "raw": "raw",
     "bareclient": "bare",
     "pagecache": "bare",

@@ -49,7 +49,7 @@ def verify(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     """Count all records of `partitions` and add up the CRC-32 of their values."""
     clock.ready()
     clock.start()
-    take, ends = _verifier(spec)
+    take, ends = verifier(spec)
     left, count, checksum = sum(ends), 0, 0
     quiet_since = time.monotonic()
     while count < left:
@@ -77,7 +77,8 @@ def _ends(spec: dict[str, Any]) -> list[int]:
         return list(consumer.end_offsets().values())
 
 
-def _verifier(spec: dict[str, Any]) -> tuple[Callable[[], list[bytes]], list[int]]:
+def verifier(spec: dict[str, Any]) -> tuple[Callable[[], list[bytes]], list[int]]:
+    """(take some values of `partitions` from the beginning, perhaps none yet; the end offsets)."""
     ends = _ends(spec)
     if spec["system"] == "kafka":
         kafka = clients.kafka_consumer(spec, spec["partitions"])

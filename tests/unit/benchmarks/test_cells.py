@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from headrace.benchmarks import cells
 from headrace.benchmarks.cells import GROUPS, Group
@@ -39,7 +41,8 @@ def test_a_group_is_whole(group: Group) -> None:
 def test_a_cell_stays_below_the_write_back_limits(group: Group) -> None:
     """What one cell writes is less than 2 GB."""
     for spec in [cell.spec for cell in group.cells] + [group.preload or {}]:
-        assert max(spec.get("count", 0), spec.get("more", 0)) * spec.get("size", 0) <= MOST_BYTES
+        most = max(spec.get("count", 0), spec.get("more", 0)) * spec.get("size", 0)
+        assert most * group.nodes <= MOST_BYTES  # each node writes all of it
 
 
 def test_pairs_turn_the_order_round() -> None:
@@ -64,11 +67,27 @@ def test_groups_with_a_goal_run_first_with_the_most_pairs(is_quick: bool) -> Non
         for group in groups
         if any(one.goal is not None and not one.is_beside for one in group.comparisons)
     ]
-    assert {group.pair_count(is_quick=is_quick) for group in judged} == {3 if is_quick else 5}
+    pairs = {group.pair_count(is_quick=is_quick) for group in judged if group.id != "failover"}
+    assert pairs == {3 if is_quick else 5}
     ids = [group.id for group in groups]
     assert ids[ids.index("w9-1k") :][:2] == ["w9-1k", "w10"]
     found = {group.id: group for group in groups}
     assert found["w9-1k"].preload == found["w10"].preload
+
+
+@pytest.mark.parametrize("is_quick", [False, True])
+def test_groups_of_three_nodes_follow_each_other(is_quick: bool) -> None:
+    """Their clusters start once, and stop before the next group of one node is measured."""
+    nodes = [group.nodes for group in cells.chosen(set(), is_quick=is_quick)]
+    changes = sum(one != other for one, other in pairwise(nodes))
+    assert set(nodes) == {1, 3}
+    assert changes <= 2
+
+
+def test_three_replicas_are_acknowledged_by_all() -> None:
+    """In every cell of three nodes, of both systems."""
+    found = [cell.spec["acks"] for group in GROUPS if group.nodes > 1 for cell in group.cells]
+    assert set(found) == {"all"}
 
 
 def test_every_ceiling_is_a_cell() -> None:
@@ -83,16 +102,24 @@ def test_choosing_parts() -> None:
     """By workload or id; a typing error is told."""
     assert {group.id for group in cells.chosen({"w9"}, is_quick=True)} == {"w9-100", "w9-1k", "w9-1k-3"}
     assert [group.id for group in cells.chosen({"w6-10k"}, is_quick=True)] == ["w6-10k"]
-    assert cells.chosen({"startup"}, is_quick=False) == []
+    assert cells.chosen({"startup", "partitions"}, is_quick=False) == []
+    assert {group.nodes for group in cells.chosen({"r3", "failover"}, is_quick=False)} == {3}
     with pytest.raises(KeyError, match="w99"):
         cells.chosen({"w99", "w1"}, is_quick=True)
 
 
 def test_every_workload_so_far_is_there_in_both_modes() -> None:
-    """W1 to W11 and the bare ceilings."""
-    wanted = {f"W{number}" for number in range(1, 12)} | {"BARE"}
+    """W1 to W11, the bare ceilings, three nodes and fail-over."""
+    wanted = {f"W{number}" for number in range(1, 12)} | {"BARE", "R3", "FAILOVER"}
     for is_quick in (True, False):
         assert {group.workload for group in cells.chosen(set(), is_quick=is_quick)} == wanted
+
+
+def test_partitions_run_in_the_full_run_or_when_asked_for() -> None:
+    """QUICK has no time for them."""
+    assert cells.parts(set(), is_quick=False) == {"startup", "partitions"}
+    assert cells.parts(set(), is_quick=True) == {"startup"}
+    assert cells.parts({"partitions", "w1"}, is_quick=True) == {"partitions"}
 
 
 def test_quick_is_smaller_in_count_and_time_only() -> None:

@@ -162,6 +162,26 @@ def test_the_page_is_written_the_same_from_a_results_file(tmp_path: Path) -> Non
     assert {path.name for path in written[0]} == {"BENCHMARKS.md", "ratios.svg", "latency.svg"}
 
 
+def test_the_table_of_partitions_tells_failures_and_fallbacks() -> None:
+    """A row each; what is missing is blank, an error is said in words."""
+    rows = [
+        {
+            "system": "headrace",
+            "partitions": 5000,
+            "replicas": 1,
+            "with_three": "TimeoutError: x",
+            "fds": 15_100,
+        },
+        {"system": "kafka", "partitions": 1000, "error": "KafkaError: y"},
+    ]
+    text = "\n".join(page.partition_lines({"partitions": rows}))
+    assert "| headrace | 5,000 | 1 |" in text
+    assert "15,100" in text
+    assert "headrace, 5,000 partitions: with three replicas: TimeoutError: x; with one instead." in text
+    assert "kafka, 1,000 partitions: failed: KafkaError: y." in text
+    assert page.partition_lines({}) == ["Not measured in this run."]
+
+
 def test_what_was_left_out_for_time_is_told() -> None:
     """By its group, on the page."""
     mode = {"is_quick": True, "seconds": 1, "left_out": {"w7": "no time was left for it in this run"}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 import zlib
@@ -37,8 +38,8 @@ def work() -> None:
         zlib.crc32(block)
 
 
-def profile(folder: Path) -> str:
-    sampler = Sampler()
+def profile(folder: Path, *, is_by_signal: bool = False) -> str:
+    sampler = Sampler(is_by_signal=is_by_signal)
     sampler.start()
     work()
     sampler.stop()
@@ -60,6 +61,20 @@ def test_the_line_that_works_is_found(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "test_sampler_io.py:work" in table
     assert "perf: library" not in table
     assert "test_sampler_io.py:work" in (tmp_path / "table.stacks").read_text()
+
+
+def test_a_loop_that_never_lets_the_gil_go_is_seen_by_signal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a server's loop does between two waits; nothing is left behind."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    before = sys.getswitchinterval(), signal.getsignal(signal.SIGPROF)
+    try:
+        assert "test_sampler_io.py:work" in profile(tmp_path, is_by_signal=True)
+        assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+        assert sys.getswitchinterval() == before[0]
+    finally:
+        signal.signal(signal.SIGPROF, before[1])
 
 
 def test_perf_runs_along_from_the_first_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
