@@ -326,7 +326,12 @@ class LogManager:
             task.run()
 
     def shutdown(self, broker_epoch: int = -1) -> None:
-        """Close all logs, write checkpoints and, where all went well, the clean-shutdown marker; unlock."""
+        """Close all logs, write checkpoints and, where all went well, the clean-shutdown marker; unlock.
+
+        Who never got a broker epoch was no replica of anything: it hands on the one that it found.
+        """
+        if broker_epoch < 0:
+            broker_epoch = self.clean_broker_epoch
         for log in self.logs.values():
             try:
                 log.close()

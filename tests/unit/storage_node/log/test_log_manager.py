@@ -78,6 +78,22 @@ def test_a_dir_in_use_is_refused() -> None:
         manager_of(files)
 
 
+def test_a_clean_end_before_any_registration_hands_on_the_one_before() -> None:
+    """Started and stopped while no controller was there: nothing was lost, and the next one may say so.
+
+    Found by the simulator (SIM=cluster SEED=779): the only eligible leader counted as one that lost records.
+    """
+    files = FakeFiles()
+    loaded(files).shutdown(broker_epoch=77)
+    files = files.restart()
+    loaded(files).shutdown(broker_epoch=-1)
+    files = files.restart()
+    assert loaded(files).clean_broker_epoch == 77  # and dies
+    files = files.restart()
+    loaded(files).shutdown(broker_epoch=-1)
+    assert loaded(files.restart()).clean_broker_epoch == -1
+
+
 def test_partitions_go_to_the_dir_with_the_fewest() -> None:
     """And are found there again after a restart, with id, data, config and high watermark."""
     files = FakeFiles()
