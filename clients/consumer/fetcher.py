@@ -12,7 +12,7 @@ Source: Kafka Fetcher.java, OffsetFetcher.java; KIP-320, KIP-392.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import (
     CorruptMessageError,
@@ -51,7 +51,7 @@ from .requests import Desk, FetchLimits, Wanted
 from .validation import compare, epoch_to_ask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ...protocol.model import TopicPartition
     from ...protocol.records.header import Buffer
@@ -188,32 +188,31 @@ class Fetcher:
         self, sent: SendLookup, response: ListOffsetsResponse, now_ms: int
     ) -> tuple[Effect, ...]:
         """The answer to a lookup of positions."""
-        self._desk.ended(sent)
         effects: list[Effect] = [Notify()]
-        if len(response.partitions) != len(sent.asked):
-            fault = CorruptMessageError(f"{len(response.partitions)} answers to {len(sent.asked)} lookups")
-            return (*effects, *self._all_failed(sent.asked, fault, now_ms))
-        for asked, answer in zip(sent.asked, response.partitions, strict=True):
-            if asked.state.version != asked.version:
-                continue
-            asked.state.is_in_flight = False
-            if answer.error_code:
-                error = error_from_code(answer.error_code, answer.error_detail)
-                self._failed(asked, error, now_ms, effects)
-            else:
-                asked.state.found(answer, asked.leader_epoch)
+        for asked, answer in self._good_answers(sent, response.partitions, now_ms, effects):
+            asked.state.found(answer, asked.leader_epoch)
         return tuple(effects)
 
     def on_epoch_ends(
         self, sent: SendEpochs, response: OffsetForLeaderEpochResponse, now_ms: int
     ) -> tuple[Effect, ...]:
         """The answer to where epochs end."""
-        self._desk.ended(sent)
         effects: list[Effect] = [Notify()]
-        if len(response.partitions) != len(sent.asked):
-            fault = CorruptMessageError(f"{len(response.partitions)} answers to {len(sent.asked)} questions")
-            return (*effects, *self._all_failed(sent.asked, fault, now_ms))
-        for asked, answer in zip(sent.asked, response.partitions, strict=True):
+        for asked, answer in self._good_answers(sent, response.partitions, now_ms, effects):
+            asked.state.failures = 0
+            compare(asked.state, asked.leader_epoch, answer.leader_epoch, answer.end_offset)
+        return tuple(effects)
+
+    def _good_answers(
+        self, sent: SendLookup | SendEpochs, answers: Sequence[Any], now_ms: int, effects: list[Effect]
+    ) -> Iterator[tuple[Any, Any]]:
+        """What was asked with its answer, where that is current and no error; the others have failed."""
+        self._desk.ended(sent)
+        if len(answers) != len(sent.asked):
+            fault = CorruptMessageError(f"{len(answers)} answers to {len(sent.asked)} questions")
+            effects += self._all_failed(sent.asked, fault, now_ms)
+            return
+        for asked, answer in zip(sent.asked, answers, strict=True):
             if asked.state.version != asked.version:
                 continue
             asked.state.is_in_flight = False
@@ -221,9 +220,7 @@ class Fetcher:
                 error = error_from_code(answer.error_code, answer.error_detail)
                 self._failed(asked, error, now_ms, effects)
             else:
-                asked.state.failures = 0
-                compare(asked.state, asked.leader_epoch, answer.leader_epoch, answer.end_offset)
-        return tuple(effects)
+                yield asked, answer
 
     def on_failure(self, sent: Request, error: HeadraceError, now_ms: int) -> tuple[Effect, ...]:
         """No answer came, or one error for the whole request."""

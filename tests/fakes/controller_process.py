@@ -7,28 +7,18 @@ it does.
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 
 from headrace.controller.config import ControllerConfig
 from headrace.controller.controller_io import ControllerServer
 from headrace.runtime.loop_io import new_event_loop
-from process_log import log_as_asked
+from process_log import log_as_asked, serve
 
 
 async def main(directory: str, more: list[str]) -> None:
     values = dict(pair.split("=", 1) for pair in more)
     controller = ControllerServer(ControllerConfig.of({"metadata.log.dir": directory, **values}))
-    await controller.start()
-    running = asyncio.create_task(controller.run())
-    terminated = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
-    running.add_done_callback(lambda _: terminated.set())
-    sys.stdout.write(f"ready {controller.port}\n")
-    sys.stdout.flush()
-    await terminated.wait()
-    await controller.stop()
-    await running
+    await serve(controller)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,13 @@ it cleanly; HEADRACE_LOG=INFO makes it tell on stderr what it does.
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 
 from headrace.runtime.loop_io import new_event_loop
 from headrace.storage_node.config import NodeConfig
 from headrace.storage_node.controller_link_io import fixed_locator
 from headrace.storage_node.node_io import NodeServer
-from process_log import log_as_asked
+from process_log import log_as_asked, serve
 
 
 async def main(directory: str, controller_ports: str, more: list[str]) -> None:
@@ -22,16 +21,7 @@ async def main(directory: str, controller_ports: str, more: list[str]) -> None:
     config = NodeConfig.of({"node.id": 1, "log.dirs": directory, **values})
     locators = tuple(fixed_locator("127.0.0.1", int(port)) for port in controller_ports.split(","))
     node = NodeServer(config, locators)
-    await node.start()
-    running = asyncio.create_task(node.run())
-    terminated = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
-    running.add_done_callback(lambda _: terminated.set())
-    sys.stdout.write(f"ready {node.port}\n")
-    sys.stdout.flush()
-    await terminated.wait()
-    await node.stop()
-    await running
+    await serve(node)
 
 
 if __name__ == "__main__":
