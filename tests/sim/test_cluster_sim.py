@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import cluster_bugs
 import pytest
 from cluster import Plan, SimCluster
 from cluster_laws import Laws
+from replaying import check_seed_says_everything
 
 pytestmark = pytest.mark.sim
 
@@ -76,16 +74,4 @@ def test_a_law_behind_others_finds_it_too(name: str, monkeypatch: pytest.MonkeyP
 
 def test_a_seed_says_everything() -> None:
     """The same trace twice in this process, and in others with other hashes of strings."""
-    here = {SimCluster(7).run().world.trace_hash for _ in range(2)}
-    runner = Path(__file__).with_name("run.py")
-    for hash_seed in ("1", "2"):
-        done = subprocess.run(
-            [sys.executable, str(runner), "7", "1", "--sim", "cluster"],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        here.add(done.stdout.split()[-1])
-    assert len(here) == 1
-    assert SimCluster(8).run().world.trace_hash not in here
+    check_seed_says_everything(SimCluster, "cluster")

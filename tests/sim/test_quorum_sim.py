@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import quorum_bugs
 from headrace.controller.quorum.roles import Role
 from network import FAIR, Weather
 from quorum import Plan, SimController, SimQuorum
+from replaying import check_seed_says_everything
 
 pytestmark = pytest.mark.sim
 
@@ -53,19 +51,7 @@ def test_a_planted_bug_is_found(bug, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_seed_says_everything() -> None:
     """The same trace twice in this process, and in others with other hashes of strings."""
-    here = {SimQuorum(7).run().world.trace_hash for _ in range(2)}
-    runner = Path(__file__).with_name("run.py")
-    for hash_seed in ("1", "2"):
-        done = subprocess.run(
-            [sys.executable, str(runner), "7", "1", "--sim", "quorum"],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        here.add(done.stdout.split()[-1])
-    assert len(here) == 1
-    assert SimQuorum(8).run().world.trace_hash not in here
+    check_seed_says_everything(SimQuorum, "quorum")
 
 
 # --- the properties of Kafka's RaftEventSimulationTest, each over several seeds and sizes ------------------

@@ -1,0 +1,29 @@
+"""That a simulation is a function of its seed alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def check_seed_says_everything(simulation: Callable[[int], Any], name: str) -> None:
+    """The same trace twice here, and in processes with other hashes of strings; another seed, another one."""
+    here = {simulation(7).run().world.trace_hash for _ in range(2)}
+    runner = Path(__file__).with_name("run.py")
+    for hash_seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, str(runner), "7", "1", "--sim", name],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        here.add(done.stdout.split()[-1])
+    assert len(here) == 1
+    assert simulation(8).run().world.trace_hash not in here
