@@ -373,6 +373,8 @@ class Connection:
             reason = "nobody listens there"
         elif event == zmq.EVENT_DISCONNECTED:
             reason = "the server closed the connection"
+        elif event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+            reason = "the server closed the connection before it had greeted"
         else:
             reason = f"the server does not speak our protocol ({value})"
         self._end(NetworkError(reason), 0)

@@ -423,6 +423,9 @@ class Router:
         elif event == zmq.EVENT_DISCONNECTED:
             self._strangers.gone(value)
             self._leave(self._peers.at(value))
+        elif event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+            # whoever looks whether somebody listens, or leaves at once: nothing that an operator can mend
+            self.stats.handshakes_broken_off += 1
         elif event & HANDSHAKE_FAILED:
             self.stats.handshakes_failed += 1
             if self.stats.may_log(self._read_clock()):

@@ -16,6 +16,7 @@ class RouterStats:
     connections_refused: int = 0  # over the limit, or silent for too long
     handshakes: int = 0
     handshakes_failed: int = 0  # not our protocol at all
+    handshakes_broken_off: int = 0  # the peer ended the connection before it had greeted
     requests: int = 0
     request_bytes: int = 0
     requests_refused: int = 0

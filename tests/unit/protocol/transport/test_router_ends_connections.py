@@ -145,6 +145,31 @@ def test_a_zeromq_peer_that_never_shakes_hands_with_us_is_ended() -> None:
     run(main())
 
 
+WRONG_MECHANISM = b"\xff" + bytes(8) + b"\x7f\x03\x00PLAIN" + bytes(47)
+
+
+def test_who_leaves_before_greeting_is_counted_and_who_speaks_otherwise_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A look whether somebody listens is no fault to report; another security mechanism is one."""
+
+    async def main() -> None:
+        async with serving(RouterLimits()) as served:
+            _, looker = await asyncio.open_connection("127.0.0.1", served.router.port)
+            looker.close()
+            await until(lambda: served.router.stats.handshakes_broken_off == 1)
+            assert caplog.messages == []
+            _, stranger = await asyncio.open_connection("127.0.0.1", served.router.port)
+            stranger.write(WRONG_MECHANISM)
+            await until(lambda: served.router.stats.handshakes_failed == 1)
+            stranger.close()
+            assert len(caplog.messages) == 1
+            assert "does not speak our protocol" in caplog.messages[0]
+            await served.is_well()
+
+    run(main())
+
+
 def test_the_number_of_peers_is_bounded() -> None:
     """Two allowed: the third handshake is refused with the reason; when one leaves, there is room."""
 
