@@ -18,6 +18,7 @@ from headrace.protocol.metadata import replay
 from headrace.protocol.metadata.records import NoOpRecord, PartitionChangeRecord
 from headrace.protocol.records.header import CRC_POSITION, read_batch_header
 from headrace.storage_node import node
+from headrace.storage_node.log import log_manager
 from headrace.storage_node.log.log import Log
 from headrace.storage_node.replica.fetch import DelayedFetch, FetchHandler
 from headrace.storage_node.replica.follower import ReplicaFetcher
@@ -120,6 +121,11 @@ def begins_epochs_anew(patch: pytest.MonkeyPatch) -> None:
 def takes_a_lossy_node_for_a_sound_one(patch: pytest.MonkeyPatch) -> None:
     """A node that did not end in order stays in ISR and ELR (before KIP-966)."""
     patch.setattr(Brokers, "_ended", lambda self, image, before, _epoch: self._fencing(image, before))
+
+
+def trusts_a_log_that_was_cut(patch: pytest.MonkeyPatch) -> None:
+    """After an end in order nobody looks whether the logs are still what they were."""
+    patch.setattr(log_manager, "losses_in", lambda *_: ())
 
 
 def elects_anybody(patch: pytest.MonkeyPatch) -> None:
@@ -233,6 +239,7 @@ def writes_something_else(patch: pytest.MonkeyPatch) -> None:
 FIRST_TIMESTAMP = 34  # the last byte of it
 FSYNC = dataclasses.replace(PLAN, durability="fsync", faults=("power", "crash", "pause"))
 ALONE = dataclasses.replace(FSYNC, replication=1, min_isr=1)
+HARM = dataclasses.replace(PLAN, faults=("harm", "stop", "isolate"))
 CALM = dataclasses.replace(PLAN, faults=(), fault_ms=500)
 HELD = ("LeaderCandidateCompleteness", "HighWatermarkInSync", "LeaderCompleteness")
 # Laws that stand in front of others: without them, those behind must notice.
@@ -259,6 +266,7 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     keeps_the_epoch_of_a_new_leader: (("SingleLeader", "LogMatching"), PLAN, 10),
     begins_epochs_anew: (("MonotonicEpoch",), PLAN, 10),
     takes_a_lossy_node_for_a_sound_one: (HELD, PLAN, 10),
+    trusts_a_log_that_was_cut: (HELD, HARM, 10),
     elects_anybody: (HELD, PLAN, 10),
     forgets_the_disk: (HELD, ALONE, 10),
     answers_twice: (("AnsweredOnce",), PLAN, 3),

@@ -25,6 +25,7 @@ MARKS = (
     "died",
     "stopped",
     "wiped",
+    "harmed",
     "cold read",
 )
 
