@@ -2,7 +2,8 @@
 
 The budget: at any time at most one storage node may be about to lose what it did not sync, or have lost it
 without the controllers knowing; and each partition that it may lead has another replica that may lead. A
-partition without other replicas loses nothing only because it is synced. Controllers sync before they
+partition without other replicas loses nothing only because it is synced. A topic that allows unclean
+elections has no such protection. Controllers sync before they
 promise: of them any number may die, but no disk is taken away from them here (quorum.py does that).
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any
 
+from cluster_losses import UNCLEAN
 from headrace.controller.quorum import events
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import (
@@ -124,7 +126,7 @@ class Faults:
         images = [self._cluster.rules.image, *(core.image for core in cores if core is not None)]
         for image in images:
             for topic in image.topics.values():
-                for partition in topic.partitions:
+                for partition in () if topic.name == UNCLEAN else topic.partitions:
                     safe = {*partition.isr, *partition.elr}
                     if len(partition.replicas) > 1 and not safe - {node.node_id}:
                         return False

@@ -26,6 +26,7 @@ MARKS = (
     "stopped",
     "wiped",
     "harmed",
+    "unclean election",
     "cold read",
 )
 
