@@ -140,7 +140,8 @@ class SimNode:
         found = self.manager.open_dirs()
         self.cluster_id = found.cluster_id or ""
         self.manager.load(self.wall_ms)
-        self.previous_end = self.manager.previous_end
+        end = self.previous_end = self.manager.previous_end
+        assert not end.lost or self.is_lossy or self.taken.folder, f"FalseLoss: {self.name} {end.lost}"
         times = m.MembershipTimes(
             heartbeat_ms=config.heartbeat_interval_ms,
             backoff_ms=config.controller_backoff_ms,
