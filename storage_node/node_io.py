@@ -159,7 +159,7 @@ class NodeServer:
             port=config.advertised_port or self.port,
             rack=config.broker_rack or None,
             log_dir_ids=self._manager.directory_ids,
-            previous_broker_epoch=self._manager.clean_broker_epoch,
+            previous_end=self._manager.previous_end,
         )
         events = LinkEvents(self._adopt, self._apply_metadata, lambda: core.image.offset, core.offline)
         link = self._link = ControllerLink(config, self._locate, identity, events, tasks)

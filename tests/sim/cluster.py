@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import quorum_laws
 from cluster_laws import Laws, registration_of
+from cluster_losses import UNCLEAN, check_unclean
 from faults import Faults, draw_kinds
 from headrace.controller.config import ControllerConfig
 from headrace.controller.quorum.voters import Endpoint, ReplicaKey, voter
@@ -54,6 +55,7 @@ class Plan:
     faults: tuple[str, ...] = ()
     send_gap_ms: int = 40
     unreliable_producer: bool = True  # one with acks=1 beside the others
+    unclean: bool = False  # a second topic that would rather lose records than stay without a leader
     tail_cache_bytes: int = 1 << 20  # what is not in it followers and consumers read from files
     replica_fetch_bytes: int = 1 << 20
     fetchers: int = 1
@@ -85,6 +87,7 @@ class Plan:
             tail_cache_bytes=random.choice((0, 1_000, 1 << 20)),
             replica_fetch_bytes=random.choice((1_000, 10_000, 1 << 20)),
             fetchers=random.choice((1, 1, 2)),
+            unclean=min_isr > 1 and random.random() < 0.3,
         )
 
 
@@ -100,7 +103,7 @@ class SimCluster:
         self.transport = Transport(self.network)
         self.history = History(lambda: self.world.now_ms)
         self.rules = Laws(self)
-        self.topics = ["t"]
+        self.topics = ["t", UNCLEAN] if self.plan.unclean else ["t"]
         self.config = ControllerConfig.of(
             {
                 "metadata.log.dir": METADATA_DIR,
@@ -199,8 +202,10 @@ class SimCluster:
         self.world.run(6_000)  # longer than any request may wait
         self.rules.at_end()
         self.laws.at_end()
-        anomalies = self.history.anomalies()
+        anomalies = self.history.only(lambda key: key not in self.rules.unclean_epochs).anomalies()
         assert not anomalies, f"history: {anomalies}"
+        if self.plan.unclean:
+            check_unclean(self)
 
     def require(self, limit_ms: int, condition: Callable[[], bool], text: str) -> None:
         """Liveness: it must come true within the limit."""
@@ -313,10 +318,10 @@ class SimCluster:
         plan = self.plan
         image = self.rules.image
         if sum(not broker.is_fenced for broker in image.brokers.values()) == plan.nodes:
-            configs = {
-                "min.insync.replicas": str(plan.min_isr),
-                "durability": plan.durability,
-                "segment.ms": "1500",
+            configs = {"durability": plan.durability, "segment.ms": "1500"}
+            others = {
+                "t": {"min.insync.replicas": str(plan.min_isr)},
+                UNCLEAN: {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"},
             }
             ids = sorted(self.nodes)
             assignments = tuple(
@@ -324,7 +329,8 @@ class SimCluster:
                 for n in range(plan.partitions)
             )
             specs = tuple(
-                NewTopicSpec(name, assignments=assignments, configs=configs) for name in self.topics
+                NewTopicSpec(name, assignments=assignments, configs=configs | others[name])
+                for name in self.topics
             )
             self.ask_controller(registry.CREATE_TOPICS, CreateTopicsRequest(specs), self._created)
         self.world.after(100, "create topics", self._create_topics)

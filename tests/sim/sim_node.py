@@ -35,8 +35,9 @@ from headrace.storage_node.effects import (
     WakeAt,
 )
 from headrace.storage_node.log.log_manager import LogManager
+from headrace.storage_node.log.losses import PreviousEnd
 from headrace.storage_node.node import StorageNode
-from sim_disk import rot
+from sim_disk import Taken, harm, rot
 from sim_transport import Link, SimReplies, SimRequest
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ class SimNode:
         self.has_bad_disk = False
         self.may_restart = True
         self.is_closing = False
+        self.is_checkpointing = False
+        self.taken = Taken()  # a folder that somebody took away while nobody ran
         self.busy = 0  # jobs of threads that use the logs
         self.is_lossy = False  # lost unsynced bytes, and the controllers have not been told yet
         self.notes: list[str] = []
@@ -107,6 +110,7 @@ class SimNode:
             return
         self.world.note(f"{self.name} starts")
         self.life += 1
+        self.taken.maybe_put_back(self.files)
         try:
             self._open()
         except Crash:
@@ -134,9 +138,10 @@ class SimNode:
             on_offline=self._on_offline,
         )
         found = self.manager.open_dirs()
-        self.previous_broker_epoch = self.manager.clean_broker_epoch
         self.cluster_id = found.cluster_id or ""
         self.manager.load(self.wall_ms)
+        end = self.previous_end = self.manager.previous_end
+        assert not end.lost or self.is_lossy or self.taken.folder, f"FalseLoss: {self.name} {end.lost}"
         times = m.MembershipTimes(
             heartbeat_ms=config.heartbeat_interval_ms,
             backoff_ms=config.controller_backoff_ms,
@@ -169,12 +174,20 @@ class SimNode:
     def wipe(self) -> None:
         """The disk is replaced by an empty one."""
         self.die(power=True)
-        self.files = FakeFiles(capacity_bytes=self.files.capacity_bytes)
+        self.files, self.taken = FakeFiles(capacity_bytes=self.files.capacity_bytes), Taken()
 
     def rot(self) -> None:
         """A bit flips in what recovery reads again."""
         if rot(self.files, DIRS, self.random):
             self.cluster.rules.marks["rotten"] += 1
+
+    def harm(self) -> None:
+        """Somebody cuts or removes a log after an end in order."""
+        kind = harm(self.files, DIRS, self.random, self.taken)
+        if kind:
+            self.world.note(f"{self.name} is harmed: {kind}")
+            self.cluster.rules.marks["harmed"] += 1
+            self.is_lossy = True
 
     def stop(self) -> None:
         """Controlled shutdown: give leadership away, then end in order."""
@@ -200,6 +213,7 @@ class SimNode:
         self.cluster.rules.marks["stopped"] += 1
         self._end()
         self.files = self.files.restart()
+        self.cluster.faults.on_stopped(self)
         self._restart_soon()
 
     def _end(self) -> None:
@@ -209,7 +223,8 @@ class SimNode:
         self.core = None
         self._link, self._is_following = None, False
         self._followed.clear()
-        self.is_closing, self.busy = False, 0
+        self.is_closing = self.is_checkpointing = False
+        self.busy = 0
         self.requests.clear()
         self.cluster.transport.died(self)
         self.cluster.rules.on_death(self)
@@ -416,9 +431,11 @@ class SimNode:
             tasks = self.manager.checkpoint_tasks()
 
             self.busy += 1
+            self.is_checkpointing = True
 
             def write() -> None:
                 self.busy -= 1
+                self.is_checkpointing = False
                 for task in tasks:
                     task.run()
                 core.checkpoints_end()
@@ -499,6 +516,8 @@ class SimNode:
         return True
 
     def _register(self) -> None:
+        broker_epoch = self.membership.broker_epoch
+        end = PreviousEnd(broker_epoch) if broker_epoch >= 0 else self.previous_end
         body = BrokerRegistrationRequest(
             self.node_id,
             self.cluster_id,
@@ -507,7 +526,8 @@ class SimNode:
             9_000,
             None,
             self.manager.directory_ids,
-            epoch if (epoch := self.membership.broker_epoch) >= 0 else self.previous_broker_epoch,
+            end.broker_epoch,
+            end.lost,
         )
 
         def done(response: Any) -> None:
@@ -546,6 +566,9 @@ class SimNode:
             if response.error_code:
                 if link is not None:
                     self._lost(link)
+                return
+            if self.is_checkpointing:  # the shell does one of the two at a time
+                self.later(1, "follows soon", lambda: done(response))
                 return
             core, broker_epoch = self.running, self.membership.broker_epoch
             step = core.read_metadata(response)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from controller_kit import Driver
 from headrace.controller.metadata_feed import MetadataFeed
 from headrace.controller.quorum.metadata_log import MetadataLog, metadata_log_config
 from headrace.controller.quorum.record_batches import encode_batch
-from headrace.controller.writer_io import DecisionWriter
+from headrace.controller.writer_io import MAX_FOLLOWED, DecisionWriter
 from headrace.protocol.errors import ThrottlingQuotaExceededError
 from headrace.protocol.messages.control import (
     BrokerHeartbeatRequest,
@@ -18,10 +19,11 @@ from headrace.protocol.messages.control import (
     DescribeConfigsRequest,
     NewTopicSpec,
 )
+from headrace.protocol.metadata.image import MetadataImage
 from headrace.runtime.clock_io import monotonic_ms, wall_ms
 from headrace.runtime.config import MIB
 from headrace.storage_node.log.files_io import OsFiles
-from node_rig import run
+from node_rig import run, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,17 +56,19 @@ class Replies:
 class Rig:
     """A writer over the core of `driver`."""
 
-    def __init__(self, driver: Driver, directory: Path) -> None:
+    def __init__(self, driver: Driver, directory: Path, *, image: MetadataImage | None = None) -> None:
+        """With an `image` it only follows, and knows no more than that."""
         self.driver = driver
         self.replies = Replies()
         self.writer: Any = None
         config = metadata_log_config(64 * MIB)
         self.log = MetadataLog.open(OsFiles(), str(directory), config=config, wall_ms=wall_ms())
         self.append(tuple(encode_batch([record], wall_ms()) for record in driver.records))
+        self.feed = MetadataFeed(driver.image if image is None else image, 1_000, 1_000)
         self.writer = DecisionWriter(
             self,
             self.log,
-            MetadataFeed(driver.image, 1_000, 1_000),
+            self.feed,
             self.replies,  # type: ignore[arg-type]
             lambda _image: driver.core,
             new_cluster_id=lambda: "",
@@ -72,7 +76,8 @@ class Rig:
             max_unread_bytes=MIB,
             on_publish=lambda: None,
         )
-        self.writer.on_leader()
+        if image is None:
+            self.writer.on_leader()
 
     def append(self, batches: tuple[bytes, ...]) -> None:
         """As the only voter of a quorum does, with a disk that takes no time."""
@@ -159,6 +164,31 @@ def test_a_heartbeat_passes_a_full_queue(tmp_path: Path) -> None:
         rig.writer.submit(beat)
         await rig.answer(1)
         assert rig.replies.answered[0] is beat
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_elected", [False, True])
+def test_what_is_committed_is_followed_in_turns(tmp_path: Path, is_elected: bool) -> None:
+    """Three thousand records at once: the loop turns in between. Who is elected meanwhile applies the rest
+    before it decides."""
+
+    async def scenario() -> None:
+        driver = Driver()
+        driver.join(1)
+        driver.create("t", num_partitions=3_000, replication_factor=1)
+        rig = Rig(driver, tmp_path, image=MetadataImage())
+        rig.writer.on_committed(rig.log.end_offset)
+        assert rig.feed.image.offset == MAX_FOLLOWED - 1
+        if is_elected:
+            rig.writer.on_leader()
+        else:
+            running = asyncio.create_task(rig.writer.run())
+            await until(lambda: rig.feed.image.offset == driver.image.offset)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+        rig.log.close()
+        assert rig.feed.image == driver.image
 
     run(scenario)
 

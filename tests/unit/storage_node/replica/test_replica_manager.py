@@ -96,6 +96,23 @@ def test_deleted_while_the_node_was_down(rig: CoreRig) -> None:
     assert sorted(name.split(".")[0] for name in folders(after)) == ["kept-0", "t-0"]
 
 
+def test_a_topic_whose_folder_is_missing_may_be_deleted_and_made_again(rig: CoreRig) -> None:
+    """The operator's way out: the name is free at once, not only after the next start."""
+    old = rig.topic("t")
+    rig.produce(old, batch(b"old"))
+    rig.core.replicas.partitions[old, 0].log.flush()
+    rig.manager.checkpoint()
+    for name in rig.files.listdir("/d/t-0"):
+        rig.files.remove(f"/d/t-0/{name}")
+    rig.files.rmdir("/d/t-0")
+    after = rig.restarted()
+    assert after.produce(old).first.error_code == KafkaStorageError.code
+    new, records = after.topic_records("t")
+    after.metadata(RemoveTopicRecord(old), *records)
+    assert after.values(new) == []
+    assert after.produce(new).first.base_offset == 0
+
+
 def test_made_again_while_the_old_log_is_still_being_flushed(rig: CoreRig) -> None:
     """A flush on a thread holds the old folder: the new topic waits for it, and then is served."""
     old = rig.topic("t", durability="fsync")
