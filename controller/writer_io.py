@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ..protocol.metadata.image import MetadataImage
     from ..protocol.metadata.records import MetadataRecord
     from ..protocol.transport.router_io import Request, Router
+    from ..runtime.incarnation import Deaths
     from .controller import Controller
     from .metadata_feed import MetadataFeed
     from .quorum.metadata_log import MetadataLog
@@ -117,6 +118,9 @@ class DecisionWriter:
         self._decided: deque[_Decided] = deque()
         self._answers: deque[_Answer] = deque()
         self._group: list[bytes] = []  # decided, and to be appended together
+        # Bound: incarnation ids of registered nodes. The core was not told of the new ones yet.
+        self._ended: frozenset[bytes] = frozenset()
+        self._newly_ended: frozenset[bytes] = frozenset()
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._urgent) + len(self._answers)
@@ -145,6 +149,16 @@ class DecisionWriter:
         """Time has come to here."""
         if self._core is not None:
             self._core.tick(now_ms)
+            self.wake()
+
+    def note_ended(self, deaths: Deaths) -> None:
+        """Processes have ended, says who supervises them. Kept for a later term: whoever leads next need not
+        wait for those either."""
+        registered = {broker.incarnation_id for broker in self._feed.image.brokers.values()}
+        ended = frozenset(each for each in registered if deaths.covers(each))
+        if ended:
+            self._ended = (self._ended & registered) | ended
+            self._newly_ended |= ended
             self.wake()
 
     async def drained(self) -> None:
@@ -180,6 +194,9 @@ class DecisionWriter:
             # Order: sessions run out only once everything that was heard has been counted, and once the core
             # knows of the time in which this loop stood still and could hear nobody.
             core.tick(monotonic_ms())
+            if self._newly_ended:
+                core.note_ended(self._newly_ended)
+                self._newly_ended = frozenset()
             while records := core.decide_expiry(monotonic_ms()):
                 self._record(core, records)
         if self._group:
@@ -245,6 +262,7 @@ class DecisionWriter:
         """Decide from now on. Nodes that were active have one session timeout to be heard."""
         assert self._feed.image.offset + 1 == self._log.high_watermark, "all that is committed is applied"
         self._core = self._new_core(self._feed.image)
+        self._newly_ended = self._ended
         self.wake()
 
     def on_resigned(self) -> None:
