@@ -2,10 +2,10 @@
 
     ray_machines_process.py PORT   (the GCS's; the files of Ray go to RAY_TMPDIR)
 
-First it answers with the address of the Ray. Then come lines of JSON on standard input, with one answer each:
-["add", name, {resource: 1}] starts a machine and answers with the pid of its raylet; ["settle"] waits until all
-are part of the Ray; ["kill", name] ends one with SIGKILL; ["kill_gcs"]; ["start_gcs"]. At the end of the input
-everything is ended.
+First it answers with the address of the Ray. Then come lines of JSON on standard input, one answer each:
+["add", name, {resource: 1}] starts a machine and answers with the pid of its raylet; ["settle"] waits until
+all are part of the Ray; ["kill", name] ends one with SIGKILL; ["kill_gcs"]; ["start_gcs"]. At the end of the
+input everything is ended.
 """
 
 from __future__ import annotations
