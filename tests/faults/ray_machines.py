@@ -126,11 +126,12 @@ class RayMachines:
 
     # --- the cluster --------------------------------------------------------------------------------------
 
-    def up(self, code: int = 0) -> str:
-        """`headrace up`, again or for the first time; what it told."""
+    def up(self, nodes: int | None = None, code: int = 0) -> str:
+        """`headrace up`, again or for the first time, or with more nodes; what it told."""
         options = [word for name, value in self._config.items() for word in ("-X", f"{name}={value}")]
         where = ("--ray-address", self.address, "--disk-resource", DISK)
-        return self.command.run("up", "--nodes", str(self._nodes), *where, *options, code=code)[1]
+        count = str(nodes or self._nodes)
+        return self.command.run("up", "--nodes", count, *where, *options, code=code)[1]
 
     @property
     def bootstrap(self) -> str:
