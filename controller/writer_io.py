@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ..protocol.metadata.image import MetadataImage
     from ..protocol.metadata.records import MetadataRecord
     from ..protocol.transport.router_io import Request, Router
+    from ..runtime.incarnation import Deaths
     from .controller import Controller
     from .metadata_feed import MetadataFeed
     from .quorum.metadata_log import MetadataLog
@@ -122,6 +123,9 @@ class DecisionWriter:
         self._answers: deque[_Answer] = deque()
         self._group: list[bytes] = []  # decided, and to be appended together
         self._committed_end = 0  # what is committed while this controller follows
+        # Bound: incarnation ids of registered nodes. The core was not told of the new ones yet.
+        self._ended: frozenset[bytes] = frozenset()
+        self._newly_ended: frozenset[bytes] = frozenset()
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._urgent) + len(self._answers)
@@ -150,6 +154,16 @@ class DecisionWriter:
         """Time has come to here."""
         if self._core is not None:
             self._core.tick(now_ms)
+            self.wake()
+
+    def note_ended(self, deaths: Deaths) -> None:
+        """Processes have ended, says who supervises them. Kept for a later term: whoever leads next need not
+        wait for those either."""
+        registered = {broker.incarnation_id for broker in self._feed.image.brokers.values()}
+        ended = frozenset(each for each in registered if deaths.covers(each))
+        if ended:
+            self._ended = (self._ended & registered) | ended
+            self._newly_ended |= ended
             self.wake()
 
     async def drained(self) -> None:
@@ -189,6 +203,9 @@ class DecisionWriter:
             # knows of the time in which this loop stood still and could hear nobody.
             now_ms = monotonic_ms()
             core.tick(now_ms)
+            if self._newly_ended:
+                core.note_ended(self._newly_ended)
+                self._newly_ended = frozenset()
             while records := core.decide_expiry(monotonic_ms()):
                 self._record(core, records, now_ms)
         if self._group:
@@ -258,6 +275,7 @@ class DecisionWriter:
             self._follow()
         assert self._feed.image.offset + 1 == self._log.high_watermark, "all that is committed is applied"
         self._core = self._new_core(self._feed.image)
+        self._newly_ended = self._ended
         self.wake()
 
     def on_resigned(self) -> None:

@@ -63,7 +63,7 @@ from .standing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Set
 
     from ...protocol.metadata.image import BrokerRegistration, MetadataImage
     from ..config import ControllerConfig
@@ -314,6 +314,13 @@ class Brokers:
         next_state(state_of(image, broker.node_id), BrokerEvent.UNREGISTERED)
         record = UnregisterBrokerRecord(broker.node_id, broker.broker_epoch)
         return Decision((record,), UnregisterBrokerResponse(0))
+
+    def note_ended(self, image: MetadataImage, incarnation_ids: Set[bytes]) -> None:
+        """These processes have ended: whatever they registered is not waited for any longer. A process that
+        was declared dead and lives comes back with its next heartbeat."""
+        for node_id, broker in image.brokers.items():
+            if broker.incarnation_id in incarnation_ids:
+                self.sessions.end(node_id)
 
     def decide_expiry(self, image: MetadataImage, now_ms: int) -> tuple[MetadataRecord, ...]:
         """Fence one node whose session ran out, and forget the sessions of fenced ones. Call until empty."""

@@ -44,7 +44,7 @@ LOSSY = ("crash", "io", "full", "kill", "power", "flip", "wipe", "harm")
 KINDS = (
     *LOSSY, "stop", "pause", "cut", "isolate", "split", "clog", "weather", "slow", "clock", "evict",
     "controller_crash", "controller_power", "controller_pause", "controller_cut", "controller_stop",
-    "elect", "reassign", "grow", "topics", "configs",
+    "elect", "reassign", "grow", "topics", "configs", "notice",
 )  # fmt: skip
 
 
@@ -70,6 +70,7 @@ class Faults:
         self._armed: SimNode | None = None  # will die of a fault that waits in its disk
         self._armed_life = 0
         self._harmed: SimNode | None = None  # its logs will be harmed when it has ended in order
+        self._incarnations: list[bytes] = []  # of all processes of nodes, the dead ones too
 
     def begin(self) -> None:
         """From now on."""
@@ -296,6 +297,14 @@ class Faults:
         controllers = list(self._cluster.controllers.values())
         active = [each for each in controllers if each.core is not None]
         return self._random.choice(active if active and self._random.random() < 0.5 else controllers)
+
+    def _notice(self) -> None:
+        """A host says that the process of a node has ended: in time, late, or although it lives."""
+        core = self._controller().core
+        if core is not None:
+            registered = {broker.incarnation_id for broker in core.image.brokers.values()}
+            self._incarnations += sorted(registered.difference(self._incarnations))
+            core.note_ended({self._random.choice(self._incarnations)})
 
     def _controller_crash(self) -> None:
         controller = self._controller()

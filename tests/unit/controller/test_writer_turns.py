@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from controller_kit import Driver
+from controller_kit import Driver, incarnation
 from headrace.controller.metadata_feed import MetadataFeed
 from headrace.controller.quorum.metadata_log import MetadataLog, metadata_log_config
 from headrace.controller.quorum.record_batches import encode_batch
@@ -22,6 +22,7 @@ from headrace.protocol.messages.control import (
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.runtime.clock_io import monotonic_ms, wall_ms
 from headrace.runtime.config import MIB
+from headrace.runtime.incarnation import HALF, Deaths
 from headrace.storage_node.log.files_io import OsFiles
 from node_rig import run, until
 
@@ -210,5 +211,63 @@ def test_large_answers_wait_until_the_others_are_read(tmp_path: Path) -> None:
         ((who, error),) = rig.replies.refused
         assert who is describe
         assert isinstance(error, ThrottlingQuotaExceededError)
+
+    run(scenario)
+
+
+def ended(number: int) -> Deaths:
+    """What a host says when the process of that number is gone."""
+    return Deaths(processes=frozenset((incarnation(number)[HALF:],)))
+
+
+def test_a_notice_of_an_end_counts_in_this_term_and_in_the_next(tmp_path: Path) -> None:
+    """Whoever leads fences that process at once. A notice that comes while another controller leads, or none,
+    is kept; one of a process that nobody registered is not."""
+    driver = Driver(**{"broker.session.timeout.ms": 3_600_000})
+    driver.now_ms = monotonic_ms()
+    driver.core.tick(driver.now_ms)
+    driver.join(1, 2)
+
+    def fenced() -> list[bool]:
+        return [driver.image.brokers[node_id].is_fenced for node_id in (1, 2)]
+
+    async def scenario() -> None:
+        rig = Rig(driver, tmp_path)
+        rig.writer.note_ended(ended(9))
+        rig.writer._decide_group(driver.core)
+        assert fenced() == [False, False]
+        rig.writer.note_ended(ended(1))
+        rig.writer._decide_group(driver.core)
+        assert fenced() == [True, False]
+        rig.writer.on_resigned()
+        rig.writer.note_ended(ended(2))
+        assert fenced() == [True, False]
+        rig.writer.on_leader()
+        rig.writer._decide_group(driver.core)
+        assert fenced() == [True, True]
+        rig.log.close()
+
+    run(scenario)
+
+
+def test_a_wrong_notice_is_used_once(tmp_path: Path) -> None:
+    """The process lives and is heard: notices of others do not fence it again."""
+    driver = Driver(**{"broker.session.timeout.ms": 3_600_000})
+    driver.now_ms = monotonic_ms()
+    driver.core.tick(driver.now_ms)
+    driver.join(1, 2)
+
+    async def scenario() -> None:
+        rig = Rig(driver, tmp_path)
+        rig.writer.note_ended(ended(1))
+        rig.writer._decide_group(driver.core)
+        rig.writer.submit(rig.heartbeat())
+        rig.writer._decide_group(driver.core)
+        assert not driver.image.brokers[1].is_fenced
+        rig.writer.note_ended(ended(2))
+        rig.writer._decide_group(driver.core)
+        assert not driver.image.brokers[1].is_fenced
+        assert driver.image.brokers[2].is_fenced
+        rig.log.close()
 
     run(scenario)
