@@ -229,7 +229,8 @@ class Laws:
         if new.leader in (-1, old.leader, *old.isr, *old.elr) or new.leader_recovery_state == RECOVERED:
             return
         self.marks["unclean election"] += 1
-        is_protected = key[0] in self._cluster.topics and not is_unclean(key) and len(new.replicas) > 1
+        is_copied = self._cluster.plan.replication > 1 and key[0] in self._cluster.topics
+        is_protected = is_copied and not is_unclean(key)
         assert not is_protected, f"UncleanElection: {key} from {old} to {new}"
         if is_unclean(key):
             self.unclean_epochs[key] = new.leader_epoch

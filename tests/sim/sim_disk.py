@@ -80,9 +80,11 @@ def harm(files: FakeFiles, log_dir: str, random: random.Random, taken: Taken) ->
             files.remove(path)
         content = files.content(segments[first])
         files.put(segments[first], content[: random.randrange(len(content))])
+        files.fsync_directory(folder)
     elif kind == "log emptied":
         for path in _segments(files, folder):
             files.remove(path)
+        files.fsync_directory(folder)
     elif kind == "log taken" and not taken.folder:
         taken.take(files, folder)
     else:
