@@ -317,6 +317,7 @@ class Log(LogReads):
         self._segments.replace([Segment.create(self._files, self.directory, offset, created_ms=0)])
         self._has_new_names = True
         self.log_start_offset = offset
+        self.recovery.has_gap = False
         # An epoch that began before `offset` would be taken for that of what comes next.
         self._has_new_epochs |= self._epochs.truncate_from_end(0)
         self._after_truncation()

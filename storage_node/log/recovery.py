@@ -200,7 +200,7 @@ class _Recovery:
             )
         self._epochs.truncate_from_end(end_offset + 1)
         oldest = self._epochs.entries[:1]
-        # The oldest epoch begins with the log: epochs are cut with the segments that they lie in.
+        # The oldest epoch begins with the log: epochs are cut before the segments that they lie in go.
         self._report.has_gap |= bool(oldest) and oldest[0].start_offset < self._segments[0].base_offset
         self._epochs.truncate_from_start(max(log_start_offset, self._segments[0].base_offset))
         remove_snapshots_after(self._files, self._directory, end_offset)

@@ -40,14 +40,14 @@ class Stored(NamedTuple):
 class _Seen:
     """One partition in one life of a node, as it was when last looked at."""
 
-    __slots__ = ("cuts", "end", "epochs", "high_watermark", "is_leader", "matched", "partition")
+    __slots__ = ("cuts", "end", "epochs", "has_gap", "high_watermark", "is_leader", "matched", "partition")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.high_watermark = self.matched = 0
         self.epochs = (-1, -1)  # leader, partition
         self.end, self.cuts = -1, 0
-        self.is_leader = False
+        self.is_leader = self.has_gap = False
 
 
 class Laws:
@@ -109,6 +109,9 @@ class Laws:
         if is_new_leader:
             self._check_new_leader(node, key, partition, log)
         watermark = partition.high_watermark
+        had_gap, seen.has_gap = seen.has_gap, log.recovery.has_gap
+        if was_cut and had_gap and not seen.has_gap:  # it begins anew
+            seen.high_watermark = seen.matched = watermark
         if key in self.unclean_epochs and not partition.is_leader:
             if is_first:  # what it remembers may have been cut off elsewhere, and will be here
                 seen.high_watermark = seen.matched = watermark
@@ -229,7 +232,8 @@ class Laws:
         if new.leader in (-1, old.leader, *old.isr, *old.elr) or new.leader_recovery_state == RECOVERED:
             return
         self.marks["unclean election"] += 1
-        is_protected = key[0] in self._cluster.topics and not is_unclean(key) and len(new.replicas) > 1
+        is_copied = self._cluster.plan.replication > 1 and key[0] in self._cluster.topics
+        is_protected = is_copied and not is_unclean(key)
         assert not is_protected, f"UncleanElection: {key} from {old} to {new}"
         if is_unclean(key):
             self.unclean_epochs[key] = new.leader_epoch

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cluster_losses import is_unclean
 from headrace.protocol.errors import CorruptMessageError
 from headrace.protocol.records.header import CRC_POSITION, read_batch_header
 from headrace.storage_node.log.checkpoints import parse_offsets
@@ -72,7 +73,7 @@ def harm(files: FakeFiles, log_dir: str, random: random.Random, taken: Taken) ->
     if not folders:
         return ""
     folder = random.choice(folders)
-    kind = random.choice(("log cut", "log emptied", "log taken", "log moved"))
+    kind = random.choice(("log cut", "log beheaded", "log emptied", "log taken", "log moved"))
     if kind == "log cut":
         segments = [path for path in _segments(files, folder) if files.size(path)]
         first = random.randrange(len(segments))
@@ -80,9 +81,16 @@ def harm(files: FakeFiles, log_dir: str, random: random.Random, taken: Taken) ->
             files.remove(path)
         content = files.content(segments[first])
         files.put(segments[first], content[: random.randrange(len(content))])
+        files.fsync_directory(folder)
+    elif kind == "log beheaded" and not is_unclean(folder.rpartition("/")[2]):  # which might lead like this
+        segments = _segments(files, folder)
+        for path in segments[: random.randrange(len(segments))]:
+            files.remove(path)
+        files.fsync_directory(folder)
     elif kind == "log emptied":
         for path in _segments(files, folder):
             files.remove(path)
+        files.fsync_directory(folder)
     elif kind == "log taken" and not taken.folder:
         taken.take(files, folder)
     else:

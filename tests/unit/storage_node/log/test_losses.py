@@ -6,15 +6,17 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
-from fake_files import FakeFiles
+from fake_files import Crash, FakeFiles
 from headrace.protocol.model import TopicPartition
 from headrace.storage_node.log import losses
 from headrace.storage_node.log.log_manager import LogManager
 from headrace.storage_node.log.losses import PreviousEnd
-from log_rig import NOW, TP, append, batch, config
+from log_rig import NOW, TP, append, batch, config, open_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from headrace.storage_node.log.log import Log
 
 ID = bytes(range(16))
 OTHER = TopicPartition("u", 3)
@@ -143,6 +145,31 @@ def test_records_deleted_at_the_start_are_no_loss() -> None:
     manager = loaded(files.restart())
     assert manager.previous_end == PreviousEnd(6)
     assert manager.logs[TP].log_start_offset == 11
+
+
+def test_deletion_at_the_start_never_passes_for_a_gap() -> None:
+    """The process dies in each operation of the flush that removes the segments: the epochs went before."""
+
+    def deleting(files: FakeFiles) -> Log:
+        log = open_log(files, segment_bytes=SEGMENT)
+        for _ in range(20):
+            append(log, batch(1), epoch=2)
+        log.flush()
+        log.drop_segments_below(log.log_end_offset)
+        return log
+
+    probe = FakeFiles()
+    log = deleting(probe)
+    begin = len(probe.operations)
+    log.flush()
+    assert any(each.startswith("remove") for each in probe.operations[begin:])
+    for crash_at in range(begin, len(probe.operations)):
+        files = FakeFiles()
+        log = deleting(files)
+        files.crash_at = crash_at
+        with pytest.raises(Crash):
+            log.flush()
+        assert not open_log(files.restart(), segment_bytes=SEGMENT).recovery.has_gap
 
 
 def test_after_a_crash_everything_may_be_lost() -> None:
