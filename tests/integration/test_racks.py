@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(180)
 RACKS = ("a", "b", "c")  # of the nodes 1, 2, 3
-SESSION_MS = 4_000
+SESSION_MS = 6_000
 
 
 def put_into_racks(cluster: LocalCluster) -> None:
