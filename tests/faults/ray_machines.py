@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -15,8 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import headrace
-from fault_cluster import HOST, PATIENCE_S, wait_until
+from fault_cluster import ASK_TIMEOUT_S, HOST, PATIENCE_S, wait_until
 from headrace.protocol.errors import HeadraceError
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.data import MetadataRequest, MetadataResponse
+from headrace.protocol.transport.dealer_io import Connection
 from headrace_command import Headrace
 
 if TYPE_CHECKING:
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 SCRIPT = Path(__file__).with_name("ray_machines_process.py")
 DISK = "headrace-disk"
 END_S = 20.0
+EXPECTED = (HeadraceError, OSError, TimeoutError)  # of a node that is not there
 
 
 class RayMachines:
@@ -168,31 +173,58 @@ class RayMachines:
         self.until_in_sync(name)
 
     def partition(self, topic: str, number: int = 0) -> Any:
-        """As the controller has it."""
-        with self.clients.admin() as admin:
-            return admin.describe_topics(topic)[topic].partitions[number]
+        """As the node has it that knows most."""
+        return max(self._pictures(topic), key=lambda each: each.metadata_offset).topics[0].partitions[number]
 
     def until_in_sync(self, topic: str) -> None:
-        """Every partition has a leader and all its replicas in sync."""
+        """Every node says that every partition has a leader and all its replicas in sync."""
 
         def is_so() -> bool:
-            with contextlib.suppress(HeadraceError), self.clients.admin() as admin:
-                found = admin.describe_topics(topic)[topic].partitions
-                return all(each.leader >= 0 and len(each.isr) == self._nodes for each in found)
-            return False
+            found = [self._partitions(picture) for picture in self._pictures(topic)]
+            return len(found) == self._nodes and all(
+                partitions and all(each.leader >= 0 and len(each.isr) == self._nodes for each in partitions)
+                for partitions in found
+            )
 
         self.until(is_so, f"all replicas of {topic} are in sync")
 
     def until_led_by_another(self, topic: str, node_id: int) -> None:
-        """The node leads nothing of the topic, and is in sync with nobody."""
+        """Somebody knows that the node leads nothing of the topic, and that others do."""
 
         def is_so() -> bool:
-            with contextlib.suppress(HeadraceError), self.clients.admin() as admin:
-                found = admin.describe_topics(topic)[topic].partitions
-                return all(each.leader not in (-1, node_id) and node_id not in each.isr for each in found)
-            return False
+            found = [self._partitions(picture) for picture in self._pictures(topic)]
+            return any(
+                partitions and all(each.leader not in (-1, node_id) for each in partitions)
+                for partitions in found
+            )
 
         self.until(is_so, f"node {node_id} leads nothing")
+
+    @staticmethod
+    def _partitions(picture: Any) -> tuple[Any, ...]:
+        return tuple(picture.topics[0].partitions)
+
+    def _pictures(self, topic: str) -> list[Any]:
+        """What each node that answers knows of the topic."""
+
+        async def ask(address: str) -> Any:
+            host, _, port = address.rpartition(":")
+            connection = await Connection.open(
+                host, int(port), client_id="observer-0", timeout_s=ASK_TIMEOUT_S
+            )
+            try:
+                request = MetadataRequest((topic,))
+                return (await connection.request(registry.METADATA, request, timeout_s=ASK_TIMEOUT_S)).body
+            finally:
+                connection.close()
+
+        async def ask_all() -> list[Any]:
+            return await asyncio.gather(*map(ask, self._bootstrap), return_exceptions=True)
+
+        answers = asyncio.run(ask_all())
+        unexpected = [each for each in answers if not isinstance(each, (MetadataResponse, *EXPECTED))]
+        assert not unexpected, unexpected
+        return [each for each in answers if isinstance(each, MetadataResponse)]
 
     def until(self, is_so: Callable[[], object], what: str) -> None:
         """Ask again and again. Fails with what the servers told last."""

@@ -89,8 +89,9 @@ def test_the_data_plane_goes_on_without_the_gcs(machines: RayMachines) -> None:
     machines.create_topic("made-meanwhile")
     work.more()
     machines.start_gcs()
+    everybody = {"node-1", "node-2", "node-3", "controller-1"}
+    machines.until(lambda: set(machines.servers()) == everybody, "Ray knows its actors again")
     before = machines.servers()
-    assert set(before) == {"node-1", "node-2", "node-3", "controller-1"}
     leader = machines.partition("headless").leader
     kill_process(before[f"node-{leader}"]["pid"])
     machines.until_led_by_another("headless", leader)
