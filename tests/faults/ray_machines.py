@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import headrace
-from fault_cluster import ASK_TIMEOUT_S, HOST, PATIENCE_S, wait_until
+from fault_cluster import ASK_TIMEOUT_S, HOST
 from headrace.protocol.errors import HeadraceError
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.data import MetadataRequest, MetadataResponse
 from headrace.protocol.transport.dealer_io import Connection
 from headrace_command import Headrace
+from waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -228,7 +229,7 @@ class RayMachines:
 
     def until(self, is_so: Callable[[], object], what: str) -> None:
         """Ask again and again. Fails with what the servers told last."""
-        wait_until(is_so, what, PATIENCE_S, self.evidence)
+        wait_for(is_so, what, evidence=self.evidence)
 
     def evidence(self) -> str:
         """The end of each log of a server that Ray keeps."""
