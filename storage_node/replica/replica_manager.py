@@ -22,9 +22,9 @@ from ...protocol.errors import (
 )
 from ...protocol.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from ...protocol.model import NO_EPOCH, NO_NODE, TopicPartition
-from ..config import TOPIC_KEY_SYNONYMS, effective_log_config
 from ..effects import DeleteLog, Effect, EndNode, FlushLog, Note
 from ..log.checkpoints import NO_TOPIC_ID
+from ..log.log_defaults import TOPIC_KEY_SYNONYMS, effective_log_config
 from ..log.log_tasks import NewLog
 from ..log.tail_cache import Tail
 from .fetchers import Fetchers

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from headrace.protocol.errors import ConfigError
-from headrace.storage_node.config import TOPIC_KEY_SYNONYMS, NodeConfig, effective_log_config
+from headrace.storage_node.config import NodeConfig
 from headrace.storage_node.log.config import LogConfig
+from headrace.storage_node.log.log_defaults import TOPIC_KEY_SYNONYMS, effective_log_config
 
 
 def node_config(**values: Any) -> NodeConfig:
@@ -56,7 +57,7 @@ def test_every_topic_key_has_a_broker_wide_default() -> None:
 
 def test_what_this_node_does_not_know_is_left_out() -> None:
     """A newer controller may have allowed keys and values that this node cannot use."""
-    values = {"retention.ms": "5", "durability": "paranoid", "segment.ms": "1234"}
+    values = {"remote.storage.enable": "true", "durability": "paranoid", "segment.ms": "1234"}
     config, faults = effective_log_config(LogConfig(), values)
     assert config == LogConfig(segment_ms=1_234)
     assert len(faults) == 1
