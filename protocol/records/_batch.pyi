@@ -83,6 +83,7 @@ class CompiledCodec:
         leader_epoch: int,
         *,
         check_crc: bool = ...,
+        is_dense: bool = ...,
     ) -> tuple[int, int]: ...
 
 class RecordFuture:

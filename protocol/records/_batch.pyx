@@ -169,7 +169,7 @@ cdef class CompiledCodec:
 
     def walk(
         self, data, Py_ssize_t at, Py_ssize_t end, int64_t base_offset, int64_t upto_offset, int32_t leader_epoch,
-        *, bint check_crc=True,
+        *, bint check_crc=True, bint is_dense=True,
     ):
         cdef Py_buffer buffer
         PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
@@ -179,7 +179,7 @@ cdef class CompiledCodec:
             if upto_offset <= base_offset:
                 return at, base_offset
             return _walk_sound(
-                <const uint8_t *>buffer.buf, at, end, base_offset, upto_offset, leader_epoch, check_crc
+                <const uint8_t *>buffer.buf, at, end, base_offset, upto_offset, leader_epoch, check_crc, is_dense
             )
         finally:
             PyBuffer_Release(&buffer)

@@ -394,8 +394,11 @@ class PythonCodec:
         leader_epoch: int,
         *,
         check_crc: bool = True,
+        is_dense: bool = True,
     ) -> tuple[int, int]:
-        return walk_sound(data, at, end, base_offset, upto_offset, leader_epoch, check_crc=check_crc)
+        return walk_sound(
+            data, at, end, base_offset, upto_offset, leader_epoch, check_crc=check_crc, is_dense=is_dense
+        )
 
     def check(
         self,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import names
-from .files import write_file_atomically
+from .files import FileGoneError, sync_files, write_file_atomically
 from .segment_list import remove_oldest_first
 
 if TYPE_CHECKING:
@@ -30,16 +30,20 @@ class Flush:
     def sync(self) -> None:
         """Bring it all to the disk. Errors: KafkaStorageError, and the log dir is offline."""
         for segment, _ in self.segments:
-            segment.file.fdatasync()
-        for path in [path for segment in self.sealed for path in segment.unsynced_paths()]:
-            file = self.files.open(path)
             try:
-                file.fdatasync()
-            finally:
-                file.close()
+                self._sync_segment(segment)
+            except FileGoneError:
+                # The cleaner has put another one in its place, which is on the disk already.
+                if not segment.is_replaced:
+                    raise
         if self.dropped:
             remove_oldest_first(self.files, self.directory, self.dropped)
         elif self.has_new_names:
             self.files.fsync_directory(self.directory)
         if self.epochs is not None:
             write_file_atomically(self.files, self.directory, names.LEADER_EPOCHS, self.epochs)
+
+    def _sync_segment(self, segment: Segment) -> None:
+        segment.file.fdatasync()
+        if segment in self.sealed:
+            sync_files(self.files, segment.unsynced_paths())

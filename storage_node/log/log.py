@@ -27,7 +27,9 @@ from .checkpoints import NO_TOPIC_ID, format_epochs
 from .files import make_directory_durably, remove_tree
 from .flush import Flush
 from .guarded_files import GuardedFiles, guarded
+from .log_cleaning import LogCleaning
 from .log_reads import LogReads
+from .offset_index import MAX_RELATIVE_OFFSET
 from .recovery import RecoveryReport, recover_log, remove_snapshots_after, snapshot_offsets
 from .roll_rules import must_roll
 from .segment import Segment
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from ...protocol.records.codec import BatchFacts
     from .config import LogConfig
     from .files import Files
+    from .log_cleaning import Abortable
     from .tail_cache import Tail
 
 
@@ -51,11 +54,12 @@ class AppendInfo(NamedTuple):
     log_append_time_ms: int
 
 
-class Log(LogReads):
+class Log(LogReads, LogCleaning):
     """One partition's log. Made by `open`.
 
     Invariant: log_start_offset <= recovery_point <= log_end_offset, or the recovery point is below the start.
-    Invariant: segments are dense: each starts where the one before ends; the last one is active.
+    Invariant: segments are dense: each starts where the one before ends; the last one is active. Batches are
+    dense too, unless it `has_gaps`.
     """
 
     def __init__(
@@ -71,6 +75,10 @@ class Log(LogReads):
         self.recovery_point = 0
         self.recovery = RecoveryReport()
         self.on_truncate: Callable[[Log], None] | None = None
+        self._is_marked = False
+        self.has_gaps = config.is_compacted
+        self.cleaner_offset: int | None = None
+        self.cleaning: Abortable | None = None
         self.tail: Tail | None = None  # set by who wants the newest batches kept in memory
         self.cuts = 0  # truncations so far: what was read before one may be of the log no more
         self._flush: Flush | None = None
@@ -91,12 +99,14 @@ class Log(LogReads):
         was_clean: bool,
         log_start_offset: int = 0,
         wall_ms: int,
+        cleaner_offset: int | None = None,
     ) -> Log:
         """The log in `directory`, made if missing, recovered if the last end of it `was_clean` not.
 
         That the name of a folder that exists survives the loss of power is the caller's business.
-        `recovery_point` and `log_start_offset` come from the checkpoints; offsets below the recovery point
-        are taken to be on the disk. Errors: KafkaStorageError.
+        `recovery_point`, `log_start_offset` and `cleaner_offset` come from the checkpoints; offsets below the
+        recovery point are taken to be on the disk, and who has a cleaner offset may have gaps. Errors:
+        KafkaStorageError.
         """
         log = cls(guarded(files), directory, config, topic_partition)
         if not log._files.exists(directory):
@@ -109,10 +119,14 @@ class Log(LogReads):
             was_clean=was_clean,
             log_start_offset=log_start_offset,
             wall_ms=wall_ms,
+            may_have_gaps=cleaner_offset is not None,
         )
         log._segments = SegmentList(found.segments)
         log._epochs = found.epochs
         log.recovery = found.report
+        log._is_marked = found.has_gaps
+        log.has_gaps |= found.has_gaps
+        log.cleaner_offset = cleaner_offset
         log.log_start_offset = max(log_start_offset, found.segments[0].base_offset)
         log.recovery_point = min(recovery_point, log.log_end_offset)
         if log.recovery_point < recovery_point:
@@ -163,6 +177,7 @@ class Log(LogReads):
     def reconfigure(self, config: LogConfig) -> None:
         """Take new values for the topic's keys; they hold from the next append on."""
         self.config = config
+        self.has_gaps = self._is_marked or config.is_compacted
 
     # --- write --------------------------------------------------------------------------------------
 
@@ -195,16 +210,17 @@ class Log(LogReads):
             header = header._replace(max_timestamp=largest_ms)
         else:
             pieces.append(memoryview(batch)[CRC_POSITION:])
-        self._append(pieces, header, last_offset, wall_ms)
+        self._append(pieces, header, base_offset, last_offset, wall_ms)
         if leader_epoch != self._epochs.latest_epoch:
             self._note_epoch(leader_epoch, base_offset)
         return AppendInfo(base_offset, last_offset, wall_ms if is_append_time else NO_TIMESTAMP)
 
     def append_as_follower(self, data: Buffer, *, wall_ms: int = 0) -> None:
-        """Append the whole batches in `data` as the leader wrote them, offsets and epochs included.
+        """Append the whole batches in `data` as the leader wrote them, offsets and epochs included. They may
+        lie behind the log's end: the leader's has been compacted.
 
-        Errors: CorruptMessage for a batch cut short or damaged, InvalidRecord for one that does not follow
-        the log's end; batches before it are in the log.
+        Errors: CorruptMessage for a batch cut short or damaged, InvalidRecord for one below the log's end, or
+        so far behind it that no segment can hold both; batches before it are in the log.
         """
         view = memoryview(data)
         position = 0
@@ -214,12 +230,19 @@ class Log(LogReads):
             fault = crc_fault(batch, header) if len(batch) == header.size_bytes else "it is cut short"
             if fault:
                 raise CorruptMessageError(f"the batch at offset {header.base_offset}: {fault}")
-            if header.base_offset != self.log_end_offset or header.last_offset_delta < 0:
+            gap = header.base_offset - self.log_end_offset
+            if (
+                gap < 0
+                or header.last_offset_delta < 0
+                or gap + header.last_offset_delta > MAX_RELATIVE_OFFSET
+            ):
                 raise InvalidRecordError(
                     f"a batch at offset {header.base_offset}, the log of {self.topic_partition} "
                     f"ends at {self.log_end_offset}"
                 )
-            self._append([batch], header, header.last_offset, wall_ms)
+            if gap:
+                self.note_gaps()
+            self._append([batch], header, header.base_offset, header.last_offset, wall_ms)
             if header.leader_epoch > self._epochs.latest_epoch:
                 self._note_epoch(header.leader_epoch, header.base_offset)
             position += header.size_bytes
@@ -303,7 +326,7 @@ class Log(LogReads):
         self._has_new_names = True
         remove_newest_first(self._files, self.directory, segments[keep:])
         active = self._segments.active
-        active.recover(self.config.index_interval_bytes, end_offset=offset)
+        active.recover(self.config.index_interval_bytes, end_offset=offset, has_gaps=self.has_gaps)
         active.cut()
         self._after_truncation()
 
@@ -395,13 +418,14 @@ class Log(LogReads):
 
     # --- inside -------------------------------------------------------------------------------------
 
-    def _append(self, pieces: list[Buffer], header: BatchHeader, last_offset: int, wall_ms: int) -> None:
+    def _append(
+        self, pieces: list[Buffer], header: BatchHeader, base_offset: int, last_offset: int, wall_ms: int
+    ) -> None:
         segment = self._segments.active
         if must_roll(segment, header, last_offset, self.config, self.topic_partition, wall_ms):
             self.roll(wall_ms)
             segment = self._segments.active
-        base_offset = segment.next_offset
-        size = segment.append(pieces, header, last_offset, self.config.index_interval_bytes)
+        size = segment.append(pieces, header, base_offset, last_offset, self.config.index_interval_bytes)
         if self.tail is not None:
             self.tail.add(base_offset, last_offset + 1, pieces, size)
 
@@ -421,6 +445,7 @@ class Log(LogReads):
         remove_snapshots_after(self._files, self.directory, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
+        self.forget_cleaned(end_offset)
         if self.on_truncate is not None:
             self.on_truncate(self)
 

@@ -389,6 +389,8 @@ class LogManager:
             if self._homes[topic_partition] is log_dir and topic_partition not in self._going:
                 task.recovery_points[topic_partition] = log.recovery_point
                 task.high_watermarks[topic_partition] = log.high_watermark
+                if log.cleaner_offset is not None:
+                    task.cleaner_offsets[topic_partition] = log.cleaner_offset
                 if log.log_start_offset > log.first_base_offset:
                     task.log_start_offsets[topic_partition] = log.log_start_offset
         return task

@@ -109,6 +109,17 @@ class SegmentList:
         assert segments, "a log has at least one segment"
         self._replace(segments)
 
+    def replace_some(self, old: list[Segment], new: Segment) -> bool:
+        """Put `new` in the place of sealed segments that lie side by side; False if they do not any more."""
+        segments = self._segments
+        first = next((number for number, segment in enumerate(segments) if segment is old[0]), -1)
+        behind = first + len(old)
+        if first < 0 or behind >= len(segments) or segments[first:behind] != old:
+            return False
+        assert (new.base_offset, new.next_offset) == (old[0].base_offset, old[-1].next_offset)
+        self._replace([*segments[:first], new, *segments[behind:]])
+        return True
+
     def release_unused(self) -> None:
         """Give back the indexes that searches by time have loaded, of any segment, on any thread."""
         used = self._loaded

@@ -52,6 +52,7 @@ def open_log(
     was_clean: bool = False,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    cleaner_offset: int | None = None,
     **keys: Any,
 ) -> Log:
     """Open (and recover) the log in `folder`; `keys` are LogConfig fields."""
@@ -63,6 +64,7 @@ def open_log(
         recovery_point=recovery_point,
         was_clean=was_clean,
         log_start_offset=log_start_offset,
+        cleaner_offset=cleaner_offset,
         wall_ms=NOW,
     )
 

@@ -209,7 +209,7 @@ def leaves_a_gap(patch: pytest.MonkeyPatch) -> None:
     def append(self: Log, data: Any, *, wall_ms: int = 0) -> None:
         *_, batch = split(data)
         header = read_batch_header(batch)
-        self._append([batch], header, header.last_offset, wall_ms)
+        self._append([batch], header, header.base_offset, header.last_offset, wall_ms)
         if header.leader_epoch > self.latest_epoch:
             self._note_epoch(header.leader_epoch, header.base_offset)
 
