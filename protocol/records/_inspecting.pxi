@@ -27,14 +27,24 @@ cdef object _header_of(const uint8_t *data):
 
 
 cdef object _inspect_plain(const uint8_t *data, Py_ssize_t size, bint is_dense):
-    """The BatchFacts of the `size` bytes at `data`; None if they are to be looked at closely: compressed,
-    without records, or wrong in what open_batch says in its own order and words."""
+    """The BatchFacts of the `size` bytes at `data`; None if they are to be looked at closely."""
     cdef BatchFields batch
     cdef int64_t lowest = -1, highest = -1
+    if not _open_plain(data, size, is_dense, True, &batch):
+        return None
+    _walk_timestamps(&batch, data + HEADER_BYTES, size - HEADER_BYTES, &lowest, &highest)
+    return _new_tuple(BatchFacts, (_header_of(data), lowest, highest))
+
+
+cdef bint _open_plain(
+    const uint8_t *data, Py_ssize_t size, bint is_dense, bint check_crc, BatchFields *batch
+) except -1:
+    """What open_batch does for a batch that is not compressed. False if it is to be asked: the batch is
+    compressed, without records, or wrong in what open_batch says in its own order and words."""
     if size < HEADER_BYTES or data[16] != 2 or <int64_t><int32_t>_big32(data + 8) != size - LENGTH_END:
-        return None
+        return False
     if data[COVERED_AT + 1] & COMPRESSION_MASK:
-        return None
+        return False
     batch.last_offset_delta = <int32_t>_big32(data + 23)
     batch.record_count = <int32_t>_big32(data + 57)
     if (
@@ -43,13 +53,38 @@ cdef object _inspect_plain(const uint8_t *data, Py_ssize_t size, bint is_dense):
         or (is_dense and batch.last_offset_delta != batch.record_count - 1)
         or <int64_t>batch.record_count * MIN_RECORD_BYTES > size - HEADER_BYTES
     ):
-        return None
-    if _crc_of(data + COVERED_AT, size - COVERED_AT) != _big32(data + CRC_AT):
-        return None
+        return False
+    if check_crc and _crc_of(data + COVERED_AT, size - COVERED_AT) != _big32(data + CRC_AT):
+        return False
     batch.base_offset = <int64_t>_big64(data)
     batch.base_timestamp = <int64_t>_big64(data + 27)
     batch.max_timestamp = <int64_t>_big64(data + 35)
     batch.has_append_time = data[COVERED_AT + 1] & LOG_APPEND_TIME_BIT
+    batch.is_control = data[COVERED_AT + 1] & CONTROL_BIT
     batch.is_dense = is_dense
-    _walk_timestamps(&batch, data + HEADER_BYTES, size - HEADER_BYTES, &lowest, &highest)
-    return _new_tuple(BatchFacts, (_header_of(data), lowest, highest))
+    return True
+
+
+# A stored batch and its records, decompressed; a _Held keeps both where they are.
+cdef struct Stored:
+    const uint8_t *header
+    const uint8_t *records
+    int64_t size  # bytes of the records
+
+
+cdef int _open_stored(
+    _Held held, batch, bint check_crc, max_decompressed_bytes, BatchFields *fields, Stored *out
+) except -1:
+    """Open the one batch that fills `batch`, as it may lie in a log. Errors: as open_batch, and of check_offsets."""
+    out.header = held.take(batch, &out.size)
+    if _open_plain(out.header, out.size, False, check_crc, fields):
+        out.records, out.size = out.header + HEADER_BYTES, out.size - HEADER_BYTES
+    else:
+        header, payload = open_batch(
+            batch, check_crc=check_crc, is_dense=False, max_decompressed_bytes=max_decompressed_bytes
+        )
+        fields[0] = _batch_fields(header, False)
+        out.records = held.take(payload, &out.size)
+    if fields.base_offset < 0 or fields.base_offset > INT64_MAX - fields.last_offset_delta:
+        raise InvalidRecordError(f"a batch of the offsets {fields.base_offset} + {fields.last_offset_delta}")
+    return 0

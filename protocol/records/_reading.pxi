@@ -26,6 +26,7 @@ cdef struct BatchFields:
     int32_t last_offset_delta
     int32_t record_count
     bint has_append_time
+    bint is_control
     bint is_dense
 
 
@@ -224,6 +225,7 @@ cdef BatchFields _batch_fields(header, bint is_dense) except *:
     fields.last_offset_delta = header.last_offset_delta
     fields.record_count = header.record_count
     fields.has_append_time = header.attributes & LOG_APPEND_TIME_BIT
+    fields.is_control = header.attributes & CONTROL_BIT
     fields.is_dense = is_dense
     return fields
 

@@ -17,8 +17,9 @@ from headrace.protocol.errors import (
     UnsupportedCompressionTypeError,
 )
 from headrace.protocol.records.codec import active_codec
-from headrace.protocol.records.header import Compression
+from headrace.protocol.records.header import Compression, read_batch_header
 from log_rig import NOW, append, batch, check_dense, open_log
+from stored_batches import stored
 
 HOUR = 3_600_000
 
@@ -57,6 +58,11 @@ REFUSED: dict[str, tuple[bytes, type[KafkaError]]] = {
     "timestamp 2^63-2": (patched(27, ">q", 2**63 - 2), InvalidTimestampError),
     "far future": (batch(timestamp=NOW + 2 * HOUR), InvalidTimestampError),
     "one record in the far future": (batch(2, step=2 * HOUR), InvalidTimestampError),
+    "emptied by a cleaner": (active_codec().empty_batch(read_batch_header(batch(2))), InvalidRecordError),
+    "gaps left by a cleaner": (
+        stored([(0, b"k", b"v"), (2, b"k", b"v")], base_timestamp=NOW),
+        InvalidRecordError,
+    ),
     "too large": (batch(size=2000), MessageTooLargeError),
 }
 
