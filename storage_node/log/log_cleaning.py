@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Protocol
 from . import names
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from .guarded_files import GuardedFiles
     from .segment import Segment
     from .segment_list import SegmentList
@@ -81,11 +79,6 @@ class LogCleaning:
         assert self._segments.replace_some(old, new), "a segment went while it was cleaned"
         if self.tail is not None:
             self.tail.drop_below(new.next_offset)  # what it has of them is as it was
-
-    def hand_over(self, segments: Sequence[Segment]) -> None:
-        """The files of segments are left, which are of the log no more and have lost their names."""
-        for segment in segments:
-            segment.remove()
 
     def forget_cleaned(self, end_offset: int) -> None:
         """Nothing from `end_offset` on is clean: it is new."""

@@ -86,6 +86,7 @@ def check_files(files: FakeFiles, log: Log) -> None:
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("has_transactions", [True, False])
 def test_a_swap_that_nothing_interrupts(first: int, has_transactions: bool) -> None:
+    """The log reads the same after any restart, and no other file is left."""
     files = FakeFiles()
     log = full_log(files)
     swap(log, first, 3, has_transactions=has_transactions)
@@ -102,7 +103,7 @@ def test_a_swap_that_nothing_interrupts(first: int, has_transactions: bool) -> N
 
 
 @pytest.mark.parametrize("first", [0, 1])
-@pytest.mark.parametrize("mode", ["killed", "none", "all", 1, 2])
+@pytest.mark.parametrize("mode", ["killed", "none", 1])
 def test_a_crash_in_every_operation_leaves_the_old_or_the_new(mode: str | int, first: int) -> None:
     """And so does a crash of the recovery from it, in each of its operations."""
     probe = FakeFiles()
