@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from ..protocol.errors import ConfigError
 from ..runtime.config import GIB, MAX_INT, MIB, MINUTE, SECOND, key
+from .log.cleaner_config import CleanerConfig
 from .log.listener_memory import reachable_host
 from .log.log_defaults import LogDefaults
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeConfig(LogDefaults):
+class NodeConfig(LogDefaults, CleanerConfig):
     """Keys of a storage node."""
 
     node_id: int = key(

@@ -35,6 +35,7 @@ from .replica.epoch_ends import answer_epoch_ends
 from .replica.fetch import FetchHandler, FetchLimits
 from .replica.follower import FollowerLimits
 from .replica.list_offsets import ListOffsetsHandler
+from .replica.log_cleaner import LogCleaner
 from .replica.produce import ProduceHandler
 from .replica.reading import RecordReader
 from .replica.replica_fetch import ReplicaFetchHandler
@@ -43,6 +44,7 @@ from .replica.replica_manager import ReplicaManager
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ..protocol.errors import HeadraceError
     from ..protocol.messages.control import AlterPartitionResponse, FetchMetadataResponse
     from ..protocol.messages.data import FetchResponse, MetadataRequest
     from ..protocol.metadata.image import MetadataDelta, MetadataImage
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from .log.log_tasks import CheckpointTask, CreateTask
     from .replica.cold_reads import ColdRead, ColdReads
     from .replica.list_offsets import OffsetLookup
+    from .replica.log_cleaner import CleaningJob
     from .replica.partition import Partition
     from .replies import Incoming, Replies
 
@@ -119,6 +122,7 @@ class StorageNode:
             max_lag_ms=config.replica_lag_time_max_ms,
             retention_check_ms=config.retention_check_interval_ms,
         )
+        self.cleaner = LogCleaner(self.replicas, config, now_ms)
         self._shrink_every_ms = config.replica_lag_time_max_ms // 2
         self._next_shrink_ms = now_ms + self._shrink_every_ms
         self.replicas.surroundings.now_ms = now_ms
@@ -126,8 +130,7 @@ class StorageNode:
         self._controller_id = -1
         self._view = MetadataView(self.image, self._controller_id)
         limit = config.purgatory_max_requests
-        self._produces = Purgatory(TimingWheel(now_ms=now_ms), limit)
-        self._fetches = Purgatory(TimingWheel(now_ms=now_ms), limit)
+        self._produces, self._fetches = (Purgatory(TimingWheel(now_ms=now_ms), limit) for _ in range(2))
         self._produce = ProduceHandler(
             self.replicas,
             self._produces,
@@ -265,6 +268,7 @@ class StorageNode:
         else:
             self.replicas.apply(image, delta)
         self._view = MetadataView(image, self._controller_id)
+        self.cleaner.configured(image.configs, self.replicas.node_id)
         self._settle()
         self._fetches.check(_METADATA_KEY)
         return image.offset
@@ -370,6 +374,11 @@ class StorageNode:
         self._fetch.cold_read(read, now_ms)
         self._settle()
 
+    def cleaned(self, job: CleaningJob, error: HeadraceError | None, now_ms: int) -> None:
+        """A job of the cleaner has ended."""
+        self.cleaner.finished(job, error, now_ms)
+        self._settle()
+
     def disk_failed(self, error: KafkaStorageError) -> None:
         """Some log dir went offline; the log manager knows which."""
         self.replicas.lost_dirs(error)
@@ -411,7 +420,7 @@ class StorageNode:
 
     def status(self) -> dict[str, Any]:
         """JSON-able facts."""
-        return status_of(self.replicas, self.counters, parked=self.parked)
+        return status_of(self.replicas, self.counters, self.cleaner, parked=self.parked)
 
     # --- inside ----------------------------------------------------------------------------------------
 

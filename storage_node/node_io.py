@@ -18,6 +18,7 @@ from ..protocol.transport.router_io import Router, RouterLimits, ServerIdentity
 from ..runtime.clock_io import monotonic_ms, wall_ms
 from ..runtime.shell_io import TaskOwner, require_assertions
 from .checkpoints_io import Checkpoints
+from .cleaner_io import CleanerThreads
 from .controller_link_io import ControllerLink, ControllerLocators, LinkEvents, NodeIdentity
 from .effects import (
     AdvisePages,
@@ -106,6 +107,7 @@ class NodeServer:
         self._forwarder: Forwarder | None = None
         self._replication: Replication | None = None
         self._checkpoints: Checkpoints | None = None
+        self._cleaners: CleanerThreads | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._one_at_a_time = asyncio.Lock()  # following metadata, and writing checkpoints
         self._is_stopping = False
@@ -173,6 +175,7 @@ class NodeServer:
         self._checkpoints = Checkpoints(
             core, self._workers, self._one_at_a_time, is_ending=self._is_ending, perform=self._perform
         )
+        self._cleaners = CleanerThreads(core, self._workers, tasks, self._perform)
         tasks.spawn(router.run(), "listener")
         tasks.every(config.checkpoint_interval_ms / 1000, self._checkpoints.write_all, "checkpoint")
         tasks.every(FLUSH_CHECK_S, self._tick, "flush.ms, lagging followers and retention")
@@ -208,7 +211,7 @@ class NodeServer:
             await self._happens(link.has_left)
         try:
             await self._close_sockets()
-            await self._workers.finish()
+            await self._end_jobs()
             if link is not None and self._tasks.failure is None and not self._is_closed:
                 await self._workers.run(lambda: self._manager.shutdown(link.broker_epoch))
         finally:
@@ -244,11 +247,16 @@ class NodeServer:
         try:
             await self._close_sockets()
             self._tasks.stop()
-            await self._workers.finish()
+            await self._end_jobs()
             self._workers.close()
             self._manager.abandon()
         finally:
             self._released.set()
+
+    async def _end_jobs(self) -> None:
+        if self._cleaners is not None:
+            await self._cleaners.stop()
+        await self._workers.finish()
 
     async def _close_sockets(self) -> None:
         if self._timer is not None:

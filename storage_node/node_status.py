@@ -8,10 +8,13 @@ from .replica.partition import PartitionState
 
 if TYPE_CHECKING:
     from .counters import NodeCounters
+    from .replica.log_cleaner import LogCleaner
     from .replica.replica_manager import ReplicaManager
 
 
-def status_of(replicas: ReplicaManager, counters: NodeCounters, *, parked: int) -> dict[str, Any]:
+def status_of(
+    replicas: ReplicaManager, counters: NodeCounters, cleaner: LogCleaner, *, parked: int
+) -> dict[str, Any]:
     """The node as a whole. `parked` are the requests that wait."""
     partitions = replicas.partitions.values()
     leading = [p for p in partitions if p.is_leader]
@@ -26,9 +29,11 @@ def status_of(replicas: ReplicaManager, counters: NodeCounters, *, parked: int) 
             "MaxLag": max((followed.lag for followed in replicas.fetchers.followed), default=0),
             "IsrShrinksPerSec": {"count": counters.isr_shrinks},
             "IsrExpandsPerSec": {"count": counters.isr_expands},
+            **cleaner.metrics(replicas.surroundings.now_ms),
         },
         "isr_changes_under_way": len(replicas.isr_changes),
         "offline_partitions": sum(partition.state is PartitionState.OFFLINE for partition in partitions),
+        "uncleanable_partitions": cleaner.set_aside,
         "parked_requests": parked,
         "counters": counters.to_mapping(),
     }

@@ -6,7 +6,7 @@ so that a new partition, or one whose flush is done, does not wait with it. A pa
 if its request was made in the same leadership and from the same place.
 
 Invariant: a log is cut only by epoch, or to the leader's range; never by a high watermark, and never while
-a flush of it runs or checkpoints are written.
+a flush or a cleaning of it runs or checkpoints are written.
 Invariant: the high watermark is taken from answers only that prove the log to agree with the leader's.
 Invariant: with durability=fsync, a partition asks for its next offset when all before are on the disk: the
 leader counts what is asked for as held.
@@ -67,7 +67,7 @@ class FollowState(Enum):
 
     READY = "ready"  # to be named in a request, or the leader's news
     FLUSHING = "flushing"  # the disk, before it asks for more
-    CUTTING = "cutting"  # the end of a flush or of a checkpoint, to cut its log
+    CUTTING = "cutting"  # the end of a flush, a checkpoint or a cleaning, to cut its log
     DELAYED = "delayed"  # time, after an error, or because it is throttled
     STOPPED = "stopped"  # other metadata: its leader epoch is over
 
@@ -401,7 +401,7 @@ class ReplicaFetcher:
         partition, cut = followed.partition, followed.cut
         assert cut is not None, "there is a reason to cut"
         assert partition.log is not None, "only an online partition is cut"
-        if partition.is_flushing or self._replicas.is_checkpointing:
+        if partition.is_flushing or self._replicas.is_checkpointing or partition.log.stop_cleaning():
             return
         old_end, watermark = partition.log.log_end_offset, partition.high_watermark
         try:

@@ -108,13 +108,14 @@ class LogStarts:
                 self._replicas.disk_failed(partition, error)
 
     def _trim(self) -> None:
-        """Segments go with a flush: until it has ended no log is cut, which could bring their names back."""
+        """Segments go with a flush: until it has ended no log is cut, which could bring their names back.
+        Those being cleaned stay that long."""
         trimmed = 0
         for key in list(self._to_trim):
             partition = self._replicas.partitions.get(key)
             if partition is None or partition.log is None or not partition.is_online:
                 del self._to_trim[key]
-            elif partition.is_flushing:
+            elif partition.is_busy:
                 continue
             elif partition.log.drop_segments_below(partition.log.log_start_offset, _TRIMMED_SEGMENTS):
                 partition.is_flushing = True

@@ -147,6 +147,11 @@ class Partition:
         """Whether an online log has records that may not be on the disk."""
         return self.is_online and self.log is not None and self.flushed_offset < self.log.log_end_offset
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a flush or a cleaning is under way: no segment of its log may go."""
+        return self.is_flushing or (self.log is not None and self.log.cleaning is not None)
+
     def configured(self) -> None:
         """Take over what the log's config says; call it after each change of that config."""
         if self.log is not None:

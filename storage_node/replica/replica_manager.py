@@ -255,9 +255,10 @@ class ReplicaManager:
             self.fetchers.drop(partition.key)
             partition.remove()
             self.changed.append(partition.key)
-        # a flush names the folder that deletion renames, so it comes back first
-        self._retiring |= {p.topic_partition: p for p in online if p.is_flushing}
-        self._delete([p.topic_partition for p in online if not p.is_flushing])
+        # a flush or a cleaning names the folder that deletion renames, so it comes back first
+        busy = [p for p in online if p.is_flushing or (p.log is not None and p.log.stop_cleaning())]
+        self._retiring |= {p.topic_partition: p for p in busy}
+        self._delete([p.topic_partition for p in online if p not in busy])
 
     def _delete(self, names: Sequence[TopicPartition]) -> None:
         """Take logs away under their names at once; their files go later."""
@@ -271,8 +272,10 @@ class ReplicaManager:
         return self._retiring.get(partition.topic_partition) is partition
 
     def _end_retirement(self, partition: Partition) -> None:
-        """The last flush of a removed partition came back; its name may have a new owner by now."""
+        """The last flush or cleaning of a removed partition came back; its name may have an owner by now."""
         name = partition.topic_partition
+        if partition.log is not None and not partition.log.is_offline and partition.is_busy:
+            return
         del self._retiring[name]
         if partition.log is not None and not partition.log.is_offline:
             self._delete([name])
@@ -345,6 +348,12 @@ class ReplicaManager:
         if partition.state is not PartitionState.DELETED:
             self.maybe_flush(partition)
         elif self._is_retiring(partition):
+            self._end_retirement(partition)
+
+    def cleaned(self, partition: Partition) -> None:
+        """A cleaning of the log of `partition` has ended, however: who waited for that goes on."""
+        self.fetchers.may_cut(self.surroundings.now_ms)
+        if self._is_retiring(partition):
             self._end_retirement(partition)
 
     def disk_failed(self, partition: Partition, error: KafkaStorageError) -> None:
