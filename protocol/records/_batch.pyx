@@ -154,10 +154,10 @@ cdef class CompiledCodec:
         )
         PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
         try:
-            lowest, highest = _timestamps(header, <const uint8_t *>view.buf, view.len, is_dense)
+            lowest, highest, first_null_key = _walked(header, <const uint8_t *>view.buf, view.len, is_dense)
         finally:
             PyBuffer_Release(&view)
-        return BatchFacts(header, lowest, highest)
+        return BatchFacts(header, lowest, highest, first_null_key)
 
     def check(self, batch, *, bint is_dense=True, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
         return self.inspect(batch, is_dense=is_dense, max_decompressed_bytes=max_decompressed_bytes).header
