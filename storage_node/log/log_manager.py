@@ -399,7 +399,7 @@ class LogManager:
                 task.recovery_points[topic_partition] = log.recovery_point
                 task.high_watermarks[topic_partition] = log.high_watermark
                 start = log.wanted_start_offset
-                if start > log.oldest_name_offset:
+                if start > 0:
                     task.log_start_offsets[topic_partition] = start
                 if start > log.log_start_offset:
                     task.wanted.append((log, start))
