@@ -86,7 +86,6 @@ class Log(LogStart, LogCleaning):
         self.tail: Tail | None = None  # set by who wants the newest batches kept in memory
         self.cuts = 0  # truncations so far: what was read before one may be of the log no more
         self._flush: Flush | None = None
-        self._coming_offset: int | None = None  # of a segment that is about to be made below the start
         self._dropped: list[Segment] = []  # forgotten already; their names go with the next flush
         self._has_new_names = True
         self._has_new_epochs = False
@@ -339,10 +338,7 @@ class Log(LogStart, LogCleaning):
         assert self._flush is None, "truncation must not overtake a flush"
         self._forget_tail()
         if log_start_offset is not None and self.on_truncate is not None:
-            # Order: the start is on the disk before there is a segment that does not tell it.
-            self._coming_offset = offset
-            self.on_truncate(self)
-            self._coming_offset = None
+            self.on_truncate(self)  # Order: the start is on the disk before a segment that does not tell it
         # Order: nothing that goes later may have the name of the new segment.
         gone = [*self._dropped, *self._segments]
         retire_newest_first(self._files, self.directory, gone)

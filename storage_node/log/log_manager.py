@@ -401,7 +401,7 @@ class LogManager:
                 if log.cleaner_offset is not None:
                     task.cleaner_offsets[topic_partition] = log.cleaner_offset
                 start = log.wanted_start_offset
-                if start > log.oldest_name_offset:
+                if start > 0:
                     task.log_start_offsets[topic_partition] = start
                 if start > log.log_start_offset:
                     task.wanted.append((log, start))

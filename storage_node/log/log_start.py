@@ -21,15 +21,14 @@ if TYPE_CHECKING:
 class LogStart(LogReads):
     """What `Log` inherits; the attributes are the log's.
 
-    Invariant: a start that was wanted is on the disk, by the checkpoint or by the names of the segments,
-    before it becomes the log's and readers see it: no crash brings back what it has hidden.
+    Invariant: a start that was wanted is in the checkpoint before it becomes the log's and readers see it: no
+    crash brings back what it has hidden. It stays there: names of segments may be lost, or come back.
     """
 
     directory: str
     high_watermark: int
     wanted_start_offset: int
     on_retired: Callable[[LogStart, Sequence[Segment]], None] | None
-    _coming_offset: int | None
     _dropped: list[Segment]
     _flush: Flush | None
     _has_new_epochs: bool
@@ -39,16 +38,6 @@ class LogStart(LogReads):
     def first_base_offset(self) -> int:
         """Base offset of the oldest segment."""
         return self._segments.first_base_offset
-
-    @property
-    def oldest_name_offset(self) -> int:
-        """Base offset of the oldest segment that may be found under its name, of the log or not any more."""
-        if self._coming_offset is not None:
-            return self._coming_offset
-        for dropped in (self._flush.dropped if self._flush is not None else (), self._dropped):
-            if dropped:
-                return dropped[0].base_offset
-        return self.first_base_offset
 
     def begins_inside(self, data: Buffer) -> bool:
         """Whether the first batch in `data` is sound and holds the start of this empty log, but begins before

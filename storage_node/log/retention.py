@@ -24,7 +24,7 @@ class Expired(NamedTuple):
     """So many of the oldest segments may go, and the log starts at `start_offset` then. If these are all, the
     active one `must_roll` first, because a log is never without a segment."""
 
-    number: int
+    segments: int
     start_offset: int
     must_roll: bool
 
