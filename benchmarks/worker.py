@@ -30,6 +30,8 @@ LOOPS = {
     "bareclient": "bare",
     "pagecache": "bare",
     "crc": "bare",
+    "makelog": "cleaning",
+    "clean": "cleaning",
 }
 
 

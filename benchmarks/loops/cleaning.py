@@ -1,0 +1,100 @@
+"""Compaction of one partition's log: the making of a log with keys that come back, and its cleaning."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.protocol.model import TopicPartition
+from headrace.protocol.records.codec import active_codec
+from headrace.protocol.records.header import HEADER_BYTES, Compression, read_batch_header
+from headrace.storage_node.log.config import LogConfig
+from headrace.storage_node.log.files_io import OsFiles
+from headrace.storage_node.log.log import Log
+
+from ..payload import pool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.benchmarks.worker import Clock
+    from headrace.protocol.records.header import Buffer
+
+NOW_MS = 1_700_000_000_000
+BATCH_BYTES, SEGMENT_BYTES = 16_384, 64 << 20
+READ_BYTES = 1 << 20
+
+
+def makelog(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
+    """A log of `count` records of `size` bytes under `keys` keys; its active segment has one record more."""
+    codec, compression = active_codec(), Compression[spec["compression"].upper()]
+    values, draw = pool(spec["size"], is_json=compression is not Compression.NONE), random.Random(1)
+    log = Log.open(
+        OsFiles(),
+        spec["folder"],
+        LogConfig(segment_bytes=SEGMENT_BYTES),
+        topic_partition=TopicPartition("cleaned", 0),
+        recovery_point=0,
+        was_clean=True,
+        wall_ms=NOW_MS,
+    )
+    clock.ready()
+    clock.start()
+    builder = codec.builder(max_bytes=BATCH_BYTES, compression=compression)
+    for number in range(spec["count"]):
+        record = NOW_MS, b"key-%010d" % draw.randrange(spec["keys"]), values[number % len(values)]
+        if builder.append(*record) < 0:
+            log.append_as_leader(builder.build(), leader_epoch=0, wall_ms=NOW_MS)
+            builder = codec.builder(max_bytes=BATCH_BYTES, compression=compression)
+            builder.append(*record)
+    log.append_as_leader(builder.build(), leader_epoch=0, wall_ms=NOW_MS)
+    log.roll(NOW_MS)
+    builder = codec.builder(max_bytes=BATCH_BYTES)
+    builder.append(NOW_MS, b"active", b"")
+    log.append_as_leader(builder.build(), leader_epoch=0, wall_ms=NOW_MS)
+    log.close()
+    return {**clock.stop(), "records": spec["count"]}
+
+
+def clean(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
+    """Both passes of the codec over the closed segments in `folder`; what stays goes to one file, synced."""
+    codec = active_codec()
+    segments = sorted(Path(spec["folder"]).glob("*.log"))[:-1]
+    clock.ready()
+    clock.start()
+    offsets = codec.offset_map(spec["map_bytes"])
+    for batch in _batches(segments):
+        if not offsets.add_batch(batch):
+            raise ValueError(f"the map holds {len(offsets)} keys, all of a log must fit in one pass")
+    read = kept = 0
+    with (Path(spec["folder"]) / "cleaned").open("wb", buffering=READ_BYTES) as out:
+        for batch in _batches(segments):
+            cleaned = codec.clean_batch(batch, offsets, now_ms=NOW_MS, delete_retention_ms=0)
+            read += len(batch)
+            if cleaned.data is not None:
+                kept += out.write(cleaned.data)
+        out.flush()
+        os.fsync(out.fileno())
+    found = clock.stop()
+    return {**found, "records": spec["count"], "bytes": read, "kept_bytes": kept, "keys": len(offsets)}
+
+
+def _batches(segments: list[Path]) -> Iterator[Buffer]:
+    """Each batch of the files, read in pieces of a megabyte."""
+    buffer = bytearray(READ_BYTES)
+    view = memoryview(buffer)
+    for path in segments:
+        with path.open("rb", buffering=0) as file:
+            left = 0
+            while size := file.readinto(view[left:]):
+                at, end = 0, left + size
+                while end - at >= HEADER_BYTES:
+                    next_at = at + read_batch_header(view, at).size_bytes
+                    if next_at > end:
+                        break
+                    yield view[at:next_at]
+                    at = next_at
+                left = end - at
+                buffer[:left] = buffer[at:end]
