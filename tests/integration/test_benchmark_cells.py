@@ -45,6 +45,10 @@ OTHERS = Group(
 )
 
 
+CLEAN = {"size": 100, "count": COUNT, "compression": "none", "records_per_key": 4}
+CLEANER = Group("k", "k", (Cell("clean", HEADRACE, "clean", CLEAN),), nodes=0)
+
+
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     """headrace's two server processes, no Kafka."""
@@ -131,3 +135,15 @@ def test_what_is_loaded_stays_for_the_next_group_that_reads_the_same(session: Se
     assert topics() == loaded
     session.run_group(Group("o", "o", (Cell("ping", HEADRACE, "ping", PING),)), 1)
     assert not loaded & topics()
+
+
+def test_a_log_is_cleaned_with_no_server(session: Session) -> None:
+    """One record of each key that was drawn stays; the time is that of both passes."""
+    session.runs.clear()
+    session.run_group(CLEANER, 2)
+    assert len(session.runs) >= 2
+    for run in session.runs:
+        assert COUNT / 5 < run["keys"] <= COUNT / 4
+        assert 0.2 < run["kept_bytes"] / run["bytes"] < 0.3
+        assert run["mb_per_s"] > 0
+        assert "rss_mb" not in run
