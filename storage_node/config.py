@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from ..protocol.errors import ConfigError
 from ..runtime.config import GIB, MAX_INT, MIB, MINUTE, SECOND, key
+from .log.cleaner_config import CleanerConfig
 from .log.listener_memory import reachable_host
 from .log.log_defaults import LogDefaults
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeConfig(LogDefaults):
+class NodeConfig(LogDefaults, CleanerConfig):
     """Keys of a storage node."""
 
     node_id: int = key(
@@ -101,6 +102,13 @@ class NodeConfig(LogDefaults):
     )
     background_threads: int = key(
         "background.threads", 4, low=1, high=256, doc="Threads for fsync, deletion and checkpoints."
+    )
+    retention_check_interval_ms: int = key(
+        "log.retention.check.interval.ms",
+        5 * MINUTE,
+        low=1,
+        unit="ms",
+        doc="How often segments are looked for that retention lets go; in steps of about a second.",
     )
     checkpoint_interval_ms: int = key(
         "log.flush.offset.checkpoint.interval.ms",

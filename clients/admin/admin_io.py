@@ -31,6 +31,7 @@ from .admin_types import (
     ConfigSource,
     ConfigValue,
     CreatedTopicInfo,
+    DeletedRecords,
     NewTopic,
     OffsetSpec,
     PartitionDescription,
@@ -42,6 +43,7 @@ from .admin_types import (
     TopicListing,
 )
 from .asking_io import Asking, error_of
+from .deletion_io import delete_records
 from .replication_io import ReplicationEngine
 
 if TYPE_CHECKING:
@@ -222,6 +224,12 @@ class AdminEngine:
             backoff=self._asking.backoff,
         )
         return Results(found)
+
+    async def delete_records(
+        self, offsets: Mapping[TopicPartition, int | OffsetSpec], *, timeout: float | None
+    ) -> Results[TopicPartition, DeletedRecords]:
+        """Per partition where its records start now, or why not."""
+        return await delete_records(self._asking, offsets, timeout=timeout)
 
     # --- inside -----------------------------------------------------------------------------------------
 

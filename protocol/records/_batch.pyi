@@ -85,6 +85,7 @@ class CompiledCodec:
         leader_epoch: int,
         *,
         check_crc: bool = ...,
+        is_dense: bool = ...,
     ) -> tuple[int, int]: ...
     def offset_map(self, memory_bytes: int, *, load_factor: float = ...) -> OffsetMap: ...
     def clean_batch(

@@ -155,10 +155,10 @@ cdef class CompiledCodec:
         )
         PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
         try:
-            lowest, highest = _timestamps(header, <const uint8_t *>view.buf, view.len, is_dense)
+            lowest, highest, first_null_key = _walked(header, <const uint8_t *>view.buf, view.len, is_dense)
         finally:
             PyBuffer_Release(&view)
-        return BatchFacts(header, lowest, highest)
+        return BatchFacts(header, lowest, highest, first_null_key)
 
     def check(self, batch, *, bint is_dense=True, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
         return self.inspect(batch, is_dense=is_dense, max_decompressed_bytes=max_decompressed_bytes).header
@@ -200,7 +200,7 @@ cdef class CompiledCodec:
 
     def walk(
         self, data, Py_ssize_t at, Py_ssize_t end, int64_t base_offset, int64_t upto_offset, int32_t leader_epoch,
-        *, bint check_crc=True,
+        *, bint check_crc=True, bint is_dense=True,
     ):
         cdef Py_buffer buffer
         PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
@@ -210,7 +210,7 @@ cdef class CompiledCodec:
             if upto_offset <= base_offset:
                 return at, base_offset
             return _walk_sound(
-                <const uint8_t *>buffer.buf, at, end, base_offset, upto_offset, leader_epoch, check_crc
+                <const uint8_t *>buffer.buf, at, end, base_offset, upto_offset, leader_epoch, check_crc, is_dense
             )
         finally:
             PyBuffer_Release(&buffer)

@@ -30,10 +30,11 @@ cdef object _inspect_plain(const uint8_t *data, Py_ssize_t size, bint is_dense):
     """The BatchFacts of the `size` bytes at `data`; None if they are to be looked at closely."""
     cdef BatchFields batch
     cdef int64_t lowest = -1, highest = -1
+    cdef int32_t first_null_key = -1
     if _open_header(data, size, is_dense, True, &batch) != PLAIN:
         return None
-    _walk_timestamps(&batch, data + HEADER_BYTES, size - HEADER_BYTES, &lowest, &highest)
-    return _new_tuple(BatchFacts, (_header_of(data), lowest, highest))
+    _walk_records(&batch, data + HEADER_BYTES, size - HEADER_BYTES, &lowest, &highest, &first_null_key)
+    return _new_tuple(BatchFacts, (_header_of(data), lowest, highest, first_null_key))
 
 
 cdef enum Opened:

@@ -251,12 +251,16 @@ class PythonCodec:
             batch, check_crc=True, is_dense=is_dense, max_decompressed_bytes=max_decompressed_bytes
         )
         lowest = highest = None
-        for record in walk_records(header, payload, topic="", partition=-1, is_dense=is_dense):
+        first_null_key = -1
+        records = walk_records(header, payload, topic="", partition=-1, is_dense=is_dense)
+        for index, record in enumerate(records):
+            if record.key is None and first_null_key < 0:
+                first_null_key = index
             lowest = record.timestamp if lowest is None else min(lowest, record.timestamp)
             highest = record.timestamp if highest is None else max(highest, record.timestamp)
         if lowest is None or highest is None:
             return BatchFacts(header, NO_TIMESTAMP, NO_TIMESTAMP)
-        return BatchFacts(header, lowest, highest)
+        return BatchFacts(header, lowest, highest, first_null_key)
 
     def walk(
         self,
@@ -268,8 +272,11 @@ class PythonCodec:
         leader_epoch: int,
         *,
         check_crc: bool = True,
+        is_dense: bool = True,
     ) -> tuple[int, int]:
-        return walk_sound(data, at, end, base_offset, upto_offset, leader_epoch, check_crc=check_crc)
+        return walk_sound(
+            data, at, end, base_offset, upto_offset, leader_epoch, check_crc=check_crc, is_dense=is_dense
+        )
 
     def check(
         self,

@@ -271,12 +271,14 @@ class RecordCodec(Protocol):
         leader_epoch: int,
         *,
         check_crc: bool = True,
+        is_dense: bool = True,
     ) -> tuple[int, int]:
         """Skip the stored batches from index `at` of `data` on that are sound; (index, offset) after them.
 
         It stops without a word before the first one that is not whole before `end`, does not begin at the
-        offset that follows, reaches `upto_offset`, has another leader epoch or, with `check_crc`, a wrong
-        CRC. Records are not looked at. ValueError unless 0 <= at <= end <= len(data).
+        offset that follows (or, without `is_dense`, behind it), reaches `upto_offset`, has another leader
+        epoch or, with `check_crc`, a wrong CRC. Records are not looked at. ValueError unless
+        0 <= at <= end <= len(data).
         """
 
     def inspect(

@@ -229,6 +229,16 @@ class LogConfig(Config):
         doc="async: acknowledge from the page cache, as Kafka does. fsync: acknowledge after fdatasync.",
     )
 
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the last value of each key is to be kept."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def max_segment_ms(self) -> int:
+        """segment.ms, or less: what is in the active segment is not compacted."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
+
     def __post_init__(self) -> None:
         super().__post_init__()
         for replicas in (

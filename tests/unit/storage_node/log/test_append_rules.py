@@ -144,3 +144,19 @@ def test_facts_found_before_are_not_found_again() -> None:
     assert len(check_dense(log)) == 1
     with pytest.raises(InvalidTimestampError):
         log.append_as_leader(data, leader_epoch=0, wall_ms=NOW - 2 * HOUR, checked=facts)
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
+def test_a_compacted_topic_takes_no_record_without_a_key(compression: Compression) -> None:
+    """Which one is told; every other topic takes it, and so does a compacted one what servers write."""
+    builder = active_codec().builder(max_bytes=1 << 20, compression=compression)
+    for key in (b"a", b"", None, None):
+        builder.append(NOW, key, b"v")
+    data = builder.build()
+    for policy in (("compact",), ("compact", "delete")):
+        log = open_log(FakeFiles(), cleanup_policy=policy)
+        with pytest.raises(InvalidRecordError, match="record 2 of the batch has no key"):
+            append(log, data)
+        append(log, batch(2))
+        log.append_as_leader(data, leader_epoch=0, wall_ms=NOW, internal=True)
+    append(open_log(FakeFiles()), data)
