@@ -13,13 +13,19 @@ def _cleaning(size: int, count: int, compression: str = "none", *, in_quick: boo
     short, title = ("1k", "1 KB") if size == 1000 else (str(size), f"{size} B")
     if compression != "none":
         short, title = f"{short}-{compression}", f"{title}, {compression}"
+    ours = {**spec, "loop": "clean"}
     what = f"cleaner, {title}: "
     return Group(
         f"cleaner-{short}",
         f"compaction of a closed log by one thread, {title}, {RECORDS_PER_KEY} records per key",
-        tuple(Cell(system, system, "clean", spec) for system in (KAFKA, HEADRACE)),
+        (
+            Cell(KAFKA, KAFKA, "clean", spec),
+            Cell(HEADRACE, HEADRACE, "clean", ours),
+            Cell("codec alone", HEADRACE, "clean", {**spec, "loop": "codec"}),
+        ),
         (
             Comparison(HEADRACE, KAFKA, MB, 1.0, title=what + "MB/s of log"),
+            Comparison(HEADRACE, "codec alone", MB),
             Comparison(HEADRACE, KAFKA, MAP_BYTES, 1.0, at_least=False, title=what + "bytes of map per key"),
         ),
         in_quick=in_quick,

@@ -71,7 +71,7 @@ def _copied(session: Session, made: Path) -> Path:
 
 
 def _by_headrace(session: Session, spec: dict[str, Any], folder: Path) -> dict[str, Any]:
-    order = {**spec, "loop": "clean", "folder": str(folder)}
+    order = {**spec, "folder": str(folder)}
     if session.profile:
         order["profile"] = f"{session.profile}.clean"
     (found,) = session.children.work([order], cores=session.client_cores[:1], timeout_s=TIMEOUT_S)

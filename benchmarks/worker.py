@@ -32,6 +32,7 @@ LOOPS = {
     "crc": "bare",
     "makelog": "cleaning",
     "clean": "cleaning",
+    "codec": "cleaning",
 }
 
 
