@@ -20,7 +20,7 @@ from crc32c import crc32c
 from ..errors import InvalidRecordError
 from .cleaning import Cleaned, delete_horizon, empty_batch
 from .columns import BinaryColumn, DecodedColumns, HeaderColumn
-from .compression import compress
+from .compression import compress, decompress
 from .hashing import check_hash_key
 from .header import BatchHeader, Compression, TimestampType
 from .offset_map import LOAD_FACTOR, slots_and_capacity
@@ -42,6 +42,7 @@ cdef enum:
     CRC_AT = 17
     COVERED_AT = 21
     COMPRESSION_MASK = 0x07
+    LAST_COMPRESSION = 4  # zstd
     LOG_APPEND_TIME_BIT = 0x08
     CONTROL_BIT = 0x20
     DELETE_HORIZON_BIT = 0x40

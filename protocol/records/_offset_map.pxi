@@ -13,8 +13,25 @@ cdef extern from *:
     #else
     #define HEADRACE_PREFETCH(address) ((void)(address))
     #endif
+    #if defined(__linux__)
+    #include <stdint.h>
+    #include <sys/mman.h>
+    /* A hint: what lies in whole large pages may be given them, so that a lookup misses one cache less. */
+    static void headrace_large_pages(void *data, size_t size)
+    {
+    #if defined(MADV_HUGEPAGE)
+        const uintptr_t page = 1u << 21;
+        uintptr_t start = ((uintptr_t)data + page - 1) & ~(page - 1), end = ((uintptr_t)data + size) & ~(page - 1);
+        if (start < end)
+            (void)madvise((void *)start, end - start, MADV_HUGEPAGE);
+    #endif
+    }
+    #else
+    static void headrace_large_pages(void *data, size_t size) { (void)data; (void)size; }
+    #endif
     """
     void HEADRACE_PREFETCH(const void *address) noexcept nogil
+    void headrace_large_pages(void *data, size_t size) noexcept nogil
 
 
 cdef enum:
@@ -238,6 +255,7 @@ cdef class CompiledOffsetMap:
         self._table.slots = <Slot *>PyMem_RawCalloc(slots, sizeof(Slot))
         if self._table.slots == NULL:
             raise MemoryError()
+        headrace_large_pages(self._table.slots, slots * sizeof(Slot))
 
     def __dealloc__(self):
         PyMem_RawFree(self._table.slots)
