@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from .cleaner import CLEANER
 from .group import (
     ACK_P50,
     ACK_P99,
@@ -372,6 +373,7 @@ GROUPS: tuple[Group, ...] = (
     _many(100, in_quick=False),
     _many(1000, in_quick=False),
     *_bare(),
+    *CLEANER,
     *REPLICATED,
 )  # fmt: skip
 

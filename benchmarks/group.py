@@ -20,6 +20,7 @@ RECEIVE_AND_WRITE, RECEIVE = "receive and write", "receive"
 RATE, MB, CPU_PER_GB = "records_per_s", "mb_per_s", "server_cpu_s_per_gb"
 E2E_P50, E2E_P99, ACK_P50, ACK_P99 = "e2e_p50_ms", "e2e_p99_ms", "ack_p50_ms", "ack_p99_ms"
 GAP = "gap_ms"
+MAP_BYTES = "map_bytes_per_key"
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class Group:
     preload: dict[str, Any] | None = None
     in_quick: bool = True
     is_pinned: bool = True
-    # of the cluster that runs it; with three of them all have their replicas on all three
+    # of the cluster that runs it; with three of them all have their replicas on all three, with 0 no server
+    # runs
     nodes: int = 1
     # of full and QUICK, where they are not those of all groups (with a goal: 5 and 3, without: 3 and 1)
     pairs: tuple[int, int] | None = None

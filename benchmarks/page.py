@@ -12,6 +12,7 @@ from .group import (
     GOAL_PAIRS_QUICK,
     HEADRACE,
     KAFKA,
+    MAP_BYTES,
     MORE_PAIRS_FULL,
     MORE_PAIRS_QUICK,
     PARTITIONS,
@@ -41,6 +42,7 @@ COLUMNS = (
     ("e2e p99.9 ms", "e2e_p99_9_ms", ".2f"),
     ("e2e max ms", "e2e_max_ms", ".2f"),
     ("fan-out MB/s", "fan_out_mb_per_s", ",.1f"),
+    ("offset map B/key", MAP_BYTES, ",.1f"),
     ("longest without acks ms", GAP, ",.0f"),
     ("doubled records", "doubled", ",.0f"),
     ("cold read MB/s", "cold_mb_per_s", ",.0f"),
@@ -105,6 +107,10 @@ METHOD = """\
   process, and ends when it is in the hands of the reader, another process (e2e), or acknowledged (ack).
   It includes linger. Acknowledgements are timed in a callback, which runs in a thread beside the sender in
   both clients; readers wait in `poll` and take what is there.
+- The cleaner's cells start no server: one closed log, made once and copied for each time, is compacted by a
+  process of its own, by one thread. Kafka's is its class `Cleaner`, driven by a small program in a JVM with
+  a server's flags that has cleaned two copies before; headrace's is pinned to one core. MB/s is the size of
+  the log over the time of both passes, the sync of what is left included; all keys fit in the map.
 - Durability class A: both acknowledge what is in the page cache.
 - Cells run interleaved: A B, B A, A B, ...; each ratio is the median of the ratios of the pairs, with the
   95 % interval of a bootstrap. An interval that reaches further than 15 % from its median resolves

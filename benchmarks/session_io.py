@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from . import cells, kafka_io, machine_io, warm_up_io
+from . import cells, cleaner_io, kafka_io, machine_io, warm_up_io
 from .children_io import ChildError, Children, LostDataError
 from .clusters_io import HeadraceCluster, KafkaCluster
 from .failover_io import fail_over
@@ -46,7 +46,7 @@ class Session:
         self.runs: list[dict[str, Any]] = []
         self.facts: dict[str, Any] = {}
         self._nodes = 1
-        self._systems: dict[int, dict[str, System]] = {1: {}, NODES: {}}  # by how many nodes
+        self._systems: dict[int, dict[str, System]] = {0: {}, 1: {}, NODES: {}}  # by how many nodes
         self._topics = 0
         self._preloaded: dict[str, dict[str, Any]] = {}
         self._loaded_as: dict[str, Any] | None = None
@@ -98,12 +98,12 @@ class Session:
         """Start the clusters of three nodes for a group that needs them, and stop them after the last one."""
         if group.nodes == self._nodes:
             return
-        if self._nodes != 1:
+        if self._nodes == NODES:
             for system in self.systems.values():
                 system.stop()
             self.systems.clear()
         self._nodes = group.nodes
-        if self._nodes == 1:
+        if self._nodes < NODES:
             return
         began, profile = time.monotonic(), f"{self.profile}.node" if self.profile else ""
         folder = Path(tempfile.mkdtemp(prefix="cluster-", dir=self.scratch))
@@ -274,6 +274,9 @@ class Session:
 
     def _failover_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
         return fail_over(self, cell, spec)
+
+    def _clean_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+        return cleaner_io.clean(self, cell, spec)
 
     def _bare_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
         arguments = (str(self.scratch), spec["mode"])

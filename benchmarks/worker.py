@@ -30,6 +30,9 @@ LOOPS = {
     "bareclient": "bare",
     "pagecache": "bare",
     "crc": "bare",
+    "makelog": "cleaning",
+    "clean": "cleaning",
+    "codec": "cleaning",
 }
 
 

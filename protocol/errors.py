@@ -281,6 +281,13 @@ class InvalidRequestError(KafkaError):
 
 
 @dataclass(eq=False)
+class PolicyViolationError(KafkaError):
+    """A policy of the topic or of the cluster forbids it."""
+
+    code = 44
+
+
+@dataclass(eq=False)
 class KafkaStorageError(KafkaError):
     """The disk under the partition failed; its log dir is offline."""
 
@@ -479,11 +486,7 @@ class NewLeaderElectedError(KafkaError):
     code = 108
 
 
-def _wire_classes(base: type[KafkaError]) -> dict[int, type[KafkaError]]:
-    return {cls.code: cls for cls in base.__subclasses__()}
-
-
-ERRORS_BY_CODE: dict[int, type[KafkaError]] = _wire_classes(KafkaError)
+ERRORS_BY_CODE: dict[int, type[KafkaError]] = {cls.code: cls for cls in KafkaError.__subclasses__()}
 NO_ERROR = 0
 
 

@@ -3,38 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import ConfigError
-from ..runtime.config import DAY, GIB, HOUR, MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, Config, key
-from .log.config import LogConfig
+from ..runtime.config import GIB, MAX_INT, MIB, MINUTE, SECOND, key
+from .log.cleaner_config import CleanerConfig
 from .log.listener_memory import reachable_host
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-# Broker-wide defaults of the topic keys. Source: Kafka ServerTopicConfigSynonyms.java.
-TOPIC_KEY_SYNONYMS: dict[str, str] = {
-    "log.segment.bytes": "segment.bytes",
-    "log.roll.ms": "segment.ms",
-    "log.roll.jitter.ms": "segment.jitter.ms",
-    "log.index.size.max.bytes": "segment.index.bytes",
-    "log.index.interval.bytes": "index.interval.bytes",
-    "message.max.bytes": "max.message.bytes",
-    "log.message.timestamp.type": "message.timestamp.type",
-    "log.message.timestamp.before.max.ms": "message.timestamp.before.max.ms",
-    "log.message.timestamp.after.max.ms": "message.timestamp.after.max.ms",
-    "min.insync.replicas": "min.insync.replicas",
-    "compression.type": "compression.type",
-    "log.flush.interval.messages": "flush.messages",
-    "log.flush.interval.ms": "flush.ms",
-    "log.preallocate": "preallocate",
-    "log.durability": "durability",
-}
+from .log.log_defaults import LogDefaults
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeConfig(Config):
+class NodeConfig(LogDefaults, CleanerConfig):
     """Keys of a storage node."""
 
     node_id: int = key(
@@ -124,6 +102,13 @@ class NodeConfig(Config):
     )
     background_threads: int = key(
         "background.threads", 4, low=1, high=256, doc="Threads for fsync, deletion and checkpoints."
+    )
+    retention_check_interval_ms: int = key(
+        "log.retention.check.interval.ms",
+        5 * MINUTE,
+        low=1,
+        unit="ms",
+        doc="How often segments are looked for that retention lets go; in steps of about a second.",
     )
     checkpoint_interval_ms: int = key(
         "log.flush.offset.checkpoint.interval.ms",
@@ -286,62 +271,6 @@ class NodeConfig(Config):
         doc="The share of log.tail.cache.bytes that one partition may have.",
     )
 
-    log_segment_bytes: int = key(
-        "log.segment.bytes", 1 * GIB, low=MIB, high=MAX_INT, unit="bytes", doc="Default of segment.bytes."
-    )
-    log_roll_ms: int = key("log.roll.ms", 7 * DAY, low=1, unit="ms", doc="Default of segment.ms.")
-    log_roll_jitter_ms: int = key(
-        "log.roll.jitter.ms", 0, low=0, unit="ms", doc="Default of segment.jitter.ms."
-    )
-    log_index_size_max_bytes: int = key(
-        "log.index.size.max.bytes", 10 * MIB, low=4, unit="bytes", doc="Default of segment.index.bytes."
-    )
-    log_index_interval_bytes: int = key(
-        "log.index.interval.bytes", 4096, low=0, unit="bytes", doc="Default of index.interval.bytes."
-    )
-    message_max_bytes: int = key(
-        "message.max.bytes", MIB + 12, low=0, high=MAX_INT, unit="bytes", doc="Default of max.message.bytes."
-    )
-    log_message_timestamp_type: str = key(
-        "log.message.timestamp.type",
-        "CreateTime",
-        choices=("CreateTime", "LogAppendTime"),
-        doc="Default of message.timestamp.type.",
-    )
-    log_message_timestamp_before_max_ms: int = key(
-        "log.message.timestamp.before.max.ms",
-        MAX_LONG,
-        low=0,
-        unit="ms",
-        doc="Default of message.timestamp.before.max.ms.",
-    )
-    log_message_timestamp_after_max_ms: int = key(
-        "log.message.timestamp.after.max.ms",
-        1 * HOUR,
-        low=0,
-        unit="ms",
-        doc="Default of message.timestamp.after.max.ms.",
-    )
-    min_insync_replicas: int = key(
-        "min.insync.replicas", 1, low=1, doc="Replicas that must hold a record before acks=all is answered."
-    )
-    compression_type: str = key(
-        "compression.type", "producer", choices=("producer",), doc="Default of compression.type."
-    )
-    log_flush_interval_messages: int = key(
-        "log.flush.interval.messages", MAX_LONG, low=1, doc="Default of flush.messages."
-    )
-    log_flush_interval_ms: int = key(
-        "log.flush.interval.ms", MAX_LONG, low=0, unit="ms", doc="Default of flush.ms."
-    )
-    log_preallocate: bool = key("log.preallocate", False, doc="Default of preallocate.")
-    log_durability: str = key(
-        "log.durability",
-        "async",
-        choices=("async", "fsync"),
-        doc="Default of durability: fsync acknowledges only what is on the disk.",
-    )
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.log_dirs:
@@ -360,28 +289,3 @@ class NodeConfig(Config):
     def host(self) -> str:
         """Where others reach this node."""
         return reachable_host(self.listener_host, self.advertised_host)
-
-    def log_defaults(self) -> LogConfig:
-        """The topic keys as this node sets them, before any topic's own."""
-        values = self.to_mapping()
-        return LogConfig.of({topic: values[broker] for broker, topic in TOPIC_KEY_SYNONYMS.items()})
-
-
-def effective_log_config(
-    defaults: LogConfig, overrides: Mapping[str, Any]
-) -> tuple[LogConfig, tuple[str, ...]]:
-    """`defaults` with a topic's own values over them, and what could not be applied, in words.
-
-    A key or value that this node does not know must not stop it: the metadata log may come from a newer
-    controller. It is left out, and its default stays.
-    """
-    known = LogConfig.keys()
-    config, faults = defaults, []
-    for name in sorted(overrides):
-        if name not in known:
-            continue
-        try:
-            config = config.merged({name: overrides[name]})
-        except ConfigError as error:
-            faults.append(f"{name}={overrides[name]!r} is not usable: {error}")
-    return config, tuple(faults)

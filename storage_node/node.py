@@ -29,11 +29,13 @@ from .counters import NodeCounters
 from .effects import Effect, Note, ProposeIsr, WakeAt
 from .log.tail_cache import TailCache
 from .metadata_view import MetadataView
+from .node_status import status_of
+from .replica.delete_records import DeleteRecordsHandler
 from .replica.epoch_ends import answer_epoch_ends
 from .replica.fetch import FetchHandler, FetchLimits
 from .replica.follower import FollowerLimits
 from .replica.list_offsets import ListOffsetsHandler
-from .replica.partition import PartitionState
+from .replica.log_cleaner import LogCleaner
 from .replica.produce import ProduceHandler
 from .replica.reading import RecordReader
 from .replica.replica_fetch import ReplicaFetchHandler
@@ -42,15 +44,17 @@ from .replica.replica_manager import ReplicaManager
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ..protocol.errors import HeadraceError
     from ..protocol.messages.control import AlterPartitionResponse, FetchMetadataResponse
     from ..protocol.messages.data import FetchResponse, MetadataRequest
     from ..protocol.metadata.image import MetadataDelta, MetadataImage
     from ..protocol.records.header import Buffer
     from .config import NodeConfig
     from .log.log_manager import LogManager
-    from .log.log_tasks import CreateTask
+    from .log.log_tasks import CheckpointTask, CreateTask
     from .replica.cold_reads import ColdRead, ColdReads
     from .replica.list_offsets import OffsetLookup
+    from .replica.log_cleaner import CleaningJob
     from .replica.partition import Partition
     from .replies import Incoming, Replies
 
@@ -116,7 +120,9 @@ class StorageNode:
             follower_limits=follower_limits,
             fetchers_per_leader=config.num_replica_fetchers,
             max_lag_ms=config.replica_lag_time_max_ms,
+            retention_check_ms=config.retention_check_interval_ms,
         )
+        self.cleaner = LogCleaner(self.replicas, config, now_ms)
         self._shrink_every_ms = config.replica_lag_time_max_ms // 2
         self._next_shrink_ms = now_ms + self._shrink_every_ms
         self.replicas.surroundings.now_ms = now_ms
@@ -124,8 +130,7 @@ class StorageNode:
         self._controller_id = -1
         self._view = MetadataView(self.image, self._controller_id)
         limit = config.purgatory_max_requests
-        self._produces = Purgatory(TimingWheel(now_ms=now_ms), limit)
-        self._fetches = Purgatory(TimingWheel(now_ms=now_ms), limit)
+        self._produces, self._fetches = (Purgatory(TimingWheel(now_ms=now_ms), limit) for _ in range(2))
         self._produce = ProduceHandler(
             self.replicas,
             self._produces,
@@ -155,6 +160,14 @@ class StorageNode:
         )
         self._list_offsets = ListOffsetsHandler(
             self.replicas, replies, max_partitions=config.max_request_partitions
+        )
+        self._delete_records = DeleteRecordsHandler(
+            self.replicas,
+            self._fetches,
+            replies,
+            max_wait_ms=config.fetch_max_wait_ms,
+            max_partitions=config.max_request_partitions,
+            metadata_key=_METADATA_KEY,
         )
         self._max_request_partitions = config.max_request_partitions
         self._has_caught_up = False
@@ -187,6 +200,8 @@ class StorageNode:
                     self._replica_fetch.handle(request, now_ms)
             elif key == registry.LIST_OFFSETS.key:
                 self._list_offsets.handle(request)
+            elif key == registry.DELETE_RECORDS.key:
+                self._delete_records.handle(request, now_ms)
             elif key == registry.OFFSET_FOR_LEADER_EPOCH.key:
                 self._replies.reply(
                     request, answer_epoch_ends(self.replicas, request.body, self._max_request_partitions)
@@ -253,6 +268,7 @@ class StorageNode:
         else:
             self.replicas.apply(image, delta)
         self._view = MetadataView(image, self._controller_id)
+        self.cleaner.configured(image.configs, self.replicas.node_id)
         self._settle()
         self._fetches.check(_METADATA_KEY)
         return image.offset
@@ -276,15 +292,15 @@ class StorageNode:
         """Ask for a flush of everything, in no hurry."""
         self.replicas.flush_all()
 
-    def tick(self, now_ms: int) -> None:
-        """Ask for the flushes that flush.ms wants; now and then look for followers that lag, and for what
-        lies below the starts of logs. Called about each second."""
+    def tick(self, now_ms: int, wall_ms: int) -> None:
+        """Ask for the flushes that flush.ms wants; look for what retention lets go, and now and then for
+        followers that lag. Called about each second."""
         self.replicas.surroundings.now_ms = now_ms
         self.replicas.flush_overdue(now_ms)
         if now_ms >= self._next_shrink_ms:
             self._next_shrink_ms = now_ms + self._shrink_every_ms
             self.replicas.shrink_overdue(now_ms)
-            self.replicas.trim()
+        self.replicas.log_starts.step(now_ms, wall_ms)
         self._settle()
 
     # --- replication -----------------------------------------------------------------------------------
@@ -321,14 +337,16 @@ class StorageNode:
         self.replicas.isr_changes.failed(now_ms)
         self._settle()
 
-    def checkpoints_begin(self) -> None:
-        """The shell writes checkpoints now: until `checkpoints_end` no log is cut, because what is written
+    def checkpoints_begin(self, *, only_starts: bool = False) -> list[CheckpointTask]:
+        """The shell runs these tasks now: until `checkpoints_end` no log is cut, because what is written
         would tell of more than is left of it."""
         self.replicas.is_checkpointing = True
+        return self.replicas.log_starts.checkpoint_tasks(only_starts=only_starts)
 
-    def checkpoints_end(self) -> None:
-        """See `checkpoints_begin`."""
+    def checkpoints_end(self, tasks: Sequence[CheckpointTask]) -> None:
+        """See `checkpoints_begin`; what was not written is wanted still."""
         self.replicas.is_checkpointing = False
+        self.replicas.log_starts.checkpointed(tasks)
         self.replicas.fetchers.may_cut(self.replicas.surroundings.now_ms)
         self._settle()
 
@@ -354,6 +372,11 @@ class StorageNode:
     def cold_read(self, read: ColdRead, now_ms: int) -> None:
         """A ReadCold effect is done."""
         self._fetch.cold_read(read, now_ms)
+        self._settle()
+
+    def cleaned(self, job: CleaningJob, error: HeadraceError | None, now_ms: int) -> None:
+        """A job of the cleaner has ended."""
+        self.cleaner.finished(job, error, now_ms)
         self._settle()
 
     def disk_failed(self, error: KafkaStorageError) -> None:
@@ -397,25 +420,7 @@ class StorageNode:
 
     def status(self) -> dict[str, Any]:
         """JSON-able facts."""
-        partitions = self.replicas.partitions.values()
-        leading = [p for p in partitions if p.is_leader]
-        return {
-            "metadata_offset": self.image.offset,
-            "partitions": len(partitions),
-            "leaders": len(leading),
-            "metrics": {  # Kafka's names; a meter shows its total
-                "UnderReplicatedPartitions": sum(len(p.isr) < len(p.replicas) for p in leading),
-                "UnderMinIsrPartitionCount": sum(p.is_under_min_isr for p in leading),
-                "AtMinIsrPartitionCount": sum(len(p.isr) == p.min_isr for p in leading),
-                "MaxLag": max((followed.lag for followed in self.replicas.fetchers.followed), default=0),
-                "IsrShrinksPerSec": {"count": self.counters.isr_shrinks},
-                "IsrExpandsPerSec": {"count": self.counters.isr_expands},
-            },
-            "isr_changes_under_way": len(self.replicas.isr_changes),
-            "offline_partitions": sum(partition.state is PartitionState.OFFLINE for partition in partitions),
-            "parked_requests": self.parked,
-            "counters": self.counters.to_mapping(),
-        }
+        return status_of(self.replicas, self.counters, self.cleaner, parked=self.parked)
 
     # --- inside ----------------------------------------------------------------------------------------
 

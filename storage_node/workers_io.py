@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 # Searches decompress and decode, which mostly takes turns with the loop: more threads would slow it down.
 SEARCH_THREADS = 1
+# Bound: threads that compact logs; log.cleaner.threads says how many are used.
+CLEANER_THREADS = 64
 
 
 class Workers:
@@ -35,6 +37,7 @@ class Workers:
         self._sync = ThreadPoolExecutor(sync_threads, thread_name_prefix="headrace-sync")
         self._search = ThreadPoolExecutor(SEARCH_THREADS, thread_name_prefix="headrace-search")
         self._purge = ThreadPoolExecutor(1, thread_name_prefix="headrace-purge")
+        self._clean = ThreadPoolExecutor(CLEANER_THREADS, thread_name_prefix="headrace-clean")
         self._spare = ThreadPoolExecutor(spare_threads, thread_name_prefix="headrace-spare")
         self._jobs: set[asyncio.Future[Any]] = set()
         self._is_closed = False
@@ -82,7 +85,14 @@ class Workers:
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run `work` on a thread and wait for it; also who gives up waiting leaves it to `finish`."""
-        job = asyncio.get_running_loop().run_in_executor(self._spare, work)
+        return await self._run(self._spare, work)
+
+    async def clean(self, work: Callable[[], T]) -> T:
+        """As `run`, for a step of compaction."""
+        return await self._run(self._clean, work)
+
+    async def _run(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+        job = asyncio.get_running_loop().run_in_executor(threads, work)
         self._jobs.add(job)
         job.add_done_callback(self._ended)
         return await asyncio.shield(job)
@@ -100,5 +110,5 @@ class Workers:
     def close(self) -> None:
         """Let the threads go; results that are still to come are dropped."""
         self._is_closed = True
-        for threads in (self._sync, self._cold, self._search, self._purge, self._spare):
+        for threads in (self._sync, self._cold, self._search, self._purge, self._clean, self._spare):
             threads.shutdown(wait=False, cancel_futures=True)

@@ -29,6 +29,7 @@ from .admin_types import (
     ConfigSource,
     ConfigValue,
     CreatedTopicInfo,
+    DeletedRecords,
     NewTopic,
     OffsetSpec,
     PartitionDescription,
@@ -38,6 +39,7 @@ from .admin_types import (
     TopicListing,
 )
 from .asking_io import Asking, error_of
+from .deletion_io import delete_records
 from .quorum_io import QuorumEngine
 from .replication_io import ReplicationEngine
 
@@ -208,6 +210,12 @@ class AdminEngine:
             backoff=self._asking.backoff,
         )
         return Results(found)
+
+    async def delete_records(
+        self, offsets: Mapping[TopicPartition, int | OffsetSpec], *, timeout: float | None
+    ) -> Results[TopicPartition, DeletedRecords]:
+        """Per partition where its records start now, or why not."""
+        return await delete_records(self._asking, offsets, timeout=timeout)
 
     # --- inside -----------------------------------------------------------------------------------------
 

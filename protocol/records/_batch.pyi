@@ -3,7 +3,8 @@ from typing import Any
 
 from _typeshed import ReadableBuffer
 
-from .codec import BatchBuilder, ColumnSink, Header, RecordLike
+from .cleaning import Cleaned
+from .codec import BatchBuilder, ColumnSink, Header, OffsetMap, RecordLike
 from .columns import BinaryColumn
 from .header import BatchHeader, Buffer, Compression, TimestampType
 from .opening import BatchFacts
@@ -33,6 +34,7 @@ class Record:
 
 class CompiledCodec:
     name: str
+    def __init__(self, hash_key: bytes) -> None: ...
     def builder(
         self,
         *,
@@ -83,7 +85,21 @@ class CompiledCodec:
         leader_epoch: int,
         *,
         check_crc: bool = ...,
+        is_dense: bool = ...,
     ) -> tuple[int, int]: ...
+    def offset_map(self, memory_bytes: int, *, load_factor: float = ...) -> OffsetMap: ...
+    def clean_batch(
+        self,
+        batch: Buffer,
+        offset_map: OffsetMap,
+        *,
+        now_ms: int,
+        delete_retention_ms: int,
+        is_horizon_due: bool = ...,
+        check_crc: bool = ...,
+        max_decompressed_bytes: int = ...,
+    ) -> Cleaned: ...
+    def empty_batch(self, header: BatchHeader) -> bytes: ...
 
 class RecordFuture:
     delivery: Any

@@ -10,7 +10,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from cpython.sequence cimport PySequence_Fast, PySequence_Fast_GET_ITEM, PySequence_Fast_GET_SIZE
 from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -18,9 +18,12 @@ from libc.string cimport memcpy, memset
 from crc32c import crc32c
 
 from ..errors import InvalidRecordError
+from .cleaning import Cleaned, delete_horizon, empty_batch
 from .columns import BinaryColumn, DecodedColumns, HeaderColumn
-from .compression import compress
+from .compression import compress, decompress
+from .hashing import check_hash_key
 from .header import BatchHeader, Compression, TimestampType
+from .offset_map import LOAD_FACTOR, slots_and_capacity
 from .opening import MAX_DECOMPRESSED_BYTES, BatchFacts, open_batch
 from .settings import check_settings
 
@@ -39,7 +42,10 @@ cdef enum:
     CRC_AT = 17
     COVERED_AT = 21
     COMPRESSION_MASK = 0x07
+    LAST_COMPRESSION = 4  # zstd
     LOG_APPEND_TIME_BIT = 0x08
+    CONTROL_BIT = 0x20
+    DELETE_HORIZON_BIT = 0x40
     MIN_RECORD_BYTES = 7  # settings.MIN_RECORD_BYTES
     MIN_HEADER_BYTES = 2
     RECORD_OVERHEAD = 36  # settings.MAX_RECORD_OVERHEAD_BYTES
@@ -60,15 +66,19 @@ include "_hashing.pxi"
 include "_appending.pxi"
 include "_walking.pxi"
 include "_inspecting.pxi"
+include "_offset_map.pxi"
+include "_cleaning.pxi"
 
 
 cdef class CompiledCodec:
     """The compiled codec; see codec.RecordCodec."""
 
     cdef readonly str name
+    cdef object _hash_key
 
-    def __cinit__(self):
+    def __cinit__(self, hash_key):
         self.name = "compiled"
+        self._hash_key = check_hash_key(hash_key)
 
     def builder(
         self,
@@ -145,10 +155,10 @@ cdef class CompiledCodec:
         )
         PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
         try:
-            lowest, highest = _timestamps(header, <const uint8_t *>view.buf, view.len, is_dense)
+            lowest, highest, first_null_key = _walked(header, <const uint8_t *>view.buf, view.len, is_dense)
         finally:
             PyBuffer_Release(&view)
-        return BatchFacts(header, lowest, highest)
+        return BatchFacts(header, lowest, highest, first_null_key)
 
     def check(self, batch, *, bint is_dense=True, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
         return self.inspect(batch, is_dense=is_dense, max_decompressed_bytes=max_decompressed_bytes).header
@@ -167,9 +177,30 @@ cdef class CompiledCodec:
     def partition_rows(self, partitions, partition_count):
         return _partition_rows(partitions, partition_count)
 
+    def offset_map(self, memory_bytes, *, load_factor=LOAD_FACTOR):
+        return CompiledOffsetMap(memory_bytes, load_factor, self._hash_key)
+
+    def clean_batch(
+        self,
+        batch,
+        offset_map,
+        *,
+        now_ms,
+        delete_retention_ms,
+        bint is_horizon_due=False,
+        bint check_crc=True,
+        max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
+    ):
+        return _clean_batch(
+            batch, offset_map, now_ms, delete_retention_ms, is_horizon_due, check_crc, max_decompressed_bytes
+        )
+
+    def empty_batch(self, header):
+        return empty_batch(header)
+
     def walk(
         self, data, Py_ssize_t at, Py_ssize_t end, int64_t base_offset, int64_t upto_offset, int32_t leader_epoch,
-        *, bint check_crc=True,
+        *, bint check_crc=True, bint is_dense=True,
     ):
         cdef Py_buffer buffer
         PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
@@ -179,7 +210,7 @@ cdef class CompiledCodec:
             if upto_offset <= base_offset:
                 return at, base_offset
             return _walk_sound(
-                <const uint8_t *>buffer.buf, at, end, base_offset, upto_offset, leader_epoch, check_crc
+                <const uint8_t *>buffer.buf, at, end, base_offset, upto_offset, leader_epoch, check_crc, is_dense
             )
         finally:
             PyBuffer_Release(&buffer)

@@ -27,29 +27,80 @@ cdef object _header_of(const uint8_t *data):
 
 
 cdef object _inspect_plain(const uint8_t *data, Py_ssize_t size, bint is_dense):
-    """The BatchFacts of the `size` bytes at `data`; None if they are to be looked at closely: compressed,
-    without records, or wrong in what open_batch says in its own order and words."""
+    """The BatchFacts of the `size` bytes at `data`; None if they are to be looked at closely."""
     cdef BatchFields batch
     cdef int64_t lowest = -1, highest = -1
+    cdef int32_t first_null_key = -1
+    if _open_header(data, size, is_dense, True, &batch) != PLAIN:
+        return None
+    _walk_records(&batch, data + HEADER_BYTES, size - HEADER_BYTES, &lowest, &highest, &first_null_key)
+    return _new_tuple(BatchFacts, (_header_of(data), lowest, highest, first_null_key))
+
+
+cdef enum Opened:
+    CLOSELY  # open_batch is to be asked: no records, or wrong in what it says in its own order and words
+    PLAIN
+    PACKED  # as plain, but that the records are compressed: whether their number can be right is not known yet
+
+
+cdef int _open_header(
+    const uint8_t *data, Py_ssize_t size, bint is_dense, bint check_crc, BatchFields *batch
+) except -1:
+    """What open_batch does before it decompresses."""
+    cdef int compression
     if size < HEADER_BYTES or data[16] != 2 or <int64_t><int32_t>_big32(data + 8) != size - LENGTH_END:
-        return None
-    if data[COVERED_AT + 1] & COMPRESSION_MASK:
-        return None
+        return CLOSELY
+    compression = data[COVERED_AT + 1] & COMPRESSION_MASK
+    if compression > LAST_COMPRESSION:
+        return CLOSELY
     batch.last_offset_delta = <int32_t>_big32(data + 23)
     batch.record_count = <int32_t>_big32(data + 57)
     if (
         batch.record_count <= 0
         or batch.last_offset_delta < 0
         or (is_dense and batch.last_offset_delta != batch.record_count - 1)
-        or <int64_t>batch.record_count * MIN_RECORD_BYTES > size - HEADER_BYTES
+        or (not compression and <int64_t>batch.record_count * MIN_RECORD_BYTES > size - HEADER_BYTES)
     ):
-        return None
-    if _crc_of(data + COVERED_AT, size - COVERED_AT) != _big32(data + CRC_AT):
-        return None
+        return CLOSELY
+    if check_crc and _crc_of(data + COVERED_AT, size - COVERED_AT) != _big32(data + CRC_AT):
+        return CLOSELY
     batch.base_offset = <int64_t>_big64(data)
     batch.base_timestamp = <int64_t>_big64(data + 27)
     batch.max_timestamp = <int64_t>_big64(data + 35)
     batch.has_append_time = data[COVERED_AT + 1] & LOG_APPEND_TIME_BIT
+    batch.is_control = data[COVERED_AT + 1] & CONTROL_BIT
     batch.is_dense = is_dense
-    _walk_timestamps(&batch, data + HEADER_BYTES, size - HEADER_BYTES, &lowest, &highest)
-    return _new_tuple(BatchFacts, (_header_of(data), lowest, highest))
+    return PACKED if compression else PLAIN
+
+
+# A stored batch and its records, decompressed; a _Held keeps both where they are.
+cdef struct Stored:
+    const uint8_t *header
+    const uint8_t *records
+    int64_t size  # bytes of the records
+
+
+cdef int _open_stored(
+    _Held held, batch, bint check_crc, max_decompressed_bytes, BatchFields *fields, Stored *out
+) except -1:
+    """Open the one batch that fills `batch`, as it may lie in a log. Errors: as open_batch, and of check_offsets."""
+    cdef int opened
+    out.header = held.take(batch, &out.size)
+    opened = _open_header(out.header, out.size, False, check_crc, fields)
+    if opened == PLAIN:
+        out.records, out.size = out.header + HEADER_BYTES, out.size - HEADER_BYTES
+    elif opened == PACKED:
+        packed = PyMemoryView_FromMemory(<char *>out.header + HEADER_BYTES, out.size - HEADER_BYTES, PyBUF_READ)
+        payload = decompress(out.header[COVERED_AT + 1] & COMPRESSION_MASK, packed, max_decompressed_bytes)
+        out.records = held.take(payload, &out.size)
+        if <int64_t>fields.record_count * MIN_RECORD_BYTES > out.size:
+            raise InvalidRecordError(f"{fields.record_count} records do not fit in {out.size} bytes")
+    else:
+        header, payload = open_batch(
+            batch, check_crc=check_crc, is_dense=False, max_decompressed_bytes=max_decompressed_bytes
+        )
+        fields[0] = _batch_fields(header, False)
+        out.records = held.take(payload, &out.size)
+    if fields.base_offset < 0 or fields.base_offset > INT64_MAX - fields.last_offset_delta:
+        raise InvalidRecordError(f"a batch of the offsets {fields.base_offset} + {fields.last_offset_delta}")
+    return 0

@@ -26,6 +26,7 @@ cdef struct BatchFields:
     int32_t last_offset_delta
     int32_t record_count
     bint has_append_time
+    bint is_control
     bint is_dense
 
 
@@ -224,6 +225,7 @@ cdef BatchFields _batch_fields(header, bint is_dense) except *:
     fields.last_offset_delta = header.last_offset_delta
     fields.record_count = header.record_count
     fields.has_append_time = header.attributes & LOG_APPEND_TIME_BIT
+    fields.is_control = header.attributes & CONTROL_BIT
     fields.is_dense = is_dense
     return fields
 
@@ -262,18 +264,21 @@ cdef list _decode(header, const uint8_t *data, Py_ssize_t size, topic, int parti
     return records
 
 
-cdef tuple _timestamps(header, const uint8_t *data, Py_ssize_t size, bint is_dense):
+cdef tuple _walked(header, const uint8_t *data, Py_ssize_t size, bint is_dense):
     """Walk all records; the lowest and highest timestamp, -1 without records."""
     cdef BatchFields batch = _batch_fields(header, is_dense)
     cdef int64_t lowest = -1, highest = -1
-    _walk_timestamps(&batch, data, size, &lowest, &highest)
-    return lowest, highest
+    cdef int32_t first_null_key = -1
+    _walk_records(&batch, data, size, &lowest, &highest, &first_null_key)
+    return lowest, highest, first_null_key
 
 
-cdef int _walk_timestamps(
-    const BatchFields *batch, const uint8_t *data, Py_ssize_t size, int64_t *lowest, int64_t *highest
+cdef int _walk_records(
+    const BatchFields *batch, const uint8_t *data, Py_ssize_t size, int64_t *lowest, int64_t *highest,
+    int32_t *first_null_key,
 ) except -1:
-    """Walk all records; the lowest and highest timestamp, left as they are without records."""
+    """Walk all records; the lowest and highest timestamp and the index of the first without a key, left as they
+    are without such records."""
     cdef Cursor cursor = Cursor(data, 0, size)
     cdef Fields fields
     cdef int fault
@@ -288,6 +293,8 @@ cdef int _walk_timestamps(
         if fault:
             raise _fault(fault, index)
         cursor.end = size
+        if fields.key_bytes < 0 and first_null_key[0] < 0:
+            first_null_key[0] = index
         if index == 0 or fields.timestamp < lowest[0]:
             lowest[0] = fields.timestamp
         if index == 0 or fields.timestamp > highest[0]:

@@ -10,9 +10,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import ConfigError
+from .cleaning import Cleaned
 from .columns import BinaryColumn, Columns, DecodedColumns, HeaderColumn
-from .environment_io import codec_choice
+from .environment_io import codec_choice, process_secret
 from .header import BatchHeader, Buffer, Compression, TimestampType
+from .offset_map import LOAD_FACTOR
 from .opening import MAX_DECOMPRESSED_BYTES, BatchFacts
 
 if TYPE_CHECKING:
@@ -25,11 +27,13 @@ __all__ = [
     "BatchBuilder",
     "BatchFacts",
     "BinaryColumn",
+    "Cleaned",
     "ColumnSink",
     "Columns",
     "DecodedColumns",
     "Header",
     "HeaderColumn",
+    "OffsetMap",
     "RecordCodec",
     "RecordLike",
     "active_codec",
@@ -148,6 +152,56 @@ class ColumnSink(Protocol):
         """All rows gathered, once; ValueError after that."""
 
 
+class OffsetMap(Protocol):
+    """The last offset of each key in bounded memory. Not thread-safe: ValueError when two calls meet.
+
+    Memory: 24 bytes for each slot, touched as far as it fills. Keys are told apart by a hash of 128 bits, see
+    `offset_map.py` for what that means.
+    """
+
+    memory_bytes: int  # of the whole table
+    capacity: int  # keys that it holds at most
+
+    def __len__(self) -> int:
+        """Keys in the map."""
+
+    @property
+    def latest_offset(self) -> int:
+        """Up to here (inclusive) the map knows every keyed record since its start; -1 in an empty map."""
+
+    def clear(self) -> None:
+        """Forget all keys and the latest offset."""
+
+    def advance(self, offset: int) -> None:
+        """Carry latest_offset on to `offset`, over what has no keys to put; it never goes back.
+
+        That is for control batches, the data of aborted transactions, and gaps between batches.
+        """
+
+    def get(self, key: bytes) -> int:
+        """The last offset put for the key, -1 for none."""
+
+    def hash_of(self, key: bytes) -> bytes:
+        """The 16 bytes that stand for the key in this map."""
+
+    def add_batch(
+        self,
+        batch: Buffer,
+        start_offset: int = 0,
+        *,
+        check_crc: bool = True,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    ) -> bool:
+        """Put key and offset of each record of the batch that has a key and an offset >= `start_offset`.
+
+        Then latest_offset is the batch's last offset, if that is not below `start_offset`. Control batches
+        have no keys in this sense. False, and nothing put, when the keys might not fit: the pass ends with
+        latest_offset. One thing differs in an empty map, so that a batch with more keys than it holds cannot
+        stop all passes: it takes what fits, and latest_offset then lies within the batch.
+        Errors: as in `RecordCodec.decode`, with nothing put; ValueError for a negative start.
+        """
+
+
 class RecordCodec(Protocol):
     """Encode and decode record batches.
 
@@ -217,12 +271,14 @@ class RecordCodec(Protocol):
         leader_epoch: int,
         *,
         check_crc: bool = True,
+        is_dense: bool = True,
     ) -> tuple[int, int]:
         """Skip the stored batches from index `at` of `data` on that are sound; (index, offset) after them.
 
         It stops without a word before the first one that is not whole before `end`, does not begin at the
-        offset that follows, reaches `upto_offset`, has another leader epoch or, with `check_crc`, a wrong
-        CRC. Records are not looked at. ValueError unless 0 <= at <= end <= len(data).
+        offset that follows (or, without `is_dense`, behind it), reaches `upto_offset`, has another leader
+        epoch or, with `check_crc`, a wrong CRC. Records are not looked at. ValueError unless
+        0 <= at <= end <= len(data).
         """
 
     def inspect(
@@ -266,6 +322,38 @@ class RecordCodec(Protocol):
         starts[partition_count+1]. Errors: ValueError for another partition, or more than 2^24 of them.
         """
 
+    def offset_map(self, memory_bytes: int, *, load_factor: float = LOAD_FACTOR) -> OffsetMap:
+        """A new empty map in at most so many bytes, of which `load_factor` may fill.
+
+        Errors: ValueError if not even one key fits, for 2^32 slots, or a load factor not between 0 and 1.
+        """
+
+    def clean_batch(
+        self,
+        batch: Buffer,
+        offset_map: OffsetMap,
+        *,
+        now_ms: int,
+        delete_retention_ms: int,
+        is_horizon_due: bool = False,
+        check_crc: bool = True,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    ) -> Cleaned:
+        """The one stored batch that fills `batch` without what compaction removes; the rules: `cleaning.py`.
+
+        The map is of the same codec. All records of a control batch stay. `is_horizon_due` sets the delete
+        horizon, where there is none yet, also without tombstones (for the marker of a transaction whose data
+        is gone). Compressed anew at the codec's default level. Errors: as in `decode`; InvalidRecordError too
+        for a result beyond 2 GiB, or a timestamp too far from the horizon; ValueError for negative times.
+        """
+
+    def empty_batch(self, header: BatchHeader) -> bytes:
+        """The batch of that header without its records, to be stored in its place.
+
+        It keeps offsets, leader epoch, max timestamp and what the producer wrote of itself, transaction and
+        control bits included. What is gone: compression, delete horizon, base timestamp (-1).
+        """
+
 
 def pick_codec(choice: str | None) -> RecordCodec:
     """The codec named by HEADRACE_CODEC: None or "compiled", or "python".
@@ -276,7 +364,7 @@ def pick_codec(choice: str | None) -> RecordCodec:
     if choice == "python":
         from .batch import PythonCodec
 
-        return PythonCodec()
+        return PythonCodec(process_secret())
     if choice not in (None, "compiled"):
         raise ConfigError(f"HEADRACE_CODEC must be 'compiled' or 'python', not {choice!r}")
     try:
@@ -286,7 +374,7 @@ def pick_codec(choice: str | None) -> RecordCodec:
             "the compiled record codec is not built: run `make codec`, or set HEADRACE_CODEC=python "
             "to use the slow one"
         ) from error
-    return CompiledCodec()
+    return CompiledCodec(process_secret())
 
 
 @cache

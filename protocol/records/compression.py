@@ -199,19 +199,24 @@ def _snappy_declared(block: memoryview) -> int:
     return declared
 
 
-def _decompress_lz4(view: memoryview, max_bytes: int) -> bytearray:
+def _decompress_lz4(view: memoryview, max_bytes: int) -> Buffer:
     # Bound: the blocks cannot give more than this, so the buffer gets filled but for its last block.
     capacity = min(lz4_output_bound(view), max_bytes)
     step = min(capacity, _LZ4_STEP_BYTES) + _SPARE_BYTES
     context = lz4.frame.create_decompression_context()
-    out = bytearray(capacity)
+    out = bytearray()
     position = filled = 0
     is_whole, has_moved = False, True
+    piece: bytes
     while has_moved and not is_whole:
         try:
             piece, consumed, is_whole = lz4.frame.decompress_chunk(context, view[position:], max_length=step)
         except RuntimeError as error:  # what lz4.frame raises for any bad frame
             raise CorruptMessageError(f"lz4: {error}") from error
+        if is_whole and not filled and consumed == len(view) and len(piece) <= max_bytes:
+            return piece  # the common batch: one step, and no copy of it
+        if not out:
+            out = bytearray(capacity)
         if filled + len(piece) > max_bytes:
             raise _bomb(max_bytes)
         out[filled : filled + len(piece)] = piece

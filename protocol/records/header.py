@@ -28,6 +28,8 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
+from crc32c import crc32c
+
 from ..errors import CorruptMessageError
 
 HEADER_BYTES = 61
@@ -46,6 +48,7 @@ DELETE_HORIZON_BIT = 0x40
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _PREFIX = struct.Struct(">qiib")
+_CRC = struct.Struct(">I")
 assert _HEADER.size == HEADER_BYTES, "the layout above and the struct must agree"
 
 Buffer = bytes | bytearray | memoryview
@@ -141,6 +144,15 @@ def read_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     if header.batch_length < MIN_BATCH_LENGTH:
         raise CorruptMessageError(f"batch length {header.batch_length} is below {MIN_BATCH_LENGTH}")
     return header
+
+
+def sealed_batch(header: BatchHeader, payload: Buffer) -> bytes:
+    """The batch of those fields and those bytes of records, compressed already; length and CRC made right."""
+    size = HEADER_BYTES - LENGTH_END + len(payload)
+    covered = _HEADER.pack(*header._replace(batch_length=size, crc=0))[ATTRIBUTES_POSITION:]
+    crc = crc32c(payload, crc32c(covered))
+    prefix = assigned_prefix(header.base_offset, size, header.leader_epoch)
+    return b"".join((prefix, _CRC.pack(crc), covered, payload))
 
 
 def assigned_prefix(base_offset: int, batch_length: int, leader_epoch: int) -> bytes:

@@ -19,7 +19,8 @@ MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
 
 
 class BatchFacts(NamedTuple):
-    """What walking a batch shows beside its header: the true range of its records' timestamps.
+    """What walking a batch shows beside its header: the true range of its records' timestamps, and the index
+    of the first record without a key, -1 if all have one.
 
     `max_timestamp` may differ from the header's field, which some clients leave wrong; Kafka's broker
     rewrites the field then. Both are -1 for a batch without records.
@@ -28,6 +29,7 @@ class BatchFacts(NamedTuple):
     header: BatchHeader
     min_timestamp: int
     max_timestamp: int
+    first_null_key: int = -1
 
 
 def open_batch(

@@ -29,6 +29,7 @@ def walk_sound(
     leader_epoch: int,
     *,
     check_crc: bool,
+    is_dense: bool = True,
 ) -> tuple[int, int]:
     """See codec.RecordCodec.walk."""
     view = memoryview(data)
@@ -36,9 +37,11 @@ def walk_sound(
         raise ValueError(f"bytes {at} to {end} of {len(view)}")
     while end - at >= HEADER_BYTES:
         found, length, epoch, magic, crc, _, last_delta = _LOOKED_AT.unpack_from(view, at)
-        if (found, epoch, magic) != (base_offset, leader_epoch, MAGIC) or last_delta < 0:
+        if (epoch, magic) != (leader_epoch, MAGIC) or last_delta < 0:
             break
-        size, next_offset = LENGTH_END + length, base_offset + last_delta + 1
+        if found < base_offset or (is_dense and found > base_offset):
+            break
+        size, next_offset = LENGTH_END + length, found + last_delta + 1
         if length < MIN_BATCH_LENGTH or size > end - at or next_offset > upto_offset:
             break
         if check_crc and crc32c(view[at + ATTRIBUTES_POSITION : at + size]) != crc:

@@ -1,4 +1,4 @@
-"""`headrace topic …`: create, list, describe, alter, grow and delete topics."""
+"""`headrace topic …`: create, list, describe, alter, grow and delete topics, and delete records."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from .common import (
     form_option,
     with_settings,
 )
+from .delete_records import delete_records
 from .output import note, print_object, print_rows, write_line
 
 if TYPE_CHECKING:
@@ -149,6 +150,9 @@ def alter(settings: Settings, *, names: tuple[str, ...], deleted: tuple[str, ...
         if done:
             note(f"{'could change' if dry_run else 'changed'} {', '.join(done)}")
         raise_first({resource.name: error for resource, error in results.errors.items()}, len(results))
+
+
+topic.add_command(delete_records)
 
 
 @topic.command("add-partitions")

@@ -66,6 +66,10 @@ def check_client_batch(
         _check_client_attributes(header)
     facts = active_codec().inspect(batch) if checked is None else checked
     if not internal:
+        if facts.first_null_key >= 0 and config.is_compacted:
+            raise InvalidRecordError(
+                f"record {facts.first_null_key} of the batch has no key, a compacted topic needs one"
+            )
         _check_timestamps(facts, config, wall_ms)
     return facts
 

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 
 from ...protocol.errors import ConfigError
-from ...runtime.config import DAY, HOUR, MAX_INT, MAX_LONG, MIB, Config, key
+from ...runtime.config import DAY, HOUR, MAX_INT, MAX_LONG, MIB, MINUTE, Config, key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +152,75 @@ class LogConfig(Config):
         live=True,
         doc="Reserve the disk space of a whole segment when it is rolled.",
     )
+    cleanup_policy: tuple[str, ...] = key(
+        "cleanup.policy",
+        ("delete",),
+        choices=("delete", "compact"),
+        live=True,
+        doc="delete: remove old segments. compact: keep the last value of each key. Both, or an empty list.",
+    )
+    retention_ms: int = key(
+        "retention.ms",
+        7 * DAY,
+        low=-1,
+        high=MAX_LONG,
+        unit="ms",
+        live=True,
+        doc="Remove a segment once its newest record is older than this; -1 for never.",
+    )
+    retention_bytes: int = key(
+        "retention.bytes",
+        -1,
+        low=-1,
+        high=MAX_LONG,
+        unit="bytes",
+        live=True,
+        doc="Remove the oldest segments while the others hold at least this much; -1 for never.",
+    )
+    file_delete_delay_ms: int = key(
+        "file.delete.delay.ms",
+        1 * MINUTE,
+        low=0,
+        high=MAX_LONG,
+        unit="ms",
+        live=True,
+        doc="How long the files of a removed segment stay, under a name that ends in .deleted.",
+    )
+    delete_retention_ms: int = key(
+        "delete.retention.ms",
+        1 * DAY,
+        low=0,
+        high=MAX_LONG,
+        unit="ms",
+        live=True,
+        doc="How long a reader from the start still sees the tombstones of a compacted topic.",
+    )
+    min_cleanable_dirty_ratio: float = key(
+        "min.cleanable.dirty.ratio",
+        0.5,
+        low=0,
+        high=1,
+        live=True,
+        doc="Compact a log once this share of its bytes was written after the last time.",
+    )
+    min_compaction_lag_ms: int = key(
+        "min.compaction.lag.ms",
+        0,
+        low=0,
+        high=MAX_LONG,
+        unit="ms",
+        live=True,
+        doc="Records younger than this are not compacted.",
+    )
+    max_compaction_lag_ms: int = key(
+        "max.compaction.lag.ms",
+        MAX_LONG,
+        low=1,
+        high=MAX_LONG,
+        unit="ms",
+        live=True,
+        doc="A record does not stay uncompacted for longer than this, whatever the dirty ratio.",
+    )
     durability: str = key(
         "durability",
         "async",
@@ -160,6 +229,16 @@ class LogConfig(Config):
         doc="async: acknowledge from the page cache, as Kafka does. fsync: acknowledge after fdatasync.",
     )
 
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the last value of each key is to be kept."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def max_segment_ms(self) -> int:
+        """segment.ms, or less: what is in the active segment is not compacted."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
+
     def __post_init__(self) -> None:
         super().__post_init__()
         for replicas in (
@@ -167,6 +246,11 @@ class LogConfig(Config):
             self.follower_replication_throttled_replicas,
         ):
             _check_throttled_replicas(replicas)
+        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
+            raise ConfigError(
+                f"min.compaction.lag.ms {self.min_compaction_lag_ms} must not exceed "
+                f"max.compaction.lag.ms {self.max_compaction_lag_ms}"
+            )
         if self.segment_jitter_ms > self.segment_ms:
             raise ConfigError(
                 f"segment.jitter.ms {self.segment_jitter_ms} must not exceed segment.ms {self.segment_ms}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from ...protocol.errors import KafkaStorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ...protocol.records.header import Buffer
 
@@ -129,6 +129,16 @@ def read_file(files: Files, path: str) -> bytes:
         return file.pread(0, size)
     finally:
         file.close()
+
+
+def sync_files(files: Files, paths: Iterable[str]) -> None:
+    """Bring the bytes of files to the disk. Errors: KafkaStorageError."""
+    for path in paths:
+        file = files.open(path)
+        try:
+            file.fdatasync()
+        finally:
+            file.close()
 
 
 def write_file_atomically(files: Files, directory: str, name: str, content: bytes) -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import names
-from .files import write_file_atomically
-from .segment_list import remove_oldest_first
+from .files import FileGoneError, sync_files, write_file_atomically
+from .segment_list import retire_oldest_first
 
 if TYPE_CHECKING:
     from .files import Files
@@ -25,22 +25,26 @@ class Flush:
     sealed: list[Segment]  # those of them whose index files go along
     has_new_names: bool
     epochs: bytes | None  # what the epoch file is to say, if it changed
-    dropped: list[Segment]  # of the log no more, their files are to go
+    dropped: list[Segment]  # of the log no more, their names are to go
 
     def sync(self) -> None:
         """Bring it all to the disk. Errors: KafkaStorageError, and the log dir is offline."""
         for segment, _ in self.segments:
-            segment.file.fdatasync()
-        for path in [path for segment in self.sealed for path in segment.unsynced_paths()]:
-            file = self.files.open(path)
             try:
-                file.fdatasync()
-            finally:
-                file.close()
+                self._sync_segment(segment)
+            except FileGoneError:
+                # The cleaner has put another one in its place, which is on the disk already.
+                if not segment.is_replaced:
+                    raise
         if self.epochs is not None:
             write_file_atomically(self.files, self.directory, names.LEADER_EPOCHS, self.epochs)
         # Order: after the epochs, or what was deleted would pass for a beginning that was lost.
         if self.dropped:
-            remove_oldest_first(self.files, self.directory, self.dropped)
+            retire_oldest_first(self.files, self.directory, self.dropped)
         elif self.has_new_names:
             self.files.fsync_directory(self.directory)
+
+    def _sync_segment(self, segment: Segment) -> None:
+        segment.file.fdatasync()
+        if segment in self.sealed:
+            sync_files(self.files, segment.unsynced_paths())

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...protocol.errors import CorruptMessageError, InvalidRecordError, OffsetOutOfRangeError
+from ...protocol.errors import CorruptMessageError, InvalidRecordError
 from ...protocol.model import NO_TIMESTAMP
 from ...protocol.records.header import (
     CRC_POSITION,
@@ -27,19 +27,23 @@ from .checkpoints import NO_TOPIC_ID, format_epochs
 from .files import make_directory_durably, remove_tree
 from .flush import Flush
 from .guarded_files import GuardedFiles, guarded
-from .log_reads import LogReads
+from .log_cleaning import LogCleaning
+from .log_start import LogStart
+from .offset_index import MAX_RELATIVE_OFFSET
 from .recovery import RecoveryReport, recover_log, remove_snapshots_after, snapshot_offsets
+from .retention import expired_segments
 from .roll_rules import must_roll
 from .segment import Segment
-from .segment_list import SegmentList, remove_newest_first, remove_oldest_first
+from .segment_list import SegmentList, retire_newest_first
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ...protocol.model import TopicPartition
     from ...protocol.records.codec import BatchFacts
     from .config import LogConfig
     from .files import Files
+    from .log_cleaning import Abortable
     from .tail_cache import Tail
 
 
@@ -51,11 +55,12 @@ class AppendInfo(NamedTuple):
     log_append_time_ms: int
 
 
-class Log(LogReads):
+class Log(LogStart, LogCleaning):
     """One partition's log. Made by `open`.
 
     Invariant: log_start_offset <= recovery_point <= log_end_offset, or the recovery point is below the start.
-    Invariant: segments are dense: each starts where the one before ends; the last one is active.
+    Invariant: segments are dense: each starts where the one before ends; the last one is active. Batches are
+    dense too, unless it `has_gaps`.
     """
 
     def __init__(
@@ -67,14 +72,21 @@ class Log(LogReads):
         self.topic_partition = topic_partition
         self.topic_id = NO_TOPIC_ID
         self.log_start_offset = 0
+        self.wanted_start_offset = 0  # at or above the start: what the next checkpoint is to say
         self.high_watermark = 0  # set by the partition that owns the log; kept here to be checkpointed
         self.recovery_point = 0
         self.recovery = RecoveryReport()
         self.on_truncate: Callable[[Log], None] | None = None
+        self._is_marked = False
+        self.has_gaps = config.is_compacted
+        self.cleaner_offset: int | None = None
+        self.cleaning: Abortable | None = None
+        # Without it the files of segments that have left the log are removed at once.
+        self.on_retired: Callable[[LogStart, Sequence[Segment]], None] | None = None
         self.tail: Tail | None = None  # set by who wants the newest batches kept in memory
         self.cuts = 0  # truncations so far: what was read before one may be of the log no more
         self._flush: Flush | None = None
-        self._dropped: list[Segment] = []  # forgotten already; their files go with the next flush
+        self._dropped: list[Segment] = []  # forgotten already; their names go with the next flush
         self._has_new_names = True
         self._has_new_epochs = False
         self._is_closed = False
@@ -91,12 +103,14 @@ class Log(LogReads):
         was_clean: bool,
         log_start_offset: int = 0,
         wall_ms: int,
+        cleaner_offset: int | None = None,
     ) -> Log:
         """The log in `directory`, made if missing, recovered if the last end of it `was_clean` not.
 
         That the name of a folder that exists survives the loss of power is the caller's business.
-        `recovery_point` and `log_start_offset` come from the checkpoints; offsets below the recovery point
-        are taken to be on the disk. Errors: KafkaStorageError.
+        `recovery_point`, `log_start_offset` and `cleaner_offset` come from the checkpoints; offsets below the
+        recovery point are taken to be on the disk, and who has a cleaner offset may have gaps. Errors:
+        KafkaStorageError.
         """
         log = cls(guarded(files), directory, config, topic_partition)
         if not log._files.exists(directory):
@@ -109,11 +123,16 @@ class Log(LogReads):
             was_clean=was_clean,
             log_start_offset=log_start_offset,
             wall_ms=wall_ms,
+            may_have_gaps=cleaner_offset is not None,
         )
         log._segments = SegmentList(found.segments)
         log._epochs = found.epochs
         log.recovery = found.report
+        log._is_marked = found.has_gaps
+        log.has_gaps |= found.has_gaps
+        log.cleaner_offset = cleaner_offset
         log.log_start_offset = max(log_start_offset, found.segments[0].base_offset)
+        log.wanted_start_offset = log.log_start_offset
         log.recovery_point = min(recovery_point, log.log_end_offset)
         if log.recovery_point < recovery_point:
             log.recovery.faults.append(
@@ -130,11 +149,6 @@ class Log(LogReads):
     def log_dir(self) -> str:
         """The log dir that the partition's folder lies in."""
         return self.directory.rpartition("/")[0]
-
-    @property
-    def first_base_offset(self) -> int:
-        """Base offset of the oldest segment."""
-        return self._segments.first_base_offset
 
     @property
     def size_bytes(self) -> int:
@@ -163,6 +177,7 @@ class Log(LogReads):
     def reconfigure(self, config: LogConfig) -> None:
         """Take new values for the topic's keys; they hold from the next append on."""
         self.config = config
+        self.has_gaps = self._is_marked or config.is_compacted
 
     # --- write --------------------------------------------------------------------------------------
 
@@ -195,16 +210,17 @@ class Log(LogReads):
             header = header._replace(max_timestamp=largest_ms)
         else:
             pieces.append(memoryview(batch)[CRC_POSITION:])
-        self._append(pieces, header, last_offset, wall_ms)
+        self._append(pieces, header, base_offset, last_offset, wall_ms)
         if leader_epoch != self._epochs.latest_epoch:
             self._note_epoch(leader_epoch, base_offset)
         return AppendInfo(base_offset, last_offset, wall_ms if is_append_time else NO_TIMESTAMP)
 
     def append_as_follower(self, data: Buffer, *, wall_ms: int = 0) -> None:
-        """Append the whole batches in `data` as the leader wrote them, offsets and epochs included.
+        """Append the whole batches in `data` as the leader wrote them, offsets and epochs included. They may
+        lie behind the log's end: the leader's has been compacted.
 
-        Errors: CorruptMessage for a batch cut short or damaged, InvalidRecord for one that does not follow
-        the log's end; batches before it are in the log.
+        Errors: CorruptMessage for a batch cut short or damaged, InvalidRecord for one below the log's end, or
+        so far behind it that no segment can hold both; batches before it are in the log.
         """
         view = memoryview(data)
         position = 0
@@ -214,12 +230,19 @@ class Log(LogReads):
             fault = crc_fault(batch, header) if len(batch) == header.size_bytes else "it is cut short"
             if fault:
                 raise CorruptMessageError(f"the batch at offset {header.base_offset}: {fault}")
-            if header.base_offset != self.log_end_offset or header.last_offset_delta < 0:
+            gap = header.base_offset - self.log_end_offset
+            if (
+                gap < 0
+                or header.last_offset_delta < 0
+                or gap + header.last_offset_delta > MAX_RELATIVE_OFFSET
+            ):
                 raise InvalidRecordError(
                     f"a batch at offset {header.base_offset}, the log of {self.topic_partition} "
                     f"ends at {self.log_end_offset}"
                 )
-            self._append([batch], header, header.last_offset, wall_ms)
+            if gap:
+                self.note_gaps()
+            self._append([batch], header, header.base_offset, header.last_offset, wall_ms)
             if header.leader_epoch > self._epochs.latest_epoch:
                 self._note_epoch(header.leader_epoch, header.base_offset)
             position += header.size_bytes
@@ -274,6 +297,7 @@ class Log(LogReads):
             if segment.is_sealed == (segment in flush.sealed):
                 segment.synced_bytes = min(size, segment.size_bytes)
         self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.log_end_offset))
+        self.hand_over(flush.dropped)
 
     def flush(self) -> None:
         """Bring everything to the disk and move the recovery point to the log end offset."""
@@ -301,57 +325,47 @@ class Log(LogReads):
         keep = self._segments.count_below(offset - 1) + 1
         self._segments.replace(segments[:keep])
         self._has_new_names = True
-        remove_newest_first(self._files, self.directory, segments[keep:])
+        retire_newest_first(self._files, self.directory, segments[keep:])
+        self.hand_over(segments[keep:])
         active = self._segments.active
-        active.recover(self.config.index_interval_bytes, end_offset=offset)
+        active.recover(self.config.index_interval_bytes, end_offset=offset, has_gaps=self.has_gaps)
         active.cut()
         self._after_truncation()
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forget everything and go on at `offset`, which becomes the log start offset."""
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Forget everything and go on at `offset`, which becomes the log start offset, unless that is named:
+        it may lie inside the batch that comes next."""
         assert self._flush is None, "truncation must not overtake a flush"
         self._forget_tail()
+        if log_start_offset is not None and self.on_truncate is not None:
+            self.on_truncate(self)  # Order: the start is on the disk before a segment that does not tell it
         # Order: nothing that goes later may have the name of the new segment.
-        remove_newest_first(self._files, self.directory, [*self._dropped, *self._segments])
+        gone = [*self._dropped, *self._segments]
+        retire_newest_first(self._files, self.directory, gone)
         self._dropped = []
         self._segments.replace([Segment.create(self._files, self.directory, offset, created_ms=0)])
+        self.hand_over(gone)
         self._has_new_names = True
-        self.log_start_offset = offset
         self.recovery.has_gap = False
+        self.log_start_offset = offset if log_start_offset is None else log_start_offset
         # An epoch that began before `offset` would be taken for that of what comes next.
         self._has_new_epochs |= self._epochs.truncate_from_end(0)
         self._after_truncation()
 
-    def advance_log_start_offset(self, offset: int) -> None:
-        """Hide records below `offset` from readers; never moves back."""
-        if offset > self.log_end_offset:
-            raise OffsetOutOfRangeError(f"log start offset {offset} is behind the end {self.log_end_offset}")
-        if offset > self.log_start_offset:
-            self.log_start_offset = offset
-            self._has_new_epochs |= self._epochs.truncate_from_start(offset)
-            if self.tail is not None:
-                self.tail.drop_below(offset)
-
-    def drop_segments_below(self, offset: int, limit: int | None = None) -> int:
-        """Forget the segments that hold nothing at or above `offset`, never the active one; how many those
-        were, at most `limit`. The log then starts with its first segment. The next flush removes their files.
+    def expire(self, wall_ms: int) -> bool:
+        """Want the log to start behind the segments that retention lets go, the active one rolled if it is
+        among them; False if there are none, or that is wanted already. Errors: KafkaStorageError.
         """
-        count = self._segments.count_below(offset)
-        count = count if limit is None else min(count, limit)
-        if count:
-            self._dropped += self._segments.drop_first(count)
-            self._has_new_names = True
-            self.advance_log_start_offset(self.first_base_offset)
-        return count
-
-    def delete_segments_below(self, offset: int) -> int:
-        """As `drop_segments_below`, with the files removed here."""
-        assert self._flush is None, "deletion must not overtake a flush"
-        count = self.drop_segments_below(offset)
-        if self._dropped:
-            remove_oldest_first(self._files, self.directory, self._dropped)
-            self._dropped = []
-        return count
+        found = expired_segments(
+            list(self._segments),
+            self.config,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+            wall_ms=wall_ms,
+        )
+        if found.must_roll:
+            self.roll(wall_ms)
+        return self.want_start(found.start_offset)
 
     # --- end ----------------------------------------------------------------------------------------
 
@@ -396,13 +410,14 @@ class Log(LogReads):
 
     # --- inside -------------------------------------------------------------------------------------
 
-    def _append(self, pieces: list[Buffer], header: BatchHeader, last_offset: int, wall_ms: int) -> None:
+    def _append(
+        self, pieces: list[Buffer], header: BatchHeader, base_offset: int, last_offset: int, wall_ms: int
+    ) -> None:
         segment = self._segments.active
         if must_roll(segment, header, last_offset, self.config, self.topic_partition, wall_ms):
             self.roll(wall_ms)
             segment = self._segments.active
-        base_offset = segment.next_offset
-        size = segment.append(pieces, header, last_offset, self.config.index_interval_bytes)
+        size = segment.append(pieces, header, base_offset, last_offset, self.config.index_interval_bytes)
         if self.tail is not None:
             self.tail.add(base_offset, last_offset + 1, pieces, size)
 
@@ -422,11 +437,14 @@ class Log(LogReads):
         remove_snapshots_after(self._files, self.directory, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
+        self.forget_cleaned(end_offset)
+        self.wanted_start_offset = max(self.log_start_offset, min(self.wanted_start_offset, end_offset))
         if self.on_truncate is not None:
             self.on_truncate(self)
 
     def _close_files(self) -> None:
-        for segment in (*self._dropped, *self._segments):
+        unfinished = self._flush.dropped if self._flush is not None else ()
+        for segment in (*unfinished, *self._dropped, *self._segments):
             segment.close()
 
     def _seal_for_close(self) -> None:

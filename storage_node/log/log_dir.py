@@ -56,6 +56,8 @@ class LogDir:
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
+        self.cleaner_offsets: dict[TopicPartition, int] = {}
+        self._cleaner_offsets_written: Mapping[TopicPartition, int] = {}
         self.faults: list[str] = []
         self._lock: FileLock | None = None
 
@@ -120,6 +122,12 @@ class LogDir:
         """Replace one offset checkpoint."""
         write_file_atomically(self.files, self.path, name, format_offsets(offsets))
 
+    def write_cleaner_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace their checkpoint, if that says something else: most dirs never have one."""
+        if offsets != self._cleaner_offsets_written:
+            self.write_offsets(names.CLEANER_OFFSETS, offsets)
+            self._cleaner_offsets_written = offsets
+
     def mark_clean(self, broker_epoch: int) -> None:
         """Write the clean-shutdown marker. Order: after everything that it vouches for is on the disk."""
         write_file_atomically(
@@ -138,6 +146,8 @@ class LogDir:
         self.recovery_points = self._read_offsets(names.RECOVERY_POINTS)
         self.log_start_offsets = self._read_offsets(names.LOG_START_OFFSETS)
         self.high_watermarks = self._read_offsets(names.HIGH_WATERMARKS)
+        self.cleaner_offsets = self._read_offsets(names.CLEANER_OFFSETS)
+        self._cleaner_offsets_written = self.cleaner_offsets
         marker = self._file(names.CLEAN_SHUTDOWN)
         if self.files.exists(marker):
             self.was_clean = True

@@ -6,6 +6,7 @@ waits for a disk belongs to the owner's thread.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import CorruptMessageError, OffsetOutOfRangeError
@@ -45,6 +46,7 @@ class LogReads:
     config: LogConfig
     log_start_offset: int
     tail: Tail | None
+    has_gaps: bool
     _files: GuardedFiles
     _segments: SegmentList
     _epochs: LeaderEpochs
@@ -71,7 +73,9 @@ class LogReads:
             segment = self._segments.holding(offset)
             run = self._read_run(segment, offset, max_bytes, upto_offset, min_one=min_one and not data)
             if not len(run.data):
-                self._check_not_missing(segment, offset)
+                if self._is_behind_all_of(segment, offset):
+                    offset = segment.next_offset
+                    continue
                 break
             data.append(run.data)
             max_bytes -= len(run.data)
@@ -106,7 +110,14 @@ class LogReads:
         segment = self._segments.holding(offset)
         try:
             run = read_run(
-                segment, self._epochs, offset, max_bytes, upto_offset, min_one=min_one, cached_only=True
+                segment,
+                self._epochs,
+                offset,
+                max_bytes,
+                upto_offset,
+                min_one=min_one,
+                cached_only=True,
+                has_gaps=self.has_gaps,
             )
         except (NotCachedError, IndexMismatchError):
             return None
@@ -117,8 +128,11 @@ class LogReads:
             segment.forget_run_end(offset)
             return None
         if not len(run.data):
-            # Nothing where one batch was due: a thread may look whether the segment lost it.
-            return None if min_one and offset < upto_offset else CachedRead([], offset)
+            # Nothing where one batch was due: a thread may look whether the segment lost it. Not so where the
+            # next batch behind a gap reaches the limit.
+            is_due = min_one and offset < upto_offset
+            is_due &= not self.has_gaps or run.position >= segment.size_bytes
+            return None if is_due else CachedRead([], offset)
         segment.note_run_end(run.next_offset, run.position + len(run.data))
         return CachedRead([run.data], run.next_offset, run)
 
@@ -133,8 +147,10 @@ class LogReads:
             # Order: before the read, so that the disk has all of it to work on.
             segment.file.will_need(segment.start_of(offset).position, max_bytes + ahead_bytes)
         run = self._read_run(segment, offset, max_bytes, upto_offset, min_one=True)
-        if not len(run.data):
-            self._check_not_missing(segment, offset)
+        while not len(run.data) and self._is_behind_all_of(segment, offset):
+            offset = segment.next_offset
+            segment = self._segments.holding(offset)
+            run = self._read_run(segment, offset, max_bytes, upto_offset, min_one=True)
         return run
 
     def bytes_about(self, offset: int, upto_offset: int) -> int:
@@ -173,17 +189,31 @@ class LogReads:
         self, segment: Segment, offset: int, max_bytes: int, upto_offset: int, *, min_one: bool
     ) -> Run:
         """As reads.read_run; an index that does not fit the batches is rebuilt from them once."""
+        has_gaps = self.has_gaps
+        read = partial(
+            read_run,
+            segment,
+            self._epochs,
+            offset,
+            max_bytes,
+            upto_offset,
+            min_one=min_one,
+            has_gaps=has_gaps,
+        )
         try:
-            return read_run(segment, self._epochs, offset, max_bytes, upto_offset, min_one=min_one)
+            return read()
         except IndexMismatchError:
-            segment.rebuild_indexes(self.config.index_interval_bytes)
-            return read_run(segment, self._epochs, offset, max_bytes, upto_offset, min_one=min_one)
+            segment.rebuild_indexes(self.config.index_interval_bytes, has_gaps=has_gaps)
+            return read()
 
-    def _check_not_missing(self, segment: Segment, offset: int) -> None:
-        """A sealed segment that ends before the next one begins has lost what the offsets between name."""
-        if (
+    def _is_behind_all_of(self, segment: Segment, offset: int) -> bool:
+        """Whether the offset lies in a gap between a sealed segment and the next one, which another server's
+        cleaner may leave. Errors: CorruptMessageError if the log has no gaps: the segment has lost it."""
+        is_behind = (
             segment.is_sealed
             and offset < segment.next_offset
             and segment.position_of(offset) >= segment.size_bytes
-        ):
+        )
+        if is_behind and not self.has_gaps:
             raise CorruptMessageError(f"{segment.file.path}: offset {offset} is missing")
+        return is_behind

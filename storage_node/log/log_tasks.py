@@ -52,6 +52,7 @@ class LoadTask:
                 was_clean=log_dir.was_clean,
                 log_start_offset=log_dir.log_start_offsets.get(topic_partition, 0),
                 wall_ms=self.wall_ms,
+                cleaner_offset=log_dir.cleaner_offsets.get(topic_partition),
             )
             log.topic_id = _read_topic_id(log_dir.files, directory, log)
         except KafkaStorageError as error:
@@ -116,20 +117,30 @@ class CreateTask:
 
 @dataclass(slots=True)
 class CheckpointTask:
-    """Offsets of one dir to be written; `run` may go on any thread, one task per dir at a time."""
+    """Offsets of one dir to be written; `run` may go on any thread, one task per dir at a time.
+
+    `wanted` are the logs whose start moves when it `is_written`, and where to.
+    """
 
     log_dir: LogDir
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
     log_start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
+    cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    wanted: list[tuple[Log, int]] = field(default_factory=list)
+    only_starts: bool = False
+    is_written: bool = False
 
     def run(self) -> None:
-        """Write the three checkpoints; a failing disk takes the dir offline."""
+        """Write the checkpoints, or `only_starts`; a failing disk takes the dir offline."""
         log_dir = self.log_dir
         try:
             log_dir.write_offsets(names.LOG_START_OFFSETS, self.log_start_offsets)
-            log_dir.write_offsets(names.HIGH_WATERMARKS, self.high_watermarks)
-            log_dir.write_offsets(names.RECOVERY_POINTS, self.recovery_points)
+            if not self.only_starts:
+                log_dir.write_offsets(names.HIGH_WATERMARKS, self.high_watermarks)
+                log_dir.write_offsets(names.RECOVERY_POINTS, self.recovery_points)
+                log_dir.write_cleaner_offsets(self.cleaner_offsets)
+            self.is_written = True
         except KafkaStorageError as error:
             log_dir.files.fuse.blow_by(error)
 
@@ -140,6 +151,7 @@ class CheckpointTask:
             (self.recovery_points, log_dir.recovery_points),
             (self.log_start_offsets, log_dir.log_start_offsets),
             (self.high_watermarks, log_dir.high_watermarks),
+            (self.cleaner_offsets, log_dir.cleaner_offsets),
         ):
             if topic_partition in source:
                 target[topic_partition] = source[topic_partition]

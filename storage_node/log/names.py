@@ -19,6 +19,7 @@ SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
 
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
+OFFSET_GAPS = "offset-gaps"  # ours alone: compaction may have left gaps between the batches
 
 META_PROPERTIES = "meta.properties"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"

@@ -1,8 +1,8 @@
 """Read whole batches out of one segment, and check what is handed out.
 
 The CRC covers a batch from its attributes on; the 21 bytes before it are checked against what is known: the
-base offset against the index or the batch before (offsets are dense), the length by the CRC, the leader
-epoch against the epoch cache.
+base offset against the index or the batch before (offsets are dense, or, in a log that compaction has left
+gaps in, rise), the length by the CRC, the leader epoch against the epoch cache.
 
 What comes from a disk has its CRC checked; what is in the page cache is checked for its headers alone. It was
 checked when it was appended, clients check it once more (`check.crcs`), followers too, and the check is a
@@ -17,6 +17,7 @@ from ...protocol.errors import CorruptMessageError
 from ...protocol.records.codec import active_codec
 from ...protocol.records.header import HEADER_BYTES
 from .batches import StoredBatch, crc_fault, header_at, walk_headers
+from .segment import follows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +41,7 @@ class NotCachedError(Exception):
 
 class Run(NamedTuple):
     """Whole batches that lie side by side in a segment file from byte `position` on; `next_offset` follows
-    the last of them."""
+    the last of them. Without any, `position` is where the search ended."""
 
     data: memoryview
     next_offset: int
@@ -62,11 +63,13 @@ def read_run(
     *,
     min_one: bool,
     cached_only: bool = False,
+    has_gaps: bool = False,
 ) -> Run:
     """The batches from the one that holds `offset` on, all below `upto_offset`, of at most `max_bytes`.
 
     With `min_one` the first batch comes however large it is. Empty when nothing fits. With `cached_only` it
-    never waits for the disk, and takes the CRCs of the batches it gives on trust.
+    never waits for the disk, and takes the CRCs of the batches it gives on trust. If the log `has_gaps`, an
+    offset within one stands for the next that is there.
     Errors: CorruptMessageError when a batch to be given, or one before it since the index entry, is damaged;
     NotCachedError.
     """
@@ -91,7 +94,7 @@ def read_run(
             if expected.last_offset is not None:
                 raise IndexMismatchError(str(error)) from error
             raise
-        _check_order(segment, reader.position, header, expected, end_offset)
+        _check_order(segment, reader.position, header, expected, end_offset, has_gaps=has_gaps)
         if header.last_offset >= offset:
             if header.next_offset > upto_offset:
                 break
@@ -105,13 +108,16 @@ def read_run(
             next_offset = header.next_offset
             reader.position += header.size_bytes
             # The common rest in one call: it stops before whatever must be looked at closely, or told.
-            next_offset = reader.skip_sound(first_position + max_bytes, next_offset, upto_offset, epochs)
+            next_offset = reader.skip_sound(
+                first_position + max_bytes, next_offset, upto_offset, epochs, is_dense=not has_gaps
+            )
             last_position = reader.position
             expected = expected._replace(base_offset=next_offset, last_offset=None)
             continue
         reader.position += header.size_bytes
         expected = expected._replace(base_offset=header.next_offset, last_offset=None)
-    return Run(reader.between(first_position, last_position), next_offset, segment, first_position)
+    position = first_position if first_position >= 0 else reader.position
+    return Run(reader.between(first_position, last_position), next_offset, segment, position)
 
 
 def read_batch(segment: Segment, position: int, header: BatchHeader) -> memoryview:
@@ -132,14 +138,22 @@ def batches_from(segment: Segment, offset: int, min_timestamp_ms: int) -> Iterat
 
 
 def _check_order(
-    segment: Segment, position: int, header: BatchHeader, expected: BatchStart, end_offset: int
+    segment: Segment,
+    position: int,
+    header: BatchHeader,
+    expected: BatchStart,
+    end_offset: int,
+    *,
+    has_gaps: bool,
 ) -> None:
     if header.last_offset_delta < 0 or header.next_offset > end_offset:
         raise CorruptMessageError(
             f"{segment.file.path} at byte {position}: last offset {header.last_offset} "
             f"in a segment that ends at {end_offset}"
         )
-    if expected.base_offset is not None and header.base_offset != expected.base_offset:
+    if expected.base_offset is not None and not follows(
+        header.base_offset, expected.base_offset, has_gaps=has_gaps
+    ):
         raise CorruptMessageError(
             f"{segment.file.path} at byte {position}: base offset {header.base_offset}, "
             f"{expected.base_offset} follows"
@@ -207,7 +221,9 @@ class _Reader:
         if fault:
             raise CorruptMessageError(f"{self._path} at byte {self.position}: {fault}")
 
-    def skip_sound(self, limit: int, offset: int, upto_offset: int, epochs: LeaderEpochs) -> int:
+    def skip_sound(
+        self, limit: int, offset: int, upto_offset: int, epochs: LeaderEpochs, *, is_dense: bool
+    ) -> int:
         """Move on over the batches from `offset` on that are whole in the window, sound, below `upto_offset`
         and end at or before byte `limit`; the offset after them."""
         at = self.position - self._chunk_position
@@ -217,7 +233,14 @@ class _Reader:
         epoch, epoch_end = epochs.span_of(offset)
         upto = upto_offset if epoch_end is None else min(upto_offset, epoch_end)
         at, offset = active_codec().walk(
-            self._chunk, at, end, offset, upto, epoch, check_crc=not self._cached_only
+            self._chunk,
+            at,
+            end,
+            offset,
+            upto,
+            epoch,
+            check_crc=not self._cached_only,
+            is_dense=is_dense,
         )
         self.position = self._chunk_position + at
         return offset

@@ -15,13 +15,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ...protocol.errors import CorruptMessageError, KafkaStorageError
+from ...protocol.errors import CorruptMessageError
 from . import names
 from .batches import walk_headers
 from .checkpoints import CorruptFileError, parse_epochs
 from .files import read_file
 from .leader_epochs import LeaderEpochs
 from .segment import Segment
+from .swap import finish_swaps
 
 if TYPE_CHECKING:
     from .config import LogConfig
@@ -46,6 +47,7 @@ class Recovered:
     segments: list[Segment]
     epochs: LeaderEpochs
     report: RecoveryReport
+    has_gaps: bool
 
 
 def recover_log(
@@ -57,17 +59,20 @@ def recover_log(
     was_clean: bool,
     log_start_offset: int,
     wall_ms: int,
+    may_have_gaps: bool = False,
 ) -> Recovered:
-    """Load or repair the partition's folder. Errors: KafkaStorageError when the disk fails."""
+    """Load or repair the partition's folder. `may_have_gaps`: compaction has been there, whatever the folder
+    says. Errors: KafkaStorageError when the disk fails."""
     recovery = _Recovery(files, directory, config, wall_ms)
     bases = recovery.tidy_folder()
+    recovery.has_gaps |= may_have_gaps
     recovery.load_epochs()
     for number, base_offset in enumerate(bases):
         following = bases[number + 1] if number + 1 < len(bases) else None
         # A segment that ends right at the recovery point counts as not flushed: its batches were, but it may
         # have been sealed after that, and its index files not be on the disk or be those of an earlier life.
         if not was_clean and (following is None or following >= recovery_point):
-            goes_on = recovery.scan(base_offset, following)
+            goes_on = recovery.scan(base_offset, following, recovery_point)
         else:
             goes_on = recovery.trust(base_offset, following)
         if not goes_on:
@@ -87,17 +92,17 @@ class _Recovery:
         self._epochs = LeaderEpochs()
         self._has_epochs = False
         self._has_scanned = False
+        self.has_gaps = False
         self._segments: list[Segment] = []
         self._report = RecoveryReport()
 
     def tidy_folder(self) -> list[int]:
         """Remove what interrupted work left behind; base offsets of the segments that are there, rising."""
         listed = self._files.listdir(self._directory)
-        swaps = [name for name in listed if name.endswith(names.SWAP)]
-        if swaps:
-            raise KafkaStorageError(
-                f"{self._directory}/{swaps[0]}: an unfinished compaction, which is not supported"
-            )
+        self.has_gaps = names.OFFSET_GAPS in listed
+        if any(name.endswith(names.SWAP) for name in listed):
+            finish_swaps(self._files, self._directory, listed)
+            listed = self._files.listdir(self._directory)
         bases = {
             found[0] for name in listed if (found := names.parse_segment_name(name)) and found[1] == names.LOG
         }
@@ -119,23 +124,29 @@ class _Recovery:
         except CorruptFileError as error:
             self._report.faults.append(f"{path}: {error}; rebuilt from the log")
 
-    def scan(self, base_offset: int, following: int | None) -> bool:
-        """Read a segment whole and cut it at its first fault; whether the log may go on behind it."""
+    def scan(self, base_offset: int, following: int | None, recovery_point: int) -> bool:
+        """Read a segment whole and cut it at its first fault; whether the log may go on behind it.
+
+        Compaction leaves gaps within segments, never between them: where one ends before the next begins,
+        what lay there is lost. Below the recovery point nothing is: another server's cleaner has been there.
+        """
         if not self._has_scanned:
             self._epochs.truncate_from_end(base_offset)
             self._has_scanned = True
         segment = self._open(base_offset)
         self._segments.append(segment)
         file_bytes = segment.file.size()
-        fault = segment.recover(self._interval, self._epochs)
+        fault = segment.recover(self._interval, self._epochs, has_gaps=self.has_gaps)
         self._report.scanned_bytes += file_bytes
         if segment.size_bytes != file_bytes:
             self._report.truncated_bytes += file_bytes - segment.size_bytes
             segment.cut()
         if fault is None and following is not None and following != segment.next_offset:
-            fault = (
-                f"{segment.file.path} ends at offset {segment.next_offset}, the next starts at {following}"
-            )
+            if self.has_gaps and segment.next_offset < following <= recovery_point:
+                segment.next_offset = following
+            else:
+                end = segment.next_offset
+                fault = f"{segment.file.path} ends at offset {end}, the next starts at {following}"
         if fault:
             self._report.faults.append(fault)
         elif following is not None:
@@ -153,7 +164,7 @@ class _Recovery:
         if not self._has_epochs:
             self._collect_epochs(segment)
         if following is None:
-            fault = segment.load(self._interval, self._epochs)
+            fault = segment.load(self._interval, self._epochs, has_gaps=self.has_gaps)
         else:
             fault = segment.load_sealed(self._interval, following)
         if fault is None:
@@ -161,7 +172,7 @@ class _Recovery:
         self._report.faults.append(f"{fault}; rebuilt from the log")
         file_bytes = segment.file.size()
         self._report.scanned_bytes += file_bytes
-        damage = segment.recover(self._interval)
+        damage = segment.recover(self._interval, has_gaps=self.has_gaps)
         if damage:
             self._report.faults.append(damage)
         self._report.has_gap |= bool(damage) or following not in (None, segment.next_offset)
@@ -204,7 +215,7 @@ class _Recovery:
         self._report.has_gap |= bool(oldest) and oldest[0].start_offset < self._segments[0].base_offset
         self._epochs.truncate_from_start(max(log_start_offset, self._segments[0].base_offset))
         remove_snapshots_after(self._files, self._directory, end_offset)
-        return Recovered(self._segments, self._epochs, self._report)
+        return Recovered(self._segments, self._epochs, self._report, self.has_gaps)
 
     def _open(self, base_offset: int) -> Segment:
         path = f"{self._directory}/{names.segment_name(base_offset, names.LOG)}"

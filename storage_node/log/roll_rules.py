@@ -29,8 +29,8 @@ def must_roll(
         size + header.size_bytes > config.segment_bytes
         # the jitter is worked out only where it may matter
         or (
-            age_ms > config.segment_ms - config.segment_jitter_ms
-            and age_ms > config.segment_ms - jitter_ms(segment, config, partition)
+            age_ms > config.max_segment_ms - config.segment_jitter_ms
+            and age_ms > config.max_segment_ms - jitter_ms(segment, config, partition)
         )
         or not segment.has_index_room(config.segment_index_bytes)
         or not segment.can_take(last_offset)
@@ -39,7 +39,7 @@ def must_roll(
 
 def jitter_ms(segment: Segment, config: LogConfig, partition: TopicPartition) -> int:
     """How much earlier this segment rolls: different for each segment, the same after a restart."""
-    limit = min(config.segment_jitter_ms, config.segment_ms)
+    limit = min(config.segment_jitter_ms, config.max_segment_ms)
     return zlib.crc32(f"{partition} {segment.base_offset}".encode()) % limit if limit else 0
 
 

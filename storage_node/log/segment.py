@@ -57,8 +57,10 @@ class Segment:
         "base_offset",
         "created_ms",
         "directory",
+        "ending",
         "file",
         "first_timestamp_ms",
+        "is_replaced",
         "is_sealed",
         "largest_timestamp_ms",
         "largest_timestamp_offset",
@@ -81,6 +83,8 @@ class Segment:
         self.largest_timestamp_ms = NO_TIMESTAMP
         self.largest_timestamp_offset = base_offset
         self.is_sealed = False
+        self.is_replaced = False  # by a cleaned one: what is in it needs no care any more
+        self.ending = ""  # of the names of its files, behind their suffixes
         self._bytes_since_entry = 0
         self._offset_index: OffsetIndex | None = OffsetIndex(base_offset)
         self._time_index: TimeIndex | None = TimeIndex(base_offset)
@@ -118,7 +122,7 @@ class Segment:
 
     def path_of(self, suffix: str) -> str:
         """The path of one of the segment's files."""
-        return f"{self.directory}/{names.segment_name(self.base_offset, suffix)}"
+        return f"{self.directory}/{names.segment_name(self.base_offset, suffix)}{self.ending}"
 
     def release_indexes(self) -> None:
         """Give the indexes' memory back; they are loaded again when needed."""
@@ -126,6 +130,20 @@ class Segment:
         self._offset_index = self._time_index = None
         self._tail = (array("q"), array("q"))
         self._run_ends = {}
+
+    def index_bytes(self) -> tuple[int, int]:
+        """Bytes of both indexes, without loading them."""
+        offsets, times = self._offset_index, self._time_index
+        return (
+            self._files.size(self.path_of(names.OFFSET_INDEX)) if offsets is None else offsets.size_bytes,
+            self._files.size(self.path_of(names.TIME_INDEX)) if times is None else times.size_bytes,
+        )
+
+    def oldest_timestamp_ms(self) -> int:
+        """The timestamp of the first batch, read if it is not known. Errors: CorruptMessageError."""
+        if self.first_timestamp_ms == NO_TIMESTAMP:
+            self._load_first_timestamp()
+        return self.first_timestamp_ms
 
     def has_index_room(self, limit_bytes: int) -> bool:
         """Whether both indexes stay within the limit with one more batch: one entry for it in each, and one
@@ -139,22 +157,35 @@ class Segment:
         """Whether an offset fits the 31 bits that an index entry has for it."""
         return last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
-    def append(self, buffers: Sequence[Buffer], header: BatchHeader, last_offset: int, interval: int) -> int:
-        """Write one batch at the end; `buffers` together are the batch, `last_offset` its assigned one. How
+    def append(
+        self,
+        buffers: Sequence[Buffer],
+        header: BatchHeader,
+        base_offset: int,
+        last_offset: int,
+        interval: int,
+    ) -> int:
+        """Write one batch at the end; `buffers` together are the batch, the offsets those assigned to it. How
         many bytes it has."""
         position = self.size_bytes
         size = self.file.pwrite(position, buffers)
-        self.note_batch(position, size, last_offset, header.max_timestamp, interval)
+        self.note_batch(position, size, base_offset, last_offset, header.max_timestamp, interval)
         return size
 
     def note_batch(
-        self, position: int, size: int, last_offset: int, max_timestamp: int, interval: int
+        self,
+        position: int,
+        size: int,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        interval: int,
     ) -> None:
         """Take a batch that lies in the file at `position` into the books and, when it is time, the indexes.
 
         Append and recovery both come through here, so a rebuilt index equals the one that was lost.
         """
-        self._note_start(self.next_offset, position)
+        self._note_start(base_offset, position)
         if not position:
             self.first_timestamp_ms = max_timestamp
         if max_timestamp > self.largest_timestamp_ms:
@@ -186,11 +217,11 @@ class Segment:
         assert self.is_sealed, "an active segment has no index files to rely on"
         return [self.path_of(names.OFFSET_INDEX), self.path_of(names.TIME_INDEX)]
 
-    def load(self, interval: int, epochs: LeaderEpochs) -> str | None:
+    def load(self, interval: int, epochs: LeaderEpochs, *, has_gaps: bool = False) -> str | None:
         """Take a segment written and closed in order at its word; why that cannot be done, or None.
 
         Only its tail behind the last index entry is walked, and only headers are read; epochs found there
-        that are newer than those in `epochs` are added.
+        that are newer than those in `epochs` are added. Offsets must be dense, unless it `has_gaps`.
         """
         self.size_bytes = self.synced_bytes = self.file.size()
         # An empty log needs no index files: it was just made, or closed before the first batch.
@@ -202,7 +233,7 @@ class Segment:
         try:
             for position, header in walk_headers(self.file, last.position, self.size_bytes):
                 is_anchor = self.next_offset < 0 and header.last_offset == last.offset
-                if not is_anchor and header.base_offset != self.next_offset:
+                if not is_anchor and not follows(header.base_offset, self.next_offset, has_gaps=has_gaps):
                     return f"{self.file.path} at byte {position}: offset {header.base_offset} does not follow"
                 if header.leader_epoch > epochs.latest_epoch:
                     epochs.assign(header.leader_epoch, header.base_offset)
@@ -228,23 +259,34 @@ class Segment:
         return fault
 
     def recover(
-        self, interval: int, epochs: LeaderEpochs | None = None, end_offset: int | None = None
+        self,
+        interval: int,
+        epochs: LeaderEpochs | None = None,
+        end_offset: int | None = None,
+        *,
+        has_gaps: bool = False,
     ) -> str | None:
         """Rebuild everything from the batches, CRC checked; why the scan stopped before the end, or None.
 
-        Nothing of the file is changed: `cut` removes what was not taken. Offsets must be dense and epochs
-        must not fall; new epochs are added to `epochs`. Batches that reach `end_offset` are not taken.
+        Nothing of the file is changed: `cut` removes what was not taken. Offsets must be dense, unless it
+        `has_gaps`, and epochs must not fall; new epochs are added to `epochs`. Batches that reach
+        `end_offset` are not taken.
         """
         self._forget_everything()
         try:
             for position, header, _ in scan_batches(self.file, 0, self.file.size()):
                 if end_offset is not None and header.next_offset > end_offset:
                     return None
-                fault = self._order_fault(header, epochs)
+                fault = self._order_fault(header, epochs, has_gaps=has_gaps)
                 if fault:
                     return f"{self.file.path} at byte {position}: {fault}"
                 self.note_batch(
-                    position, header.size_bytes, header.last_offset, header.max_timestamp, interval
+                    position,
+                    header.size_bytes,
+                    header.base_offset,
+                    header.last_offset,
+                    header.max_timestamp,
+                    interval,
                 )
                 if epochs is not None and header.leader_epoch >= 0:
                     epochs.assign(header.leader_epoch, header.base_offset)
@@ -252,13 +294,13 @@ class Segment:
             return str(error)
         return None
 
-    def rebuild_indexes(self, interval: int) -> None:
+    def rebuild_indexes(self, interval: int, *, has_gaps: bool = False) -> None:
         """Replace indexes that do not fit by new ones, as far as the batches are sound. Nothing is written.
 
         Works on the side and swaps at the end, so that readers on other threads are not disturbed.
         """
         fresh = Segment(self._files, self.directory, self.base_offset, self.file, self.created_ms)
-        fresh.recover(interval)
+        fresh.recover(interval, has_gaps=has_gaps)
         self._offset_index, self._time_index = fresh.offset_index, fresh.time_index
 
     def keep_whole(self, file_bytes: int, next_offset: int) -> None:
@@ -328,6 +370,18 @@ class Segment:
         """Close the file; readers under way end normally."""
         self.file.close()
 
+    def retire(self) -> None:
+        """Take the names of all files away, by new ones that end in .deleted; readers under way go on.
+
+        Order: the log first. With it the segment is gone: what a crash leaves of the rest is tidied away.
+        """
+        assert not self.ending, "it goes once"
+        for suffix in names.SEGMENT_SUFFIXES:
+            path = self.path_of(suffix)
+            if self._files.exists(path):
+                self._files.rename(path, f"{path}{names.DELETED}")
+        self.ending = names.DELETED
+
     def remove(self) -> None:
         """Close and remove all files of the segment. Order: indexes before the log, which makes them one."""
         self.close()
@@ -358,10 +412,10 @@ class Segment:
         positions.append(position)
         base_offsets.append(base_offset)
 
-    def _order_fault(self, header: BatchHeader, epochs: LeaderEpochs | None) -> str | None:
+    def _order_fault(self, header: BatchHeader, epochs: LeaderEpochs | None, *, has_gaps: bool) -> str | None:
         if epochs is not None and 0 <= header.leader_epoch < epochs.latest_epoch:
             return f"leader epoch {header.leader_epoch} after {epochs.latest_epoch}"
-        if header.base_offset != self.next_offset:
+        if not follows(header.base_offset, self.next_offset, has_gaps=has_gaps):
             return f"base offset {header.base_offset} where {self.next_offset} follows"
         if header.last_offset_delta < 0 or not self.can_take(header.last_offset):
             return f"last offset delta {header.last_offset_delta} in a segment from {self.base_offset}"
@@ -432,3 +486,8 @@ class Segment:
                 file.pwrite(0, [content])
         finally:
             file.close()
+
+
+def follows(base_offset: int, next_offset: int, *, has_gaps: bool) -> bool:
+    """Whether a batch may stand where `next_offset` would be the next one: there, or behind a gap."""
+    return base_offset == next_offset or (has_gaps and base_offset > next_offset)

@@ -109,6 +109,17 @@ class SegmentList:
         assert segments, "a log has at least one segment"
         self._replace(segments)
 
+    def replace_some(self, old: list[Segment], new: Segment) -> bool:
+        """Put `new` in the place of sealed segments that lie side by side; False if they do not any more."""
+        segments = self._segments
+        first = next((number for number, segment in enumerate(segments) if segment is old[0]), -1)
+        behind = first + len(old)
+        if first < 0 or behind >= len(segments) or segments[first:behind] != old:
+            return False
+        assert (new.base_offset, new.next_offset) == (old[0].base_offset, old[-1].next_offset)
+        self._replace([*segments[:first], new, *segments[behind:]])
+        return True
+
     def release_unused(self) -> None:
         """Give back the indexes that searches by time have loaded, of any segment, on any thread."""
         used = self._loaded
@@ -136,16 +147,16 @@ def _number_at(bases: list[int], offset: int) -> int:
     return max(bisect_right(bases, offset) - 1, 0)
 
 
-def remove_newest_first(files: Files, directory: str, segments: list[Segment]) -> None:
-    """Remove the files of segments from the log's end, so that a crash in between leaves a shorter log."""
+def retire_newest_first(files: Files, directory: str, segments: list[Segment]) -> None:
+    """Take away the names of segments at the log's end: a crash in between leaves a shorter log."""
     for segment in reversed(segments):
-        segment.remove()
+        segment.retire()
     files.fsync_directory(directory)
 
 
-def remove_oldest_first(files: Files, directory: str, segments: list[Segment]) -> None:
-    """Remove the files of segments from the log's start: a crash in between leaves a dense log that starts
+def retire_oldest_first(files: Files, directory: str, segments: list[Segment]) -> None:
+    """Take away the names of segments at the log's start: a crash in between leaves a dense log that starts
     later."""
     for segment in segments:
-        segment.remove()
+        segment.retire()
     files.fsync_directory(directory)

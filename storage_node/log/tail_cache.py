@@ -81,7 +81,7 @@ class TailCache:
 
 
 class Tail:
-    """The newest batches of one log, dense up to its end, or none at all."""
+    """The newest batches of one log, all of them up to its end, or none at all."""
 
     __slots__ = ("_bases", "_cache", "_entries", "_first", "_held_bytes")
 
@@ -116,6 +116,9 @@ class Tail:
         number = bisect_right(self._bases, offset, lo=self._first) - 1
         if number < self._first:
             return None
+        entry = self._entries[number]
+        if entry is not None and entry.next_offset <= offset:
+            number += 1  # it asks for a gap: the next is the one
         parts: list[Buffer] = []
         small: list[Buffer] = []
         for index in range(number, len(self._entries)):

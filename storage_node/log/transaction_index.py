@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from .files import read_file
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from .files import Files
 
 ENTRY_BYTES = 34
@@ -34,6 +36,11 @@ def parse_transaction_index(data: bytes) -> list[AbortedTransaction]:
     """The whole entries in a file's bytes; a last part of an entry is left out."""
     whole = data[: len(data) - len(data) % ENTRY_BYTES]
     return [AbortedTransaction._make(entry) for entry in _ENTRY.iter_unpack(whole)]
+
+
+def format_transaction_index(entries: Iterable[AbortedTransaction]) -> bytes:
+    """An index of these transactions, which are in order of their ends."""
+    return b"".join(_ENTRY.pack(*entry) for entry in entries)
 
 
 def truncate_transaction_index(files: Files, path: str, end_offset: int) -> None:

@@ -22,14 +22,15 @@ from ...protocol.errors import (
 )
 from ...protocol.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from ...protocol.model import NO_EPOCH, NO_NODE, TopicPartition
-from ..config import TOPIC_KEY_SYNONYMS, effective_log_config
 from ..effects import DeleteLog, Effect, EndNode, FlushLog, Note
 from ..log.checkpoints import NO_TOPIC_ID
+from ..log.log_defaults import TOPIC_KEY_SYNONYMS, effective_log_config
 from ..log.log_tasks import NewLog
 from ..log.tail_cache import Tail
 from .fetchers import Fetchers
 from .image_lookup import all_partitions, has_partition, registration_of
 from .isr_changes import IsrChanges
+from .log_starts import LogStarts
 from .partition import Partition, PartitionKey, PartitionState, Surroundings
 from .throttle import Throttles
 
@@ -45,10 +46,6 @@ if TYPE_CHECKING:
     from ..log.log_manager import LogManager
     from ..log.tail_cache import TailCache
     from .follower import FollowerLimits
-
-
-# Bound: of what lies below the starts of logs, so many segments of one log, and so many logs, at once.
-_TRIMMED_SEGMENTS, _TRIMMED_LOGS = 8, 16
 
 
 class ReplicaManager:
@@ -69,13 +66,17 @@ class ReplicaManager:
         follower_limits: FollowerLimits,
         fetchers_per_leader: int = 1,
         max_lag_ms: int = 30_000,
+        retention_check_ms: int = 300_000,
     ) -> None:
         """With `tails`, the newest batches of each partition are kept in that memory."""
         self._tails = tails
         self._counters = counters
-        self.surroundings = Surroundings(max_lag_ms=max_lag_ms, is_eligible=self._is_eligible)
+        self.surroundings = Surroundings(
+            max_lag_ms=max_lag_ms, is_eligible=self._is_eligible, is_alive=self._is_alive
+        )
         self.fetchers = Fetchers(self, follower_limits, fetchers_per_leader)
         self.isr_changes = IsrChanges()
+        self.log_starts = LogStarts(self, manager, retention_check_ms)
         self.throttles = Throttles()
         self.is_replicating = False  # a partition has, or had, replicas on other nodes
         self.is_checkpointing = False  # the shell writes checkpoints on a thread: no log may be cut
@@ -198,6 +199,7 @@ class ReplicaManager:
             if log is not None and self._tails is not None:
                 log.tail = Tail(self._tails)
             partition = self.partitions[key] = Partition(name, topic_id, self.node_id, log, self.surroundings)
+            self.log_starts.opened(partition)
         if partition.node_id == registration.leader:
             self.fetchers.drop(key)  # Order: nothing is fetched any more when it begins to lead
         self.is_replicating |= len(registration.replicas) > 1
@@ -255,9 +257,10 @@ class ReplicaManager:
             self.fetchers.drop(partition.key)
             partition.remove()
             self.changed.append(partition.key)
-        # a flush names the folder that deletion renames, so it comes back first
-        self._retiring |= {p.topic_partition: p for p in online if p.is_flushing}
-        self._delete([p.topic_partition for p in online if not p.is_flushing])
+        # a flush or a cleaning names the folder that deletion renames, so it comes back first
+        busy = [p for p in online if p.is_flushing or (p.log is not None and p.log.stop_cleaning())]
+        self._retiring |= {p.topic_partition: p for p in busy}
+        self._delete([p.topic_partition for p in online if p not in busy])
 
     def _delete(self, names: Sequence[TopicPartition]) -> None:
         """Take logs away under their names at once; their files go later."""
@@ -271,8 +274,10 @@ class ReplicaManager:
         return self._retiring.get(partition.topic_partition) is partition
 
     def _end_retirement(self, partition: Partition) -> None:
-        """The last flush of a removed partition came back; its name may have a new owner by now."""
+        """The last flush or cleaning of a removed partition came back; its name may have an owner by now."""
         name = partition.topic_partition
+        if partition.log is not None and not partition.log.is_offline and partition.is_busy:
+            return
         del self._retiring[name]
         if partition.log is not None and not partition.log.is_offline:
             self._delete([name])
@@ -330,23 +335,6 @@ class ReplicaManager:
                 partition.is_flushing = True
                 self.effects.append(FlushLog(partition, is_awaited=False))
 
-    def trim(self) -> None:
-        """Ask to remove segments that lie below the starts of their logs, some of them; called now and then.
-
-        They go with a flush: until it has ended no log is cut, which could bring their names back.
-        """
-        trimmed = 0
-        for partition in self.partitions.values():
-            log = partition.log
-            if log is None or not partition.is_online or partition.is_flushing:
-                continue
-            if log.drop_segments_below(log.log_start_offset, _TRIMMED_SEGMENTS):
-                partition.is_flushing = True
-                self.effects.append(FlushLog(partition, is_awaited=False))
-                trimmed += 1
-                if trimmed >= _TRIMMED_LOGS:
-                    return
-
     def maybe_flush(self, partition: Partition, now_ms: int | None = None) -> None:
         """Ask for an fsync when acknowledgements or configs want one; all appends until it runs share it."""
         if partition.wants_flush(now_ms):
@@ -362,6 +350,12 @@ class ReplicaManager:
         if partition.state is not PartitionState.DELETED:
             self.maybe_flush(partition)
         elif self._is_retiring(partition):
+            self._end_retirement(partition)
+
+    def cleaned(self, partition: Partition) -> None:
+        """A cleaning of the log of `partition` has ended, however: who waited for that goes on."""
+        self.fetchers.may_cut(self.surroundings.now_ms)
+        if self._is_retiring(partition):
             self._end_retirement(partition)
 
     def disk_failed(self, partition: Partition, error: KafkaStorageError) -> None:
@@ -415,11 +409,12 @@ class ReplicaManager:
         if in_sync is None or log is None:
             return
         offset, start = asked.fetch_offset, asked.log_start_offset
+        is_new_start = in_sync.start_of(replica_id) != start
         if not in_sync.fetched(replica_id, offset, log.log_end_offset, broker_epoch, now_ms, start):
             return
         if replica_id not in in_sync.committed:
             self._grow(partition)
-        if partition.advance():
+        if partition.advance() or is_new_start:
             self.changed.append(partition.key)
 
     def replicated(self, size_bytes: int) -> None:
@@ -481,6 +476,11 @@ class ReplicaManager:
             if proposal is not None:
                 self.isr_changes.add(partition, proposal)
                 return
+
+    def _is_alive(self, node_id: int) -> bool:
+        """Whether it is registered and not fenced."""
+        broker = self.image.brokers.get(node_id)
+        return broker is not None and not broker.is_fenced
 
     def _is_eligible(self, node_id: int, broker_epoch: int) -> bool:
         """KIP-841, 903: it is registered as the process that was heard, not fenced and not shutting down."""

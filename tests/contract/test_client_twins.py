@@ -302,7 +302,7 @@ def test_bad_values_are_raised_where_they_lie(face: Face, topic: str) -> None:
 
 
 def test_admin_manages_topics(face: Face, topic: str) -> None:
-    """Create (again), describe, grow, alter, offsets, delete, list."""
+    """Create (again), describe, grow, alter, offsets, delete records and topics, list."""
     admin = face.make("admin")
     again = admin.create_topics(NewTopic(topic), NewTopic("bad name!"))
     assert isinstance(again.errors[topic], errors.TopicAlreadyExistsError)
@@ -317,6 +317,10 @@ def test_admin_manages_topics(face: Face, topic: str) -> None:
     face.send(face.make("producer"), topic, b"x", partition=4)
     tp = TopicPartition(topic, 4)
     assert admin.list_offsets({tp: headrace.LATEST})[tp].offset == 1
+    deleted = admin.delete_records({tp: headrace.LATEST, TopicPartition(topic, 3): 1})
+    assert deleted[tp].low_watermark == 1
+    assert isinstance(deleted.errors[TopicPartition(topic, 3)], errors.OffsetOutOfRangeError)
+    assert admin.list_offsets({tp: headrace.EARLIEST})[tp].offset == 1
     assert len(admin.describe_cluster().nodes) == 2
     admin.delete_topics(topic).raise_for_errors()
     assert isinstance(admin.describe_topics(topic).errors[topic], errors.UnknownTopicOrPartitionError)

@@ -72,3 +72,28 @@ def test_noise_is_no_batch(data: bytes, base: int, upto: int) -> None:
     """Any bytes: nothing is skipped, nothing is read outside."""
     for codec in CODECS:
         assert codec.walk(data, 0, len(data), base, upto, 0) == (0, base)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    gaps=st.lists(st.integers(-2, 3), min_size=1, max_size=6),
+    asked=st.integers(-3, 3),
+    upto=st.integers(0, 30),
+)
+def test_gaps_are_walked_over_when_they_may_be_there(gaps: list[int], asked: int, upto: int) -> None:
+    """Forward only, and never past the limit: both alike, and as a walk by hand."""
+    data, bases, offset = b"", [], 10
+    for gap in gaps:
+        offset = max(offset + gap, 0)
+        data += run_of([2], first=offset)[0]
+        bases.append(offset)
+        offset += 2
+    size = len(data) // len(gaps)
+    at, expected = 0, bases[0] - max(asked, 0)
+    for base in bases:
+        if base < expected or base + 2 > upto:
+            break
+        at, expected = at + size, base + 2
+    start = bases[0] - max(asked, 0)
+    for codec in CODECS:
+        assert codec.walk(data, 0, len(data), start, upto, 3, is_dense=False) == (at, expected)

@@ -1,4 +1,4 @@
-"""Nodes, elections and reassignments of the fake cluster: Kafka's rules as far as clients see them."""
+"""Nodes, elections, reassignments and deletions of the fake cluster: Kafka's rules as clients see them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.protocol.messages import control, data
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.clients.cluster.network import Address
 
 
@@ -18,11 +20,13 @@ class FakeReplication:
     down: set[int]
     cluster_id: str
     metadata_offset: int
+    truncate_start: Callable[[str, int, int], None]
 
     def __init__(self) -> None:
         self.racks: dict[int, str] = {}
         self.drained: set[int] = set()
         self.unregistered: set[int] = set()
+        self.compacted: set[str] = set()  # topics whose records may not be deleted
 
     def finish_moves(self) -> None:
         for _, _, part in self._all():
@@ -47,6 +51,21 @@ class FakeReplication:
             if node_id not in self.unregistered and (body.include_fenced_brokers or node_id not in self.down)
         )
         return data.DescribeClusterResponse(self.cluster_id, 100, self.metadata_offset, nodes)
+
+    def _do_DeleteRecords(self, body: Any) -> Any:
+        answers = []
+        for entry in body.partitions:
+            name = next(name for name, topic in self.topics.items() if topic.topic_id == entry.topic_id)
+            part = self.topics[name].partitions[entry.partition]
+            offset = part.end_offset if entry.offset == data.TO_HIGH_WATERMARK else entry.offset
+            if name in self.compacted:
+                answers.append(data.DeleteRecordsPartitionResponse(44))
+            elif offset > part.end_offset:
+                answers.append(data.DeleteRecordsPartitionResponse(1, error_detail="it ends before"))
+            else:
+                self.truncate_start(name, entry.partition, max(offset, part.log_start_offset))
+                answers.append(data.DeleteRecordsPartitionResponse(0, part.log_start_offset))
+        return data.DeleteRecordsResponse(tuple(answers))
 
     def _do_ElectLeaders(self, body: Any) -> Any:
         asked = [(t.topic, n) for t in body.topics or () for n in t.partitions]

@@ -225,6 +225,7 @@ class History:
 
     def __init__(self, clock: Callable[[], int] = lambda: 0) -> None:
         self.clock = clock
+        self.starts: dict[Key, int] = {}  # what was below may have been deleted, seen by readers or not
         self.processes: list[Process] = []
         self.ops: list[Op] = []
 
@@ -240,6 +241,7 @@ class History:
             return all(map(wanted, (*op.keys, *(step.key for step in op.steps))))
 
         left = History(self.clock)
+        left.starts = dict(self.starts)
         left.ops = [op for op in self.ops if is_wanted(op)]
         for process in self.processes:
             left.process(process.name).ops = [op for op in process.ops if is_wanted(op)]

@@ -45,6 +45,11 @@ OTHERS = Group(
 )
 
 
+CLEAN = {"size": 100, "count": COUNT, "compression": "none", "records_per_key": 4}
+CLEANERS = tuple(Cell(loop, HEADRACE, "clean", {**CLEAN, "loop": loop}) for loop in ("clean", "codec"))
+CLEANER = Group("k", "k", CLEANERS, nodes=0)
+
+
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     """headrace's two server processes, no Kafka."""
@@ -131,3 +136,14 @@ def test_what_is_loaded_stays_for_the_next_group_that_reads_the_same(session: Se
     assert topics() == loaded
     session.run_group(Group("o", "o", (Cell("ping", HEADRACE, "ping", PING),)), 1)
     assert not loaded & topics()
+
+
+def test_a_log_is_cleaned_with_no_server(session: Session) -> None:
+    """One record of each key that was drawn stays; the time is that of both passes."""
+    session.runs.clear()
+    session.run_group(CLEANER, 1)
+    assert {run["cell"] for run in session.runs} == {"clean", "codec"}
+    for run in session.runs:
+        assert 0.2 < run["kept_bytes"] / run["bytes"] < 0.3
+        assert run["mb_per_s"] > 0
+        assert "rss_mb" not in run

@@ -314,14 +314,15 @@ class SimConsumer(SimClient):
         return done
 
     def _start_over(self, tp: TopicPartition, error: Exception) -> None:
-        """What was read is not in the log any more: only where that is allowed. Go back as it says."""
-        is_told = isinstance(error, LogTruncationError | OffsetOutOfRangeError)
-        assert is_told, f"ConsistentRead: {self.name}: {error!r}"
-        assert is_unclean(tp), f"ConsistentRead: {self.name}: {error!r}"
-        self.cluster.rules.marks["reader told of a cut"] += 1
+        """What was read, or comes next, is gone from the log: go where it says, where that is allowed."""
+        is_deleted = self.cluster.may_erase and isinstance(error, OffsetOutOfRangeError)
+        is_cut = isinstance(error, LogTruncationError | OffsetOutOfRangeError) and is_unclean(tp)
+        assert is_deleted or is_cut, f"ConsistentRead: {self.name}: {error!r}"
         offset = error.divergent_offset if isinstance(error, LogTruncationError) else -1
         self.fetcher.seek(tp, None if offset < 0 else offset, EARLIEST_TIMESTAMP)
-        self.process.move(tuple(tp))
+        if is_cut:
+            self.cluster.rules.marks["reader told of a cut"] += 1
+            self.process.move(tuple(tp))  # deletions move nobody past what is left
 
     def _take(self) -> None:
         """Hand everything that is fetched to the user: one poll."""

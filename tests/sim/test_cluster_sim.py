@@ -28,6 +28,8 @@ MARKS = (
     "harmed",
     "unclean election",
     "cold read",
+    "started later",
+    "erased",
 )
 
 

@@ -56,6 +56,16 @@ def test_lost_write() -> None:
     assert names(history) == {"lost-write", "unseen"}
 
 
+def test_what_may_have_been_deleted_is_not_missed() -> None:
+    """Below the start of the log anything may be gone, from it on nothing."""
+    history, _, reader = sound()
+    reader.poll("k", [(0, b"a")])
+    reader.poll("k", [(2, b"c")])
+    for start, found in ((0, 3), (1, 3), (2, 0)):
+        history.starts["k"] = start
+        assert names(history) == set(("lost-write", "unseen", "poll-skip")[:found])
+
+
 def test_unseen() -> None:
     """The last acknowledged one never came."""
     history, _, reader = sound()

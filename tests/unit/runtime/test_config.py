@@ -95,3 +95,19 @@ def test_defaults_need_no_valid_instance() -> None:
     """The reference page shows defaults of configurations that cannot be built without an argument."""
     assert Sample.defaults()["segment.bytes"] == 1024
     assert list(Sample.defaults()) == list(Sample.keys())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Open(Config):
+    """A key that may be left open."""
+
+    limit: int | None = key("limit", None, low=1, doc="Another key counts where it is not set.")
+
+
+def test_a_key_may_be_left_open() -> None:
+    """By None, or by the empty text, which is how None is written; a value is checked as always."""
+    assert Open().limit is Open.of({"limit": text_of(None)}).limit is None
+    assert Open.of({"limit": "5"}).limit == 5
+    for wrong in ("0", "x", "1.5"):
+        with pytest.raises(ConfigError, match="limit"):
+            Open.of({"limit": wrong})

@@ -284,3 +284,49 @@ def test_forgetting_a_node_asks(headrace: Run, fake: FakeCluster) -> None:
     fake.stop_node(2)
     assert headrace("node", "unregister", "2", "--yes")[0] == 0
     assert headrace("node", "unregister", "2", "--yes")[0] == 3
+
+
+def test_records_are_deleted(headrace: Run, fake: FakeCluster, tmp_path: Path) -> None:
+    """Of some partitions, of all, as a file says; where each starts then. It asks first."""
+    for partition in (0, 1):
+        fake.put("t", partition, b"1", b"2", b"3")
+    assert headrace("topic", "delete-records", "t", "--offset", "end")[0] == 130
+    rows = shown(headrace, "topic", "delete-records", "t", "-p", "1", "--offset", "2", "--yes")
+    assert rows == [{"topic": "t", "partition": 1, "low_watermark": 2}]
+    rows = shown(headrace, "topic", "delete-records", "t", "--offset", "end", "--yes")
+    assert [row["low_watermark"] for row in rows] == [3, 3]
+    file = tmp_path / "offsets.json"
+    entries = [{"topic": "t", "partition": n, "offset": offset} for n, offset in ((0, -1), (1, 4))]
+    file.write_text(json.dumps({"version": 1, "partitions": entries}))
+    code, out, err = headrace("topic", "delete-records", "--offset-json-file", str(file), "--yes")
+    assert (code, out.splitlines()[1].split(), "t-1" in err) == (4, ["t", "0", "3"], True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "word"),
+    [
+        ((), 2, "give NAME"),
+        (("t",), 2, "give NAME"),
+        (("t", "--offset", "5"), 2, "--partition as well"),
+        (("t", "-p", "0", "--offset", "-5"), 2, "takes a number or end"),
+        (("t", "-p", "0", "--offset", "9" * 19), 2, "takes a number or end"),
+        (("t", "-p", "0", "--offset", "end", "--offset-json-file", "FILE"), 2, "says all"),
+        (("other", "--offset-json-file", "FILE"), 2, "names topic 't'"),
+        (("--offset-json-file", "NONSENSE"), 2, "can't decode"),
+        (("--offset-json-file", "OTHER"), 2, "is not JSON like"),
+        (("typo", "--offset", "end"), 3, "typo"),
+        (("t", "-p", "0", "--offset", "9", "--yes"), 1, "it ends before"),
+    ],
+)
+def test_deletions_that_are_refused(
+    headrace: Run, tmp_path: Path, arguments: tuple[str, ...], code: int, word: str
+) -> None:
+    """Wrong usage, files that are none, partitions and offsets that do not exist."""
+    file, nonsense = tmp_path / "offsets.json", tmp_path / "nonsense.json"
+    file.write_text('{"partitions": [{"topic": "t", "partition": 0, "offset": 0}]}')
+    nonsense.write_bytes(b"\xff\x00")
+    other = tmp_path / "other.json"
+    other.write_text("{}")
+    paths = {"FILE": str(file), "NONSENSE": str(nonsense), "OTHER": str(other)}
+    found, _, err = headrace("topic", "delete-records", *(paths.get(each, each) for each in arguments))
+    assert (found, word in err) == (code, True), err

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from headrace.protocol.errors import ConfigError
-from headrace.storage_node.config import TOPIC_KEY_SYNONYMS, NodeConfig, effective_log_config
+from headrace.storage_node.config import NodeConfig
 from headrace.storage_node.log.config import LogConfig
+from headrace.storage_node.log.log_defaults import TOPIC_KEY_SYNONYMS, effective_log_config
 
 
 def node_config(**values: Any) -> NodeConfig:
@@ -37,6 +38,40 @@ def test_broker_keys_become_topic_defaults() -> None:
     assert (defaults.segment_ms, defaults.max_message_bytes, defaults.durability) == (5_000, 77, "fsync")
 
 
+@pytest.mark.parametrize(
+    ("keys", "retention_ms"),
+    [
+        ({}, 7 * 24 * 3_600_000),
+        ({"log_retention_hours": 2}, 7_200_000),
+        ({"log_retention_hours": -1}, -1),
+        ({"log_retention_hours": 2, "log_retention_minutes": 3}, 180_000),
+        ({"log_retention_hours": 2, "log_retention_minutes": -1}, -1),
+        ({"log_retention_hours": 2, "log_retention_minutes": 3, "log_retention_ms": 4}, 4),
+        ({"log_retention_minutes": 3, "log_retention_ms": "-1"}, -1),
+        ({"log_retention_minutes": "3", "log_retention_ms": ""}, 180_000),
+    ],
+)
+def test_milliseconds_come_before_minutes_before_hours(keys: dict[str, Any], retention_ms: int) -> None:
+    """Kafka's precedence; the empty text is not set."""
+    assert node_config(**keys).log_defaults().retention_ms == retention_ms
+
+
+@pytest.mark.parametrize("key", ["log_retention_hours", "log_retention_minutes", "log_retention_ms"])
+def test_nothing_is_kept_for_no_time_at_all(key: str) -> None:
+    """As in Kafka a node's default is -1, or at least a millisecond."""
+    with pytest.raises(ConfigError, match="at least 1"):
+        node_config(**{key: 0})
+
+
+def test_hours_of_rolling_stand_in_for_milliseconds() -> None:
+    """Both keys have them."""
+    defaults = node_config(log_roll_hours=3, log_roll_jitter_hours=2).log_defaults()
+    assert (defaults.segment_ms, defaults.segment_jitter_ms) == (3 * 3_600_000, 2 * 3_600_000)
+    keys = {"log_roll_hours": 3, "log_roll_jitter_hours": 2, "log_roll_ms": 9, "log_roll_jitter_ms": 0}
+    defaults = node_config(**keys).log_defaults()
+    assert (defaults.segment_ms, defaults.segment_jitter_ms) == (9, 0)
+
+
 def test_the_defaults_of_both_configurations_agree() -> None:
     """A node with no keys set gives topics exactly the documented topic defaults."""
     assert node_config().log_defaults() == LogConfig()
@@ -56,7 +91,7 @@ def test_every_topic_key_has_a_broker_wide_default() -> None:
 
 def test_what_this_node_does_not_know_is_left_out() -> None:
     """A newer controller may have allowed keys and values that this node cannot use."""
-    values = {"retention.ms": "5", "durability": "paranoid", "segment.ms": "1234"}
+    values = {"remote.storage.enable": "true", "durability": "paranoid", "segment.ms": "1234"}
     config, faults = effective_log_config(LogConfig(), values)
     assert config == LogConfig(segment_ms=1_234)
     assert len(faults) == 1

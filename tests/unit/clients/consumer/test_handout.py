@@ -5,11 +5,13 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import batch_bytes as by_hand
 import pytest
 from consumer_rig import taken
 from headrace.clients.cluster.backoff import Backoff
 from headrace.clients.consumer.effects import SendFetch
 from headrace.clients.consumer.fetcher import Fetcher
+from headrace.clients.consumer.gathering import Gathering
 from headrace.clients.consumer.handout import Handout
 from headrace.clients.consumer.requests import FetchLimits
 from headrace.clients.serdes import deserializer, int64
@@ -20,6 +22,7 @@ from headrace.protocol.model import TopicPartition
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import CRC_POSITION, assigned_prefix, read_batch_header
 from producer_rig import view_of
+from stored_batches import stored
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -214,3 +217,64 @@ def test_iteration_and_polls_share_one_position() -> None:
     assert rig.position() == 1
     assert rig.values() == [b"b", b"c"]
     assert rig.position() == 3
+
+
+def compacted() -> list[bytes]:
+    """What a cleaner may leave: gaps in and between batches, batches without records, a delete horizon."""
+    tombstone = by_hand.record(7, 5 - 9000, b"a", None)
+    return [
+        by_hand.batch(b"", 0, last_delta=3, base_offset=0, base_timestamp=-1),
+        stored([(6, b"a", b"1"), (9, b"b", b"2")], base_offset=4, last_offset=12),
+        by_hand.batch(b"", 0, last_delta=4, base_offset=15, attributes=0x20, base_timestamp=-1),
+        by_hand.batch(tombstone, base_offset=20, last_delta=9, attributes=0x40, base_timestamp=9000),
+        by_hand.batch(b"", 0, last_delta=0, base_offset=40, base_timestamp=-1),
+    ]
+
+
+def test_what_the_cleaner_left() -> None:
+    """The rest comes once and in order with the times it had; the position passes what is gone."""
+    rig = Rig()
+    rig.feed(T0, *compacted())
+    found = taken(rig.handout, 2)
+    assert [(record.offset, record.key, record.value) for record in found] == [
+        (6, b"a", b"1"),
+        (9, b"b", b"2"),
+    ]
+    (last,) = taken(rig.handout, 100)
+    assert (last.offset, last.key, last.value, last.timestamp) == (27, b"a", None, 5)
+    assert taken(rig.handout, 100) == []
+    assert rig.position() == 41
+
+
+@pytest.mark.parametrize(
+    ("position", "offsets"), [(3, [6, 9, 27]), (7, [9, 27]), (10, [27]), (28, []), (40, [])]
+)
+def test_a_position_among_what_is_gone(position: int, offsets: list[int]) -> None:
+    """Nothing below it is delivered, by record or by column; it ends behind the last batch either way."""
+    rig = Rig(offset=position)
+    rig.feed(T0, *compacted())
+    assert [record.offset for record in taken(rig.handout, 100)] == offsets
+    assert rig.position() == 41
+    by_column = Rig(offset=position)
+    by_column.feed(T0, *compacted())
+    sink = active_codec().columns()
+    gathering = Gathering(sink, 100)
+    while chunks := by_column.handout.choose(gathering):
+        moves: list[Any] = []
+        by_column.handout.gather(gathering, chunks, moves)
+        by_column.handout.moved(moves)
+    assert list(memoryview(gathering.finish().offsets).cast("q")) == offsets
+    assert by_column.position() == 41
+
+
+def test_the_middle_of_a_compacted_batch_is_kept() -> None:
+    """A record at a time; what is not handed out goes back to the record and not to the batch."""
+    rig = Rig()
+    rig.feed(T0, *compacted())
+    assert [record.offset for record in taken(rig.handout, 1)] == [6]
+    assert rig.position() == 9
+    rig.handout.take([], 1)
+    rig.handout.put_back()
+    assert rig.position() == 9
+    rig.feed(T0, *compacted()[1:])
+    assert [record.offset for record in taken(rig.handout, 1)] == [9]

@@ -11,7 +11,6 @@ from headrace.clients.producer.delivery_io import Delivery
 from headrace.clients.producer.lanes import LockedLanes, new_lanes
 from headrace.clients.sync.producer_io import Producer
 from headrace.protocol.records._batch import CompiledLanes
-from headrace.protocol.records.batch import PythonCodec
 from headrace.protocol.records.codec import pick_codec
 from headrace.protocol.records.hashing import murmur2
 
@@ -36,10 +35,10 @@ def lanes_of(
 
 def test_the_readable_codec_lets_nobody_around() -> None:
     """Its `send` is the slow one itself."""
-    lanes = new_lanes(PythonCodec(), 1000, False)
+    lanes = new_lanes(pick_codec("python"), 1000, False)
     assert isinstance(lanes, LockedLanes)
     lane = lanes.add_lane("t")
-    lane.add_slot().open(PythonCodec().builder(max_bytes=100), DELIVERY, 100)
+    lane.add_slot().open(pick_codec("python").builder(max_bytes=100), DELIVERY, 100)
     lane.add_slot().close()
     lane.set_count(2)
     lane.stick_to(1)
@@ -63,7 +62,7 @@ def test_a_record_is_encoded_as_by_the_builder() -> None:
         assert (future.delivery, future._index) == (DELIVERY, len(facts))
         assert future._key_size == (-1 if key is None else len(key))
         assert future._value_size == (-1 if value is None else len(value))
-    twin = PythonCodec().builder(max_bytes=10_000)
+    twin = pick_codec("python").builder(max_bytes=10_000)
     twin.append(7, None, b"first", ())
     for timestamp, key, value in facts:
         twin.append(timestamp, key, value, ())

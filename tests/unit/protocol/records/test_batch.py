@@ -97,7 +97,16 @@ def test_log_append_time_stamps_every_record_with_the_max_timestamp(codec: Recor
     data = by_hand.batch(payload, 2, attributes=0x08, max_timestamp=4242)
     records = codec.decode(data)
     assert [(r.timestamp, r.timestamp_type) for r in records] == [(4242, 1), (4242, 1)]
-    assert codec.inspect(data)[1:] == (4242, 4242)
+    assert codec.inspect(data)[1:3] == (4242, 4242)
+
+
+def test_the_first_record_without_a_key_is_told(codec: RecordCodec) -> None:
+    """By its place in the batch; an empty key is one."""
+    for keys, expected in (((b"a", b""), -1), ((b"a", None, b"c", None), 1), ((None,), 0)):
+        builder = codec.builder(max_bytes=1000)
+        for key in keys:
+            builder.append(5, key, b"v")
+        assert codec.inspect(builder.build()).first_null_key == expected
 
 
 def test_size_is_exact_and_max_bytes_is_kept(codec: RecordCodec) -> None:
@@ -302,7 +311,7 @@ def test_compacted_batches_decode_but_do_not_pass_as_new(codec: RecordCodec) -> 
     assert codec.check(gaps, is_dense=False).last_offset == 109
     empty = by_hand.batch(b"", 0, last_delta=9, attributes=1)
     assert codec.decode(empty) == []
-    assert codec.inspect(empty, is_dense=False)[1:] == (-1, -1)
+    assert codec.inspect(empty, is_dense=False)[1:] == (-1, -1, -1)
     for data in (gaps, empty):
         with pytest.raises(InvalidRecordError):
             codec.check(data)

@@ -17,8 +17,9 @@ from headrace.protocol.errors import (
     UnsupportedCompressionTypeError,
 )
 from headrace.protocol.records.codec import active_codec
-from headrace.protocol.records.header import Compression
+from headrace.protocol.records.header import Compression, read_batch_header
 from log_rig import NOW, append, batch, check_dense, open_log
+from stored_batches import stored
 
 HOUR = 3_600_000
 
@@ -57,6 +58,11 @@ REFUSED: dict[str, tuple[bytes, type[KafkaError]]] = {
     "timestamp 2^63-2": (patched(27, ">q", 2**63 - 2), InvalidTimestampError),
     "far future": (batch(timestamp=NOW + 2 * HOUR), InvalidTimestampError),
     "one record in the far future": (batch(2, step=2 * HOUR), InvalidTimestampError),
+    "emptied by a cleaner": (active_codec().empty_batch(read_batch_header(batch(2))), InvalidRecordError),
+    "gaps left by a cleaner": (
+        stored([(0, b"k", b"v"), (2, b"k", b"v")], base_timestamp=NOW),
+        InvalidRecordError,
+    ),
     "too large": (batch(size=2000), MessageTooLargeError),
 }
 
@@ -138,3 +144,19 @@ def test_facts_found_before_are_not_found_again() -> None:
     assert len(check_dense(log)) == 1
     with pytest.raises(InvalidTimestampError):
         log.append_as_leader(data, leader_epoch=0, wall_ms=NOW - 2 * HOUR, checked=facts)
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
+def test_a_compacted_topic_takes_no_record_without_a_key(compression: Compression) -> None:
+    """Which one is told; every other topic takes it, and so does a compacted one what servers write."""
+    builder = active_codec().builder(max_bytes=1 << 20, compression=compression)
+    for key in (b"a", b"", None, None):
+        builder.append(NOW, key, b"v")
+    data = builder.build()
+    for policy in (("compact",), ("compact", "delete")):
+        log = open_log(FakeFiles(), cleanup_policy=policy)
+        with pytest.raises(InvalidRecordError, match="record 2 of the batch has no key"):
+            append(log, data)
+        append(log, batch(2))
+        log.append_as_leader(data, leader_epoch=0, wall_ms=NOW, internal=True)
+    append(open_log(FakeFiles()), data)

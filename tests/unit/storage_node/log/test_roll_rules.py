@@ -22,7 +22,7 @@ def segment_with(batches: int, *, timestamp: int = NOW, created_ms: int = NOW) -
     segment = Segment.create(files, "/d", 0, created_ms=created_ms)
     for _ in range(batches):
         header = HEADER._replace(max_timestamp=timestamp)
-        segment.append([DATA], header, segment.next_offset + 1, 0)
+        segment.append([DATA], header, segment.next_offset, segment.next_offset + 1, 0)
     return segment
 
 

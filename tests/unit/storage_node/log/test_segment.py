@@ -21,7 +21,7 @@ def written(files: FakeFiles, batches: int = 10) -> Segment:
         data = batch(2, timestamp=NOW + 1_000 * number)
         header = read_batch_header(data)
         data = assigned_prefix(2 * number, header.batch_length, 0) + data[17:]
-        segment.append([data], read_batch_header(data), 2 * number + 1, INTERVAL)
+        segment.append([data], read_batch_header(data), 2 * number, 2 * number + 1, INTERVAL)
     return segment
 
 

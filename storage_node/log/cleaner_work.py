@@ -1,0 +1,341 @@
+"""One cleaning of one log, in steps that run on a thread: find the last offset of each key, then write groups
+of segments anew without what is older.
+
+The log's owner makes a `Cleaning`, and between the steps lets it begin and the log serve what was written:
+
+    index()                       which offset is the last of each key, as many as the map holds
+    while rewrite():              a group is written and staged, see swap.py
+        install()                 the owner: the log serves the new segment
+        settle()                  the old files lose their names, the new ones get theirs
+
+Nothing is compacted away for a record that a loss of power could take: everything up to the last record in
+the map is brought to the disk before the first swap. Segments are read and written whole batches at a time;
+what happens to records is the codec's (`clean_batch`), and no record is an object here.
+Source: Kafka Cleaner.java.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ...protocol.errors import CorruptMessageError, HeadraceError
+from ...protocol.records.codec import active_codec
+from ...protocol.records.header import HEADER_BYTES
+from . import names
+from .batches import header_at
+from .cleaned_transactions import CleanedTransactions
+from .cleaner_plan import group_segments
+from .files import read_file, sync_files
+from .last_of_producers import last_of_producers
+from .segment import Segment
+from .swap import settle, stage
+from .transaction_index import format_transaction_index, parse_transaction_index
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...protocol.records.codec import OffsetMap
+    from ...protocol.records.header import BatchHeader, Buffer
+    from .cleaner_plan import Cleanable
+    from .guarded_files import GuardedFiles
+    from .log import Log
+    from .transaction_index import AbortedTransaction
+
+
+class CleaningAbortedError(HeadraceError):
+    """Somebody needs the log in peace; what was not installed is undone."""
+
+
+class Pace(Protocol):
+    """How fast cleaners may read and write."""
+
+    def take(self, size_bytes: int) -> None:
+        """So much passes; waits as long as it must."""
+
+
+@dataclass(slots=True)
+class CleaningStats:
+    """What one cleaning has done."""
+
+    indexed_bytes: int = 0
+    indexed_records: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    removed_records: int = 0
+    map_utilization: float = 0.0
+
+
+class _Batch(NamedTuple):
+    position: int
+    header: BatchHeader
+    data: memoryview
+
+
+@dataclass(slots=True, eq=False)
+class _Replacement:
+    old: list[Segment]
+    new: Segment
+
+
+@dataclass(slots=True, eq=False)
+class Cleaning:
+    """See the module's docstring. One thread at a time; `abort` on any."""
+
+    log: Log
+    plan: Cleanable
+    map_bytes: int
+    load_factor: float
+    buffer_bytes: int
+    wall_ms: int
+    pace: Pace
+    stats: CleaningStats = field(default_factory=CleaningStats)
+    end_offset: int = 0  # clean below it, once all groups are done
+    _files: GuardedFiles = field(init=False)
+    _map: OffsetMap = field(init=False)
+    _transactions: CleanedTransactions = field(init=False)
+    _groups: list[tuple[Segment, ...]] = field(default_factory=list)
+    _producers: dict[int, int] | None = None
+    _replacement: _Replacement | None = None
+    _is_aborted: bool = False
+
+    def __post_init__(self) -> None:
+        self._files = self.log.files
+
+    def abort(self) -> None:
+        """See log_cleaning.Abortable."""
+        self._is_aborted = True
+
+    # --- steps -----------------------------------------------------------------------------------------
+
+    def index(self) -> None:
+        """Fill the map from the dirty segments. Errors: CleaningAbortedError, KafkaStorageError, and what the
+        codec finds wrong with a batch."""
+        start = self.plan.first_dirty_offset
+        offset_map = active_codec().offset_map(self.map_bytes, load_factor=self.load_factor)
+        transactions = CleanedTransactions(self._aborted_from(start))
+        dirty = [segment for segment in self.plan.segments if segment.next_offset > start]
+        for segment in dirty:
+            if not self._index_segment(segment, start, offset_map, transactions):
+                break
+            offset_map.advance(segment.next_offset - 1)
+        self._map = offset_map
+        self.stats.map_utilization = len(offset_map) / offset_map.capacity
+        self.end_offset = offset_map.latest_offset + 1
+        segments = [segment for segment in self.plan.segments if segment.base_offset < self.end_offset]
+        config = self.log.config
+        self._groups = group_segments(segments, config.segment_bytes, config.segment_index_bytes)
+        self._groups.reverse()
+        self._transactions = CleanedTransactions(self._aborted_from(self.log.log_start_offset))
+        if self._groups:
+            self.log.note_gaps()
+            for segment in segments:
+                if segment.synced_bytes != segment.size_bytes:
+                    segment.file.fdatasync()
+
+    def rewrite(self) -> bool:
+        """Write the next group, up to where only `install` is left; False if there is none. Errors: as
+        `index`; nothing is left of the group then."""
+        if not self._groups:
+            return False
+        group = list(self._groups.pop())
+        new = self._create(group)
+        try:
+            filled = [segment for segment in group if segment.size_bytes]
+            for segment in filled:
+                self._rewrite_segment(segment, new, is_last=segment is filled[-1])
+            new.next_offset = group[-1].next_offset
+            self._finish(group, new)
+            self._check()
+            stage(self._files, new)
+        except HeadraceError:
+            self._undo(new)
+            raise
+        self._replacement = _Replacement(group, new)
+        return True
+
+    def install(self) -> None:
+        """Let the log serve what was written. Its owner's thread."""
+        assert self._replacement is not None, "a group was written"
+        for segment in self._replacement.old:
+            segment.is_replaced = True
+        self.log.replace_segments(self._replacement.old, self._replacement.new)
+
+    def settle(self) -> list[Segment]:
+        """Give the files their names; the old segments, whose files are left to be removed. Errors:
+        KafkaStorageError."""
+        assert self._replacement is not None, "a group was installed"
+        (old, new), self._replacement = (self._replacement.old, self._replacement.new), None
+        settle(self._files, old, new)
+        return old
+
+    # --- the map ---------------------------------------------------------------------------------------
+
+    def _index_segment(
+        self, segment: Segment, start: int, offset_map: OffsetMap, transactions: CleanedTransactions
+    ) -> bool:
+        """False when the map is full."""
+        begin = segment.start_of(start).position if start > segment.base_offset else 0
+        for batch in self._batches(segment, begin):
+            header = batch.header
+            self.stats.indexed_bytes += len(batch.data)
+            self.stats.indexed_records += header.record_count
+            if header.is_control:
+                transactions.can_drop_marker(batch.data, header)
+            elif not transactions.can_drop_batch(header):
+                if not offset_map.add_batch(batch.data, start):
+                    return False
+                continue
+            if header.last_offset >= start:
+                offset_map.advance(header.last_offset)
+        return True
+
+    def _aborted_from(self, start: int) -> list[AbortedTransaction]:
+        """The aborted transactions that reach `start` or more and begin below the end of the plan."""
+        found: list[AbortedTransaction] = []
+        for segment in self.log.sealed_segments:
+            path = segment.path_of(names.TXN_INDEX)
+            if not self._files.exists(path):
+                continue
+            for each in parse_transaction_index(read_file(self._files, path)):
+                if each.first_offset < self.plan.end_offset and each.last_offset >= start:
+                    found.append(each)
+        return found
+
+    # --- writing anew ------------------------------------------------------------------------------------
+
+    def _create(self, group: list[Segment]) -> Segment:
+        base = group[0].base_offset
+        path = f"{self.log.directory}/{names.segment_name(base, names.LOG)}{names.CLEANED}"
+        file = self._files.open(path, create=True)
+        file.truncate(0)
+        new = Segment(self._files, self.log.directory, base, file, group[-1].created_ms)
+        new.ending = names.CLEANED
+        return new
+
+    def _rewrite_segment(self, segment: Segment, new: Segment, *, is_last: bool) -> None:
+        pieces: list[Buffer] = []
+        noted: list[tuple[int, BatchHeader, int]] = []
+        size = 0
+        for batch in self._batches(segment, 0):
+            is_end = is_last and batch.position + len(batch.data) == segment.size_bytes
+            data = self._cleaned(batch, keep_header=is_end)
+            self.stats.read_bytes += len(batch.data)
+            if data is None:
+                continue
+            header = (
+                batch.header if data is batch.data else header_at(memoryview(data), 0, path="", position=0)
+            )
+            noted.append((new.size_bytes + size, header, len(data)))
+            pieces.append(data)
+            size += len(data)
+            if size >= self.buffer_bytes:
+                self._write(new, pieces, noted, size)
+                pieces, noted, size = [], [], 0
+        if pieces:
+            self._write(new, pieces, noted, size)
+
+    def _write(
+        self, new: Segment, pieces: list[Buffer], noted: list[tuple[int, BatchHeader, int]], size: int
+    ) -> None:
+        new.file.pwrite(new.size_bytes, pieces)
+        interval = self.log.config.index_interval_bytes
+        for position, header, bytes_ in noted:
+            new.note_batch(
+                position, bytes_, header.base_offset, header.last_offset, header.max_timestamp, interval
+            )
+        self.stats.written_bytes += size
+        self.pace.take(size)
+
+    def _cleaned(self, batch: _Batch, *, keep_header: bool) -> Buffer | None:
+        """What stays of a batch; of the last one of a group, or of a producer, at least the header: it says
+        where the log goes on, or which sequence was the last."""
+        header, codec = batch.header, active_codec()
+        keep_header = keep_header or self._is_last_of_producer(header)
+        is_horizon_due = False
+        if header.is_control:
+            is_horizon_due = self._transactions.can_drop_marker(batch.data, header)
+            horizon_ms = header.delete_horizon_ms
+            is_gone = is_horizon_due and horizon_ms is not None and horizon_ms <= self.wall_ms
+            is_gone |= header.record_count == 0
+        else:
+            is_gone = self._transactions.can_drop_batch(header)
+        if not is_gone and header.record_count:
+            cleaned = codec.clean_batch(
+                batch.data,
+                self._map,
+                now_ms=self.wall_ms,
+                delete_retention_ms=self.log.config.delete_retention_ms,
+                is_horizon_due=is_horizon_due,
+            )
+            self.stats.removed_records += cleaned.records_removed
+            if cleaned.data is not None:
+                return cleaned.data
+        elif header.record_count:
+            self.stats.removed_records += header.record_count
+        if not keep_header:
+            return None
+        return codec.empty_batch(header) if header.record_count else batch.data
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        if header.producer_id < 0:
+            return False
+        if self._producers is None:
+            # Only a log that has producers with ids costs the walk through its headers.
+            self._producers = last_of_producers(self._files, self.log, self.wall_ms)
+        return self._producers.get(header.producer_id) == header.last_offset
+
+    def _finish(self, group: list[Segment], new: Segment) -> None:
+        """Bring all files of the new segment to the disk."""
+        if any(self._files.exists(segment.path_of(names.TXN_INDEX)) for segment in group):
+            # Also an empty one: it must take the place of the old one.
+            file = self._files.open(new.path_of(names.TXN_INDEX), create=True)
+            try:
+                file.truncate(0)
+                file.pwrite(0, [format_transaction_index(self._transactions.kept)])
+                file.fdatasync()
+            finally:
+                file.close()
+            self._transactions.kept = []
+        new.seal()
+        new.file.fdatasync()
+        sync_files(self._files, new.unsynced_paths())
+        new.synced_bytes = new.size_bytes
+
+    def _undo(self, new: Segment) -> None:
+        new.close()
+        if self.log.is_offline:
+            return
+        for ending in (names.SWAP, names.CLEANED):
+            new.ending = ending
+            for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX):
+                if self._files.exists(new.path_of(suffix)):
+                    self._files.remove(new.path_of(suffix))
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    def _batches(self, segment: Segment, position: int) -> Iterator[_Batch]:
+        """All batches of a segment, one buffer at a time; CRCs are the codec's to check."""
+        end, path = segment.size_bytes, segment.file.path
+        chunk, start = memoryview(b""), position
+        while position < end:
+            if len(chunk) - (position - start) < HEADER_BYTES:
+                chunk, start = self._read(segment, position, self.buffer_bytes), position
+            header = header_at(chunk, position - start, path=path, position=position)
+            size = header.size_bytes
+            if position + size > end:
+                raise CorruptMessageError(f"{path} at byte {position}: a batch of {size} bytes is cut short")
+            if len(chunk) - (position - start) < size:
+                chunk, start = self._read(segment, position, max(size, self.buffer_bytes)), position
+            yield _Batch(position, header, chunk[position - start : position - start + size])
+            position += size
+
+    def _read(self, segment: Segment, position: int, size: int) -> memoryview:
+        self._check()
+        data = segment.file.pread(position, min(size, segment.size_bytes - position))
+        self.pace.take(len(data))
+        return memoryview(data)
+
+    def _check(self) -> None:
+        if self._is_aborted:
+            raise CleaningAbortedError(f"cleaning of {self.log.topic_partition} was stopped")

@@ -1,0 +1,165 @@
+"""Which of a node's logs are compacted, when, and what came of it. Pure; the work is in log/cleaner_work.py.
+
+Always the log with the largest dirty share comes first, of those that are due. While a log is cleaned nobody
+else takes segments out of it: who must (to cut it, to delete it) has the cleaning stop, and waits for that. A
+log whose cleaning fails, other than by its disk, is set aside until it is opened again.
+Source: Kafka LogCleanerManager.java, LogCleaner.java.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import ConfigError, CorruptMessageError, KafkaStorageError
+from ...protocol.metadata.image import BROKER_RESOURCE
+from ..log.cleaner_config import CleanerConfig
+from ..log.cleaner_plan import cleanable
+from ..log.cleaner_work import Cleaning, CleaningAbortedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...protocol.errors import HeadraceError
+    from ..log.cleaner_plan import Cleanable
+    from ..log.cleaner_work import Pace
+    from .partition import Partition
+    from .replica_manager import ReplicaManager
+
+
+@dataclass(slots=True, eq=False)
+class CleaningJob:
+    """One cleaning of one partition's log."""
+
+    partition: Partition
+    cleaning: Cleaning
+    begun_ms: int
+
+
+class LogCleaner:
+    """See the module's docstring."""
+
+    def __init__(self, replicas: ReplicaManager, config: CleanerConfig, now_ms: int) -> None:
+        self.config = config
+        self._replicas = replicas
+        self._static = config
+        self._jobs: list[CleaningJob] = []
+        self._set_aside: dict[Partition, str] = {}
+        self._last_run_ms = now_ms
+        self._max_dirty_ratio = 0.0
+        self._last: CleaningJob | None = None
+        self._last_took_ms = 0
+
+    def configured(self, configs: Mapping[tuple[int, str], Mapping[str, str]], node_id: int) -> None:
+        """Take over what may change live: the node's own values, else the cluster's, else the file's."""
+        live = {name for name, facts in CleanerConfig.keys().items() if facts.live}
+        merged = {
+            **configs.get((BROKER_RESOURCE, ""), {}),
+            **configs.get((BROKER_RESOURCE, str(node_id)), {}),
+        }
+        try:
+            self.config = self._static.merged({name: merged[name] for name in sorted(live & merged.keys())})
+        except ConfigError as error:
+            self._replicas.note(logging.WARNING, f"the log cleaner keeps its configuration: {error}")
+
+    def next_job(self, pace: Pace, now_ms: int, wall_ms: int) -> CleaningJob | None:
+        """A cleaning to be run, up to `finished`; None if there is nothing to do, or as much as may be."""
+        config = self.config
+        if not config.log_cleaner_enable or len(self._jobs) >= config.log_cleaner_threads:
+            return None
+        self._last_run_ms = now_ms
+        self._forget_closed()
+        found = self._dirtiest(wall_ms)
+        if found is None:
+            return None
+        partition, plan = found
+        assert partition.log is not None, "only an online partition is cleaned"
+        cleaning = Cleaning(
+            partition.log,
+            plan,
+            config.map_bytes,
+            config.log_cleaner_io_buffer_load_factor,
+            config.buffer_bytes,
+            wall_ms,
+            pace,
+        )
+        partition.log.cleaning = cleaning
+        job = CleaningJob(partition, cleaning, now_ms)
+        self._jobs.append(job)
+        return job
+
+    def finished(self, job: CleaningJob, error: HeadraceError | None, now_ms: int) -> None:
+        """A cleaning has ended, by itself or with an error; its log is free for everybody again."""
+        self._replicas.surroundings.now_ms = now_ms
+        self._jobs.remove(job)
+        partition, cleaning = job.partition, job.cleaning
+        log = cleaning.log
+        log.cleaning = None
+        if error is None:
+            log.cleaner_offset = cleaning.end_offset
+            self._last, self._last_took_ms = job, now_ms - job.begun_ms
+        elif isinstance(error, KafkaStorageError) and log.is_offline:
+            self._replicas.disk_failed(partition, error)
+        elif not isinstance(error, CleaningAbortedError):
+            self._set_aside[partition] = str(error)
+            self._replicas.note(
+                logging.ERROR, f"{partition.topic_partition} is not compacted any more: {error}"
+            )
+        self._replicas.cleaned(partition)
+
+    def stop(self) -> None:
+        """End soon whatever is under way, and begin nothing more."""
+        self.config = self.config.merged({"log.cleaner.enable": False})
+        self._static = self.config
+        for job in self._jobs:
+            job.cleaning.abort()
+
+    def metrics(self, now_ms: int) -> dict[str, Any]:
+        """Kafka's names, of LogCleanerManager and LogCleaner."""
+        took_ms = [now_ms - job.begun_ms for job in self._jobs]
+        stats = None if self._last is None else self._last.cleaning.stats
+        by_dir: dict[str, int] = {}
+        for partition in self._set_aside:
+            assert partition.log is not None, "it was cleaned"
+            by_dir[partition.log.log_dir] = by_dir.get(partition.log.log_dir, 0) + 1
+        return {
+            "max-dirty-percent": int(100 * self._max_dirty_ratio),
+            "time-since-last-run-ms": now_ms - self._last_run_ms,
+            "uncleanable-partitions-count": by_dir,
+            "cleaner-recopy-percent": 0
+            if stats is None or not stats.read_bytes
+            else int(100 * stats.written_bytes / stats.read_bytes),
+            "max-buffer-utilization-percent": 0 if stats is None else int(100 * stats.map_utilization),
+            "max-clean-time-secs": max([self._last_took_ms, *took_ms]) // 1000,
+        }
+
+    @property
+    def set_aside(self) -> dict[str, str]:
+        """Partitions that are not compacted any more, and why."""
+        return {str(partition.topic_partition): why for partition, why in self._set_aside.items()}
+
+    def _dirtiest(self, wall_ms: int) -> tuple[Partition, Cleanable] | None:
+        best: tuple[Partition, Cleanable] | None = None
+        self._max_dirty_ratio = 0.0
+        for partition in self._replicas.partitions.values():
+            log = partition.log
+            if log is None or not partition.is_online or not log.config.is_compacted:
+                continue
+            if log.cleaning is not None or partition in self._set_aside:
+                continue
+            try:
+                plan = cleanable(log, wall_ms)
+            except (CorruptMessageError, KafkaStorageError) as error:
+                self._set_aside[partition] = str(error)
+                continue
+            self._max_dirty_ratio = max(self._max_dirty_ratio, plan.dirty_ratio)
+            if plan.is_due(log.config) and (best is None or plan.dirty_ratio > best[1].dirty_ratio):
+                best = partition, plan
+        return best
+
+    def _forget_closed(self) -> None:
+        partitions = self._replicas.partitions
+        gone = [each for each in self._set_aside if partitions.get(each.key) is not each]
+        for partition in gone:
+            del self._set_aside[partition]

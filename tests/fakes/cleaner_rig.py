@@ -1,0 +1,60 @@
+"""A log cleaned on the test's own thread, step by step, as a node's cleaner does it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from headrace.protocol.records.codec import active_codec
+from headrace.storage_node.log.cleaner_plan import cleanable
+from headrace.storage_node.log.cleaner_work import Cleaning
+from log_rig import NOW, read_all
+
+if TYPE_CHECKING:
+    from headrace.storage_node.log.log import Log
+
+MANY_KEYS = 1 << 20
+
+
+class Kept(NamedTuple):
+    """One record as readers see it."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+class FullSpeed:
+    """No throttle; what passed is counted."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def take(self, size_bytes: int) -> None:
+        self.bytes += size_bytes
+
+
+def cleaning(
+    log: Log, *, wall_ms: int = NOW, map_bytes: int = MANY_KEYS, buffer_bytes: int = 4096
+) -> Cleaning:
+    """A cleaning of what may be cleaned now, due or not."""
+    return Cleaning(log, cleanable(log, wall_ms), map_bytes, 0.9, buffer_bytes, wall_ms, FullSpeed())
+
+
+def clean(log: Log, *, wall_ms: int = NOW, map_bytes: int = MANY_KEYS, buffer_bytes: int = 4096) -> Cleaning:
+    """Clean the log once."""
+    job = cleaning(log, wall_ms=wall_ms, map_bytes=map_bytes, buffer_bytes=buffer_bytes)
+    job.index()
+    while job.rewrite():
+        job.install()
+        log.hand_over(job.settle())
+    log.cleaner_offset = job.end_offset
+    return job
+
+
+def records(log: Log) -> list[Kept]:
+    """Every record, from the log's start to its end."""
+    return [
+        Kept(record.offset, record.key, record.value)
+        for data in read_all(log)
+        for record in active_codec().decode(data)
+    ]

@@ -1,0 +1,48 @@
+"""Batches as they lie in a log, with the offsets that a test asks for; made by hand, not by a builder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import batch_bytes as by_hand
+from headrace.protocol.records.compression import compress
+from headrace.protocol.records.header import Compression
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Row = tuple[int, bytes | None, bytes | None]  # offset, key, value
+
+
+def stored(
+    rows: Sequence[Row],
+    *,
+    base_offset: int | None = None,
+    last_offset: int | None = None,
+    compression: Compression = Compression.NONE,
+    attributes: int = 0,
+    base_timestamp: int = 1000,
+    timestamps: Sequence[int] | None = None,
+    leader_epoch: int = 3,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    headers: bytes = b"\x00",
+) -> bytes:
+    """One batch; `timestamps` (ms, base + index where None) are what its records say."""
+    first = rows[0][0] if base_offset is None else base_offset
+    last = rows[-1][0] if last_offset is None else last_offset
+    times = range(base_timestamp, base_timestamp + len(rows)) if timestamps is None else timestamps
+    payload = b"".join(
+        by_hand.record(offset - first, time - base_timestamp, key, value, headers)
+        for (offset, key, value), time in zip(rows, times, strict=True)
+    )
+    return by_hand.batch(
+        compress(compression, payload),
+        len(rows),
+        last_delta=last - first,
+        attributes=attributes | int(compression),
+        base_offset=first,
+        leader_epoch=leader_epoch,
+        base_timestamp=base_timestamp,
+        max_timestamp=max(times),
+        producer=producer,
+    )

@@ -1,0 +1,132 @@
+"""Segments that go under readers, and records that are deleted, on real nodes and real files."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from headrace import LATEST, NewTopic, TopicPartition, errors
+from headrace.services.cli.main import run
+from headrace.services.local_io import local
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from headrace.services.local_io import LocalCluster
+
+pytestmark = pytest.mark.timeout(180)
+WAIT_S = 60.0
+MIB = 1024 * 1024
+SIZE, COUNT = 10_000, 1_200  # twelve segments
+PLACE = TopicPartition("t", 0)
+
+
+def wait_for(is_so: Callable[[], bool], what: str) -> None:
+    ends_at = time.monotonic() + WAIT_S
+    while not is_so():  # each look is a question over the network, or at the disk
+        assert time.monotonic() < ends_at, f"not within {WAIT_S} s: {what}"
+
+
+def files_of(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("t-0/*") if ".log" in path.name)
+
+
+def value_of(number: int) -> bytes:
+    return b"%d:" % number + b"v" * SIZE
+
+
+def fill(cluster: LocalCluster, **configs: str) -> None:
+    """A topic whose record at each offset tells the offset."""
+    defaults = {"segment.bytes": str(MIB), "file.delete.delay.ms": "0"}
+    with cluster.admin() as admin, cluster.producer(batch_size=50_000) as producer:
+        replicas = len(cluster.status()["nodes"])
+        topic = NewTopic("t", partitions=1, replication_factor=replicas, configs=defaults | configs)
+        admin.create_topics(topic).raise_for_errors()
+        sent = producer.send_many("t", [value_of(number) for number in range(COUNT)])
+        assert sent.errors(60) == {}
+
+
+def test_segments_go_under_a_reader_and_a_follower(tmp_path: Path) -> None:
+    """RELIABILITY 34. A reader in the middle of a segment that goes gets the right bytes, or goes on where
+    the log starts; a follower that was away begins there. Then the files are gone as well."""
+    keys = {
+        "log_retention_check_interval_ms": 100,
+        "log_tail_cache_bytes": 0,
+        "broker_session_timeout_ms": 3_000,
+    }
+    with local(nodes=2, data_dir=str(tmp_path), **keys) as cluster:
+        fill(cluster)
+        before = len(files_of(tmp_path))
+        assert before > 20
+        options = {
+            "auto_offset_reset": "earliest",
+            "max_partition_fetch_bytes": 60_000,
+            "fetch_max_bytes": 60_000,
+        }
+        with cluster.admin() as admin, cluster.consumer("t", **options) as consumer:
+            offsets = [record.offset for record in consumer.poll(10, max_records=3)]
+            leader = admin.describe_topics("t")["t"].partitions[0].leader
+            cluster.kill_node(2 - leader)
+            admin.alter_configs({"t": {"retention.bytes": 3 * MIB}}).raise_for_errors()
+            starts = []
+            while offsets[-1] < COUNT - 1:
+                records = consumer.poll(10, max_records=20)
+                assert records, f"nothing after {offsets[-1]}"
+                for record in records:
+                    assert record.value == value_of(record.offset)
+                offsets += [record.offset for record in records]
+                starts.append(consumer.beginning_offsets(PLACE)[PLACE])
+            assert offsets == sorted(set(offsets))
+            assert starts == sorted(starts)
+            wait_for(lambda: consumer.beginning_offsets(PLACE)[PLACE] > COUNT // 2, "segments have gone")
+            cluster.restart_node(2 - leader)
+            wait_for(lambda: len(admin.describe_topics("t")["t"].partitions[0].isr) == 2, "both are in sync")
+            wait_for(lambda: len(files_of(tmp_path)) <= 2 * 4, "the files are gone")
+            start = consumer.beginning_offsets(PLACE)[PLACE]
+            consumer.seek_to_beginning(PLACE)
+            (record,) = consumer.poll(10, max_records=1)
+            assert (record.offset, record.value) == (start, value_of(start))
+
+
+def test_records_are_deleted_for_good(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the command and the client, on all nodes; after a crash of all of them they do not come back."""
+    with local(nodes=3, data_dir=str(tmp_path)) as cluster:
+        fill(cluster)
+
+        def deleted(*arguments: str) -> list[dict[str, object]]:
+            command = ["-b", cluster.bootstrap, "topic", "delete-records", *arguments, "--yes", "-o", "json"]
+            monkeypatch.setattr(sys, "argv", ["headrace", *command])
+            assert run(command) == 0
+            return list(json.loads(capsys.readouterr().out))
+
+        assert deleted("t", "-p", "0", "--offset", "700") == [
+            {"topic": "t", "partition": 0, "low_watermark": 700}
+        ]
+        for index in range(3):
+            cluster.kill_node(index)
+        for index in range(3):
+            cluster.restart_node(index)
+        with cluster.admin() as admin, cluster.consumer("t", auto_offset_reset="earliest") as consumer:
+            records = consumer.poll(30, max_records=2)
+            assert [record.offset for record in records] == [700, 701]
+            assert records[0].value == value_of(700)
+            (error,) = admin.delete_records({PLACE: COUNT + 1}).errors.values()
+            assert isinstance(error, errors.OffsetOutOfRangeError)
+            wait_for(lambda: len(admin.describe_topics("t")["t"].partitions[0].isr) == 3, "all are in sync")
+            assert admin.delete_records({PLACE: LATEST})[PLACE].low_watermark == COUNT
+            with cluster.producer() as producer:
+                assert producer.send("t", b"next").result(30).offset == COUNT
+            admin.alter_configs({"t": {"cleanup.policy": "compact"}}).raise_for_errors()
+
+            def is_refused() -> bool:
+                (error,) = admin.delete_records({PLACE: COUNT}).errors.values() or (None,)
+                return isinstance(error, errors.PolicyViolationError)
+
+            wait_for(is_refused, "a compacted topic keeps its records")
+        wait_for(lambda: len(files_of(tmp_path)) <= 3 * 2, "the files are gone")

@@ -1,0 +1,90 @@
+"""Deleting records with the admin client, over a fake cluster in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fake_cluster import Fault
+from headrace.clients.admin.admin_types import EARLIEST, LATEST, DeletedRecords
+from headrace.protocol import errors
+from headrace.protocol.model import TopicPartition
+
+Play = Callable[..., Any]
+
+
+def test_records_are_deleted_at_their_leaders(play: Play) -> None:
+    """Up to an offset, or all; each leader is asked once, and each partition has its own outcome."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", 3)
+        fake.create("keys")
+        fake.compacted.add("keys")
+        for partition in range(3):
+            fake.put("t", partition, b"1", b"2", b"3")
+        wanted = {
+            TopicPartition("t", 0): 2,
+            TopicPartition("t", 1): LATEST,
+            TopicPartition("t", 2): 4,
+            TopicPartition("t", 3): 1,
+            TopicPartition("keys", 0): 0,
+            TopicPartition("typo", 0): 0,
+        }
+        results = await cluster.admin().delete_records(wanted, timeout=5)
+        assert list(results) == list(wanted)
+        assert results[TopicPartition("t", 0)] == DeletedRecords(2)
+        assert results[TopicPartition("t", 1)] == DeletedRecords(3)
+        kinds = {str(place): type(error) for place, error in results.errors.items()}
+        assert kinds == {
+            "t-2": errors.OffsetOutOfRangeError,
+            "t-3": errors.UnknownTopicOrPartitionError,
+            "keys-0": errors.PolicyViolationError,
+            "typo-0": errors.UnknownTopicOrPartitionError,
+        }
+        assert [part.log_start_offset for part in fake.topics["t"].partitions] == [2, 3, 0]
+        leaders = [node for name, node, _ in fake.asked if name == "DeleteRecords"]
+        assert sorted(leaders) == sorted(set(leaders))
+
+    play(scenario, nodes=3)
+
+
+def test_a_lost_answer_is_asked_for_again(play: Play) -> None:
+    """The records are gone already: the second answer says so. The server gets the time that is left."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        fake.put("t", 0, b"1", b"2")
+        fake.fail_next("DeleteRecords", Fault(lost_reply=True))
+        place = TopicPartition("t", 0)
+        assert (await cluster.admin().delete_records({place: 1}))[place].low_watermark == 1
+        first, second = fake.requests("DeleteRecords")
+        assert 0 < second.timeout_ms <= first.timeout_ms
+
+    play(scenario)
+
+
+def test_what_is_not_done_in_time_says_why(play: Play) -> None:
+    """A replica that does not follow: the server gives up, the client asks until its own timeout."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        fake.fail_next("DeleteRecords", Fault(error=errors.RequestTimedOutError("one is missing")), 99)
+        place = TopicPartition("t", 0)
+        (error,) = (await cluster.admin().delete_records({place: 0}, timeout=2)).errors.values()
+        assert isinstance(error, errors.ApiTimeoutError)
+        assert "one is missing" in str(error)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("offset", [-2, EARLIEST])
+def test_what_is_no_offset_is_refused(play: Play, offset: Any) -> None:
+    """Before anything is asked."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        with pytest.raises(errors.ConfigError, match="LATEST"):
+            await cluster.admin().delete_records({TopicPartition("t", 0): offset})
+        assert fake.asked == []
+
+    play(scenario)

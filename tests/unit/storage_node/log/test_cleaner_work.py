@@ -1,0 +1,305 @@
+"""One cleaning: what stays, what goes, and what must be on the disk before anything goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from cleaner_rig import Kept, clean, cleaning, records
+from fake_files import FakeFiles
+from headrace.protocol.errors import CorruptMessageError
+from headrace.protocol.records.codec import active_codec
+from headrace.protocol.records.control import EndTransaction, encode_control
+from headrace.protocol.records.header import assigned_prefix, read_batch_header
+from headrace.storage_node.log import names
+from headrace.storage_node.log.cleaner_work import CleaningAbortedError
+from headrace.storage_node.log.producer_snapshot import ProducerState, format_producer_snapshot
+from headrace.storage_node.log.transaction_index import (
+    AbortedTransaction,
+    format_transaction_index,
+    parse_transaction_index,
+)
+from log_rig import FOLDER, NOW, open_log, read_all
+
+if TYPE_CHECKING:
+    from headrace.storage_node.log.log import Log
+
+KEYS = {"segment_bytes": 400, "index_interval_bytes": 0, "cleanup_policy": ("compact",)}
+DAY = 86_400_000
+PRODUCER = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+
+
+def put(log: Log, *pairs: tuple[bytes, bytes | None], timestamp: int = NOW) -> None:
+    """One batch with these records."""
+    builder = active_codec().builder(max_bytes=1 << 20)
+    for key, value in pairs:
+        builder.append(timestamp, key, value)
+    log.append_as_leader(builder.build(), leader_epoch=0, wall_ms=timestamp)
+
+
+def store(log: Log, *pairs: tuple[bytes, bytes | None], **settings: object) -> None:
+    """One batch as a follower gets it, with whatever settings."""
+    builder = active_codec().builder(max_bytes=1 << 20, **settings)  # type: ignore[arg-type]
+    for key, value in pairs:
+        builder.append(NOW, key, value)
+    data = builder.build()
+    prefix = assigned_prefix(log.log_end_offset, read_batch_header(data).batch_length, 0)
+    log.append_as_follower(prefix + data[17:])
+
+
+def mark(log: Log, *, is_commit: bool, producer_id: int = 7) -> None:
+    """The end of a transaction."""
+    key, value = encode_control(EndTransaction(is_commit, 0))
+    store(
+        log, (key, value), producer_id=producer_id, producer_epoch=0, is_transactional=True, is_control=True
+    )
+
+
+def commit_and_roll(log: Log) -> None:
+    log.high_watermark = log.log_end_offset
+    log.roll(NOW)
+
+
+def values(log: Log) -> dict[bytes | None, bytes | None]:
+    return {record.key: record.value for record in records(log)}
+
+
+def filled(files: FakeFiles, rounds: int = 6, keys: int = 4) -> Log:
+    """Each key once per round, one batch per record; the last round lies in the active segment."""
+    log = open_log(files, **KEYS)
+    for number in range(rounds):
+        if number == rounds - 1:
+            commit_and_roll(log)
+        for key in range(keys):
+            put(log, (b"k%d" % key, b"v%d" % number))
+    log.high_watermark = log.log_end_offset
+    return log
+
+
+def test_the_last_value_of_each_key_stays_where_it_was() -> None:
+    """Keys once below the end of the pass, the active segment as it was, and far fewer bytes."""
+    log = filled(FakeFiles())
+    before, size = records(log), log.size_bytes
+    job = clean(log)
+    assert job.end_offset == log.cleaner_offset == 20
+    assert records(log) == before[16:]
+    assert log.size_bytes < size / 2
+    assert job.stats.removed_records == 16
+    assert (job.stats.read_bytes, job.stats.map_utilization > 0) == (job.stats.indexed_bytes, True)
+
+
+def test_a_map_smaller_than_the_keys_works_in_passes() -> None:
+    """Each pass ends where its map was full; none of them loses a key."""
+    log = filled(FakeFiles(), rounds=5, keys=30)
+    wanted, passes = values(log), 0
+    while (log.cleaner_offset or 0) < 120:
+        clean(log, map_bytes=8 * 24)
+        passes += 1
+        assert values(log) == wanted
+    assert passes > 10
+    below = [record.key for record in records(log) if record.offset < (log.cleaner_offset or 0)]
+    assert len(below) == len(set(below)) == 30
+
+
+def test_nothing_goes_before_what_replaces_it_is_on_the_disk() -> None:
+    """A log not flushed is cleaned, and the power fails after any swap: each key has its last value."""
+    for mode in ("none", "all", 1, 2, 3):
+        files = FakeFiles()
+        log = filled(files, rounds=3)
+        log.flush()
+        end = log.log_end_offset
+        for number in range(3, 7):
+            for key in range(4):
+                put(log, (b"k%d" % key, b"v%d" % number))
+        commit_and_roll(log)
+        job, groups = cleaning(log), 0
+        job.index()
+        while job.rewrite():
+            job.install()
+            log.hand_over(job.settle())
+            again = open_log(files.power_loss(mode), recovery_point=end, **KEYS)
+            assert values(again) == {b"k%d" % key: b"v6" for key in range(4)}
+            groups += 1
+        assert groups > 1
+
+
+def test_a_segment_keeps_its_last_batch_so_that_segments_stay_dense() -> None:
+    """All its records are gone, its header says where the log goes on: to a recovery that reads it, a hole
+    there would be a loss, and the end of the log."""
+    files = FakeFiles()
+    log = filled(files)
+    clean(log)
+    for number in range(2):
+        for key in range(4):
+            put(log, (b"k%d" % key, b"w%d" % number))
+        commit_and_roll(log)
+    clean(log)
+    found = records(log)
+    headers = [read_batch_header(data) for data in read_all(log)]
+    assert [header.base_offset for header in headers if header.record_count == 0]
+    again = open_log(files.restart(), **KEYS)
+    assert again.recovery.faults == []
+    assert (records(again), again.log_end_offset) == (found, 32)
+    for one, other in zip(again.segments, again.segments[1:], strict=False):
+        assert one.next_offset == other.base_offset
+
+
+def test_segments_become_one_as_long_as_they_fit() -> None:
+    """And the empty batches of those that lie within go."""
+    log = filled(FakeFiles(), rounds=20)
+    many = log.segment_count
+    clean(log)
+    put(log, (b"other", b"1"))
+    commit_and_roll(log)
+    clean(log)
+    assert log.segment_count < many / 2
+    assert sum(read_batch_header(data).record_count == 0 for data in read_all(log)) <= log.segment_count
+
+
+def test_nothing_at_or_above_the_first_uncleanable_offset_changes() -> None:
+    """The active segment, what is not committed, and what is younger than min.compaction.lag.ms."""
+    log = filled(FakeFiles(), rounds=8)
+    log.high_watermark = 13
+    last = next(segment for segment in log.segments if segment.next_offset > 13)
+    before = [data for data in read_all(log) if read_batch_header(data).base_offset >= last.base_offset]
+    job = clean(log)
+    assert job.end_offset == last.base_offset
+    assert read_all(log)[-len(before) :] == before
+    log = open_log(FakeFiles(), **KEYS, min_compaction_lag_ms=100)
+    for number in range(20):
+        put(log, (b"k", b"%d" % number), timestamp=NOW + 10 * number)
+    commit_and_roll(log)
+    job = clean(log, wall_ms=NOW + 200)
+    assert 0 < job.end_offset <= 11
+    assert [record.offset for record in records(log)][-9:] == [*range(11, 20)]
+
+
+def test_tombstones_stay_for_delete_retention_ms_after_they_were_first_cleaned() -> None:
+    """The value goes with the first cleaning, the tombstone with one after the horizon."""
+    files = FakeFiles()
+    log = open_log(files, **KEYS, delete_retention_ms=1_000)
+    put(log, (b"a", b"1"))
+    put(log, (b"a", None))
+    put(log, (b"b", b"1"))
+    commit_and_roll(log)
+    clean(log, wall_ms=NOW)
+    assert records(log) == [Kept(1, b"a", None), Kept(2, b"b", b"1")]
+    for number, after_ms in enumerate((500, 999, 1_000)):
+        put(log, (b"c%d" % number, b"1"))
+        commit_and_roll(log)
+        clean(log, wall_ms=NOW + after_ms)
+        assert (b"a" in values(log)) is (after_ms < 1_000)
+
+
+def test_what_an_abort_leaves() -> None:
+    """It stops within a buffer, and nothing of it is left, not even a file."""
+    files = FakeFiles()
+    log = filled(files, rounds=10)
+    before, listed = read_all(log), files.listdir(FOLDER)
+    job = cleaning(log, buffer_bytes=100)
+    job.index()
+    job.abort()
+    with pytest.raises(CleaningAbortedError):
+        job.rewrite()
+    assert (read_all(log), [n for n in files.listdir(FOLDER) if n != names.OFFSET_GAPS]) == (before, listed)
+    job = cleaning(log)
+    job.abort()
+    with pytest.raises(CleaningAbortedError):
+        job.index()
+
+
+def test_a_damaged_batch_ends_the_cleaning_and_changes_nothing() -> None:
+    """Its partition is set aside; what it says was never believed."""
+    files = FakeFiles()
+    log = filled(files)
+    files.flip_bit(f"{FOLDER}/{0:020d}.log", 70, 0)
+    with pytest.raises(CorruptMessageError):
+        clean(log)
+    assert not [name for name in files.listdir(FOLDER) if name.endswith((".cleaned", ".swap"))]
+
+
+def test_a_full_disk_leaves_the_log_as_it_was() -> None:
+    """The copy finds no room: the dir goes offline, as after any error of its disk; recovery undoes it."""
+    files = FakeFiles()
+    log = filled(files)
+    wanted = records(log)
+    files.capacity_bytes = files.used_bytes() + 50
+    with pytest.raises(Exception, match="ENOSPC"):
+        clean(log)
+    assert log.is_offline
+    assert records(open_log(files.restart(), **KEYS)) == wanted
+
+
+# --- transactions ------------------------------------------------------------------------------------------
+
+
+def aborted_log(files: FakeFiles) -> Log:
+    """An aborted transaction of producer 7, a committed one of producer 8, and their index, as of Kafka."""
+    log = open_log(files, **KEYS, delete_retention_ms=1_000)
+    put(log, (b"a", b"old"))
+    store(log, (b"a", b"aborted"), is_transactional=True, **PRODUCER)
+    store(log, (b"b", b"kept"), is_transactional=True, producer_id=8, producer_epoch=0, base_sequence=0)
+    mark(log, is_commit=False)
+    mark(log, is_commit=True, producer_id=8)
+    entry = AbortedTransaction(0, 7, 1, 3, 4)
+    files.put(f"{FOLDER}/{0:020d}.txnindex", format_transaction_index([entry]))
+    return log
+
+
+def test_aborted_data_goes_and_hides_nothing_older() -> None:
+    """And its marker only when no data was left, and the horizon has passed."""
+    files = FakeFiles()
+    log = aborted_log(files)
+    for number in range(5):
+        put(log, (b"z%d" % number, b"1"))
+    commit_and_roll(log)
+    clean(log, wall_ms=NOW + 2 * DAY)
+    found = {record.offset: record.value for record in records(log)}
+    assert (found[0], found.get(1), found[2]) == (b"old", None, b"kept")
+    assert {3, 4} <= found.keys(), "markers stay while there was data"
+    index = f"{FOLDER}/{0:020d}.txnindex"
+    assert [entry.producer_id for entry in parse_transaction_index(files.content(index))] == [7]
+    for number, after in enumerate((2 * DAY + 10, 2 * DAY + 500, 2 * DAY + 1_010)):
+        put(log, (b"y%d" % number, b"1"))
+        commit_and_roll(log)
+        clean(log, wall_ms=NOW + after)
+        kept = {record.offset for record in records(log)}
+        assert (3 in kept) is (after < 2 * DAY + 1_010)
+    assert {2, 4} <= kept, "the committed one has its data still"
+    assert parse_transaction_index(files.content(index)) == []
+
+
+def test_the_last_batch_of_each_producer_stays_if_only_its_header() -> None:
+    """It says which sequence was the last. A producer silent for a day is forgotten."""
+    files = FakeFiles()
+    log = open_log(files, **KEYS)
+    store(log, (b"a", b"1"), **PRODUCER)
+    store(log, (b"a", b"2"), producer_id=7, producer_epoch=0, base_sequence=1)
+    for number in range(8):
+        put(log, (b"a", b"%d" % number))
+    commit_and_roll(log)
+    clean(log)
+    headers = [read_batch_header(data) for data in read_all(log)]
+    assert [(h.base_offset, h.record_count, h.base_sequence) for h in headers if h.producer_id == 7] == [
+        (1, 0, 1)
+    ]
+    put(log, (b"b", b"1"))
+    commit_and_roll(log)
+    clean(log, wall_ms=NOW + 2 * DAY)
+    assert not [data for data in read_all(log) if read_batch_header(data).producer_id == 7]
+
+
+def test_a_snapshot_says_which_batch_of_a_producer_is_the_last() -> None:
+    """So that only what lies behind it must be walked."""
+    files = FakeFiles()
+    log = open_log(files, **KEYS)
+    store(log, (b"a", b"1"), **PRODUCER)
+    put(log, (b"a", b"2"))
+    state = ProducerState(7, 0, 0, 0, 0, NOW, 0, -1)
+    files.put(f"{FOLDER}/{2:020d}.snapshot", format_producer_snapshot([state]))
+    files.put(f"{FOLDER}/{1:020d}.snapshot", b"damaged")
+    for number in range(8):
+        put(log, (b"a", b"%d" % number))
+    commit_and_roll(log)
+    clean(log)
+    assert [read_batch_header(data).producer_id for data in read_all(log)][:1] == [7]

@@ -1,0 +1,267 @@
+"""DeleteRecords: what is refused, what is waited for, what is answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from core_rig import CoreRig, FakePeer, FakeRequest
+from fake_files import FakeFiles
+from headrace.protocol.errors import (
+    InvalidRequestError,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+    PolicyViolationError,
+    RequestTimedOutError,
+    UnknownLeaderEpochError,
+    UnknownTopicIdError,
+)
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.data import DeleteRecordsPartition, DeleteRecordsRequest
+from node_rig import batch
+from replica_rig import TOPIC, Replicas
+
+
+def asked(rig: CoreRig, topic_id: bytes, *offsets: int, timeout_ms: int = 1_000, **facts: Any) -> FakeRequest:
+    """Delete records of partition 0 up to an offset, or of partitions 0, 1, .. up to one each."""
+    epoch = facts.pop("epoch", -1)
+    entries = tuple(
+        DeleteRecordsPartition(topic_id, index, offset, epoch) for index, offset in enumerate(offsets)
+    )
+    return rig.ask(registry.DELETE_RECORDS, DeleteRecordsRequest(timeout_ms, entries), **facts)
+
+
+def alone(**configs: str) -> tuple[CoreRig, bytes]:
+    """A node with five records in one partition."""
+    rig = CoreRig()
+    topic_id = rig.topic(**configs)
+    for number in range(5):
+        rig.produce(topic_id, batch(b"%d" % number))
+    return rig, topic_id
+
+
+def test_records_are_gone_when_the_start_is_written() -> None:
+    """Not before: a crash would bring them back."""
+    rig, topic_id = alone()
+    request = asked(rig, topic_id, 2)
+    assert not request.is_answered
+    assert rig.values(topic_id) == [b"0", b"1", b"2", b"3", b"4"]
+    assert rig.checkpoint_starts()
+    assert (request.first.error_code, request.first.low_watermark) == (0, 2)
+    assert rig.fetch(topic_id, 1).first.error_code == OffsetOutOfRangeError.code
+    again = rig.restarted(power="none")
+    assert again.core.replicas.partitions[topic_id, 0].log.log_start_offset == 2
+
+
+def test_minus_one_means_all_that_is_committed() -> None:
+    """The log goes on behind it."""
+    rig, topic_id = alone()
+    request = asked(rig, topic_id, -1)
+    rig.checkpoint_starts()
+    assert request.first.low_watermark == 5
+    assert rig.fetch(topic_id, 5).first.error_code == 0
+    assert rig.produce(topic_id).first.base_offset == 5
+
+
+def test_what_is_deleted_already_is_answered_at_once() -> None:
+    """The start never goes back."""
+    rig, topic_id = alone()
+    asked(rig, topic_id, 3)
+    rig.checkpoint_starts()
+    request = asked(rig, topic_id, 1)
+    assert (request.first.error_code, request.first.low_watermark) == (0, 3)
+    assert not rig.checkpoint_starts()
+
+
+@pytest.mark.parametrize("offset", [6, -2, 2**62])
+def test_an_offset_that_does_not_exist(offset: int) -> None:
+    """Above the high watermark, or negative."""
+    rig, topic_id = alone()
+    assert asked(rig, topic_id, offset).first.error_code == OffsetOutOfRangeError.code
+    assert not rig.checkpoint_starts()
+
+
+@pytest.mark.parametrize(
+    ("policy", "code"),
+    [("compact", PolicyViolationError.code), ("compact,delete", 0), ("", 0), ("delete", 0)],
+)
+def test_a_compacted_topic_keeps_its_records(policy: str, code: int) -> None:
+    """Unless its policy says delete as well; without any policy nothing forbids it, as in Kafka."""
+    rig, topic_id = alone(cleanup_policy=policy)
+    request = asked(rig, topic_id, 2)
+    rig.checkpoint_starts()
+    assert request.first.error_code == code
+
+
+def test_each_entry_stands_for_itself() -> None:
+    """What can be done is done; all are answered together."""
+    rig = CoreRig()
+    topic_id = rig.topic(partitions=3)
+    for partition in (0, 2):
+        rig.produce(topic_id, partition=partition)
+    request = asked(rig, topic_id, 1, 1, 1, 0)
+    assert not request.is_answered
+    rig.checkpoint_starts()
+    codes = [answer.error_code for answer in request.answer.partitions]
+    assert codes == [0, OffsetOutOfRangeError.code, 0, 3]
+
+
+def test_requests_that_are_refused() -> None:
+    """Unknown ids, other epochs, others' partitions, too many entries."""
+    rig, topic_id = alone()
+    assert asked(rig, b"x" * 16, 1).first.error_code == UnknownTopicIdError.code
+    assert asked(rig, topic_id, 1, epoch=7).first.error_code == UnknownLeaderEpochError.code
+    rig.set_leader(topic_id, 2)
+    answer = asked(rig, topic_id, 1).first
+    assert (answer.error_code, answer.leader_id) == (NotLeaderOrFollowerError.code, 2)
+    many = [0] * (rig.config.max_request_partitions + 1)
+    assert isinstance(asked(rig, topic_id, *many).error, InvalidRequestError)
+
+
+def test_many_requests_share_one_checkpoint() -> None:
+    """What comes while it is written goes with the next."""
+    rig, topic_id = alone()
+    first, second = asked(rig, topic_id, 1), asked(rig, topic_id, 2)
+    rig.begin_checkpoint()
+    third = asked(rig, topic_id, 3)
+    rig.end_checkpoint()
+    assert (first.first.low_watermark, second.first.low_watermark) == (2, 2)
+    assert not third.is_answered
+    assert rig.checkpoint_starts()
+    assert third.first.low_watermark == 3
+    assert not rig.checkpoint_starts()
+
+
+def test_a_client_that_leaves_is_not_waited_for() -> None:
+    """Its request makes room."""
+    rig, topic_id = alone()
+    peer = FakePeer(session=5)
+    request = asked(rig, topic_id, 1, peer=peer)
+    peer.is_connected = False
+    rig.core.connection_gone(5)
+    assert request.is_dropped
+    assert rig.core.parked == 0
+
+
+# --- replicas -----------------------------------------------------------------------------------------------
+
+
+def replicated(count: int = 4, **facts: Any) -> Replicas:
+    cluster = Replicas(**facts)
+    cluster.settle()
+    for number in range(count):
+        cluster.produce(b"%d" % number)
+        cluster.settle()
+    return cluster
+
+
+def starts(cluster: Replicas) -> dict[int, int]:
+    return {node: cluster.partition(node).log.log_start_offset for node in cluster.nodes}
+
+
+@pytest.mark.parametrize("durability", ["async", "fsync"])
+def test_all_live_replicas_have_deleted_what_is_acknowledged(durability: str) -> None:
+    """They hear of it at once, without new records, and tell it back."""
+    cluster = replicated(durability=durability)
+    request = asked(cluster.leader, TOPIC, 3)
+    cluster.leader.checkpoint_starts()
+    assert not request.is_answered, "the followers have not heard of it"
+    cluster.settle()
+    assert (request.first.error_code, request.first.low_watermark) == (0, 3)
+    assert starts(cluster) == {1: 3, 2: 3, 3: 3}
+    for node in (2, 3):
+        files = cluster.crash(node, power="none")
+        assert _start_on(files, node) == 3
+        cluster.restart(node, files)
+    cluster.settle()
+    assert cluster.values(2) == cluster.values(1) == [b"3"]
+
+
+def _start_on(files: Any, node: int) -> int:
+    rig = CoreRig(files.restart(), f"/d{node}", (), node)
+    (log,) = rig.manager.logs.values()
+    return int(log.log_start_offset)
+
+
+def test_a_follower_out_of_reach_is_waited_for_until_the_timeout() -> None:
+    """The client is told that it is not known to be done, and asks again."""
+    cluster = replicated()
+    cluster.cut = {(3, 1)}
+    cluster.break_link(3, 1)
+    request = asked(cluster.leader, TOPIC, 2, timeout_ms=500)
+    cluster.settle()
+    assert starts(cluster) == {1: 2, 2: 2, 3: 0}
+    cluster.pass_time(600)
+    assert request.first.error_code == RequestTimedOutError.code
+    again = asked(cluster.leader, TOPIC, 2, timeout_ms=5_000)
+    assert not again.is_answered
+    cluster.heal()
+    cluster.pass_time(1_000)
+    assert again.first.low_watermark == 2
+
+
+def test_a_follower_that_is_fenced_is_not_waited_for() -> None:
+    """It has to follow before it may lead. Metadata that says so ends the wait."""
+    cluster = replicated()
+    cluster.cut = {(3, 1)}
+    cluster.break_link(3, 1)
+    request = asked(cluster.leader, TOPIC, 2)
+    cluster.settle()
+    assert not request.is_answered
+    cluster.fence(3)
+    assert request.first.low_watermark == 2
+
+
+def test_a_leader_that_loses_its_leadership_says_so() -> None:
+    """The next one may not have deleted anything."""
+    cluster = replicated()
+    cluster.cut = {(3, 1)}
+    cluster.break_link(3, 1)
+    request = asked(cluster.nodes[1], TOPIC, 2)
+    cluster.settle()
+    cluster.change(leader=2)
+    answer = request.first
+    assert (answer.error_code, answer.leader_id) == (NotLeaderOrFollowerError.code, 2)
+
+
+def test_a_follower_begins_inside_a_batch() -> None:
+    """Records were deleted up to the middle of a batch, and a replica starts anew: it takes the whole batch,
+    also if it cannot at first because its checkpoints are being written."""
+    cluster = Replicas()
+    cluster.settle()
+    cluster.produce(b"a", b"b", b"c", b"d")
+    cluster.settle()
+    request = asked(cluster.leader, TOPIC, 2)
+    cluster.settle()
+    assert request.first.low_watermark == 2
+    cluster.crash(3)
+    cluster.fence(3)
+    cluster.change(isr=(1, 2))
+    cluster.restart(3, FakeFiles())
+    for _ in range(100):
+        if cluster.partition(3).log.log_start_offset == 2:
+            break
+        cluster.step()
+    cluster.nodes[3].begin_checkpoint()
+    cluster.settle()
+    assert cluster.end(3) == 2
+    cluster.nodes[3].end_checkpoint()
+    cluster.pass_time(3_000)
+    assert (starts(cluster), cluster.end(3)) == ({1: 2, 2: 2, 3: 2}, 4)
+    assert cluster.registration.isr == (1, 2, 3)
+    assert cluster.values(3) == cluster.values(1)
+    again = cluster.crash(3, power="none")
+    assert _start_on(again, 3) == 2
+
+
+def test_a_new_leader_does_not_bring_deleted_records_back() -> None:
+    """What was acknowledged holds under the next leader."""
+    cluster = replicated()
+    request = asked(cluster.leader, TOPIC, 3)
+    cluster.settle()
+    assert request.first.low_watermark == 3
+    cluster.crash(1, power="none")
+    cluster.fence(1)
+    cluster.change(leader=2, isr=(2, 3))
+    cluster.settle()
+    assert cluster.nodes[2].fetch(TOPIC, 2).first.error_code == OffsetOutOfRangeError.code
