@@ -125,6 +125,7 @@ class LogManager:
                 self.failed[topic_partition] = str(task.error)
         for log_dir in self.online_dirs:
             self._find_missing(log_dir)
+            self._lower_cleaner_offsets(log_dir)
         self._check_any_online()
 
     def forget_missing(self, is_expected: Callable[[TopicPartition], bool]) -> None:
@@ -365,6 +366,15 @@ class LogManager:
         log.on_truncate, log.on_retired = self._after_truncation, self.retired.add
         self.logs[log.topic_partition] = log
         self._homes[log.topic_partition] = log_dir
+
+    def _lower_cleaner_offsets(self, log_dir: LogDir) -> None:
+        """Where a log has lost what was clean, what comes in its place is not. That must be on the disk
+        first: a tombstone taken for clean would go some day, and the older values below it show again."""
+        for name, offset in log_dir.cleaner_offsets.items():
+            log = self.logs.get(name)
+            if log is not None and self._homes[name] is log_dir and log.cleaner_offset != offset:
+                self._checkpoint_of(log_dir).run()
+                return
 
     def _find_missing(self, log_dir: LogDir) -> None:
         """Partitions that had records by the checkpoints and have no folder: to begin them anew would pass
