@@ -78,7 +78,7 @@ def test_a_changed_config_counts_at_the_next_look() -> None:
 
 def test_a_step_looks_at_few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bound: thousands of logs take several steps; one checkpoint for all of a step."""
-    monkeypatch.setattr(log_starts, "_CHECKED_LOGS", 2)
+    monkeypatch.setattr(log_starts, "_CHECKED_LOGS", 2 * log_starts._EXPIRED_LOGS_WEIGHT)
     rig, _ = node_with(5, interval_ms=1_000, retention_ms="0")
     rig.tick(WALL_MS + 1)
     done = []
