@@ -17,7 +17,7 @@ from libc.string cimport memcpy, memset
 
 from crc32c import crc32c
 
-from ..errors import InvalidRecordError
+from ..errors import InvalidRecordError, KafkaError
 from .cleaning import Cleaned, delete_horizon, empty_batch
 from .columns import BinaryColumn, DecodedColumns, HeaderColumn
 from .compression import compress, decompress
@@ -44,6 +44,7 @@ cdef enum:
     COMPRESSION_MASK = 0x07
     LAST_COMPRESSION = 4  # zstd
     LOG_APPEND_TIME_BIT = 0x08
+    TRANSACTIONAL_BIT = 0x10
     CONTROL_BIT = 0x20
     DELETE_HORIZON_BIT = 0x40
     MIN_RECORD_BYTES = 7  # settings.MIN_RECORD_BYTES

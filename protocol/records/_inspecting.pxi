@@ -84,18 +84,10 @@ cdef int _open_stored(
     _Held held, batch, bint check_crc, max_decompressed_bytes, BatchFields *fields, Stored *out
 ) except -1:
     """Open the one batch that fills `batch`, as it may lie in a log. Errors: as open_batch, and of check_offsets."""
-    cdef int opened
-    out.header = held.take(batch, &out.size)
-    opened = _open_header(out.header, out.size, False, check_crc, fields)
-    if opened == PLAIN:
-        out.records, out.size = out.header + HEADER_BYTES, out.size - HEADER_BYTES
-    elif opened == PACKED:
-        packed = PyMemoryView_FromMemory(<char *>out.header + HEADER_BYTES, out.size - HEADER_BYTES, PyBUF_READ)
-        payload = decompress(out.header[COVERED_AT + 1] & COMPRESSION_MASK, packed, max_decompressed_bytes)
-        out.records = held.take(payload, &out.size)
-        if <int64_t>fields.record_count * MIN_RECORD_BYTES > out.size:
-            raise InvalidRecordError(f"{fields.record_count} records do not fit in {out.size} bytes")
-    else:
+    cdef int64_t size = 0
+    cdef const uint8_t *data = held.take(batch, &size)
+    if not _open_at(held, data, size, check_crc, max_decompressed_bytes, fields, out):
+        out.header = data
         header, payload = open_batch(
             batch, check_crc=check_crc, is_dense=False, max_decompressed_bytes=max_decompressed_bytes
         )
@@ -104,3 +96,21 @@ cdef int _open_stored(
     if fields.base_offset < 0 or fields.base_offset > INT64_MAX - fields.last_offset_delta:
         raise InvalidRecordError(f"a batch of the offsets {fields.base_offset} + {fields.last_offset_delta}")
     return 0
+
+
+cdef bint _open_at(
+    _Held held, const uint8_t *data, int64_t size, bint check_crc, max_decompressed_bytes,
+    BatchFields *fields, Stored *out,
+) except -1:
+    """`_open_stored` of the batch that fills the `size` bytes at `data`; False if it is to be opened closely."""
+    cdef int opened = _open_header(data, size, False, check_crc, fields)
+    if opened == CLOSELY:
+        return False
+    out.header, out.records, out.size = data, data + HEADER_BYTES, size - HEADER_BYTES
+    if opened == PACKED:
+        packed = PyMemoryView_FromMemory(<char *>data + HEADER_BYTES, size - HEADER_BYTES, PyBUF_READ)
+        payload = decompress(data[COVERED_AT + 1] & COMPRESSION_MASK, packed, max_decompressed_bytes)
+        out.records = held.take(payload, &out.size)
+        if <int64_t>fields.record_count * MIN_RECORD_BYTES > out.size:
+            raise InvalidRecordError(f"{fields.record_count} records do not fit in {out.size} bytes")
+    return True

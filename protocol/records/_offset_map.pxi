@@ -316,6 +316,40 @@ cdef class CompiledOffsetMap:
         _open_stored(held, batch, check_crc, max_decompressed_bytes, &fields, &stored)
         return self._add(&fields, &stored, start)
 
+    def add_run(
+        self, data, Py_ssize_t at, start_offset=0, *,
+        bint check_crc=True, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
+    ):
+        cdef int64_t start = _clamped(start_offset), size = 0, length
+        cdef Py_ssize_t records = 0
+        cdef _Held held = _Held.__new__(_Held), unpacked
+        cdef const uint8_t *first = held.take(data, &size)
+        cdef BatchFields fields
+        cdef Stored stored
+        if start < 0 or not 0 <= at <= size:
+            raise ValueError(f"an offset map starts at offset {start_offset}, at byte {at} of {size}")
+        while size - at >= HEADER_BYTES:
+            length = LENGTH_END + <int64_t><int32_t>_big32(first + at + 8)
+            if length > size - at or first[at + COVERED_AT + 1] & (TRANSACTIONAL_BIT | CONTROL_BIT):
+                break
+            unpacked = _Held.__new__(_Held)
+            try:
+                if not _open_at(
+                    unpacked, first + at, length, check_crc, max_decompressed_bytes, &fields, &stored
+                ):
+                    break
+                if fields.base_offset < 0 or fields.base_offset > INT64_MAX - fields.last_offset_delta:
+                    break
+                if not self._table.count and fields.record_count > self._table.capacity:
+                    break
+                if not self._add(&fields, &stored, start):
+                    break
+            except KafkaError:
+                break
+            at += length
+            records += fields.record_count
+        return at, records
+
     cdef bint _add(self, const BatchFields *batch, const Stored *stored, int64_t start_offset) except -1:
         cdef OffsetTable *table = &self._table
         cdef int64_t keys = 0, left_out = -1

@@ -201,6 +201,22 @@ class OffsetMap(Protocol):
         Errors: as in `RecordCodec.decode`, with nothing put; ValueError for a negative start.
         """
 
+    def add_run(
+        self,
+        data: Buffer,
+        at: int,
+        start_offset: int = 0,
+        *,
+        check_crc: bool = True,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    ) -> tuple[int, int]:
+        """`add_batch` for batch after batch of `data` from index `at` on; (index after them, their records).
+
+        It stops without a word before the first one that is to be looked at closely: one that is cut short or
+        wrong, of a transaction, a control batch, without records, or with more keys than might fit.
+        ValueError for a negative start, or an index outside the data.
+        """
+
 
 class RecordCodec(Protocol):
     """Encode and decode record batches.

@@ -15,9 +15,10 @@ import struct
 from array import array
 from typing import TYPE_CHECKING
 
-from ..errors import InvalidRecordError
+from ..errors import InvalidRecordError, KafkaError
 from ..model import NO_OFFSET
 from .hashing import siphash128
+from .header import CONTROL_BIT, TRANSACTIONAL_BIT, read_batch_header
 from .opening import MAX_DECOMPRESSED_BYTES, open_batch
 from .record_bytes import walk_records
 from .settings import INT64_MAX
@@ -132,3 +133,34 @@ class PythonOffsetMap:
         if header.last_offset >= start_offset:
             self.advance(header.last_offset)
         return True
+
+    def add_run(
+        self,
+        data: Buffer,
+        at: int,
+        start_offset: int = 0,
+        *,
+        check_crc: bool = True,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    ) -> tuple[int, int]:
+        view, records = memoryview(data), 0
+        if start_offset < 0 or not 0 <= at <= len(view):
+            raise ValueError(f"an offset map starts at offset {start_offset}, at byte {at} of {len(view)}")
+        while at < len(view):
+            try:
+                header = read_batch_header(view, at)
+                if header.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT) or header.record_count == 0:
+                    break
+                if not self._count and header.record_count > self.capacity:
+                    break
+                if not self.add_batch(
+                    view[at : at + header.size_bytes],
+                    start_offset,
+                    check_crc=check_crc,
+                    max_decompressed_bytes=max_decompressed_bytes,
+                ):
+                    break
+            except KafkaError:
+                break
+            at, records = at + header.size_bytes, records + header.record_count
+        return at, records

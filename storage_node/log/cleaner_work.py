@@ -33,7 +33,7 @@ from .swap import settle, stage
 from .transaction_index import format_transaction_index, parse_transaction_index
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ...protocol.records.codec import OffsetMap
     from ...protocol.records.header import BatchHeader, Buffer
@@ -176,7 +176,14 @@ class Cleaning:
     ) -> bool:
         """False when the map is full."""
         begin = segment.start_of(start).position if start > segment.base_offset else 0
-        for batch in self._batches(segment, begin):
+
+        def add_run(chunk: memoryview, at: int) -> int:
+            end, records = offset_map.add_run(chunk, at, start)
+            self.stats.indexed_bytes += end - at
+            self.stats.indexed_records += records
+            return end
+
+        for batch in self._batches(segment, begin, add_run):
             header = batch.header
             self.stats.indexed_bytes += len(batch.data)
             self.stats.indexed_records += header.record_count
@@ -314,19 +321,28 @@ class Cleaning:
 
     # --- reading -----------------------------------------------------------------------------------------
 
-    def _batches(self, segment: Segment, position: int) -> Iterator[_Batch]:
-        """All batches of a segment, one buffer at a time; CRCs are the codec's to check."""
+    def _batches(
+        self, segment: Segment, position: int, take: Callable[[memoryview, int], int] | None = None
+    ) -> Iterator[_Batch]:
+        """All batches of a segment, one buffer at a time; CRCs are the codec's to check. `take` may take some
+        from an index of the buffer on, and says where it stopped."""
         end, path = segment.size_bytes, segment.file.path
         chunk, start = memoryview(b""), position
         while position < end:
             if len(chunk) - (position - start) < HEADER_BYTES:
                 chunk, start = self._read(segment, position, self.buffer_bytes), position
+            taken = start + take(chunk, position - start) if take is not None else position
+            if taken > position:
+                position = taken
+                continue
             header = header_at(chunk, position - start, path=path, position=position)
             size = header.size_bytes
-            if position + size > end:
-                raise CorruptMessageError(f"{path} at byte {position}: a batch of {size} bytes is cut short")
-            if len(chunk) - (position - start) < size:
+            if position + size <= end and len(chunk) - (position - start) < size:
                 chunk, start = self._read(segment, position, max(size, self.buffer_bytes)), position
+                if len(chunk) >= size:
+                    continue
+            if len(chunk) - (position - start) < size:
+                raise CorruptMessageError(f"{path} at byte {position}: a batch of {size} bytes is cut short")
             yield _Batch(position, header, chunk[position - start : position - start + size])
             position += size
 

@@ -149,6 +149,8 @@ def test_random_bytes_behind_an_honest_header() -> None:
 def cleaned(codec: RecordCodec, data: bytes, start: int, is_due: bool) -> object:
     """What a map took of the batch, and what was left by it: values, or the class of the first error."""
     offsets = codec.offset_map(24 * 12)
+    run = offsets.add_run(KEYS_TO_COME + data, 0, max_decompressed_bytes=CAP), len(offsets)
+    offsets.clear()
     offsets.add_batch(KEYS_TO_COME)
     before = len(offsets), offsets.latest_offset
     try:
@@ -162,11 +164,11 @@ def cleaned(codec: RecordCodec, data: bytes, start: int, is_due: bool) -> object
             max_decompressed_bytes=CAP,
         )
     except ALLOWED as error:
-        return type(error).__name__, (len(offsets), offsets.latest_offset) != before
+        return type(error).__name__, (len(offsets), offsets.latest_offset) != before, run
     if left.data is not None:
         codec.check(left.data, is_dense=False)
     rest = None if left.data is None else bytes(left.data)
-    return taken, len(offsets), offsets.latest_offset, rest, left[1:]
+    return taken, len(offsets), offsets.latest_offset, rest, left[1:], run
 
 
 KEYS_TO_COME = by_hand.batch(by_hand.record(1, key=b"key") + by_hand.record(9, key=b"x"), 2, last_delta=9)

@@ -128,6 +128,58 @@ def test_a_damaged_batch_leaves_the_map_as_it_was(codec: RecordCodec) -> None:
     assert offsets.add_batch(good, check_crc=False)
 
 
+def test_a_run_of_batches(codec: RecordCodec) -> None:
+    """Batch after batch as one at a time, compressed or not, up to where the data is cut short."""
+    run = [
+        stored([(number, b"%d" % (number % 5), b"v"), (number + 1, None, b"v")], compression=compression)
+        for number, compression in zip(range(0, 20, 2), list(Compression) * 2, strict=True)
+    ]
+    offsets, alone = map_of(codec), map_of(codec)
+    data = b"".join(run)
+    assert offsets.add_run(data, 0) == (len(data), 20)
+    assert all(alone.add_batch(each) for each in run)
+    assert (len(offsets), offsets.latest_offset) == (len(alone), alone.latest_offset) == (5, 19)
+    assert [offsets.get(b"%d" % key) for key in range(5)] == [alone.get(b"%d" % key) for key in range(5)]
+    offsets.clear()
+    at = len(run[0])
+    assert offsets.add_run(memoryview(data)[:-1], at, 5) == (len(data) - len(run[-1]), 16)
+    assert (len(offsets), offsets.latest_offset, offsets.get(b"4")) == (5, 17, 14)
+    assert offsets.add_run(data, len(data)) == (len(data), 0)
+    for wrong in ((data, -1, 0), (data, len(data) + 1, 0), (data, 0, -1)):
+        with pytest.raises(ValueError, match="offset map"):
+            offsets.add_run(*wrong)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        by_hand.batch(by_hand.record(), base_offset=5, attributes=0x20),
+        by_hand.batch(by_hand.record(), base_offset=5, attributes=0x10),
+        by_hand.batch(b"", 0, last_delta=0, base_offset=5),
+        by_hand.batch(by_hand.record(), base_offset=5, magic=1),
+        by_hand.batch(by_hand.record(), base_offset=5, length=3),
+        by_hand.batch(by_hand.record(), base_offset=5, length=-(2**31)),
+        by_hand.batch(by_hand.record(), base_offset=5, crc=1),
+        by_hand.batch(by_hand.record(), base_offset=5, attributes=5),
+        by_hand.batch(by_hand.record(), base_offset=5, attributes=2),
+        by_hand.batch(by_hand.record() + by_hand.record(), 2, base_offset=5),
+        by_hand.batch(by_hand.record(), base_offset=-5),
+        b"".join([stored([(5, b"1", b"v"), (6, b"2", b"v"), (7, b"3", b"v")])]),
+    ],
+)
+def test_a_run_stops_before_what_is_to_be_looked_at(codec: RecordCodec, other: bytes) -> None:
+    """Of a transaction, of control, empty, damaged anywhere, or more than fits: nothing of it is put."""
+    first, last = stored([(4, b"k", b"v")]), stored([(9, b"l", b"v")])
+    offsets = map_of(codec, 4)  # three keys
+    assert offsets.add_run(first + other + last, 0) == (len(first), 1)
+    assert (len(offsets), offsets.latest_offset, offsets.get(b"l")) == (1, 4, -1)
+    assert offsets.add_run(first + other + last, len(first) + len(other)) == (len(first + other + last), 1)
+    offsets.clear()
+    large = stored([(number, b"%d" % number, b"v") for number in range(4)])
+    assert offsets.add_run(large, 0) == (0, 0)
+    assert (len(offsets), offsets.latest_offset) == (0, -1)
+
+
 def test_offsets_at_the_end_of_the_range(codec: RecordCodec) -> None:
     """The largest offset there is, and one below the least."""
     offsets = map_of(codec)

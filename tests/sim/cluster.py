@@ -11,9 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import compacting
 import quorum_laws
 from cluster_laws import Laws, registration_of
 from cluster_losses import UNCLEAN, check_unclean
+from compacting import KeyedProducer, Mirror
 from erasing import NO_RETENTION, Eraser, lasting_topics, retain
 from faults import Faults, draw_kinds
 from headrace.controller.config import ControllerConfig
@@ -60,6 +62,7 @@ class Plan:
     tail_cache_bytes: int = 1 << 20  # what is not in it followers and consumers read from files
     replica_fetch_bytes: int = 1 << 20
     fetchers: int = 1
+    compacts: bool = False  # there is a compacted topic beside the other
 
     @classmethod
     def draw(cls, random: random.Random) -> Plan:
@@ -89,6 +92,7 @@ class Plan:
             replica_fetch_bytes=random.choice((1_000, 10_000, 1 << 20)),
             fetchers=random.choice((1, 1, 2)),
             unclean=min_isr > 1 and random.random() < 0.3,
+            compacts=random.random() < 0.5,
         )
 
 
@@ -160,10 +164,14 @@ class SimCluster:
         if plan.unreliable_producer:
             self.producers.append(SimProducer(self, "loose", 1, plan.send_gap_ms))
         self.eraser = Eraser(self)
+        self.keyed = KeyedProducer(self) if plan.compacts else None
         self.consumers = [
             SimConsumer(self, "tail", may_seek=False),
             SimConsumer(self, "seeker", may_seek=True),
         ]
+        if self.keyed is not None:
+            self.producers.append(self.keyed)
+            self.mirror = Mirror(self)
 
     @property
     def may_erase(self) -> bool:
@@ -187,7 +195,8 @@ class SimCluster:
         for process in (*self.controllers.values(), *self.nodes.values()):
             self.world.after(self.random.randrange(50), f"{process.name} starts first", process.start)
         self._create_topics()
-        for client in (*self.producers, *self.consumers, self.eraser):
+        mirrors = [self.mirror] if self.keyed is not None else []
+        for client in (*self.producers, *self.consumers, *mirrors, self.eraser):
             self.world.after(self.random.randrange(500), f"{client.name} begins", client.start)
         self.require(WARM_UP_MS, self.has_progress(), "nothing works before any fault")
 
@@ -213,6 +222,8 @@ class SimCluster:
         final.start()
         self.require(HEAL_MS, self.are_consumers_done, "a consumer does not get to the end")
         self.world.run(6_000)  # longer than any request may wait
+        if self.keyed is not None:
+            compacting.check(self, self.keyed, self.mirror)
         self.rules.at_end()
         self.laws.at_end()
         self.history.starts = dict(self.rules.starts)
@@ -241,9 +252,10 @@ class SimCluster:
     def is_in_sync(self) -> bool:
         """Every partition has a leader and all its replicas."""
         image = self.rules.image
-        if any(name not in image.topics for name in self.topics):
+        names = [*self.topics, *([compacting.TOPIC] if self.plan.compacts else ())]
+        if any(name not in image.topics for name in names):
             return False
-        for name in self.topics:
+        for name in names:
             for number, registration in enumerate(image.topics[name].partitions):
                 if registration.leader < 0 or sorted(registration.isr) != sorted(registration.replicas):
                     return False
@@ -261,9 +273,11 @@ class SimCluster:
         keys = [
             (name, number) for name in self.topics for number in range(len(image.topics[name].partitions))
         ]
-        return all(
-            consumer.positions().get(key, 0) >= self._end(key) for consumer in self.consumers for key in keys
-        )
+        pairs = [(consumer, key) for consumer in self.consumers for key in keys]
+        if self.keyed is not None:
+            topic = compacting.TOPIC
+            pairs += [(self.mirror, (topic, n)) for n in range(len(image.topics[topic].partitions))]
+        return all(consumer.positions().get(key, 0) >= self._end(key) for consumer, key in pairs)
 
     def _end(self, key: tuple[str, int]) -> int:
         registration = registration_of(self.rules.image, key)
@@ -346,6 +360,9 @@ class SimCluster:
                 NewTopicSpec(name, assignments=assignments, configs=configs | others[name])
                 for name in self.topics
             )
+            if plan.compacts:
+                compacted = configs | compacting.CONFIGS
+                specs += (NewTopicSpec(compacting.TOPIC, assignments=assignments, configs=compacted),)
             self.ask_controller(registry.CREATE_TOPICS, CreateTopicsRequest(specs), self._created)
         self.world.after(100, "create topics", self._create_topics)
 

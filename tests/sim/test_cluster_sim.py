@@ -30,6 +30,8 @@ MARKS = (
     "cold read",
     "started later",
     "erased",
+    "cleaned",
+    "gaps",
 )
 
 
