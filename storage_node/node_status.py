@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from typing import TYPE_CHECKING, Any
 
 from .replica.partition import PartitionState
@@ -10,6 +11,9 @@ if TYPE_CHECKING:
     from .counters import NodeCounters
     from .replica.log_cleaner import LogCleaner
     from .replica.replica_manager import ReplicaManager
+
+# Bound: a node may have tens of thousands.
+_LOGS_SHOWN = 100
 
 
 def status_of(
@@ -35,5 +39,21 @@ def status_of(
         "offline_partitions": sum(partition.state is PartitionState.OFFLINE for partition in partitions),
         "uncleanable_partitions": cleaner.set_aside,
         "parked_requests": parked,
+        "logs": _largest_logs(replicas),
         "counters": counters.to_mapping(),
+    }
+
+
+def _largest_logs(replicas: ReplicaManager) -> dict[str, dict[str, int]]:
+    """What fills the disks, the largest first: by partition the gauges of its log."""
+    logs = [partition.log for partition in replicas.partitions.values() if partition.log is not None]
+    largest = heapq.nlargest(_LOGS_SHOWN, logs, key=lambda log: log.size_bytes)
+    return {
+        str(log.topic_partition): {
+            "LogStartOffset": log.log_start_offset,
+            "LogEndOffset": log.log_end_offset,
+            "Size": log.size_bytes,
+            "NumLogSegments": log.segment_count,
+        }
+        for log in largest
     }

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from headrace.benchmarks.worker import Clock
     from headrace.protocol.records.header import Buffer
+    from headrace.storage_node.log.segment import Segment
 
 NOW_MS = 1_700_000_000_000
 BATCH_BYTES, SEGMENT_BYTES = 16_384, 64 << 20
@@ -65,6 +66,9 @@ def clean(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     """A node's own cleaner over the sealed segments of the log in `folder`, from its start."""
     log = _opened(spec["folder"])
     log.high_watermark = log.log_end_offset
+    # as on a node, and with Kafka: the files of the old segments go some time later
+    old: list[Segment] = []
+    log.on_retired = lambda _, segments: old.extend(segments)
     plan = cleanable(log, NOW_MS)
     job = Cleaning(log, plan, spec["map_bytes"], LOAD_FACTOR, BUFFER_BYTES, NOW_MS, _FullSpeed())
     clock.ready()
@@ -78,6 +82,8 @@ def clean(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
         raise ValueError(
             f"cleaned up to {job.end_offset} of {plan.end_offset}: the keys must fit in one pass"
         )
+    for segment in old:
+        segment.remove()
     kept_bytes = sum(segment.size_bytes for segment in log.sealed_segments)
     log.close()
     return {**found, "records": spec["count"], "bytes": job.stats.read_bytes, "kept_bytes": kept_bytes}

@@ -335,11 +335,12 @@ class Cleaning:
                 continue
             header = header_at(chunk, position - start, path=path, position=position)
             size = header.size_bytes
-            if position + size > end:
-                raise CorruptMessageError(f"{path} at byte {position}: a batch of {size} bytes is cut short")
-            if len(chunk) - (position - start) < size:
+            if position + size <= end and len(chunk) - (position - start) < size:
                 chunk, start = self._read(segment, position, max(size, self.buffer_bytes)), position
-                continue
+                if len(chunk) >= size:
+                    continue
+            if len(chunk) - (position - start) < size:
+                raise CorruptMessageError(f"{path} at byte {position}: a batch of {size} bytes is cut short")
             yield _Batch(position, header, chunk[position - start : position - start + size])
             position += size
 

@@ -130,10 +130,11 @@ class Log(LogStart, LogCleaning):
         log.recovery = found.report
         log._is_marked = found.has_gaps
         log.has_gaps |= found.has_gaps
-        log.cleaner_offset = cleaner_offset
         log.log_start_offset = max(log_start_offset, found.segments[0].base_offset)
         log.wanted_start_offset = log.log_start_offset
         log.recovery_point = min(recovery_point, log.log_end_offset)
+        log.cleaner_offset = cleaner_offset
+        log.forget_cleaned(log.log_end_offset)
         if log.recovery_point < recovery_point:
             log.recovery.faults.append(
                 f"{directory}: up to {recovery_point} was flushed, the log ends at {log.recovery_point}"

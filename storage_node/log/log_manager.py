@@ -125,6 +125,7 @@ class LogManager:
                 self.failed[topic_partition] = str(task.error)
         for log_dir in self.online_dirs:
             self._find_missing(log_dir)
+            self._lower_cleaner_offsets(log_dir)
         self._check_any_online()
 
     def forget_missing(self, is_expected: Callable[[TopicPartition], bool]) -> None:
@@ -321,12 +322,8 @@ class LogManager:
     def checkpoint_tasks(self, *, only_starts: bool = False) -> list[CheckpointTask]:
         """What each online dir's checkpoints have to say now; or only where logs start, where there are news
         of that."""
-        tasks = [self._checkpoint_of(log_dir) for log_dir in self.online_dirs]
-        if not only_starts:
-            return tasks
-        for task in tasks:
-            task.only_starts = True
-        return [task for task in tasks if task.wanted]
+        tasks = [self._checkpoint_of(log_dir, only_starts=only_starts) for log_dir in self.online_dirs]
+        return [task for task in tasks if task.wanted] if only_starts else tasks
 
     def checkpoint(self) -> None:
         """Write the checkpoints of all online dirs on this thread."""
@@ -366,6 +363,15 @@ class LogManager:
         self.logs[log.topic_partition] = log
         self._homes[log.topic_partition] = log_dir
 
+    def _lower_cleaner_offsets(self, log_dir: LogDir) -> None:
+        """Where a log has lost what was clean, what comes in its place is not. That must be on the disk
+        first: a tombstone taken for clean would go some day, and the older values below it show again."""
+        for name, offset in log_dir.cleaner_offsets.items():
+            log = self.logs.get(name)
+            if log is not None and self._homes[name] is log_dir and log.cleaner_offset != offset:
+                self._checkpoint_of(log_dir).run()
+                return
+
     def _find_missing(self, log_dir: LogDir) -> None:
         """Partitions that had records by the checkpoints and have no folder: to begin them anew would pass
         for an empty log, so they stay offline until the folder or the decision of an operator comes."""
@@ -389,19 +395,21 @@ class LogManager:
         next recovery would trust bytes that were never flushed."""
         self._checkpoint_of(self._homes[log.topic_partition]).run()
 
-    def _checkpoint_of(self, log_dir: LogDir) -> CheckpointTask:
-        task = CheckpointTask(log_dir)
+    def _checkpoint_of(self, log_dir: LogDir, *, only_starts: bool = False) -> CheckpointTask:
+        task = CheckpointTask(log_dir, only_starts=only_starts)
         for topic_partition in self.failed:
             if self._homes[topic_partition] is log_dir:
                 task.keep(topic_partition)
         for topic_partition, log in self.logs.items():
+            start = log.wanted_start_offset
+            if only_starts and not start:
+                continue  # thousands of logs must not hold up whoever waits for one
             if self._homes[topic_partition] is log_dir and topic_partition not in self._going:
                 task.recovery_points[topic_partition] = log.recovery_point
                 task.high_watermarks[topic_partition] = log.high_watermark
                 if log.cleaner_offset is not None:
                     task.cleaner_offsets[topic_partition] = log.cleaner_offset
-                start = log.wanted_start_offset
-                if start > 0:
+                if start:
                     task.log_start_offsets[topic_partition] = start
                 if start > log.log_start_offset:
                     task.wanted.append((log, start))

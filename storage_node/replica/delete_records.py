@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import (
     InvalidRequestError,
+    InvalidTopicError,
     KafkaError,
     OffsetOutOfRangeError,
     PolicyViolationError,
@@ -22,6 +23,7 @@ from ...protocol.messages.data import (
     DeleteRecordsResponse,
 )
 from ..log.retention import DELETE
+from ..metadata_view import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -85,9 +87,12 @@ class DeleteRecordsHandler:
         self._purgatory.park(delayed, keys, now_ms + wait_ms)
 
     def _started(self, index: int, entry: DeleteRecordsPartition) -> _Waiting:
-        """Errors: what `find` and `leader_log` say; PolicyViolationError, OffsetOutOfRangeError."""
+        """Errors: what `find` and `leader_log` say; InvalidTopicError, PolicyViolationError,
+        OffsetOutOfRangeError."""
         partition = self._replicas.find(entry.topic_id, entry.partition)
         policy = partition.leader_log(entry.current_leader_epoch).config.cleanup_policy
+        if partition.topic_partition.topic in INTERNAL_TOPICS:
+            raise InvalidTopicError(f"records of {partition.topic_partition} are the cluster's own")
         if policy and DELETE not in policy:
             raise PolicyViolationError(
                 f"records of {partition.topic_partition} cannot be deleted: its cleanup.policy is compact"

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from .partition import Partition, PartitionKey
     from .replica_manager import ReplicaManager
 
-# Bound: of one step, about a second: logs that are looked at; logs that lose segments, and how many each.
-_CHECKED_LOGS = 500
+# Bound: of one step, about a second: logs that are looked at, where one that rolls or lets go counts for ten;
+# logs that lose segments, and how many each.
+_CHECKED_LOGS, _EXPIRED_LOGS_WEIGHT = 200, 10
 _TRIMMED_LOGS, _TRIMMED_SEGMENTS = 16, 8
 _FIRST_ROUND_MS = 30_000  # Kafka's log.initial.task.delay.ms
 
@@ -97,12 +98,15 @@ class LogStarts:
         if now_ms >= self._next_round_ms:
             self._next_round_ms = now_ms + self._interval_ms
             self._to_check = self._to_check or deque(self._replicas.partitions)
-        for _ in range(min(len(self._to_check), _CHECKED_LOGS)):
+        left = _CHECKED_LOGS
+        while self._to_check and left > 0:
             partition = self._replicas.partitions.get(self._to_check.popleft())
+            left -= 1
             if partition is None or partition.log is None or not partition.is_online:
                 continue
             try:
                 if partition.log.expire(wall_ms):
+                    left -= _EXPIRED_LOGS_WEIGHT - 1
                     self._ask()
             except KafkaStorageError as error:
                 self._replicas.disk_failed(partition, error)

@@ -253,7 +253,10 @@ class History:
     # --- as JSONL -----------------------------------------------------------------------------------------
 
     def lines(self) -> Iterator[str]:
-        """One JSON object for each operation: index, time, process, type, f, value, rebalance_keys, error."""
+        """One JSON object for each operation: index, time, process, type, f, value, rebalance_keys, error.
+        Before them the starts, if there are any."""
+        if self.starts:
+            yield json.dumps({"starts": list(self.starts.items())})
         for index, op in enumerate(self.ops):
             facts = {
                 "index": index,
@@ -274,6 +277,9 @@ class History:
         history, processes = cls(lambda: now[0]), dict[str, Process]()
         for line in lines:
             facts = json.loads(line)
+            if "starts" in facts:
+                history.starts.update(facts["starts"])
+                continue
             now[0], name = facts["time"], facts["process"]
             process = processes.get(name) or processes.setdefault(name, history.process(name))
             _replay(process, facts)

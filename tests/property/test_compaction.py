@@ -138,6 +138,7 @@ class CompactedLog(RuleBasedStateMachine):
         self.log = open_log(files, was_clean=was_clean, recovery_point=point, cleaner_offset=cleaned, **KEYS)
         self.watermark = min(self.watermark, self.log.log_end_offset)
         self.log.high_watermark = self.watermark
+        self.clean_to = min(self.clean_to, self.log.cleaner_offset or 0)
 
     def _forget_from(self, end: int) -> None:
         self.written = [record for record in self.written if record.offset < end]

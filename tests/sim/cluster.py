@@ -11,8 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import compacting
 import quorum_laws
 from cluster_laws import Laws, registration_of
+from compacting import KeyedProducer, Mirror
 from erasing import NO_RETENTION, Eraser, retain
 from faults import Faults, draw_kinds
 from headrace.controller.config import ControllerConfig
@@ -58,6 +60,7 @@ class Plan:
     tail_cache_bytes: int = 1 << 20  # what is not in it followers and consumers read from files
     replica_fetch_bytes: int = 1 << 20
     fetchers: int = 1
+    compacts: bool = False  # there is a compacted topic beside the other
 
     @classmethod
     def draw(cls, random: random.Random) -> Plan:
@@ -86,6 +89,7 @@ class Plan:
             tail_cache_bytes=random.choice((0, 1_000, 1 << 20)),
             replica_fetch_bytes=random.choice((1_000, 10_000, 1 << 20)),
             fetchers=random.choice((1, 1, 2)),
+            compacts=random.random() < 0.5,
         )
 
 
@@ -157,10 +161,14 @@ class SimCluster:
         if plan.unreliable_producer:
             self.producers.append(SimProducer(self, "loose", 1, plan.send_gap_ms))
         self.eraser = Eraser(self)
+        self.keyed = KeyedProducer(self) if plan.compacts else None
         self.consumers = [
             SimConsumer(self, "tail", may_seek=False),
             SimConsumer(self, "seeker", may_seek=True),
         ]
+        if self.keyed is not None:
+            self.producers.append(self.keyed)
+            self.mirror = Mirror(self)
 
     @property
     def may_erase(self) -> bool:
@@ -184,7 +192,8 @@ class SimCluster:
         for process in (*self.controllers.values(), *self.nodes.values()):
             self.world.after(self.random.randrange(50), f"{process.name} starts first", process.start)
         self._create_topics()
-        for client in (*self.producers, *self.consumers, self.eraser):
+        mirrors = [self.mirror] if self.keyed is not None else []
+        for client in (*self.producers, *self.consumers, *mirrors, self.eraser):
             self.world.after(self.random.randrange(500), f"{client.name} begins", client.start)
         self.require(WARM_UP_MS, self.has_progress(), "nothing works before any fault")
 
@@ -210,6 +219,8 @@ class SimCluster:
         final.start()
         self.require(HEAL_MS, self.are_consumers_done, "a consumer does not get to the end")
         self.world.run(6_000)  # longer than any request may wait
+        if self.keyed is not None:
+            compacting.check(self, self.keyed, self.mirror)
         self.rules.at_end()
         self.laws.at_end()
         self.history.starts = dict(self.rules.starts)
@@ -236,9 +247,10 @@ class SimCluster:
     def is_in_sync(self) -> bool:
         """Every partition has a leader and all its replicas."""
         image = self.rules.image
-        if any(name not in image.topics for name in self.topics):
+        names = [*self.topics, *([compacting.TOPIC] if self.plan.compacts else ())]
+        if any(name not in image.topics for name in names):
             return False
-        for name in self.topics:
+        for name in names:
             for number, registration in enumerate(image.topics[name].partitions):
                 if registration.leader < 0 or sorted(registration.isr) != sorted(registration.replicas):
                     return False
@@ -256,9 +268,11 @@ class SimCluster:
         keys = [
             (name, number) for name in self.topics for number in range(len(image.topics[name].partitions))
         ]
-        return all(
-            consumer.positions().get(key, 0) >= self._end(key) for consumer in self.consumers for key in keys
-        )
+        pairs = [(consumer, key) for consumer in self.consumers for key in keys]
+        if self.keyed is not None:
+            topic = compacting.TOPIC
+            pairs += [(self.mirror, (topic, n)) for n in range(len(image.topics[topic].partitions))]
+        return all(consumer.positions().get(key, 0) >= self._end(key) for consumer, key in pairs)
 
     def _end(self, key: tuple[str, int]) -> int:
         registration = registration_of(self.rules.image, key)
@@ -340,6 +354,9 @@ class SimCluster:
             specs = tuple(
                 NewTopicSpec(name, assignments=assignments, configs=configs) for name in self.topics
             )
+            if plan.compacts:
+                compacted = configs | compacting.CONFIGS
+                specs += (NewTopicSpec(compacting.TOPIC, assignments=assignments, configs=compacted),)
             self.ask_controller(registry.CREATE_TOPICS, CreateTopicsRequest(specs), self._created)
         self.world.after(100, "create topics", self._create_topics)
 

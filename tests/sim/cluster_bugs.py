@@ -16,9 +16,10 @@ from headrace.controller.state import elections
 from headrace.controller.state.brokers import Brokers
 from headrace.protocol.metadata import replay
 from headrace.protocol.metadata.records import NoOpRecord, PartitionChangeRecord
+from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import CRC_POSITION, read_batch_header
 from headrace.storage_node import node
-from headrace.storage_node.log import retention
+from headrace.storage_node.log import cleaner_work, retention
 from headrace.storage_node.log.log import Log
 from headrace.storage_node.replica.fetch import DelayedFetch, FetchHandler
 from headrace.storage_node.replica.follower import ReplicaFetcher
@@ -257,12 +258,31 @@ def never_tells_where_it_starts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ReplicaFetcher, "start_moved", lambda *_: None)
 
 
+def drops_tombstones_at_once(patch: pytest.MonkeyPatch) -> None:
+    """delete.retention.ms is not waited for: who is a little behind never hears of the deletion."""
+
+    class Hasty:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(active_codec(), name)
+
+        def clean_batch(self, *arguments: Any, **facts: Any) -> Any:
+            return active_codec().clean_batch(*arguments, **{**facts, "delete_retention_ms": 0})
+
+    patch.setattr(cleaner_work, "active_codec", Hasty)
+
+
+def swaps_what_is_not_on_the_disk(patch: pytest.MonkeyPatch) -> None:
+    """A cleaned segment takes the place of others before its bytes are synced."""
+    patch.setattr(cleaner_work.Cleaning, "_finish", lambda self, group, new: new.seal())
+
+
 FIRST_TIMESTAMP = 34  # the last byte of it
 FSYNC = dataclasses.replace(PLAN, durability="fsync", faults=("power", "crash", "pause"))
 ALONE = dataclasses.replace(FSYNC, replication=1, min_isr=1)
 CALM = dataclasses.replace(PLAN, faults=(), fault_ms=500)
 ERASED = dataclasses.replace(PLAN, faults=("erase", "kill", "power", "pause"), fault_gap_ms=100)
 RETAINED = dataclasses.replace(PLAN, faults=("retain", "cut", "pause", "isolate"), fault_gap_ms=200)
+COMPACTED = dataclasses.replace(PLAN, compacts=True)
 QUIET_ERASED = dataclasses.replace(PLAN, faults=("erase",), fault_ms=500)
 HELD = ("LeaderCandidateCompleteness", "HighWatermarkInSync", "LeaderCompleteness")
 # Laws that stand in front of others: without them, those behind must notice.
@@ -301,5 +321,7 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     asks_no_follower: (("LowWatermark",), ERASED, 3),
     lets_go_what_is_not_committed: (("OnlyCommittedDeleted", "HighWatermark"), RETAINED, 10),
     never_tells_where_it_starts: (("cannot be deleted",), QUIET_ERASED, 3),
+    drops_tombstones_at_once: (("CompactedTable",), COMPACTED, 10),
+    swaps_what_is_not_on_the_disk: (("CompactedLost", *HELD), dataclasses.replace(ALONE, compacts=True), 10),
     skips_a_batch: (("no progress", "do not come into sync"), CALM, 2),
 }

@@ -124,6 +124,7 @@ class SimProducer(SimClient):
     def __init__(self, cluster: SimCluster, name: str, acks: int, gap_ms: int) -> None:
         super().__init__(cluster, name)
         self.acks, self.gap_ms = acks, gap_ms
+        self.topics = cluster.topics
         self.is_sending = True
         self.sent = 0
         limits = AccumulatorLimits(
@@ -159,7 +160,7 @@ class SimProducer(SimClient):
     def _send_on(self) -> None:
         if not self.is_sending:
             return
-        topics = [name for name in self.view.topics if name in self.cluster.topics]
+        topics = [name for name in self.view.topics if name in self.topics]
         if topics:
             for _ in range(self.random.randrange(1, 6)):
                 self._send(self.random.choice(topics))
@@ -263,6 +264,7 @@ class SimConsumer(SimClient):
         reset = EARLIEST_TIMESTAMP if cluster.may_erase else None
         self.fetcher = Fetcher(limits, Backoff(20, 300, self.random), reset)
         self.may_seek = may_seek
+        self.topics = cluster.topics
 
     def positions(self) -> dict[tuple[str, int], int]:
         """Where it reads next."""
@@ -270,7 +272,7 @@ class SimConsumer(SimClient):
 
     def _poll(self) -> None:
         self._look()
-        for name in self.cluster.topics:
+        for name in self.topics:
             found = self.view.topics.get(name)
             for number in range(len(found.partitions) if found else 0):
                 self.fetcher.add(TopicPartition(name, number), EARLIEST_TIMESTAMP)

@@ -28,6 +28,8 @@ MARKS = (
     "cold read",
     "started later",
     "erased",
+    "cleaned",
+    "gaps",
 )
 
 

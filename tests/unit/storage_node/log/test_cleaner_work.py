@@ -218,6 +218,17 @@ def test_a_damaged_batch_ends_the_cleaning_and_changes_nothing() -> None:
     assert not [name for name in files.listdir(FOLDER) if name.endswith((".cleaned", ".swap"))]
 
 
+def test_a_segment_that_has_lost_its_end_ends_the_cleaning() -> None:
+    """Its file is shorter than what was written: an error, and not a search without end."""
+    for missing in (1, 40, 70):
+        files = FakeFiles()
+        log = filled(files)
+        path = log.segments[0].path_of(names.LOG)
+        files.put(path, files.content(path)[:-missing])
+        with pytest.raises(CorruptMessageError):
+            clean(log, buffer_bytes=100)
+
+
 def test_a_full_disk_leaves_the_log_as_it_was() -> None:
     """The copy finds no room: the dir goes offline, as after any error of its disk; recovery undoes it."""
     files = FakeFiles()

@@ -459,3 +459,29 @@ def test_many_logs_go_at_the_cost_of_one() -> None:
     assert sum(operation.startswith("rename /a/t-") for operation in done) == 40
     assert sum(operation.startswith("fsync_directory") for operation in done) <= 4
     assert files.content("/a/recovery-point-offset-checkpoint") == b"0\n0\n"
+
+
+def test_a_cleaner_offset_never_names_what_a_log_has_lost() -> None:
+    """Else what is written in its place would pass for clean, and so keep older values below a tombstone that
+    goes: lowered at the start and by a truncation, on the disk before anything is appended."""
+    files = FakeFiles()
+    manager = loaded(files, "/d")
+    log = manager.create(TP, ID, manager.defaults, wall_ms=NOW)
+    for _ in range(6):
+        append(log, batch(1))
+    log.cleaner_offset = 5
+    manager.checkpoint()
+    path = "/d/cleaner-offset-checkpoint"
+    assert files.content(path) == b"0\n1\nt 0 5\n"
+    log.truncate_to(4)
+    assert files.content(path) == b"0\n1\nt 0 4\n"
+    log.flush()
+    manager.checkpoint()
+    manager.abandon()
+    files = files.restart()
+    files.put("/d/t-0/00000000000000000000.log", b"")
+    manager = loaded(files, "/d")
+    assert manager.logs[TP].cleaner_offset == 0
+    assert files.content(path) == b"0\n1\nt 0 0\n"
+    manager.delete(TP)
+    assert files.content(path) == b"0\n0\n"

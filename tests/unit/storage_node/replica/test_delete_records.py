@@ -9,6 +9,7 @@ from core_rig import CoreRig, FakePeer, FakeRequest
 from fake_files import FakeFiles
 from headrace.protocol.errors import (
     InvalidRequestError,
+    InvalidTopicError,
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
     PolicyViolationError,
@@ -91,6 +92,13 @@ def test_a_compacted_topic_keeps_its_records(policy: str, code: int) -> None:
     request = asked(rig, topic_id, 2)
     rig.checkpoint_starts()
     assert request.first.error_code == code
+
+
+def test_the_clusters_own_topics_keep_their_records() -> None:
+    """They are not a user's to delete."""
+    rig = CoreRig()
+    topic_id = rig.topic("__consumer_offsets")
+    assert asked(rig, topic_id, 0).first.error_code == InvalidTopicError.code
 
 
 def test_each_entry_stands_for_itself() -> None:

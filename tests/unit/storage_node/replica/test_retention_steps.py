@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from core_rig import CoreRig
 from headrace.protocol.errors import OffsetOutOfRangeError
+from headrace.protocol.metadata.records import PartitionChangeRecord
 from headrace.storage_node.replica import log_starts
 from node_rig import WALL_MS, batch
 from replica_rig import TOPIC, Replicas
@@ -78,7 +79,7 @@ def test_a_changed_config_counts_at_the_next_look() -> None:
 
 def test_a_step_looks_at_few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bound: thousands of logs take several steps; one checkpoint for all of a step."""
-    monkeypatch.setattr(log_starts, "_CHECKED_LOGS", 2)
+    monkeypatch.setattr(log_starts, "_CHECKED_LOGS", 2 * log_starts._EXPIRED_LOGS_WEIGHT)
     rig, _ = node_with(5, interval_ms=1_000, retention_ms="0")
     rig.tick(WALL_MS + 1)
     done = []
@@ -128,6 +129,29 @@ def test_a_start_is_of_the_log_that_was_asked_for() -> None:
     rig.topic()
     rig.end_checkpoint()
     assert logs(rig)[0].log_start_offset == 0
+
+
+def test_a_start_is_not_given_to_a_log_made_anew() -> None:
+    """The partition left this node and came back meanwhile."""
+    rig, topic_id = node_with()
+    rig.core.replicas.log_starts.want(rig.core.replicas.partitions[topic_id, 0], 2)
+    rig.check()
+    rig.begin_checkpoint(only_starts=True)
+    rig.metadata(PartitionChangeRecord(topic_id, 0, replicas=(2,), isr=(2,), leader=2))
+    rig.metadata(PartitionChangeRecord(topic_id, 0, replicas=(1,), isr=(1,), leader=1))
+    rig.end_checkpoint()
+    assert [log.log_start_offset for log in logs(rig)] == [0]
+
+
+def test_a_start_that_could_not_be_written_is_not_seen() -> None:
+    """The disk has failed: nobody knows what it says."""
+    rig, topic_id = node_with()
+    rig.core.replicas.log_starts.want(rig.core.replicas.partitions[topic_id, 0], 2)
+    rig.check()
+    rig.files.fail("rename", "log-start-offset")
+    assert rig.checkpoint_starts()
+    assert logs(rig)[0].log_start_offset == 0
+    assert list(rig.manager.offline_dirs) == ["/d"]
 
 
 def test_replicas_let_go_by_themselves_and_stay_in_sync() -> None:
