@@ -39,6 +39,7 @@ class KeyFacts:
     high: float | None
     choices: tuple[str, ...] | None
     live: bool
+    is_sensitive: bool = False
 
 
 def key(
@@ -51,10 +52,15 @@ def key(
     high: float | None = None,
     choices: tuple[str, ...] | None = None,
     live: bool = False,
+    sensitive: bool = False,
 ) -> Any:
-    """Declare one config key as a dataclass field; `live` keys may change while running."""
-    facts = KeyFacts(name, doc, unit, low, high, choices, live)
-    return field(default=default, metadata={"key": facts})
+    """Declare one config key as a dataclass field.
+
+    `live` keys may change while running. The value of a `sensitive` one is shown to nobody: not in errors,
+    not in the repr, not in descriptions.
+    """
+    facts = KeyFacts(name, doc, unit, low, high, choices, live, sensitive)
+    return field(default=default, metadata={"key": facts}, repr=not sensitive)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +80,11 @@ class Config:
     def defaults(cls) -> dict[str, Any]:
         """All defaults by their dotted names; some keys have none that is valid alone."""
         return {f.metadata["key"].name: f.default for f in fields(cls) if "key" in f.metadata}
+
+    @classmethod
+    def types(cls) -> dict[str, Any]:
+        """The Python types of all values by their dotted names."""
+        return {facts.name: kind for facts, _, kind in _keys(cls)}
 
     @classmethod
     def field_of(cls, name: str, *, is_keyword: bool = False) -> str:
@@ -133,7 +144,16 @@ def _keys(cls: type[Config]) -> list[tuple[KeyFacts, str, Any]]:
 
 
 def _checked(facts: KeyFacts, kind: Any, value: Any) -> Any:
-    value = _typed(facts, kind, value)
+    if facts.is_sensitive:
+        try:
+            return _in_range(facts, _typed(facts, kind, value))
+        except ConfigError:
+            fault = f"{facts.name} has a value that is not allowed; it is sensitive and not shown"
+        raise ConfigError(fault)  # out of the handler: no trace of the value comes along
+    return _in_range(facts, _typed(facts, kind, value))
+
+
+def _in_range(facts: KeyFacts, value: Any) -> Any:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         # Written as "not >=" so that NaN, which compares false with everything, is refused too.
         if facts.low is not None and not value >= facts.low:

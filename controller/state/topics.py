@@ -44,7 +44,7 @@ from ...protocol.metadata.records import (
     TopicRecord,
 )
 from ...protocol.model import MAX_TOPIC_NAME_LENGTH, topic_metric_name, topic_name_fault
-from .configs import checked_configs
+from .config_rules import Inheritance, checked_configs
 from .decision import Decision, Randomness
 from .placement import UsableNode, place
 from .reassignments import MAX_REPLICATION_FACTOR
@@ -117,6 +117,7 @@ class Topics:
     ) -> tuple[list[MetadataRecord], CreatedTopic]:
         placement = self._placement_of_new(image, spec, quota)
         configs = checked_configs(spec.configs)
+        Inheritance(image).take((TOPIC_RESOURCE, spec.name), configs)
         topic_id = self._new_topic_id(image)
         records: list[MetadataRecord] = [TopicRecord(spec.name, topic_id)]
         records += [ConfigRecord(TOPIC_RESOURCE, spec.name, key, configs[key]) for key in sorted(configs)]

@@ -68,12 +68,12 @@ def test_the_life_of_a_topic(headrace: Any) -> None:
     assert {part["leader"] for part in described["partitions"]} == {1, 2}
     code, out, _ = headrace("topic", "describe", "life")
     assert b"LEADER-EPOCH" in out
-    assert headrace("topic", "alter", "life", "-X", "max.message.bytes=3000")[0] == 0
+    assert headrace("config", "alter", "--topic", "life", "--set", "max.message.bytes=3000")[0] == 0
     assert headrace("topic", "add-partitions", "life", "3")[0] == 0
     described = json.loads(headrace("topic", "describe", "life", "-o", "json")[1])[0]
     assert described["configs"] == {"max.message.bytes": "3000"}
     assert len(described["partitions"]) == 3
-    assert headrace("topic", "alter", "life", "-d", "max.message.bytes")[0] == 0
+    assert headrace("config", "alter", "--topic", "life", "--delete", "max.message.bytes")[0] == 0
     assert json.loads(headrace("topic", "describe", "life", "-o", "json")[1])[0]["configs"] == {}
     assert headrace("topic", "delete", "life", "--yes")[0] == 0
     assert headrace("topic", "describe", "life")[0] == 3

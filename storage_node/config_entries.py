@@ -1,0 +1,172 @@
+"""How configs are described: every key with what each level says of it, in Kafka's order. Pure.
+
+A topic's own value is over that of the node that answers, over that of all nodes, over the node's own file,
+over the built-in default; the broker levels know a topic's keys under names of their own (synonyms).
+Sensitive values, and keys that this version does not know, are named without their values.
+Source: Kafka ConfigHelper.scala, DynamicBrokerConfig.java brokerConfigSynonyms; KIP-226.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..protocol.errors import InvalidRequestError, UnknownTopicOrPartitionError
+from ..protocol.messages.control import ConfigEntry, ConfigSynonym
+from ..protocol.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
+from ..protocol.model import MAX_TOPIC_NAME_LENGTH
+from ..runtime.config import Config, text_of
+from .config import CLUSTER_WIDE_KEYS, NodeConfig
+from .log.config import LogConfig
+from .log.log_defaults import TOPIC_KEY_SYNONYMS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..protocol.messages.control import ConfigResource, DescribeConfigsRequest
+    from ..protocol.metadata.image import MetadataImage
+
+SOURCE_TOPIC, SOURCE_NODE, SOURCE_CLUSTER, SOURCE_STATIC, SOURCE_DEFAULT = 1, 2, 3, 4, 5
+BROKER_NAMES = {topic: broker for broker, topic in TOPIC_KEY_SYNONYMS.items()}
+_TYPES: dict[Any, int] = {bool: 1, str: 2, int: 5, float: 6}
+_LIST, _PASSWORD = 7, 9
+
+
+def existing(image: MetadataImage, resource: ConfigResource) -> tuple[int, str]:
+    """The (type, name) of a resource that exists: a topic, a registered node or one that has left configs
+    behind, or the whole cluster. Errors: UnknownTopicOrPartitionError, InvalidRequestError."""
+    kind, name = resource.resource_type, resource.name
+    if kind == TOPIC_RESOURCE:
+        if name not in image.topics:
+            raise UnknownTopicOrPartitionError(f"topic {name[:MAX_TOPIC_NAME_LENGTH]!r} does not exist")
+    elif kind != BROKER_RESOURCE:
+        raise InvalidRequestError(
+            f"resource type {kind}: only topics ({TOPIC_RESOURCE}) and nodes ({BROKER_RESOURCE}) have configs"
+        )
+    elif name and (kind, name) not in image.configs and name not in {str(each) for each in image.brokers}:
+        raise InvalidRequestError(f"node {name[:20]!r} is not registered; no name: all nodes")
+    return kind, name
+
+
+@dataclass(frozen=True, slots=True)
+class Describer:
+    """Describes by the configs of an image. `node` is the configuration that the answering node was started
+    with, None for a controller; `node_id` is its id."""
+
+    configs: Mapping[tuple[int, str], Mapping[str, str]]
+    request: DescribeConfigsRequest
+    node: NodeConfig | None = None
+    node_id: int = -1
+
+    def resource(self, key: tuple[int, str]) -> tuple[ConfigEntry, ...]:
+        """All keys of a topic or of a node, by (type, name)."""
+        kind, name = key
+        return self._topic(name) if kind == TOPIC_RESOURCE else self._broker(name)
+
+    def _topic(self, name: str) -> tuple[ConfigEntry, ...]:
+        """All keys of a topic."""
+        own = self.configs.get((TOPIC_RESOURCE, name), {})
+        defaults = LogConfig.defaults()
+        entries = [
+            self._entry(
+                LogConfig,
+                key,
+                [
+                    *_level(own, key, SOURCE_TOPIC),
+                    *self._broker_levels(BROKER_NAMES.get(key, key), defaults[key]),
+                ],
+                own,
+            )
+            for key in defaults
+        ]
+        return (*entries, *_unknown(own, LogConfig.keys(), SOURCE_TOPIC))
+
+    def _broker(self, name: str) -> tuple[ConfigEntry, ...]:
+        """All keys of the answering node; of another one only what is set dynamically, because only that node
+        knows its own file."""
+        own = self.configs.get((BROKER_RESOURCE, name), {})
+        cluster = self.configs.get(CLUSTER_DEFAULT, {})
+        is_here = self.node is not None and name == str(self.node_id)
+        entries = []
+        for key, facts in NodeConfig.keys().items():
+            levels = [*_level(own, key, SOURCE_NODE), *_level(cluster, key, SOURCE_CLUSTER)]
+            if is_here:
+                levels += self._own_levels(key)
+            if levels:
+                is_read_only = not facts.live or key in CLUSTER_WIDE_KEYS
+                entries.append(self._entry(NodeConfig, key, levels, own, is_read_only=is_read_only))
+        return (*entries, *_unknown(own, NodeConfig.keys(), SOURCE_NODE))
+
+    def cluster(self, controller: Config) -> tuple[ConfigEntry, ...]:
+        """The keys that may be set for the whole cluster: of nodes, and of controllers with what
+        `controller`, the configuration of the one that answers, has for them."""
+        own = self.configs.get(CLUSTER_DEFAULT, {})
+        entries, known = [], set[str]()
+        for kind, file in ((NodeConfig, None), (type(controller), controller)):
+            for key, facts in kind.keys().items():
+                if facts.live and key not in known:
+                    known.add(key)
+                    levels = [*_level(own, key, SOURCE_CLUSTER), *_file_levels(kind, file, key)]
+                    entries.append(self._entry(kind, key, levels, own))
+        return (*entries, *_unknown(own, known, SOURCE_CLUSTER))
+
+    def _broker_levels(self, name: str, default: Any) -> Iterator[ConfigSynonym]:
+        """What nodes say of a topic's key, which they know as `name`."""
+        if self.node is not None:
+            yield from _level(self.configs.get((BROKER_RESOURCE, str(self.node_id)), {}), name, SOURCE_NODE)
+        yield from _level(self.configs.get(CLUSTER_DEFAULT, {}), name, SOURCE_CLUSTER)
+        if name in NodeConfig.defaults():
+            yield from self._own_levels(name)
+        else:
+            yield ConfigSynonym(name, text_of(default), SOURCE_DEFAULT)
+
+    def _own_levels(self, name: str) -> list[ConfigSynonym]:
+        return _file_levels(NodeConfig, self.node, name)
+
+    def _entry(
+        self,
+        kind: type[Config],
+        name: str,
+        levels: list[ConfigSynonym],
+        own: Mapping[str, str],
+        *,
+        is_read_only: bool = False,
+    ) -> ConfigEntry:
+        facts = kind.keys()[name]
+        if facts.is_sensitive:
+            levels = [ConfigSynonym(level.name, None, level.source) for level in levels]
+        return ConfigEntry(
+            name,
+            levels[0].value,
+            levels[0].source,
+            name not in own,
+            facts.doc if self.request.include_documentation else "",
+            is_read_only,
+            facts.is_sensitive,
+            _PASSWORD if facts.is_sensitive else _TYPES.get(kind.types()[name], _LIST),
+            tuple(levels) if self.request.include_synonyms else (),
+        )
+
+
+def _level(values: Mapping[str, str], name: str, source: int) -> list[ConfigSynonym]:
+    return [ConfigSynonym(name, values[name], source)] if name in values else []
+
+
+def _file_levels(kind: type[Config], file: Config | None, name: str) -> list[ConfigSynonym]:
+    """What a server was started with, where that is not the default, and the default."""
+    default = kind.defaults()[name]
+    levels = [ConfigSynonym(name, text_of(default), SOURCE_DEFAULT)]
+    if file is not None:
+        value = getattr(file, kind.field_of(name))
+        if value != default:
+            levels.insert(0, ConfigSynonym(name, text_of(value), SOURCE_STATIC))
+    return levels
+
+
+def _unknown(values: Mapping[str, str], known: Any, source: int) -> list[ConfigEntry]:
+    """Keys of a newer version: nobody here can say whether their values may be seen."""
+    return [
+        ConfigEntry(name, None, source, False, is_sensitive=True)
+        for name in sorted(values)
+        if name not in known
+    ]
