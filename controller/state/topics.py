@@ -44,6 +44,7 @@ from ...protocol.metadata.records import (
     TopicRecord,
 )
 from ...protocol.model import MAX_TOPIC_NAME_LENGTH, topic_metric_name, topic_name_fault
+from ...storage_node.log.names import METADATA_TOPIC
 from .config_rules import Inheritance, checked_configs
 from .decision import Decision, Randomness
 from .placement import UsableNode, place
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
 
     from ..config import ControllerConfig
 
-METADATA_TOPIC = "__cluster_metadata"
 DEFAULT = -1  # in a request: take the cluster's default
 
 Replicas = tuple[int, ...]

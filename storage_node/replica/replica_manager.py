@@ -25,7 +25,7 @@ from ...protocol.model import NO_EPOCH, NO_NODE, TopicPartition
 from ..effects import DeleteLog, Effect, EndNode, FlushLog, Note
 from ..log.checkpoints import NO_TOPIC_ID
 from ..log.log_defaults import effective_log_config
-from ..log.log_tasks import NewLog
+from ..log.log_tasks import NewLog, log_fault
 from ..log.tail_cache import Tail
 from .fetchers import Fetchers
 from .image_lookup import all_partitions, has_partition, registration_of
@@ -131,6 +131,8 @@ class ReplicaManager:
             if registration is None or self.node_id not in registration.replicas:
                 continue
             name = TopicPartition(image.topic_names[topic_id], index)
+            if log_fault(name, topic_id) is not None:
+                continue
             if self._manager.get(name) is None and (topic_id, index) not in self.partitions:
                 config = configs.get(name.topic) or configs.setdefault(
                     name.topic, self._config_of(name.topic, image)
@@ -217,6 +219,10 @@ class ReplicaManager:
 
         A log of another topic id is a stray. One whose id is lost could be anybody's: it stays untouched.
         """
+        fault = log_fault(name, topic_id)
+        if fault is not None:
+            self._note(logging.ERROR, f"a partition that the controller assigned has no log here: {fault}")
+            return None
         log = self._manager.get(name)
         if log is not None and log.topic_id not in (topic_id, NO_TOPIC_ID) and not self._mark_stray(name):
             return None
