@@ -143,6 +143,15 @@ class ControllerConfig(Config):
     max_partitions: int = key(
         "max.partitions", 100_000, low=1, high=150_000, doc="Partitions that the whole cluster may have."
     )
+    # Bound: what a reader takes as one answer is 64 MiB, of which topics and partitions may need 50 MB.
+    max_config_bytes: int = key(
+        "max.config.bytes",
+        12 * MIB,
+        low=0,
+        high=12 * MIB,
+        unit="bytes",
+        doc="What the configs of all topics and nodes may take in the metadata, names included.",
+    )
     max_storage_nodes: int = key(
         "max.storage.nodes", 1000, low=1, high=10_000, doc="Storage nodes that may be registered."
     )

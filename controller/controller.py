@@ -20,7 +20,7 @@ from ..protocol.metadata.replay import replay
 from ..runtime.config import SECOND
 from .state import leaders, reassignments
 from .state.brokers import Brokers
-from .state.config_rules import live_config
+from .state.config_rules import ConfigSizes, live_config
 from .state.configs import MIN_ISR, Configs
 from .state.decision import Decision
 from .state.in_sync import decide_alter_partition
@@ -57,8 +57,9 @@ class Controller:
         self._balance_due_ms = now_ms + self._balance_interval_ms
         self._unclean_due_ms = now_ms + self._config.unclean_leader_election_interval_ms
         self._brokers = Brokers(self._config, self.sessions, leaderless(image))
-        self._topics = Topics(self._config, randomness)
-        self._configs = Configs(config)
+        self._sizes = ConfigSizes(image, config.max_config_bytes)
+        self._topics = Topics(self._config, randomness, self._sizes)
+        self._configs = Configs(config, self._sizes)
         self._decide: dict[type, Callable[[Any, int], Decision]] = {
             control.BrokerRegistrationRequest: self._decide_registration,
             control.BrokerHeartbeatRequest: self._decide_heartbeat,
@@ -138,7 +139,9 @@ class Controller:
 
     def apply(self, base_offset: int, records: Sequence[MetadataRecord]) -> MetadataDelta:
         """Take the records of one decision into the image; the first has offset `base_offset`."""
-        self.image, delta = replay(self.image, base_offset, records)
+        before = self.image
+        self.image, delta = replay(before, base_offset, records)
+        self._sizes.follow(before, self.image, delta.configs)
         if CLUSTER_DEFAULT in delta.configs:
             self._reconfigure()
         return delta

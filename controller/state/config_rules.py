@@ -20,7 +20,7 @@ from ...storage_node.log.log_defaults import TOPIC_KEY_SYNONYMS, merged_as_far_a
 from ..config import ControllerConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Set
+    from collections.abc import Iterable, Mapping, Set
 
     from ...protocol.metadata.image import MetadataImage
 
@@ -34,6 +34,7 @@ _REQUIRED: dict[type[Config], dict[str, Any]] = {
     NodeConfig: {"log.dirs": ("unknown",)},
     ControllerConfig: {"metadata.log.dir": "unknown"},
 }
+_RECORD_BYTES = 16  # of a record beside its names and its value: kind, type, lengths
 _ANY_NODE = NodeConfig.of(_REQUIRED[NodeConfig])
 
 
@@ -141,11 +142,37 @@ def checked_configs(configs: Mapping[str, str], keys: Keys = TOPIC_KEYS) -> dict
     return keys.checked(values)
 
 
-class Inheritance:
-    """Whether everybody who inherits can live with what is set, over the changes of one request."""
+class ConfigSizes:
+    """What the configs of an image take in a snapshot of it, which readers must be able to take in."""
 
-    def __init__(self, image: MetadataImage) -> None:
+    def __init__(self, image: MetadataImage, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self.used_bytes = sum(_size(resource, values) for resource, values in image.configs.items())
+
+    @property
+    def room_bytes(self) -> int:
+        """How much may still come."""
+        return self._limit_bytes - self.used_bytes
+
+    def follow(self, old: MetadataImage, new: MetadataImage, changed: Iterable[ResourceKey]) -> None:
+        """The image is another one: `changed` are the resources whose configs are not what they were."""
+        for resource in changed:
+            self.used_bytes += _size(resource, new.configs.get(resource, {}))
+            self.used_bytes -= _size(resource, old.configs.get(resource, {}))
+
+
+def _size(resource: ResourceKey, values: Mapping[str, str]) -> int:
+    name_bytes = len(resource[1].encode()) + _RECORD_BYTES
+    return sum(name_bytes + len(name.encode()) + len(value.encode()) for name, value in values.items())
+
+
+class Inheritance:
+    """Whether there is room for what is set, and everybody who inherits can live with it, over the changes of
+    one request."""
+
+    def __init__(self, image: MetadataImage, sizes: ConfigSizes) -> None:
         self._image = image
+        self._room_bytes = sizes.room_bytes
         self._new: dict[ResourceKey, Mapping[str, str]] = {}
         self._bases: list[tuple[str, LogConfig]] | None = None
 
@@ -157,11 +184,16 @@ class Inheritance:
     def take(self, resource: ResourceKey, values: Mapping[str, str]) -> None:
         """A resource has these values from now on.
 
-        Errors: InvalidConfigError, naming the node or the topic for which they contradict others; nothing
-        is taken then.
+        Errors: InvalidConfigError, naming the node or the topic for which they contradict others, or if
+        there is no room for them; nothing is taken then.
         """
         before = self.of(resource)
         changed = {name for name in before.keys() | values.keys() if before.get(name) != values.get(name)}
+        growth = _size(resource, values) - _size(resource, before)
+        if growth > max(self._room_bytes, 0):
+            raise InvalidConfigError(
+                f"{growth} bytes more of configs; the cluster has room for {max(self._room_bytes, 0)}"
+            )
         self._new[resource] = values
         try:
             if resource[0] == TOPIC_RESOURCE:
@@ -172,6 +204,7 @@ class Inheritance:
         except InvalidConfigError:
             self._new[resource] = before
             raise
+        self._room_bytes -= growth
 
     def _check_topic(self, topic: str, own: Mapping[str, str], changed: Set[str]) -> None:
         if RELATED_KEYS.isdisjoint(changed):

@@ -34,7 +34,7 @@ from ...protocol.metadata.image import CLUSTER_DEFAULT, TOPIC_RESOURCE, Metadata
 from ...protocol.metadata.records import ConfigRecord, MetadataRecord, PartitionChangeRecord
 from ...runtime.config import text_of
 from ...storage_node.config_entries import Describer, existing
-from .config_rules import TOPIC_KEYS, Inheritance, Keys, keys_of
+from .config_rules import TOPIC_KEYS, ConfigSizes, Inheritance, Keys, keys_of
 from .decision import Decision
 from .partition_changes import Wish, change_partition
 
@@ -109,6 +109,7 @@ class Configs:
     """Decides changes of configs, and describes them. `own` is what this controller was started with."""
 
     own: ControllerConfig
+    sizes: ConfigSizes
 
     def decide_alter(self, standing: Standing, request: IncrementalAlterConfigsRequest) -> Decision:
         """Each resource succeeds or fails as a whole and on its own; those before it count for the next."""
@@ -117,7 +118,7 @@ class Configs:
         records: list[MetadataRecord] = []
         results = []
         seen: set[tuple[int, str]] = set()
-        inheritance = Inheritance(image)
+        inheritance = Inheritance(image, self.sizes)
         for alter in request.resources:
             try:
                 _check_first(seen, alter.resource)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from controller_kit import Driver
-from headrace.controller.state.config_rules import CLUSTER_KEYS, NODE_KEYS
+from headrace.controller.state.config_rules import CLUSTER_KEYS, NODE_KEYS, ConfigSizes
 from headrace.protocol.errors import InvalidConfigError, InvalidRequestError
 from headrace.protocol.messages.control import (
     AlterConfigs,
     ConfigChange,
     ConfigResource,
+    DeleteTopicsRequest,
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,
     UnregisterBrokerRequest,
 )
 from headrace.protocol.metadata.records import ConfigRecord
+from headrace.protocol.metadata.replay import image_records
 
 TOPIC, CLUSTER, NODE = ConfigResource(2, "t"), ConfigResource(4, ""), ConfigResource(4, "1")
 SET, DELETE, APPEND = 0, 1, 2
@@ -200,6 +203,45 @@ def test_the_cluster_is_described_with_the_controllers_own_file() -> None:
     alter(driver, CLUSTER, num_partitions=9)
     assert told("num.partitions") == (False, [("9", 3), ("7", 4), ("1", 5)])
     assert told("background.threads") == (True, [("4", 5)])
+
+
+def test_all_configs_together_have_a_bound() -> None:
+    """A snapshot with more could be read by no node. What makes it smaller is always taken."""
+    driver = Driver(**{"max.config.bytes": 1_000})
+    driver.join(1)
+    for name in ("t", "u"):
+        driver.create(name)
+    name = "leader.replication.throttled.replicas"
+    long = ",".join(f"{number}:1" for number in range(150))
+    assert not alter(driver, TOPIC, **{name: long}).error_code
+    text = refused(driver, ConfigResource(2, "u"), **{name: long})
+    assert "the cluster has room for" in text
+    answer = driver.create("v", configs={name: long})
+    assert (answer.error_code, "v" in driver.image.topics) == (InvalidConfigError.code, False)
+    both = tuple(AlterConfigs(ConfigResource(2, each), (ConfigChange(name, SET, "0:1"),)) for each in "tu")
+    assert [each.error_code for each in driver.ask(IncrementalAlterConfigsRequest(both)).results] == [0, 0]
+    assert not alter(driver, TOPIC, **{name: long}).error_code
+    driver.restart()
+    driver.join(1)
+    refused(driver, ConfigResource(2, "u"), **{name: long})
+    driver.ask(DeleteTopicsRequest(("t",)))
+    assert not alter(driver, ConfigResource(2, "u"), **{name: long}).error_code
+
+
+def test_the_bound_counts_what_a_snapshot_has() -> None:
+    """Never less than the records take, whatever the lengths of names and values."""
+    driver = Driver()
+    driver.join(1)
+    for topic in ("t", "u" * 249):
+        driver.create(topic)
+        many = ",".join(f"{number}:1" for number in range(3_000))
+        resource = ConfigResource(2, topic)
+        alter(driver, resource, segment_ms=5, leader_replication_throttled_replicas=many)
+    alter(driver, NODE, background_threads=5)
+    configs = [each for each in image_records(driver.image) if isinstance(each, ConfigRecord)]
+    assert len(configs) == 5
+    stored = sum(len(msgspec.msgpack.encode(each)) for each in configs)
+    assert stored <= ConfigSizes(driver.image, 0).used_bytes <= stored + 20 * len(configs)
 
 
 # --- what the controller itself does --------------------------------------------------------------------
