@@ -264,6 +264,12 @@ class InvalidRequestError(KafkaError):
     code = 42
 
 
+class PolicyViolationError(KafkaError):
+    """A policy of the topic or of the cluster forbids it."""
+
+    code = 44
+
+
 class KafkaStorageError(KafkaError):
     """The disk under the partition failed; its log dir is offline."""
 
@@ -437,11 +443,7 @@ class NewLeaderElectedError(KafkaError):
     code = 108
 
 
-def _wire_classes(base: type[KafkaError]) -> dict[int, type[KafkaError]]:
-    return {cls.code: cls for cls in base.__subclasses__()}
-
-
-ERRORS_BY_CODE: dict[int, type[KafkaError]] = _wire_classes(KafkaError)
+ERRORS_BY_CODE: dict[int, type[KafkaError]] = {cls.code: cls for cls in KafkaError.__subclasses__()}
 NO_ERROR = 0
 
 

@@ -173,8 +173,8 @@ def _typed(facts: KeyFacts, kind: Any, value: Any) -> Any:
     try:
         if kind is bool:
             return _to_bool(value)
-        if kind is int:
-            return _to_int(value)
+        if kind is int or kind == int | None:  # None, and the empty text, where it may be left open
+            return None if kind is not int and value in (None, "") else _to_int(value)
         if kind is float:
             return float(value)
         if kind is str:

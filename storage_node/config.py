@@ -110,6 +110,14 @@ class NodeConfig(LogDefaults):
         live=True,
         doc="Threads for fsync, deletion and checkpoints.",
     )
+    retention_check_interval_ms: int = key(
+        "log.retention.check.interval.ms",
+        5 * MINUTE,
+        low=1,
+        unit="ms",
+        live=True,
+        doc="How often segments are looked for that retention lets go; in steps of about a second.",
+    )
     checkpoint_interval_ms: int = key(
         "log.flush.offset.checkpoint.interval.ms",
         60 * SECOND,

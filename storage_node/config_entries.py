@@ -18,7 +18,7 @@ from ..protocol.model import MAX_TOPIC_NAME_LENGTH
 from ..runtime.config import Config, text_of
 from .config import CLUSTER_WIDE_KEYS, NodeConfig
 from .log.config import LogConfig
-from .log.log_defaults import TOPIC_KEY_SYNONYMS
+from .log.log_defaults import STAND_INS, TOPIC_KEY_SYNONYMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SOURCE_TOPIC, SOURCE_NODE, SOURCE_CLUSTER, SOURCE_STATIC, SOURCE_DEFAULT = 1, 2, 3, 4, 5
 BROKER_NAMES = {topic: broker for broker, topic in TOPIC_KEY_SYNONYMS.items()}
-_TYPES: dict[Any, int] = {bool: 1, str: 2, int: 5, float: 6}
+_TYPES: dict[Any, int] = {bool: 1, str: 2, int: 5, int | None: 5, float: 6}
 _LIST, _PASSWORD = 7, 9
 
 
@@ -133,11 +133,12 @@ class Describer:
         is_read_only: bool = False,
     ) -> ConfigEntry:
         facts = kind.keys()[name]
+        value = self._in_the_unit_of(name, levels[0])
         if facts.is_sensitive:
             levels = [ConfigSynonym(level.name, None, level.source) for level in levels]
         return ConfigEntry(
             name,
-            levels[0].value,
+            None if facts.is_sensitive else value,
             levels[0].source,
             name not in own,
             facts.doc if self.request.include_documentation else "",
@@ -147,6 +148,14 @@ class Describer:
             tuple(levels) if self.request.include_synonyms else (),
         )
 
+    def _in_the_unit_of(self, name: str, level: ConfigSynonym) -> str | None:
+        """The value of a level for key `name`: what minutes and hours stand in for is milliseconds."""
+        if level.name == name or not any(level.name in others for others in STAND_INS.values()):
+            return level.value
+        key = TOPIC_KEY_SYNONYMS.get(name, name)
+        defaults = LogConfig.defaults() if self.node is None else self.node.log_defaults().to_mapping()
+        return text_of(defaults[key])
+
 
 def _level(values: Mapping[str, str], name: str, source: int) -> list[ConfigSynonym]:
     return [ConfigSynonym(name, values[name], source)] if name in values else []
@@ -154,13 +163,14 @@ def _level(values: Mapping[str, str], name: str, source: int) -> list[ConfigSyno
 
 def _file_levels(kind: type[Config], file: Config | None, name: str) -> list[ConfigSynonym]:
     """What a server was started with, where that is not the default, and the default."""
-    default = kind.defaults()[name]
-    levels = [ConfigSynonym(name, text_of(default), SOURCE_DEFAULT)]
-    if file is not None:
-        value = getattr(file, kind.field_of(name))
-        if value != default:
-            levels.insert(0, ConfigSynonym(name, text_of(value), SOURCE_STATIC))
-    return levels
+    defaults, levels = kind.defaults(), []
+    names = (name, *STAND_INS.get(name, ()))
+    for each in names if file is not None else ():
+        value = getattr(file, kind.field_of(each))
+        if value != defaults[each]:
+            levels.append(ConfigSynonym(each, text_of(value), SOURCE_STATIC))
+    built_in = next((each for each in names if defaults[each] is not None), name)
+    return [*levels, ConfigSynonym(built_in, text_of(defaults[built_in]), SOURCE_DEFAULT)]
 
 
 def _unknown(values: Mapping[str, str], known: Any, source: int) -> list[ConfigEntry]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ..protocol.messages.control import AlterPartitionRequest
     from ..protocol.messages.data import FetchRequest
     from .log.log import Log
+    from .log.retired import Removal
     from .replica.catch_up import PageAdvice
     from .replica.cold_reads import ColdRead
     from .replica.list_offsets import OffsetLookup
@@ -32,9 +33,29 @@ class FlushLog:
 
 @dataclass(frozen=True, slots=True)
 class DeleteLog:
-    """Free the space of a log that was taken out of its name, on a thread; nobody else uses it."""
+    """Free the space of a log that was taken out of its name: `run` on a thread; nobody else uses it."""
 
     log: Log
+
+    def run(self) -> None:
+        """Remove its folder."""
+        self.log.delete()
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFiles:
+    """Free the space of segments that have left their logs: `run` on the thread that does this."""
+
+    removal: Removal
+
+    def run(self) -> None:
+        """Remove their files."""
+        self.removal.run()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointStarts:
+    """Write down soon where logs start: `checkpoints_begin`, its tasks on threads, `checkpoints_end`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +121,8 @@ class EndNode:
 Effect = (
     FlushLog
     | DeleteLog
+    | RemoveFiles
+    | CheckpointStarts
     | LookUpOffsets
     | ReadCold
     | AdvisePages

@@ -30,11 +30,12 @@ from .effects import Effect, Note, ProposeIsr, WakeAt
 from .live_config import LiveConfig
 from .log.tail_cache import TailCache
 from .metadata_view import MetadataView
+from .node_status import status_of
+from .replica.delete_records import DeleteRecordsHandler
 from .replica.epoch_ends import answer_epoch_ends
 from .replica.fetch import FetchHandler, FetchLimits
 from .replica.follower import FollowerLimits
 from .replica.list_offsets import ListOffsetsHandler
-from .replica.partition import PartitionState
 from .replica.produce import ProduceHandler
 from .replica.reading import RecordReader
 from .replica.replica_fetch import ReplicaFetchHandler
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from ..protocol.records.header import Buffer
     from .config import NodeConfig
     from .log.log_manager import LogManager
-    from .log.log_tasks import CreateTask
+    from .log.log_tasks import CheckpointTask, CreateTask
     from .replica.cold_reads import ColdRead, ColdReads
     from .replica.list_offsets import OffsetLookup
     from .replica.partition import Partition
@@ -153,6 +154,14 @@ class StorageNode:
         self._list_offsets = ListOffsetsHandler(
             self.replicas, replies, max_partitions=config.max_request_partitions
         )
+        self._delete_records = DeleteRecordsHandler(
+            self.replicas,
+            self._fetches,
+            replies,
+            max_wait_ms=config.fetch_max_wait_ms,
+            max_partitions=config.max_request_partitions,
+            metadata_key=_METADATA_KEY,
+        )
         self._max_request_partitions = config.max_request_partitions
         self._has_caught_up = False
         self._wake_at_ms: int | None = None
@@ -184,6 +193,8 @@ class StorageNode:
                     self._replica_fetch.handle(request, now_ms)
             elif key == registry.LIST_OFFSETS.key:
                 self._list_offsets.handle(request)
+            elif key == registry.DELETE_RECORDS.key:
+                self._delete_records.handle(request, now_ms)
             elif key == registry.OFFSET_FOR_LEADER_EPOCH.key:
                 self._replies.reply(
                     request, answer_epoch_ends(self.replicas, request.body, self._max_request_partitions)
@@ -273,15 +284,15 @@ class StorageNode:
         """Ask for a flush of everything, in no hurry."""
         self.replicas.flush_all()
 
-    def tick(self, now_ms: int) -> None:
-        """Ask for the flushes that flush.ms wants; now and then look for followers that lag, and for what
-        lies below the starts of logs. Called about each second."""
+    def tick(self, now_ms: int, wall_ms: int) -> None:
+        """Ask for the flushes that flush.ms wants; look for what retention lets go, and now and then for
+        followers that lag. Called about each second."""
         self.replicas.surroundings.now_ms = now_ms
         self.replicas.flush_overdue(now_ms)
         if now_ms >= self._next_shrink_ms:
             self._next_shrink_ms = now_ms + self._shrink_every_ms
             self.replicas.shrink_overdue(now_ms)
-            self.replicas.trim()
+        self.replicas.log_starts.step(now_ms, wall_ms)
         self._settle()
 
     # --- replication -----------------------------------------------------------------------------------
@@ -318,14 +329,16 @@ class StorageNode:
         self.replicas.isr_changes.failed(now_ms)
         self._settle()
 
-    def checkpoints_begin(self) -> None:
-        """The shell writes checkpoints now: until `checkpoints_end` no log is cut, because what is written
+    def checkpoints_begin(self, *, only_starts: bool = False) -> list[CheckpointTask]:
+        """The shell runs these tasks now: until `checkpoints_end` no log is cut, because what is written
         would tell of more than is left of it."""
         self.replicas.is_checkpointing = True
+        return self.replicas.log_starts.checkpoint_tasks(only_starts=only_starts)
 
-    def checkpoints_end(self) -> None:
-        """See `checkpoints_begin`."""
+    def checkpoints_end(self, tasks: Sequence[CheckpointTask]) -> None:
+        """See `checkpoints_begin`; what was not written is wanted still."""
         self.replicas.is_checkpointing = False
+        self.replicas.log_starts.checkpointed(tasks)
         self.replicas.fetchers.may_cut(self.replicas.surroundings.now_ms)
         self._settle()
 
@@ -394,25 +407,7 @@ class StorageNode:
 
     def status(self) -> dict[str, Any]:
         """JSON-able facts."""
-        partitions = self.replicas.partitions.values()
-        leading = [p for p in partitions if p.is_leader]
-        return {
-            "metadata_offset": self.image.offset,
-            "partitions": len(partitions),
-            "leaders": len(leading),
-            "metrics": {  # Kafka's names; a meter shows its total
-                "UnderReplicatedPartitions": sum(len(p.isr) < len(p.replicas) for p in leading),
-                "UnderMinIsrPartitionCount": sum(p.is_under_min_isr for p in leading),
-                "AtMinIsrPartitionCount": sum(len(p.isr) == p.min_isr for p in leading),
-                "MaxLag": max((followed.lag for followed in self.replicas.fetchers.followed), default=0),
-                "IsrShrinksPerSec": {"count": self.counters.isr_shrinks},
-                "IsrExpandsPerSec": {"count": self.counters.isr_expands},
-            },
-            "isr_changes_under_way": len(self.replicas.isr_changes),
-            "offline_partitions": sum(partition.state is PartitionState.OFFLINE for partition in partitions),
-            "parked_requests": self.parked,
-            "counters": self.counters.to_mapping(),
-        }
+        return status_of(self.replicas, self.counters, parked=self.parked)
 
     # --- inside ----------------------------------------------------------------------------------------
 

@@ -17,9 +17,11 @@ from ..protocol.messages import registry
 from ..protocol.transport.router_io import Router, ServerIdentity
 from ..runtime.clock_io import monotonic_ms, wall_ms
 from ..runtime.shell_io import TaskOwner, require_assertions
+from .checkpoints_io import Checkpoints
 from .controller_link_io import ControllerLink, ControllerLocators, LinkEvents, NodeIdentity
 from .effects import (
     AdvisePages,
+    CheckpointStarts,
     DeleteLog,
     Effect,
     EndNode,
@@ -28,6 +30,7 @@ from .effects import (
     Note,
     ProposeIsr,
     ReadCold,
+    RemoveFiles,
     SendFetch,
     WakeAt,
 )
@@ -58,6 +61,7 @@ SERVED_APIS = (
     registry.PRODUCE,
     registry.FETCH,
     registry.LIST_OFFSETS,
+    registry.DELETE_RECORDS,
     registry.METADATA,
     registry.DESCRIBE_CLUSTER,
     registry.OFFSET_FOR_LEADER_EPOCH,
@@ -103,6 +107,7 @@ class NodeServer:
         self._link: ControllerLink | None = None
         self._forwarder: Forwarder | None = None
         self._replication: Replication | None = None
+        self._checkpoints: Checkpoints | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._one_at_a_time = asyncio.Lock()  # following metadata, and writing checkpoints
         self._is_stopping = False
@@ -171,9 +176,12 @@ class NodeServer:
         link = self._link = ControllerLink(config, self._locate, identity, events, tasks)
         self._forwarder = Forwarder(link, router, core, tasks, self._perform)
         self._replication = Replication(core, link, tasks, self._perform)
+        self._checkpoints = Checkpoints(
+            core, self._workers, self._one_at_a_time, is_ending=self._is_ending, perform=self._perform
+        )
         tasks.spawn(router.run(), "listener")
-        tasks.every(config.checkpoint_interval_ms / 1000, self._checkpoint, "checkpoint")
-        tasks.every(FLUSH_CHECK_S, self._tick, "flush.ms and lagging followers")
+        tasks.every(config.checkpoint_interval_ms / 1000, self._checkpoints.write_all, "checkpoint")
+        tasks.every(FLUSH_CHECK_S, self._tick, "flush.ms, lagging followers and retention")
         for purge in self._manager.purge_tasks():  # what a crash left half deleted
             self._start_purge(purge)
         return link
@@ -322,8 +330,11 @@ class NodeServer:
         match effect:
             case FlushLog(partition, is_awaited):
                 self._start_flush(partition, is_awaited=is_awaited)
-            case DeleteLog(of_partition):
-                self._start_purge(of_partition.delete)
+            case DeleteLog() | RemoveFiles():
+                self._start_purge(effect.run)
+            case CheckpointStarts():
+                assert self._checkpoints is not None, "made with the core"
+                self._checkpoints.start_writing_starts(self._tasks)
             case LookUpOffsets(lookup):
                 self._workers.look_up(lookup.run, lambda: self._looked_up(lookup))
             case ReadCold(read):
@@ -399,25 +410,8 @@ class NodeServer:
     def _tick(self) -> None:
         if self._is_stopping:
             return
-        self._running_core().tick(monotonic_ms())
+        self._running_core().tick(monotonic_ms(), wall_ms())
         self._perform()
-
-    async def _checkpoint(self) -> None:
-        """Write the checkpoints, and begin the flushes that let the next ones say more."""
-        # Order: not while metadata is followed, which takes partitions out of the checkpoints.
-        async with self._one_at_a_time:
-            if self._is_ending():
-                return  # the shutdown does both
-            core = self._running_core()
-            core.checkpoints_begin()
-            try:
-                await asyncio.gather(*(self._workers.run(t.run) for t in self._manager.checkpoint_tasks()))
-            finally:
-                core.checkpoints_end()
-        # Order: a stop that came meanwhile waits for running jobs only; no flush may begin after it.
-        if not self._is_ending():
-            self._running_core().flush_all()
-            self._perform()
 
     def _on_offline(self, path: str, reason: str) -> None:
         """A log dir failed; called on whatever thread met the error."""

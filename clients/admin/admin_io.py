@@ -27,6 +27,7 @@ from ..consumer.offsets_io import list_offsets
 from ..records import OffsetAndTimestamp, timestamp_to_ms
 from .admin_types import (
     CreatedTopicInfo,
+    DeletedRecords,
     NewTopic,
     OffsetSpec,
     PartitionDescription,
@@ -38,6 +39,7 @@ from .admin_types import (
 )
 from .asking_io import Asking, error_of
 from .configs_io import TOPIC_TYPE, ConfigEngine
+from .deletion_io import delete_records
 from .replication_io import ReplicationEngine
 
 if TYPE_CHECKING:
@@ -180,6 +182,12 @@ class AdminEngine:
             backoff=self._asking.backoff,
         )
         return Results(found)
+
+    async def delete_records(
+        self, offsets: Mapping[TopicPartition, int | OffsetSpec], *, timeout: float | None
+    ) -> Results[TopicPartition, DeletedRecords]:
+        """Per partition where its records start now, or why not."""
+        return await delete_records(self._asking, offsets, timeout=timeout)
 
     # --- inside -----------------------------------------------------------------------------------------
 

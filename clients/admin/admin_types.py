@@ -309,6 +309,13 @@ def subtract(value: Any) -> AlterConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class DeletedRecords:
+    """`low_watermark`: no live replica of the partition has records below it."""
+
+    low_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetSpec:
     """Which offset to look up: one of the constants, or a time in ms."""
 

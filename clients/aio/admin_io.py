@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         ClusterDescription,
         ConfigValue,
         CreatedTopicInfo,
+        DeletedRecords,
         DrainedNode,
         ElectionType,
         NewTopic,
@@ -202,6 +203,13 @@ class AsyncAdmin:
         """Per partition the EARLIEST or LATEST offset, that of MAX_TIMESTAMP, or the first at or after a time
         (ms or aware datetime; -1 when there is none)."""
         return await self._run(self._engine.list_offsets(wanted, timeout=timeout))
+
+    async def delete_records(
+        self, offsets: Mapping[TopicPartition, int | OffsetSpec], *, timeout: float | None = None
+    ) -> Results[TopicPartition, DeletedRecords]:
+        """Delete the records below an offset, per partition, or all that are committed (LATEST): for good, on
+        all nodes that live. Not of topics that are only compacted."""
+        return await self._run(self._engine.delete_records(offsets, timeout=timeout))
 
     async def close(self, timeout: float | None = None) -> None:
         """End."""

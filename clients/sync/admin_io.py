@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         ClusterDescription,
         ConfigValue,
         CreatedTopicInfo,
+        DeletedRecords,
         DrainedNode,
         ElectionType,
         NewTopic,
@@ -171,6 +172,13 @@ class Admin:
         """Per partition the EARLIEST or LATEST offset, that of MAX_TIMESTAMP, or the first at or after a time
         (ms or aware datetime; -1 when there is none)."""
         return self._run(self._engine.list_offsets(wanted, timeout=timeout))
+
+    def delete_records(
+        self, offsets: Mapping[TopicPartition, int | OffsetSpec], *, timeout: float | None = None
+    ) -> Results[TopicPartition, DeletedRecords]:
+        """Delete the records below an offset, per partition, or all that are committed (LATEST): for good, on
+        all nodes that live. Not of topics that are only compacted."""
+        return self._run(self._engine.delete_records(offsets, timeout=timeout))
 
     def close(self, timeout: float | None = None) -> None:
         """End."""

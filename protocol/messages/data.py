@@ -1,4 +1,4 @@
-"""Data plane: metadata for clients, produce, fetch, list offsets. Source: Kafka's message schemas."""
+"""Data plane: metadata for clients, produce, fetch, offsets, deletion. Source: Kafka's message schemas."""
 
 from __future__ import annotations
 
@@ -222,6 +222,42 @@ class ListOffsetsResponse(msgspec.Struct, array_like=True, frozen=True):
     """Answers in the order of the request's entries."""
 
     partitions: tuple[ListOffsetsPartitionResponse, ...]
+
+
+TO_HIGH_WATERMARK = -1  # as the offset to delete up to
+
+
+class DeleteRecordsPartition(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Records below `offset` are to go, -1: all that are committed. `current_leader_epoch` -1 skips the
+    check."""
+
+    topic_id: bytes
+    partition: int
+    offset: int
+    current_leader_epoch: int = -1
+
+
+class DeleteRecordsRequest(msgspec.Struct, array_like=True, frozen=True):
+    """Answered when all live replicas have done it, at the latest after `timeout_ms`."""
+
+    timeout_ms: int
+    partitions: tuple[DeleteRecordsPartition, ...]
+
+
+class DeleteRecordsPartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """`low_watermark`: no live replica has records below; -1 with an error."""
+
+    error_code: int
+    low_watermark: int = -1
+    error_detail: str = ""
+    leader_id: int = -1  # with NOT_LEADER_OR_FOLLOWER: who leads now, -1 unknown
+    leader_epoch: int = -1
+
+
+class DeleteRecordsResponse(msgspec.Struct, array_like=True, frozen=True):
+    """Answers in the order of the request's entries."""
+
+    partitions: tuple[DeleteRecordsPartitionResponse, ...]
 
 
 class EpochQuestion(msgspec.Struct, array_like=True, frozen=True, gc=False):

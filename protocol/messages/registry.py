@@ -12,6 +12,7 @@ METADATA = Api(3, "Metadata", 0, 0, data.MetadataRequest, data.MetadataResponse)
 API_VERSIONS = Api(18, "ApiVersions", 0, 0, ApiVersionsRequest, ApiVersionsResponse)
 CREATE_TOPICS = Api(19, "CreateTopics", 0, 0, control.CreateTopicsRequest, control.CreateTopicsResponse)
 DELETE_TOPICS = Api(20, "DeleteTopics", 0, 0, control.DeleteTopicsRequest, control.DeleteTopicsResponse)
+DELETE_RECORDS = Api(21, "DeleteRecords", 0, 0, data.DeleteRecordsRequest, data.DeleteRecordsResponse)
 DESCRIBE_CONFIGS = Api(
     32, "DescribeConfigs", 0, 0, control.DescribeConfigsRequest, control.DescribeConfigsResponse
 )
@@ -103,6 +104,7 @@ ALL_APIS: tuple[Api, ...] = (
     API_VERSIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
+    DELETE_RECORDS,
     OFFSET_FOR_LEADER_EPOCH,
     DESCRIBE_CONFIGS,
     CREATE_PARTITIONS,

@@ -1,4 +1,4 @@
-"""`headrace topic …`: create, list, describe, grow and delete topics."""
+"""`headrace topic …`: create, list, describe, grow and delete topics, and delete records."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from .common import (
     form_option,
     with_settings,
 )
+from .delete_records import delete_records
 from .output import note, print_object, print_rows, write_line
 
 if TYPE_CHECKING:
@@ -128,6 +129,9 @@ def describe(settings: Settings, *, names: tuple[str, ...], all_configs: bool, *
         else:
             print_rows(described, (), settings.form)
         raise_first(errors, len(wanted))
+
+
+topic.add_command(delete_records)
 
 
 @topic.command("add-partitions")

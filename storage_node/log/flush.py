@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from . import names
 from .files import write_file_atomically
-from .segment_list import remove_oldest_first
+from .segment_list import retire_oldest_first
 
 if TYPE_CHECKING:
     from .files import Files
@@ -25,7 +25,7 @@ class Flush:
     sealed: list[Segment]  # those of them whose index files go along
     has_new_names: bool
     epochs: bytes | None  # what the epoch file is to say, if it changed
-    dropped: list[Segment]  # of the log no more, their files are to go
+    dropped: list[Segment]  # of the log no more, their names are to go
 
     def sync(self) -> None:
         """Bring it all to the disk. Errors: KafkaStorageError, and the log dir is offline."""
@@ -38,7 +38,7 @@ class Flush:
             finally:
                 file.close()
         if self.dropped:
-            remove_oldest_first(self.files, self.directory, self.dropped)
+            retire_oldest_first(self.files, self.directory, self.dropped)
         elif self.has_new_names:
             self.files.fsync_directory(self.directory)
         if self.epochs is not None:

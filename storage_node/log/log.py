@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...protocol.errors import CorruptMessageError, InvalidRecordError, OffsetOutOfRangeError
+from ...protocol.errors import CorruptMessageError, InvalidRecordError
 from ...protocol.model import NO_TIMESTAMP
 from ...protocol.records.header import (
     CRC_POSITION,
@@ -27,14 +27,15 @@ from .checkpoints import NO_TOPIC_ID, format_epochs
 from .files import make_directory_durably, remove_tree
 from .flush import Flush
 from .guarded_files import GuardedFiles, guarded
-from .log_reads import LogReads
+from .log_start import LogStart
 from .recovery import RecoveryReport, recover_log, remove_snapshots_after, snapshot_offsets
+from .retention import expired_segments
 from .roll_rules import must_roll
 from .segment import Segment
-from .segment_list import SegmentList, remove_newest_first, remove_oldest_first
+from .segment_list import SegmentList, retire_newest_first
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ...protocol.model import TopicPartition
     from ...protocol.records.codec import BatchFacts
@@ -51,7 +52,7 @@ class AppendInfo(NamedTuple):
     log_append_time_ms: int
 
 
-class Log(LogReads):
+class Log(LogStart):
     """One partition's log. Made by `open`.
 
     Invariant: log_start_offset <= recovery_point <= log_end_offset, or the recovery point is below the start.
@@ -67,14 +68,17 @@ class Log(LogReads):
         self.topic_partition = topic_partition
         self.topic_id = NO_TOPIC_ID
         self.log_start_offset = 0
+        self.wanted_start_offset = 0  # at or above the start: what the next checkpoint is to say
         self.high_watermark = 0  # set by the partition that owns the log; kept here to be checkpointed
         self.recovery_point = 0
         self.recovery = RecoveryReport()
         self.on_truncate: Callable[[Log], None] | None = None
+        # Without it the files of segments that have left the log are removed at once.
+        self.on_retired: Callable[[LogStart, Sequence[Segment]], None] | None = None
         self.tail: Tail | None = None  # set by who wants the newest batches kept in memory
         self.cuts = 0  # truncations so far: what was read before one may be of the log no more
         self._flush: Flush | None = None
-        self._dropped: list[Segment] = []  # forgotten already; their files go with the next flush
+        self._dropped: list[Segment] = []  # forgotten already; their names go with the next flush
         self._has_new_names = True
         self._has_new_epochs = False
         self._is_closed = False
@@ -114,6 +118,7 @@ class Log(LogReads):
         log._epochs = found.epochs
         log.recovery = found.report
         log.log_start_offset = max(log_start_offset, found.segments[0].base_offset)
+        log.wanted_start_offset = log.log_start_offset
         log.recovery_point = min(recovery_point, log.log_end_offset)
         if log.recovery_point < recovery_point:
             log.recovery.faults.append(
@@ -130,11 +135,6 @@ class Log(LogReads):
     def log_dir(self) -> str:
         """The log dir that the partition's folder lies in."""
         return self.directory.rpartition("/")[0]
-
-    @property
-    def first_base_offset(self) -> int:
-        """Base offset of the oldest segment."""
-        return self._segments.first_base_offset
 
     @property
     def size_bytes(self) -> int:
@@ -274,6 +274,7 @@ class Log(LogReads):
             if segment.is_sealed == (segment in flush.sealed):
                 segment.synced_bytes = min(size, segment.size_bytes)
         self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.log_end_offset))
+        self._hand_over(flush.dropped)
 
     def flush(self) -> None:
         """Bring everything to the disk and move the recovery point to the log end offset."""
@@ -301,56 +302,46 @@ class Log(LogReads):
         keep = self._segments.count_below(offset - 1) + 1
         self._segments.replace(segments[:keep])
         self._has_new_names = True
-        remove_newest_first(self._files, self.directory, segments[keep:])
+        retire_newest_first(self._files, self.directory, segments[keep:])
+        self._hand_over(segments[keep:])
         active = self._segments.active
         active.recover(self.config.index_interval_bytes, end_offset=offset)
         active.cut()
         self._after_truncation()
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forget everything and go on at `offset`, which becomes the log start offset."""
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Forget everything and go on at `offset`, which becomes the log start offset, unless that is named:
+        it may lie inside the batch that comes next."""
         assert self._flush is None, "truncation must not overtake a flush"
         self._forget_tail()
+        if log_start_offset is not None and self.on_truncate is not None:
+            self.on_truncate(self)  # Order: the start is on the disk before a segment that does not tell it
         # Order: nothing that goes later may have the name of the new segment.
-        remove_newest_first(self._files, self.directory, [*self._dropped, *self._segments])
+        gone = [*self._dropped, *self._segments]
+        retire_newest_first(self._files, self.directory, gone)
         self._dropped = []
         self._segments.replace([Segment.create(self._files, self.directory, offset, created_ms=0)])
+        self._hand_over(gone)
         self._has_new_names = True
-        self.log_start_offset = offset
+        self.log_start_offset = offset if log_start_offset is None else log_start_offset
         # An epoch that began before `offset` would be taken for that of what comes next.
         self._has_new_epochs |= self._epochs.truncate_from_end(0)
         self._after_truncation()
 
-    def advance_log_start_offset(self, offset: int) -> None:
-        """Hide records below `offset` from readers; never moves back."""
-        if offset > self.log_end_offset:
-            raise OffsetOutOfRangeError(f"log start offset {offset} is behind the end {self.log_end_offset}")
-        if offset > self.log_start_offset:
-            self.log_start_offset = offset
-            self._has_new_epochs |= self._epochs.truncate_from_start(offset)
-            if self.tail is not None:
-                self.tail.drop_below(offset)
-
-    def drop_segments_below(self, offset: int, limit: int | None = None) -> int:
-        """Forget the segments that hold nothing at or above `offset`, never the active one; how many those
-        were, at most `limit`. The log then starts with its first segment. The next flush removes their files.
+    def expire(self, wall_ms: int) -> bool:
+        """Want the log to start behind the segments that retention lets go, the active one rolled if it is
+        among them; False if there are none, or that is wanted already. Errors: KafkaStorageError.
         """
-        count = self._segments.count_below(offset)
-        count = count if limit is None else min(count, limit)
-        if count:
-            self._dropped += self._segments.drop_first(count)
-            self._has_new_names = True
-            self.advance_log_start_offset(self.first_base_offset)
-        return count
-
-    def delete_segments_below(self, offset: int) -> int:
-        """As `drop_segments_below`, with the files removed here."""
-        assert self._flush is None, "deletion must not overtake a flush"
-        count = self.drop_segments_below(offset)
-        if self._dropped:
-            remove_oldest_first(self._files, self.directory, self._dropped)
-            self._dropped = []
-        return count
+        found = expired_segments(
+            list(self._segments),
+            self.config,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+            wall_ms=wall_ms,
+        )
+        if found.must_roll:
+            self.roll(wall_ms)
+        return self.want_start(found.start_offset)
 
     # --- end ----------------------------------------------------------------------------------------
 
@@ -421,11 +412,13 @@ class Log(LogReads):
         remove_snapshots_after(self._files, self.directory, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
+        self.wanted_start_offset = max(self.log_start_offset, min(self.wanted_start_offset, end_offset))
         if self.on_truncate is not None:
             self.on_truncate(self)
 
     def _close_files(self) -> None:
-        for segment in (*self._dropped, *self._segments):
+        unfinished = self._flush.dropped if self._flush is not None else ()
+        for segment in (*unfinished, *self._dropped, *self._segments):
             segment.close()
 
     def _seal_for_close(self) -> None:

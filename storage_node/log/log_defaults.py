@@ -43,6 +43,12 @@ TOPIC_KEY_SYNONYMS: dict[str, str] = {
     "log.cleaner.min.compaction.lag.ms": "min.compaction.lag.ms",
     "log.cleaner.max.compaction.lag.ms": "max.compaction.lag.ms",
 }
+# Keys of a node's own file that stand in for one that it does not set, the stronger ones first.
+STAND_INS: dict[str, tuple[str, ...]] = {
+    "log.retention.ms": ("log.retention.minutes", "log.retention.hours"),
+    "log.roll.ms": ("log.roll.hours",),
+    "log.roll.jitter.ms": ("log.roll.jitter.hours",),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +64,22 @@ class LogDefaults(Config):
         live=True,
         doc="Default of segment.bytes.",
     )
-    log_roll_ms: int = key("log.roll.ms", 7 * DAY, low=1, unit="ms", live=True, doc="Default of segment.ms.")
-    log_roll_jitter_ms: int = key(
-        "log.roll.jitter.ms", 0, low=0, unit="ms", live=True, doc="Default of segment.jitter.ms."
+    log_roll_ms: int | None = key(
+        "log.roll.ms", None, low=1, unit="ms", live=True, doc="Default of segment.ms; unset: log.roll.hours."
+    )
+    log_roll_hours: int = key(
+        "log.roll.hours", 7 * 24, low=1, high=MAX_INT, unit="h", doc="Where log.roll.ms is not set."
+    )
+    log_roll_jitter_ms: int | None = key(
+        "log.roll.jitter.ms",
+        None,
+        low=0,
+        unit="ms",
+        live=True,
+        doc="Default of segment.jitter.ms; unset: log.roll.jitter.hours.",
+    )
+    log_roll_jitter_hours: int = key(
+        "log.roll.jitter.hours", 0, low=0, high=MAX_INT, unit="h", doc="Where log.roll.jitter.ms is not set."
     )
     log_index_size_max_bytes: int = key(
         "log.index.size.max.bytes",
@@ -141,8 +160,29 @@ class LogDefaults(Config):
         live=True,
         doc="Default of cleanup.policy.",
     )
-    log_retention_ms: int = key(
-        "log.retention.ms", 7 * DAY, low=-1, unit="ms", live=True, doc="Default of retention.ms."
+    log_retention_ms: int | None = key(
+        "log.retention.ms",
+        None,
+        low=-1,
+        unit="ms",
+        live=True,
+        doc="Default of retention.ms, -1 for ever; unset: log.retention.minutes.",
+    )
+    log_retention_minutes: int | None = key(
+        "log.retention.minutes",
+        None,
+        low=-1,
+        high=MAX_INT,
+        unit="min",
+        doc="Where log.retention.ms is not set; unset: log.retention.hours.",
+    )
+    log_retention_hours: int = key(
+        "log.retention.hours",
+        7 * 24,
+        low=-1,
+        high=MAX_INT,
+        unit="h",
+        doc="Where neither log.retention.ms nor log.retention.minutes is set; -1 for ever.",
     )
     log_retention_bytes: int = key(
         "log.retention.bytes", -1, low=-1, unit="bytes", live=True, doc="Default of retention.bytes."
@@ -191,11 +231,26 @@ class LogDefaults(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.log_defaults()
+        if self._retention_ms() == 0:
+            raise ConfigError("log.retention.ms, .minutes and .hours are -1 for ever, or at least 1")
 
     def log_defaults(self) -> LogConfig:
         """The topic keys as this node sets them, before any topic's own."""
         values = self.to_mapping()
+        values["log.retention.ms"] = self._retention_ms()
+        if self.log_roll_ms is None:
+            values["log.roll.ms"] = self.log_roll_hours * HOUR
+        if self.log_roll_jitter_ms is None:
+            values["log.roll.jitter.ms"] = self.log_roll_jitter_hours * HOUR
         return LogConfig.of({topic: values[broker] for broker, topic in TOPIC_KEY_SYNONYMS.items()})
+
+    def _retention_ms(self) -> int:
+        """Milliseconds before minutes before hours. Source: Kafka AbstractKafkaConfig.java."""
+        if self.log_retention_ms is not None:
+            return self.log_retention_ms
+        if self.log_retention_minutes is not None:
+            return max(self.log_retention_minutes * MINUTE, -1)
+        return max(self.log_retention_hours * HOUR, -1)
 
 
 def effective_log_config(

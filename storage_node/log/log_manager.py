@@ -20,6 +20,7 @@ from . import names
 from .checkpoints import NO_TOPIC_ID, uuid_text
 from .log_dir import Identity, LogDir
 from .log_tasks import CheckpointTask, CreateTask, LoadTask, NewLog, purge, write_topic_id
+from .retired import RetiredSegments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,6 +53,7 @@ class LogManager:
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: dict[TopicPartition, str] = {}  # logs that could not be loaded, and why
         self.set_aside: list[str] = []  # folders that are no partitions: strays and unfinished moves
+        self.retired = RetiredSegments()
         self.identity = Identity()
         self.defaults = defaults
         self._new_uuid = new_uuid
@@ -316,9 +318,15 @@ class LogManager:
 
     # --- checkpoints and end ------------------------------------------------------------------------
 
-    def checkpoint_tasks(self) -> list[CheckpointTask]:
-        """What each online dir's checkpoints have to say now."""
-        return [self._checkpoint_of(log_dir) for log_dir in self.online_dirs]
+    def checkpoint_tasks(self, *, only_starts: bool = False) -> list[CheckpointTask]:
+        """What each online dir's checkpoints have to say now; or only where logs start, where there are news
+        of that."""
+        tasks = [self._checkpoint_of(log_dir) for log_dir in self.online_dirs]
+        if not only_starts:
+            return tasks
+        for task in tasks:
+            task.only_starts = True
+        return [task for task in tasks if task.wanted]
 
     def checkpoint(self) -> None:
         """Write the checkpoints of all online dirs on this thread."""
@@ -347,13 +355,14 @@ class LogManager:
         """Let go of all files and locks, leaving the dirs as after a crash; harmless after `shutdown`."""
         for log in self.logs.values():
             log.close_abruptly()
+        self.retired.close()
         for log_dir in self.dirs:
             log_dir.release()
 
     # --- inside -------------------------------------------------------------------------------------
 
     def _take(self, log: Log, log_dir: LogDir) -> None:
-        log.on_truncate = self._after_truncation
+        log.on_truncate, log.on_retired = self._after_truncation, self.retired.add
         self.logs[log.topic_partition] = log
         self._homes[log.topic_partition] = log_dir
 
@@ -389,8 +398,11 @@ class LogManager:
             if self._homes[topic_partition] is log_dir and topic_partition not in self._going:
                 task.recovery_points[topic_partition] = log.recovery_point
                 task.high_watermarks[topic_partition] = log.high_watermark
-                if log.log_start_offset > log.first_base_offset:
-                    task.log_start_offsets[topic_partition] = log.log_start_offset
+                start = log.wanted_start_offset
+                if start > 0:
+                    task.log_start_offsets[topic_partition] = start
+                if start > log.log_start_offset:
+                    task.wanted.append((log, start))
         return task
 
     def _mark_clean(self, log_dir: LogDir, broker_epoch: int) -> None:

@@ -124,20 +124,28 @@ class CreateTask:
 
 @dataclass(slots=True)
 class CheckpointTask:
-    """Offsets of one dir to be written; `run` may go on any thread, one task per dir at a time."""
+    """Offsets of one dir to be written; `run` may go on any thread, one task per dir at a time.
+
+    `wanted` are the logs whose start moves when it `is_written`, and where to.
+    """
 
     log_dir: LogDir
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
     log_start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
+    wanted: list[tuple[Log, int]] = field(default_factory=list)
+    only_starts: bool = False
+    is_written: bool = False
 
     def run(self) -> None:
-        """Write the three checkpoints; a failing disk takes the dir offline."""
+        """Write the three checkpoints, or `only_starts`; a failing disk takes the dir offline."""
         log_dir = self.log_dir
         try:
             log_dir.write_offsets(names.LOG_START_OFFSETS, self.log_start_offsets)
-            log_dir.write_offsets(names.HIGH_WATERMARKS, self.high_watermarks)
-            log_dir.write_offsets(names.RECOVERY_POINTS, self.recovery_points)
+            if not self.only_starts:
+                log_dir.write_offsets(names.HIGH_WATERMARKS, self.high_watermarks)
+                log_dir.write_offsets(names.RECOVERY_POINTS, self.recovery_points)
+            self.is_written = True
         except KafkaStorageError as error:
             log_dir.files.fuse.blow_by(error)
 

@@ -49,6 +49,7 @@ class Segment:
 
     __slots__ = (
         "_bytes_since_entry",
+        "_ending",
         "_files",
         "_offset_index",
         "_run_ends",
@@ -81,6 +82,7 @@ class Segment:
         self.largest_timestamp_ms = NO_TIMESTAMP
         self.largest_timestamp_offset = base_offset
         self.is_sealed = False
+        self._ending = ""  # of the names of its files, behind their suffixes
         self._bytes_since_entry = 0
         self._offset_index: OffsetIndex | None = OffsetIndex(base_offset)
         self._time_index: TimeIndex | None = TimeIndex(base_offset)
@@ -118,7 +120,7 @@ class Segment:
 
     def path_of(self, suffix: str) -> str:
         """The path of one of the segment's files."""
-        return f"{self.directory}/{names.segment_name(self.base_offset, suffix)}"
+        return f"{self.directory}/{names.segment_name(self.base_offset, suffix)}{self._ending}"
 
     def release_indexes(self) -> None:
         """Give the indexes' memory back; they are loaded again when needed."""
@@ -327,6 +329,18 @@ class Segment:
     def close(self) -> None:
         """Close the file; readers under way end normally."""
         self.file.close()
+
+    def retire(self) -> None:
+        """Take the names of all files away, by new ones that end in .deleted; readers under way go on.
+
+        Order: the log first. With it the segment is gone: what a crash leaves of the rest is tidied away.
+        """
+        assert not self._ending, "it goes once"
+        for suffix in names.SEGMENT_SUFFIXES:
+            path = self.path_of(suffix)
+            if self._files.exists(path):
+                self._files.rename(path, f"{path}{names.DELETED}")
+        self._ending = names.DELETED
 
     def remove(self) -> None:
         """Close and remove all files of the segment. Order: indexes before the log, which makes them one."""

@@ -136,16 +136,16 @@ def _number_at(bases: list[int], offset: int) -> int:
     return max(bisect_right(bases, offset) - 1, 0)
 
 
-def remove_newest_first(files: Files, directory: str, segments: list[Segment]) -> None:
-    """Remove the files of segments from the log's end, so that a crash in between leaves a shorter log."""
+def retire_newest_first(files: Files, directory: str, segments: list[Segment]) -> None:
+    """Take away the names of segments at the log's end: a crash in between leaves a shorter log."""
     for segment in reversed(segments):
-        segment.remove()
+        segment.retire()
     files.fsync_directory(directory)
 
 
-def remove_oldest_first(files: Files, directory: str, segments: list[Segment]) -> None:
-    """Remove the files of segments from the log's start: a crash in between leaves a dense log that starts
+def retire_oldest_first(files: Files, directory: str, segments: list[Segment]) -> None:
+    """Take away the names of segments at the log's start: a crash in between leaves a dense log that starts
     later."""
     for segment in segments:
-        segment.remove()
+        segment.retire()
     files.fsync_directory(directory)

@@ -84,6 +84,12 @@ class Fetchers:
         if fetcher is not None:
             fetcher.flushed(key, now_ms)
 
+    def start_moved(self, key: PartitionKey) -> None:
+        """The partition's log starts later than it did: its leader, if it has one elsewhere, is to know."""
+        fetcher = self._places.get(key)
+        if fetcher is not None:
+            fetcher.start_moved(key)
+
     def may_cut(self, now_ms: int) -> None:
         """No checkpoint is being written any more."""
         for fetcher in self._fetchers.values():

@@ -32,6 +32,7 @@ from ...protocol.errors import (
 )
 from ...protocol.messages.data import FetchPartition, FetchRequest
 from ...protocol.model import NO_EPOCH, NO_OFFSET
+from ...protocol.records.header import read_batch_header
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -113,6 +114,7 @@ class Followed:
     state: FollowState = FollowState.READY
     named_in: int = 0  # the request that named it last; older answers are of the past
     leader_watermark: int = NO_OFFSET
+    leader_start: int = NO_OFFSET
     failures: int = 0
     retry_ms: int = 0
     cut: _Cut | None = None
@@ -177,7 +179,13 @@ class ReplicaFetcher:
         if followed.state is FollowState.CUTTING:
             self._try_cut(followed, now_ms)
         elif followed.state is FollowState.FLUSHING:
-            self._learn_watermark(followed)
+            self._learn_offsets(followed)
+            self._resume(followed)
+
+    def start_moved(self, key: PartitionKey) -> None:
+        """The log starts later than it did: whoever waits for that at the leader is to know."""
+        followed = self.partitions[key]
+        if followed.state is FollowState.READY:
             self._resume(followed)
 
     def may_cut(self, now_ms: int) -> None:
@@ -316,6 +324,11 @@ class ReplicaFetcher:
         partition = followed.partition
         log = partition.log
         assert log is not None, "only an online partition follows"
+        if data and log.begins_inside(data[0]):
+            if partition.is_flushing or self._replicas.is_checkpointing:
+                self._delay(followed, self._replicas.surroundings.now_ms)
+                return
+            partition.restart_at(read_batch_header(data[0]).base_offset, log.log_start_offset)
         for piece in data:
             log.append_as_follower(piece, wall_ms=wall_ms)
             self._replicas.replicated(len(piece))
@@ -323,11 +336,8 @@ class ReplicaFetcher:
                 self._replicas.throttles.follower.take(len(piece), self._replicas.surroundings.now_ms)
         self._replicas.maybe_flush(partition)
         followed.failures = 0
-        followed.leader_watermark = answer.high_watermark
-        self._learn_watermark(followed)
-        start = min(answer.log_start_offset, partition.high_watermark)
-        if start > log.log_start_offset:
-            log.advance_log_start_offset(start)
+        followed.leader_watermark, followed.leader_start = answer.high_watermark, answer.log_start_offset
+        self._learn_offsets(followed)
         if data:
             self._resume(followed)
 
@@ -355,12 +365,14 @@ class ReplicaFetcher:
             followed.retry_ms = throttle.room_ms(now_ms)
             self._delayed[partition.key] = None
 
-    def _learn_watermark(self, followed: Followed) -> None:
+    def _learn_offsets(self, followed: Followed) -> None:
+        """The leader's high watermark and, as far as that, where its log starts."""
         partition = followed.partition
         if followed.leader_watermark != NO_OFFSET and partition.learn_high_watermark(
             followed.leader_watermark
         ):
             self._replicas.changed.append(partition.key)
+        self._replicas.log_starts.want(partition, min(followed.leader_start, partition.high_watermark))
 
     # --- cutting ---------------------------------------------------------------------------------------
 
@@ -420,7 +432,7 @@ class ReplicaFetcher:
             level = logging.WARNING if lost else logging.INFO
             self._note(followed, f"cut from {old_end} to {end} as node {self.leader_id} has it{lost}", level)
         followed.cut = None
-        followed.leader_watermark = NO_OFFSET
+        followed.leader_watermark = followed.leader_start = NO_OFFSET
         self._replicas.changed.append(partition.key)
         self._resume(followed)
 

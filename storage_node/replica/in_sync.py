@@ -176,6 +176,11 @@ class InSyncReplicas:
         progress.fetched(offset, leader_end, now_ms)
         return True
 
+    def start_of(self, node_id: int) -> int:
+        """Where a follower's log starts, as it told; NO_OFFSET as long as it did not."""
+        progress = self.followers.get(node_id)
+        return NO_OFFSET if progress is None else progress.log_start_offset
+
     def committed_end(
         self, own_end: int, leader_end: int, min_isr: int, now_ms: int, is_eligible: Eligible
     ) -> int:

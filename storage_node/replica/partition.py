@@ -24,6 +24,8 @@ from .in_sync import NO_BROKER_EPOCH, Eligible, InSyncReplicas
 from .throttle import is_named
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ...protocol.metadata.image import PartitionRegistration
     from ..log.log import Log
 
@@ -33,7 +35,7 @@ ACKS_ALL = -1
 FSYNC = "fsync"
 
 
-def _anybody(_node_id: int, _broker_epoch: int) -> bool:
+def _anybody(_node_id: int, _broker_epoch: int = NO_BROKER_EPOCH) -> bool:
     return True
 
 
@@ -45,6 +47,7 @@ class Surroundings:
     max_lag_ms: int = 30_000
     broker_epoch: int = NO_BROKER_EPOCH  # of this node
     is_eligible: Eligible = _anybody
+    is_alive: Callable[[int], bool] = _anybody  # by the newest metadata
 
 
 class PartitionState(Enum):
@@ -255,6 +258,18 @@ class Partition:
         self.high_watermark = log.high_watermark = committed
         return True
 
+    def low_watermark(self) -> int:
+        """Where the log starts on all replicas that live; -1 while one of them has not told.
+
+        Source: Kafka Partition.scala lowWatermarkIfLeader.
+        """
+        assert self.log is not None, "only an online partition has a start"
+        starts = [self.log.log_start_offset]
+        if self.in_sync is not None:
+            is_alive = self.surroundings.is_alive
+            starts += [self.in_sync.start_of(node) for node in self.in_sync.followers if is_alive(node)]
+        return min(starts)
+
     # --- following -------------------------------------------------------------------------------------
 
     @property
@@ -286,13 +301,13 @@ class Partition:
         self.log.truncate_to(offset)
         self._was_cut()
 
-    def restart_at(self, offset: int) -> None:
-        """As a follower: forget everything and go on at `offset`, where the leader's log starts. Errors:
-        KafkaStorageError."""
+    def restart_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """As a follower: forget everything and go on at `offset`, where the leader's log starts, or the batch
+        in which it does at `log_start_offset`. Errors: KafkaStorageError."""
         assert self.log is not None, "only an online partition is cut"
         assert not self.is_leader, "a leader never cuts its log"
         assert not self.is_flushing, "truncation must not overtake a flush"
-        self.log.truncate_fully_and_start_at(offset)
+        self.log.truncate_fully_and_start_at(offset, log_start_offset)
         self._was_cut()
 
     def _was_cut(self) -> None:

@@ -30,6 +30,7 @@ from ..log.tail_cache import Tail
 from .fetchers import Fetchers
 from .image_lookup import all_partitions, has_partition, registration_of
 from .isr_changes import IsrChanges
+from .log_starts import LogStarts
 from .partition import Partition, PartitionKey, PartitionState, Surroundings
 from .throttle import Throttles
 
@@ -46,10 +47,6 @@ if TYPE_CHECKING:
     from ..log.log_manager import LogManager
     from ..log.tail_cache import TailCache
     from .follower import FollowerLimits
-
-
-# Bound: of what lies below the starts of logs, so many segments of one log, and so many logs, at once.
-_TRIMMED_SEGMENTS, _TRIMMED_LOGS = 8, 16
 
 
 class ReplicaManager:
@@ -73,9 +70,12 @@ class ReplicaManager:
         """With `tails`, the newest batches of each partition are kept in that memory."""
         self._tails = tails
         self._counters = counters
-        self.surroundings = Surroundings(max_lag_ms=max_lag_ms, is_eligible=self._is_eligible)
+        self.surroundings = Surroundings(
+            max_lag_ms=max_lag_ms, is_eligible=self._is_eligible, is_alive=self._is_alive
+        )
         self.fetchers = Fetchers(self, follower_limits, config)
         self.isr_changes = IsrChanges()
+        self.log_starts = LogStarts(self, manager, config)
         self.throttles = Throttles(config)
         self.is_replicating = False  # a partition has, or had, replicas on other nodes
         self.is_checkpointing = False  # the shell writes checkpoints on a thread: no log may be cut
@@ -198,6 +198,7 @@ class ReplicaManager:
             if log is not None and self._tails is not None:
                 log.tail = Tail(self._tails)
             partition = self.partitions[key] = Partition(name, topic_id, self.node_id, log, self.surroundings)
+            self.log_starts.opened(partition)
         if partition.node_id == registration.leader:
             self.fetchers.drop(key)  # Order: nothing is fetched any more when it begins to lead
         self.is_replicating |= len(registration.replicas) > 1
@@ -330,23 +331,6 @@ class ReplicaManager:
                 partition.is_flushing = True
                 self.effects.append(FlushLog(partition, is_awaited=False))
 
-    def trim(self) -> None:
-        """Ask to remove segments that lie below the starts of their logs, some of them; called now and then.
-
-        They go with a flush: until it has ended no log is cut, which could bring their names back.
-        """
-        trimmed = 0
-        for partition in self.partitions.values():
-            log = partition.log
-            if log is None or not partition.is_online or partition.is_flushing:
-                continue
-            if log.drop_segments_below(log.log_start_offset, _TRIMMED_SEGMENTS):
-                partition.is_flushing = True
-                self.effects.append(FlushLog(partition, is_awaited=False))
-                trimmed += 1
-                if trimmed >= _TRIMMED_LOGS:
-                    return
-
     def maybe_flush(self, partition: Partition, now_ms: int | None = None) -> None:
         """Ask for an fsync when acknowledgements or configs want one; all appends until it runs share it."""
         if partition.wants_flush(now_ms):
@@ -415,11 +399,12 @@ class ReplicaManager:
         if in_sync is None or log is None:
             return
         offset, start = asked.fetch_offset, asked.log_start_offset
+        is_new_start = in_sync.start_of(replica_id) != start
         if not in_sync.fetched(replica_id, offset, log.log_end_offset, broker_epoch, now_ms, start):
             return
         if replica_id not in in_sync.committed:
             self._grow(partition)
-        if partition.advance():
+        if partition.advance() or is_new_start:
             self.changed.append(partition.key)
 
     def replicated(self, size_bytes: int) -> None:
@@ -481,6 +466,11 @@ class ReplicaManager:
             if proposal is not None:
                 self.isr_changes.add(partition, proposal)
                 return
+
+    def _is_alive(self, node_id: int) -> bool:
+        """Whether it is registered and not fenced."""
+        broker = self.image.brokers.get(node_id)
+        return broker is not None and not broker.is_fenced
 
     def _is_eligible(self, node_id: int, broker_epoch: int) -> bool:
         """KIP-841, 903: it is registered as the process that was heard, not fenced and not shutting down."""

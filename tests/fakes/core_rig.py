@@ -31,12 +31,14 @@ from headrace.protocol.metadata.replay import image_records, replay
 from headrace.storage_node.config import NodeConfig
 from headrace.storage_node.effects import (
     AdvisePages,
+    CheckpointStarts,
     DeleteLog,
     EndNode,
     FlushLog,
     LookUpOffsets,
     Note,
     ReadCold,
+    RemoveFiles,
     WakeAt,
 )
 from headrace.storage_node.log.log_manager import LogManager
@@ -136,6 +138,7 @@ class CoreRig:
         )
         self.core.joined(node_id, 9)
         self.effects: list[Any] = []
+        self._checkpoints: list[Any] = []
         self.image = MetadataImage()
         self.records: list[Any] = []
         if records:
@@ -314,6 +317,34 @@ class CoreRig:
         """Perform the deletions asked for so far."""
         for effect in self.pop(DeleteLog):
             effect.log.delete()
+        for effect in self.pop(RemoveFiles):
+            effect.removal.run()
+
+    def checkpoint_starts(self) -> bool:
+        """Write down where logs start, if that was asked for; whether it was."""
+        if self.core.replicas.is_checkpointing or not self.pop(CheckpointStarts):
+            return False
+        self.begin_checkpoint(only_starts=True)
+        self.end_checkpoint()
+        return True
+
+    def begin_checkpoint(self, *, only_starts: bool = False) -> None:
+        """Checkpoints are being written from now on, until `end_checkpoint`."""
+        self._checkpoints = self.core.checkpoints_begin(only_starts=only_starts)
+        self.check()
+
+    def end_checkpoint(self) -> None:
+        """They are written, if they were begun."""
+        tasks, self._checkpoints = self._checkpoints, []
+        for task in tasks:
+            task.run()
+        self.core.checkpoints_end(tasks)
+        self.check()
+
+    def tick(self, wall_ms: int = WALL_MS) -> None:
+        """A second has passed."""
+        self.core.tick(self.now_ms, wall_ms)
+        self.check()
 
     def notes(self) -> str:
         """All notes so far, as one text."""

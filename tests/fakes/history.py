@@ -225,6 +225,7 @@ class History:
 
     def __init__(self, clock: Callable[[], int] = lambda: 0) -> None:
         self.clock = clock
+        self.starts: dict[Key, int] = {}  # what was below may have been deleted, seen by readers or not
         self.processes: list[Process] = []
         self.ops: list[Op] = []
 

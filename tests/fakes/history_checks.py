@@ -53,14 +53,20 @@ class _Check:
                 if op.outcome is Outcome.OK:
                     self._ok_read[poll.key].update(values)
         self._log = self._logs()
+        self._offsets = {key: sorted(log) for key, log in self._log.items()}
         self._index = {
-            key: {offset: index for index, offset in enumerate(sorted(log))} for key, log in self._log.items()
+            key: {offset: index for index, offset in enumerate(offsets)}
+            for key, offsets in self._offsets.items()
         }
         self._places: dict[Key, dict[bytes, list[int]]] = defaultdict(lambda: defaultdict(list))
         for key, log in self._log.items():
             for offset in sorted(log):
                 for value in log[offset]:
                     self._places[key][value].append(self._index[key][offset])
+
+    def _is_gone(self, key: Key, index: int) -> bool:
+        """Whether the record of that number may have been deleted, and those before it."""
+        return self._offsets[key][index] < self._history.starts.get(key, 0)
 
     def _logs(self) -> dict[Key, dict[int, dict[bytes, None]]]:
         """By key and offset the values that were seen there."""
@@ -122,7 +128,7 @@ class _Check:
             newest = max((places[0] for value, places in values.items() if value in read), default=-1)
             for value, places in values.items():
                 send = self._writer.get(value)
-                if places[-1] > newest or value in read or send is None:
+                if places[-1] > newest or value in read or send is None or self._is_gone(key, places[-1]):
                     continue
                 if self._must_commit(send.op):
                     yield "lost-write", f"{key}: {value!r} at {send.offset}, readers were at {newest}"
@@ -130,7 +136,9 @@ class _Check:
     def unseen(self) -> Found:
         """Acknowledged, and never polled by anyone."""
         for send in self._writer.values():
-            if send.outcome is Outcome.OK and send.value not in self._polled[send.key]:
+            if send.outcome is not Outcome.OK or send.value in self._polled[send.key]:
+                continue
+            if send.offset is None or send.offset >= self._history.starts.get(send.key, 0):
                 yield "unseen", f"{send.key}: {send.value!r} at {send.offset}"
 
     def order_of_polls(self, process: Process) -> Found:
@@ -148,6 +156,7 @@ class _Check:
                 for offset, value in poll.reads:
                     step = 1 if before is None else index[offset] - before
                     is_excused = bool(inside) and poll.key in op.rebalance_keys
+                    is_excused |= step > 1 and self._is_gone(poll.key, index[offset] - 1)
                     if step != 1 and not is_excused:
                         name = "poll-skip" if step > 1 else "nonmonotonic-poll"
                         yield (

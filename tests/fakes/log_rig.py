@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from headrace.protocol.model import TopicPartition
@@ -9,6 +10,7 @@ from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import Compression, read_batch_header
 from headrace.storage_node.log.config import LogConfig
 from headrace.storage_node.log.log import Log
+from headrace.storage_node.log.log_manager import LogManager
 
 if TYPE_CHECKING:
     from headrace.protocol.records.header import Buffer
@@ -65,6 +67,32 @@ def open_log(
         log_start_offset=log_start_offset,
         wall_ms=NOW,
     )
+
+
+def manager_of(files: Files, **keys: Any) -> LogManager:
+    """A log manager over `/d`, its logs loaded; segments take one batch of `filled`."""
+    numbers = count(1)
+    manager = LogManager(
+        files,
+        ("/d",),
+        defaults=config(segment_bytes=300, **keys),
+        new_uuid=lambda: next(numbers).to_bytes(16, "big"),
+    )
+    manager.open_dirs()
+    manager.set_identity("cluster", 5)
+    manager.load(NOW)
+    return manager
+
+
+def filled(files: Files, **keys: Any) -> LogManager:
+    """With a log that has a batch of one record, key `number:0`, in each of five segments, all flushed."""
+    manager = manager_of(files, **keys)
+    log = manager.create(TP, bytes(range(16)), manager.defaults, is_new=True)
+    for number in range(5):
+        append(log, batch(tag=str(number), size=200))
+    assert log.segment_count == 5
+    log.flush()
+    return manager
 
 
 def append(log: Log, data: Buffer, *, epoch: int = 0, wall_ms: int = NOW) -> int:

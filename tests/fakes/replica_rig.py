@@ -183,6 +183,7 @@ class Replicas:
             if self.is_flushing:
                 moved |= bool(rig.flush())
             moved |= bool(rig.read_cold())
+            moved |= rig.checkpoint_starts()
             for effect in rig.pop(SendFetch):
                 self._send(node, effect)
                 moved = True
@@ -203,8 +204,7 @@ class Replicas:
             for node in sorted(self.nodes):
                 rig = self.nodes[node]
                 rig.pass_time(every)
-                rig.core.tick(rig.now_ms)
-                rig.check()
+                rig.tick()
             self.settle()
 
     def check_prefixes(self) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from headrace.clients.admin.admin_types import ConfigSource, NewTopic, Resource
+from headrace.clients.admin.admin_types import EARLIEST, LATEST, ConfigSource, NewTopic, Resource
 from headrace.protocol.errors import (
     ApiTimeoutError,
     InvalidConfigError,
     InvalidRequestError,
     MessageTooLargeError,
 )
+from headrace.protocol.model import TopicPartition
 from headrace.services.local_io import LocalCluster, local
 
 if TYPE_CHECKING:
@@ -87,6 +89,20 @@ def test_segments_roll_by_the_clusters_size(tmp_path: Path) -> None:
         alter(cluster, CLUSTER, log_segment_bytes=MIB)
         fill()
         assert segments(tmp_path, "t") >= 4
+
+
+def test_retention_by_the_clusters_size_and_interval(tmp_path: Path) -> None:
+    """Of a topic that is there already: its oldest records go within seconds, not after five minutes."""
+    with local(data_dir=str(tmp_path), log_segment_bytes=MIB) as cluster, cluster.admin() as admin:
+        admin.create_topics(NewTopic("t", 1)).raise_for_errors()
+        with cluster.producer() as producer:
+            for _ in range(6):
+                producer.send("t", b"v" * (MIB // 2)).result(30)
+        alter(cluster, CLUSTER, log_retention_bytes=MIB, log_retention_check_interval_ms=100)
+        place, end_s = TopicPartition("t", 0), time.monotonic() + 30
+        while not admin.list_offsets({place: EARLIEST})[place].offset:
+            assert time.monotonic() < end_s, "nothing goes"
+        assert admin.list_offsets({place: LATEST})[place].offset == 6
 
 
 def test_a_node_that_was_away_and_one_that_comes_later_have_it(tmp_path: Path) -> None:

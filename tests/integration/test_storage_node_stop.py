@@ -36,8 +36,8 @@ def test_a_stop_during_a_checkpoint_is_clean(tmp_path: Path) -> None:
             await client.produce(topic_id, batch(b"a"))
             make_tasks = node._manager.checkpoint_tasks
             held = HeldTask(make_tasks()[0])
-            node._manager.checkpoint_tasks = lambda: [held]
-            checkpoint = asyncio.create_task(node._checkpoint())
+            node._manager.checkpoint_tasks = lambda **_: [held]
+            checkpoint = asyncio.create_task(node._checkpoints.write_all())
             await asyncio.to_thread(held.has_begun.wait, 30)
             node._manager.checkpoint_tasks = make_tasks
             stop = asyncio.create_task(node.stop())

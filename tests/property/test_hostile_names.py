@@ -155,7 +155,7 @@ def test_a_node_touches_no_disk_for_an_illegal_name_in_the_metadata(
     assert rig.fetch(bad).first.error_code in (KafkaStorageError.code, 6)
     rig.ask(registry.METADATA, MetadataRequest((topic, GOOD)))
     assert rig.produce(good).is_answered
-    rig.core.tick(10_000)
+    rig.tick()
     rig.flush()
     for task in rig.manager.checkpoint_tasks():
         task.run()

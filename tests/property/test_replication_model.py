@@ -89,10 +89,9 @@ class ReplicationMachine(RuleBasedStateMachine):
         if node in self.cluster.nodes:
             rig = self.cluster.nodes[node]
             if rig.core.replicas.is_checkpointing:
-                rig.core.checkpoints_end()
+                rig.end_checkpoint()
             else:
-                rig.core.checkpoints_begin()
-            rig.check()
+                rig.begin_checkpoint()
 
     @precondition(lambda self: not self.files)
     @rule(node=ANY_NODE)
@@ -163,8 +162,7 @@ class ReplicationMachine(RuleBasedStateMachine):
         cluster = self.cluster
         cluster.is_flushing = True
         for rig in cluster.nodes.values():
-            rig.core.checkpoints_end()
-            rig.check()
+            rig.end_checkpoint()
         cluster.heal()
         if self.files:
             self.restart()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import quorum_laws
 from cluster_laws import Laws, registration_of
+from erasing import NO_RETENTION, Eraser, retain
 from faults import Faults, draw_kinds
 from headrace.controller.config import ControllerConfig
 from headrace.controller.quorum.voters import Endpoint, ReplicaKey, voter
@@ -146,6 +147,7 @@ class SimCluster:
             "replica.fetch.response.max.bytes": 2 * self.plan.replica_fetch_bytes,
             "num.replica.fetchers": self.plan.fetchers,
             "log.tail.cache.bytes": self.plan.tail_cache_bytes,
+            "log.retention.check.interval.ms": 1_000,
         }
         return NodeConfig.of(values)
 
@@ -154,10 +156,16 @@ class SimCluster:
         self.producers = [SimProducer(self, f"p{n}", -1, plan.send_gap_ms) for n in range(2)]
         if plan.unreliable_producer:
             self.producers.append(SimProducer(self, "loose", 1, plan.send_gap_ms))
+        self.eraser = Eraser(self)
         self.consumers = [
             SimConsumer(self, "tail", may_seek=False),
             SimConsumer(self, "seeker", may_seek=True),
         ]
+
+    @property
+    def may_erase(self) -> bool:
+        """Whether records may go that nobody has read."""
+        return not {"erase", "retain"}.isdisjoint(self.plan.faults)
 
     # --- a run --------------------------------------------------------------------------------------------
 
@@ -176,7 +184,7 @@ class SimCluster:
         for process in (*self.controllers.values(), *self.nodes.values()):
             self.world.after(self.random.randrange(50), f"{process.name} starts first", process.start)
         self._create_topics()
-        for client in (*self.producers, *self.consumers):
+        for client in (*self.producers, *self.consumers, self.eraser):
             self.world.after(self.random.randrange(500), f"{client.name} begins", client.start)
         self.require(WARM_UP_MS, self.has_progress(), "nothing works before any fault")
 
@@ -184,6 +192,8 @@ class SimCluster:
         """No more faults; who is dead comes back by itself."""
         self.world.note("heal")
         self.faults.end()
+        if "retain" in self.plan.faults:
+            retain(self, *NO_RETENTION)
 
     def finish(self) -> None:
         """Act three. Errors: AssertionError if it takes too long, or something is missing."""
@@ -192,6 +202,9 @@ class SimCluster:
             producer.is_sending = False
         self.require(HEAL_MS, lambda: all(p.is_done for p in self.producers), "a producer waits for ever")
         self.require(HEAL_MS, self.is_in_sync, "replicas do not come into sync")
+        if "erase" in self.plan.faults:
+            wanted = {key: end // 2 for key, end in self.rules.ends.items() if key[0] in self.topics}
+            self.require(HEAL_MS, self.eraser.has_erased(wanted), "records cannot be deleted")
         final = SimConsumer(self, "final", may_seek=False)
         self.consumers.append(final)
         final.start()
@@ -199,6 +212,7 @@ class SimCluster:
         self.world.run(6_000)  # longer than any request may wait
         self.rules.at_end()
         self.laws.at_end()
+        self.history.starts = dict(self.rules.starts)
         anomalies = self.history.anomalies()
         assert not anomalies, f"history: {anomalies}"
 

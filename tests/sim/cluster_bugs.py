@@ -18,10 +18,12 @@ from headrace.protocol.metadata import replay
 from headrace.protocol.metadata.records import NoOpRecord, PartitionChangeRecord
 from headrace.protocol.records.header import CRC_POSITION, read_batch_header
 from headrace.storage_node import node
+from headrace.storage_node.log import retention
 from headrace.storage_node.log.log import Log
 from headrace.storage_node.replica.fetch import DelayedFetch, FetchHandler
 from headrace.storage_node.replica.follower import ReplicaFetcher
 from headrace.storage_node.replica.in_sync import InSyncReplicas
+from headrace.storage_node.replica.log_starts import LogStarts
 from headrace.storage_node.replica.partition import Partition
 from headrace.storage_node.replica.produce import DelayedProduce
 from headrace.storage_node.replica.replica_fetch import ReplicaFetchHandler
@@ -230,10 +232,38 @@ def writes_something_else(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Log, "append_as_follower", append)
 
 
+def starts_logs_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Readers see where a log starts before that is on the disk."""
+
+    def want(self: LogStarts, partition: Any, offset: int, want: Any = LogStarts.want) -> None:
+        want(self, partition, offset)
+        partition.log.advance_log_start_offset(offset)
+
+    patch.setattr(LogStarts, "want", want)
+
+
+def asks_no_follower(patch: pytest.MonkeyPatch) -> None:
+    """Deleted records are acknowledged as soon as the leader has deleted them."""
+    patch.setattr(Partition, "low_watermark", lambda self: self.log.log_start_offset)
+
+
+def lets_go_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
+    """Retention does not look at the high watermark."""
+    patch.setattr(retention._Rules, "_may_go", lambda self, number: self._segments[number].size_bytes > 0)
+
+
+def never_tells_where_it_starts(patch: pytest.MonkeyPatch) -> None:
+    """A follower whose log starts later than before does not tell its leader."""
+    patch.setattr(ReplicaFetcher, "start_moved", lambda *_: None)
+
+
 FIRST_TIMESTAMP = 34  # the last byte of it
 FSYNC = dataclasses.replace(PLAN, durability="fsync", faults=("power", "crash", "pause"))
 ALONE = dataclasses.replace(FSYNC, replication=1, min_isr=1)
 CALM = dataclasses.replace(PLAN, faults=(), fault_ms=500)
+ERASED = dataclasses.replace(PLAN, faults=("erase", "kill", "power", "pause"), fault_gap_ms=100)
+RETAINED = dataclasses.replace(PLAN, faults=("retain", "cut", "pause", "isolate"), fault_gap_ms=200)
+QUIET_ERASED = dataclasses.replace(PLAN, faults=("erase",), fault_ms=500)
 HELD = ("LeaderCandidateCompleteness", "HighWatermarkInSync", "LeaderCompleteness")
 # Laws that stand in front of others: without them, those behind must notice.
 CANDIDATES = ("_check_candidates",)
@@ -267,5 +297,9 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     leaves_a_gap: (("OffsetsDense", "LogReadable"), CALM, 3),
     writes_something_else: (("LogMatching",), CALM, 3),
     misses_a_record: (("MonotonicEpoch", "MetadataLogMatching"), PLAN, 10),
+    starts_logs_at_once: (("MonotonicLogStart",), ERASED, 10),
+    asks_no_follower: (("LowWatermark",), ERASED, 3),
+    lets_go_what_is_not_committed: (("OnlyCommittedDeleted", "HighWatermark"), RETAINED, 10),
+    never_tells_where_it_starts: (("cannot be deleted",), QUIET_ERASED, 3),
     skips_a_batch: (("no progress", "do not come into sync"), CALM, 2),
 }

@@ -64,6 +64,10 @@ class Laws:
         self._written: dict[tuple[PartitionKey, int, int], Stored] = {}
         self._seen: dict[tuple[str, Key], _Seen] = {}
         self._images: dict[str, MetadataImage] = {}
+        self.starts: dict[Key, int] = defaultdict(int)  # the highest start of any log
+        self._starts: dict[tuple[str, PartitionKey], int] = {}  # by node: of the log on its disk
+        self._may_start: dict[Key, int] = defaultdict(int)  # how far deletions were asked for
+        self._is_retaining = False
 
     # --- after every event --------------------------------------------------------------------------------
 
@@ -75,6 +79,12 @@ class Laws:
             if partition.is_online and partition.log is not None and not partition.log.is_offline:
                 partition.check()
                 self._check_partition(node, partition, partition.log)
+        if node.core._has_caught_up:
+            gone = [
+                k for k in self._starts if k[0] == node.name and k[1] not in node.core.replicas.partitions
+            ]
+            for place in gone:
+                del self._starts[place]
         node.core.replicas.fetchers.check()
         self._check_image(node, node.core.image)
 
@@ -98,6 +108,7 @@ class Laws:
         assert epochs >= seen.epochs, f"MonotonicEpoch: {where} from {seen.epochs} back to {epochs}"
         is_new_leader = partition.is_leader and (not seen.is_leader or epochs[0] != seen.epochs[0])
         seen.epochs, seen.is_leader = epochs, partition.is_leader
+        self._check_start(seen, node, key, partition, log)
         self._check_log(seen, key, log, where)
         if is_new_leader:
             self._check_new_leader(node, key, partition, log)
@@ -111,6 +122,41 @@ class Laws:
         if partition.in_sync is not None:
             self._check_superset(key, partition, where)
 
+    def _check_start(self, seen: _Seen, node: SimNode, key: Key, partition: Partition, log: Log) -> None:
+        """A log never starts earlier than it did, whatever its node has been through; only where somebody
+        asked for it, and never behind what is committed."""
+        place, start = (node.name, partition.key), log.log_start_offset
+        if log.cuts == seen.cuts:
+            before = self._starts.get(place, 0)
+            assert start >= before, f"MonotonicLogStart: {key} on {node.name} from {before} back to {start}"
+        self._starts[place] = start
+        if key[0] not in self._cluster.topics:
+            return
+        end = self.ends[key]
+        assert start <= end, (
+            f"OnlyCommittedDeleted: {key} on {node.name} starts at {start}, committed is {end}"
+        )
+        assert self._is_retaining or start <= self._may_start[key], (
+            f"OnlyAskedDeleted: {key} on {node.name} starts at {start}, not {self._may_start[key]}"
+        )
+        self.starts[key] = max(self.starts[key], start)
+        self.marks["started later"] += start > 0
+        if partition.in_sync is not None:
+            self._check_low_watermark(key, partition)
+
+    def _check_low_watermark(self, key: Key, partition: Partition) -> None:
+        """What a leader would acknowledge is so on everybody of whom it has heard in their present life."""
+        low = partition.low_watermark()
+        assert partition.in_sync is not None
+        for node_id, progress in partition.in_sync.followers.items():
+            other = self._cluster.nodes[node_id]
+            log = other.log_of(key)
+            is_counted = partition.surroundings.is_alive(node_id)
+            if log is not None and is_counted and progress.broker_epoch == other.broker_epoch:
+                assert log.log_start_offset >= low, (
+                    f"LowWatermark: {key} on node {node_id} starts at {log.log_start_offset}, not {low}"
+                )
+
     def _check_log(self, seen: _Seen, key: Key, log: Log, where: str) -> None:
         """Offsets are dense, epochs never fall, and a batch of an epoch is the same in all logs."""
         if log.cuts != seen.cuts:
@@ -121,7 +167,8 @@ class Laws:
         start = log.log_start_offset if seen.end < 0 else seen.end
         expected, epoch = start, -1
         for batch in stored(log, start, log.log_end_offset):
-            assert batch.base_offset == expected, f"OffsetsDense: {where} {batch} after {expected}"
+            is_cut = batch.base_offset < expected == log.log_start_offset < batch.next_offset
+            assert batch.base_offset == expected or is_cut, f"OffsetsDense: {where} {batch} after {expected}"
             assert batch.epoch >= epoch, f"MonotonicEpoch: {where} {batch} after epoch {epoch}"
             known = self._written.setdefault((seen.partition.key, batch.epoch, batch.base_offset), batch)
             assert known == batch, f"LogMatching: {where} has {batch}, others {known}"
@@ -211,6 +258,18 @@ class Laws:
         )
         self.acknowledged[key].update(values)
 
+    def on_erase(self, key: Key, offset: int) -> None:
+        """An operator asks to delete records up to an offset, -1: all that are committed."""
+        self._may_start[key] = 1 << 62 if offset < 0 else max(self._may_start[key], offset)
+
+    def on_retention(self) -> None:
+        """From now on segments may go."""
+        self._is_retaining = True
+
+    def on_wipe(self, node: SimNode) -> None:
+        """Its disk is an empty one now."""
+        self._starts = {place: start for place, start in self._starts.items() if place[0] != node.name}
+
     def on_metadata(self, image: MetadataImage) -> None:
         """A controller has applied what is committed."""
         if image.offset <= self.image.offset:
@@ -257,11 +316,14 @@ class Laws:
                 )
 
     def _check_same(self, key: Key, registration: PartitionRegistration) -> None:
-        contents = {}
-        for node_id in registration.replicas:
-            log = self._cluster.nodes[node_id].log_of(key)
-            assert log is not None, f"{key} is not on node {node_id}"
-            contents[node_id] = content(log)
+        logs = {node_id: self._cluster.nodes[node_id].log_of(key) for node_id in registration.replicas}
+        found = {node_id: log for node_id, log in logs.items() if log is not None}
+        assert len(found) == len(logs), f"{key} is not on all of {sorted(logs)}"
+        start = max(log.log_start_offset for log in found.values())  # each has its own retention
+        contents = {
+            node_id: b"".join(map(bytes, buffers(log, start, log.log_end_offset)))
+            for node_id, log in found.items()
+        }
         first = contents[registration.replicas[0]]
         for node_id, data in contents.items():
             assert data == first, f"{key} differs on node {node_id}: {len(data)} bytes, not {len(first)}"
@@ -269,8 +331,12 @@ class Laws:
             record.offset: record.value for batch in split(first) for record in active_codec().decode(batch)
         }
         for offset, value in self.acknowledged[key].items():
-            found = (here.get(offset) or b"").rstrip(b" ")
-            assert found == value, f"AcknowledgedLost: {key} at {offset} has {found!r}, not {value!r}"
+            if offset < start:
+                continue
+            stored_value = (here.get(offset) or b"").rstrip(b" ")
+            assert stored_value == value, (
+                f"AcknowledgedLost: {key} at {offset} has {stored_value!r}, not {value!r}"
+            )
 
 
 def registration_of(image: MetadataImage, key: Key) -> PartitionRegistration | None:
@@ -308,8 +374,3 @@ def split(data: Any) -> Iterator[memoryview]:
         size = read_batch_header(view).size_bytes
         yield view[:size]
         view = view[size:]
-
-
-def content(log: Log) -> bytes:
-    """All bytes of a log."""
-    return b"".join(bytes(piece) for piece in buffers(log, log.log_start_offset, log.log_end_offset))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any
 
+from erasing import NO_RETENTION, retain
 from headrace.controller.quorum import events
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import (
@@ -42,7 +43,7 @@ LOSSY = ("crash", "io", "full", "kill", "power", "flip", "wipe")
 KINDS = (
     *LOSSY, "stop", "pause", "cut", "isolate", "split", "clog", "weather", "slow", "clock", "evict",
     "controller_crash", "controller_power", "controller_pause", "controller_cut", "controller_stop",
-    "elect", "reassign", "grow", "topics", "configs",
+    "elect", "reassign", "grow", "topics", "configs", "erase", "retain",
 )  # fmt: skip
 
 
@@ -329,6 +330,20 @@ class Faults:
         change = ConfigChange("segment.ms", 0, str(self._random.choice((200, 1_500, 60_000))))
         altered = AlterConfigs(ConfigResource(TOPIC_RESOURCE, "t"), (change,))
         self._ask(registry.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest((altered,)))
+
+    def _erase(self) -> None:
+        """An operator deletes records."""
+        self._cluster.eraser.erase_some()
+
+    def _retain(self) -> None:
+        """Segments are kept for a shorter or longer time, or up to a size, or for ever again."""
+        choices = (("retention.ms", "0"), ("retention.ms", "3000"), ("retention.bytes", "5000"))
+        pair = self._random.choice((*choices, None))
+        delay = ("file.delete.delay.ms", str(self._random.choice((0, 2_000))))
+        self._cluster.rules.on_retention()
+        retain(self._cluster, *NO_RETENTION, delay)
+        if pair is not None:
+            retain(self._cluster, pair)
 
     def _ask(self, api: Any, body: Any) -> None:
         self._cluster.ask_controller(api, body, lambda _: None)

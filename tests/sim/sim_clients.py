@@ -260,7 +260,8 @@ class SimConsumer(SimClient):
             max_bytes=self.random.choice((12_000, 100_000)),
             max_partition_bytes=self.random.choice((300, 10_000)),
         )
-        self.fetcher = Fetcher(limits, Backoff(20, 300, self.random), None)
+        reset = EARLIEST_TIMESTAMP if cluster.may_erase else None
+        self.fetcher = Fetcher(limits, Backoff(20, 300, self.random), reset)
         self.may_seek = may_seek
 
     def positions(self) -> dict[tuple[str, int], int]:

@@ -24,6 +24,7 @@ from headrace.protocol.messages.control import (
 from headrace.storage_node import membership as m
 from headrace.storage_node.effects import (
     AdvisePages,
+    CheckpointStarts,
     DeleteLog,
     EndNode,
     FlushLog,
@@ -31,6 +32,7 @@ from headrace.storage_node.effects import (
     Note,
     ProposeIsr,
     ReadCold,
+    RemoveFiles,
     SendFetch,
     WakeAt,
 )
@@ -82,6 +84,7 @@ class SimNode:
         self._link: Link | None = None
         self._followed: dict[int, Link] = {}
         self._is_following = False
+        self._is_checkpointing = False
 
     # --- life and death -----------------------------------------------------------------------------------
 
@@ -169,6 +172,7 @@ class SimNode:
     def wipe(self) -> None:
         """The disk is replaced by an empty one."""
         self.die(power=True)
+        self.cluster.rules.on_wipe(self)
         self.files = FakeFiles(capacity_bytes=self.files.capacity_bytes)
 
     def rot(self) -> None:
@@ -207,7 +211,7 @@ class SimNode:
             timer.cancel()
         self._timers.clear()
         self.core = None
-        self._link, self._is_following = None, False
+        self._link, self._is_following, self._is_checkpointing = None, False, False
         self._followed.clear()
         self.is_closing, self.busy = False, 0
         self.requests.clear()
@@ -309,8 +313,10 @@ class SimNode:
         match effect:
             case FlushLog(partition):
                 self._flush(partition)
-            case DeleteLog(of_partition):
-                self.later(self._delay(self.flush_ms), "delete", of_partition.delete)
+            case DeleteLog() | RemoveFiles():
+                self.later(self._delay(self.flush_ms), "delete", effect.run)
+            case CheckpointStarts():
+                self.later(0, "write starts", lambda: self._checkpoint(only_starts=True))
             case LookUpOffsets(lookup):
                 self._off_loop(self.read_ms, "look up", lookup.run, lambda: core.looked_up(lookup))
             case ReadCold(read):
@@ -409,25 +415,31 @@ class SimNode:
             old.cancel()
         self._timers[key] = self.later(max(deadline_ms - self.world.now_ms, 0), key, action)
 
-    def _checkpoint(self) -> None:
-        if not self.is_closing:
-            core = self.running
-            core.checkpoints_begin()
-            tasks = self.manager.checkpoint_tasks()
+    def _checkpoint(self, *, only_starts: bool = False) -> None:
+        """One at a time, and not while metadata is followed."""
+        if self.is_closing:
+            return
+        if self._is_checkpointing:
+            self.later(1, "write checkpoints later", lambda: self._checkpoint(only_starts=only_starts))
+            return
+        core = self.running
+        tasks = core.checkpoints_begin(only_starts=only_starts)
+        self._is_checkpointing = True
+        self.busy += 1
 
-            self.busy += 1
-
-            def write() -> None:
-                self.busy -= 1
-                for task in tasks:
-                    task.run()
-                core.checkpoints_end()
+        def write() -> None:
+            self.busy -= 1
+            self._is_checkpointing = False
+            for task in tasks:
+                task.run()
+            core.checkpoints_end(tasks)
+            if not only_starts:
                 core.flush_all()
 
-            self.later(self._delay(self.flush_ms), "write checkpoints", write)
+        self.later(self._delay(self.flush_ms), "write checkpoints", write)
 
     def _tick(self) -> None:
-        self.running.tick(self.world.now_ms)
+        self.running.tick(self.world.now_ms, self.wall_ms)
 
     # --- the controller -----------------------------------------------------------------------------------
 
@@ -546,6 +558,9 @@ class SimNode:
             if response.error_code:
                 if link is not None:
                     self._lost(link)
+                return
+            if self._is_checkpointing:
+                self.later(1, "follow later", lambda: done(response))
                 return
             core, broker_epoch = self.running, self.membership.broker_epoch
             step = core.read_metadata(response)

@@ -26,6 +26,8 @@ MARKS = (
     "stopped",
     "wiped",
     "cold read",
+    "started later",
+    "erased",
 )
 
 

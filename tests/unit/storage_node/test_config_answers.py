@@ -74,7 +74,7 @@ def test_kafkas_order_of_synonyms() -> None:
         ("log.retention.ms", "2", 2),
         ("log.retention.ms", "3", 3),
         ("log.retention.ms", "4", 4),
-        ("log.retention.ms", str(7 * 24 * 3_600_000), 5),
+        ("log.retention.hours", "168", 5),
     ]
     assert (entry.value, entry.source, entry.is_default) == ("1", 1, False)
 
@@ -90,6 +90,31 @@ def test_the_nodes_file_holds_where_nothing_else_does() -> None:
     assert node.keys() == NodeConfig.keys().keys()
     assert not node["background.threads"].is_read_only
     assert node["min.insync.replicas"].is_read_only  # of one node
+
+
+def test_minutes_and_hours_stand_in_for_milliseconds() -> None:
+    """Named as they are in the file, after the milliseconds; what holds is told in milliseconds."""
+    own = {"log_retention_hours": 2, "log_retention_minutes": 3, "log_roll_hours": 4}
+    topic, node = map(by_name, told(TOPIC, HERE, configs={}, **own))
+    for entry, name in (
+        (topic["retention.ms"], "retention.ms"),
+        (node["log.retention.ms"], "log.retention.ms"),
+    ):
+        assert (entry.name, entry.value, entry.source) == (name, str(3 * 60_000), 4)
+        assert levels(entry) == [
+            ("log.retention.minutes", "3", 4),
+            ("log.retention.hours", "2", 4),
+            ("log.retention.hours", "168", 5),
+        ]
+        assert entry.config_type == 5
+    assert (topic["segment.ms"].value, node["log.roll.ms"].value) == (str(4 * 3_600_000),) * 2
+    hours = node["log.retention.hours"]
+    assert (hours.value, hours.is_read_only) == ("2", True)
+    assert node["log.roll.jitter.ms"].value == "0"
+    assert (
+        by_name(told(THERE, configs={(4, "2"): {"log.retention.ms": "7"}})[0])["log.retention.ms"].value
+        == "7"
+    )
 
 
 def test_types_and_docs_on_demand() -> None:

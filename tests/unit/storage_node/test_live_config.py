@@ -155,6 +155,30 @@ def test_the_memory_for_tails_is_another_at_once() -> None:
     assert len(tail) == 0
 
 
+def test_retention_looks_at_the_new_interval() -> None:
+    """Not at the end of the old one, an hour later; and back."""
+    rig = CoreRig(log_retention_check_interval_ms=3_600_000)
+    topic = rig.topic(segment_bytes=str(1 << 20), retention_bytes="1000")
+    for _ in range(5):
+        rig.produce(topic, batch(b"v" * 400_000), acks=1)
+
+    def starts_after(seconds: int) -> int:
+        for _ in range(seconds):
+            rig.now_ms += 1_000
+            rig.tick()
+            rig.checkpoint_starts()
+        return int(rig.core.replicas.partitions[topic, 0].log.log_start_offset)
+
+    starts_after(40)  # past the first round
+    rig.produce(topic, batch(b"v" * 400_000), acks=1)
+    before = starts_after(60)
+    for _ in range(5):
+        rig.produce(topic, batch(b"v" * 400_000), acks=1)
+    assert starts_after(60) == before
+    rig.metadata(cluster_wide("log.retention.check.interval.ms", "5000"))
+    assert starts_after(8) > before
+
+
 def test_partitions_go_to_another_number_of_fetchers_and_lose_nothing() -> None:
     """With fetches under way, and back again; the followers have everything and are in sync."""
     cluster = Replicas()

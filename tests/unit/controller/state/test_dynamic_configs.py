@@ -19,6 +19,7 @@ from headrace.protocol.messages.control import (
 )
 from headrace.protocol.metadata.records import ConfigRecord
 from headrace.protocol.metadata.replay import image_records
+from headrace.runtime.config import text_of
 
 TOPIC, CLUSTER, NODE = ConfigResource(2, "t"), ConfigResource(4, ""), ConfigResource(4, "1")
 SET, DELETE, APPEND = 0, 1, 2
@@ -81,7 +82,7 @@ def test_every_live_key_may_be_set_where_it_belongs(driver) -> None:
         names = list(keys._homes)
         assert len(names) > 30
         changes = tuple(
-            ConfigChange(name, SET, ",".join(d) if isinstance(d := keys.default(name), tuple) else str(d))
+            ConfigChange(name, SET, text_of(5 if (value := keys.default(name)) is None else value))
             for name in names
         )
         answer = driver.ask(IncrementalAlterConfigsRequest((AlterConfigs(resource, changes),))).results[0]

@@ -277,10 +277,10 @@ def test_flush_messages_asks_for_flushes(rig: CoreRig) -> None:
 def test_flush_ms_asks_for_flushes(rig: CoreRig) -> None:
     """When the oldest unflushed record was seen that long ago."""
     topic_id = rig.topic("t", flush_ms="100")
-    rig.core.tick(1_000)
+    rig.core.tick(1_000, 0)
     rig.produce(topic_id)
     for now_ms, flushes in ((2_000, 0), (2_099, 0), (2_100, 1), (2_300, 0)):
-        rig.core.tick(now_ms)
+        rig.core.tick(now_ms, 0)
         rig.check()
         assert rig.flush() == flushes, now_ms
 

@@ -94,7 +94,7 @@ def test_an_idle_follower_stays_in_sync_when_records_come_after_a_long_time() ->
     cluster.break_link(2, 1)
     cluster.break_link(3, 1)
     cluster.produce()
-    cluster.nodes[1].core.tick(cluster.nodes[1].now_ms + 400)
+    cluster.nodes[1].core.tick(cluster.nodes[1].now_ms + 400, 0)
     assert cluster.partition(1).in_sync.lagging(cluster.end(1), cluster.now_ms + 400) == ()
     assert cluster.partition(1).in_sync.lagging(cluster.end(1), cluster.now_ms + 2_000) == (2, 3)
 
@@ -383,7 +383,7 @@ def test_a_cut_waits_for_the_flush_and_the_checkpoint_under_way(is_checkpointing
     cluster.change(leader=2, isr=(2,))
     cluster.is_flushing = False
     if is_checkpointing:
-        cluster.nodes[1].core.checkpoints_begin()
+        cluster.nodes[1].begin_checkpoint()
     else:
         cluster.nodes[1].core.flush_all()
         cluster.nodes[1].check()
@@ -392,8 +392,7 @@ def test_a_cut_waits_for_the_flush_and_the_checkpoint_under_way(is_checkpointing
     cluster.pass_time(500)
     assert cluster.end(1) == 1
     if is_checkpointing:
-        cluster.nodes[1].core.checkpoints_end()
-        cluster.nodes[1].check()
+        cluster.nodes[1].end_checkpoint()
     else:
         assert cluster.nodes[1].flush() == 1
     assert cluster.end(1) == 0
@@ -530,7 +529,7 @@ def test_a_log_is_cut_by_epoch_and_not_to_its_high_watermark() -> None:
 def test_a_diverged_log_learns_no_high_watermark_before_it_is_cut() -> None:
     """KAFKA-14704: else records that nobody acknowledged would pass for committed."""
     cluster = diverged()
-    cluster.nodes[3].core.checkpoints_begin()
+    cluster.nodes[3].begin_checkpoint()
     cluster.fence(3)
     cluster.change(leader=2, isr=(2,))
     cluster.produce(b"y")
@@ -538,8 +537,7 @@ def test_a_diverged_log_learns_no_high_watermark_before_it_is_cut() -> None:
     cluster.pass_time(1_000)
     assert cluster.watermark(2) == 3
     assert cluster.watermark(3) <= 2
-    cluster.nodes[3].core.checkpoints_end()
-    cluster.nodes[3].check()
+    cluster.nodes[3].end_checkpoint()
     cluster.settle()
     assert cluster.values(3) == [b"a", b"b", b"y"]
     assert cluster.watermark(3) == 3

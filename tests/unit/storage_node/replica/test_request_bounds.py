@@ -61,7 +61,7 @@ def test_flush_ms_counts_from_the_first_record_that_is_not_flushed() -> None:
     rig = CoreRig()
     topic_id = rig.topic(flush_ms="1000")
     rig.produce(topic_id)
-    rig.core.tick(0)  # seen
+    rig.core.tick(0, 0)  # seen
     rig.core.flush_all()
     rig.check()
     rig.produce(topic_id)  # while that flush runs
@@ -75,10 +75,10 @@ def test_flush_ms_counts_from_the_first_record_that_is_not_flushed() -> None:
     work.sync()
     partition.log.finish_flush(work)
     rig.core.flushed(partition, 1)
-    rig.core.tick(1_500)
+    rig.core.tick(1_500, 0)
     rig.check()
     assert rig.effects == [], "the second record is seen for the first time now"
-    rig.core.tick(2_500)
+    rig.core.tick(2_500, 0)
     rig.check()
     assert len(rig.effects) == 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from headrace.storage_node.replica import replica_manager
+from headrace.storage_node.replica import log_starts
 from replica_rig import Replicas
 
 
@@ -17,6 +17,14 @@ def rolled(count: int = 5) -> Replicas:
         for node in (1, 2, 3):
             cluster.partition(node).log.roll()
     return cluster
+
+
+def move_start(cluster: Replicas, offset: int) -> None:
+    """The log of node 2 starts at `offset`."""
+    rig = cluster.nodes[2]
+    rig.core.replicas.log_starts.want(cluster.partition(2), offset)
+    rig.check()
+    assert rig.checkpoint_starts()
 
 
 def segments(cluster: Replicas, node: int) -> list[str]:
@@ -38,16 +46,15 @@ def test_followers_remove_what_the_leader_has_removed() -> None:
 
 def test_no_more_than_a_step_takes_goes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest goes next time; while a flush runs nothing goes."""
-    monkeypatch.setattr(replica_manager, "_TRIMMED_SEGMENTS", 2)
+    monkeypatch.setattr(log_starts, "_TRIMMED_SEGMENTS", 2)
     cluster = rolled(7)
     rig = cluster.nodes[2]
     rig.flush()
-    cluster.partition(2).log.advance_log_start_offset(6)
+    move_start(cluster, 6)
     left = []
     for _ in range(4):
-        rig.core.replicas.trim()
-        rig.core.replicas.trim()
-        rig.check()
+        rig.tick()
+        rig.tick()
         rig.flush()
         left.append(len(segments(cluster, 2)))
     assert left == [6, 4, 2, 2]
@@ -58,7 +65,7 @@ def test_a_log_is_not_cut_while_its_segments_go() -> None:
     cluster = rolled()
     cluster.is_flushing = False
     partition = cluster.partition(2)
-    partition.log.advance_log_start_offset(3)
-    cluster.nodes[2].core.replicas.trim()
+    move_start(cluster, 3)
+    cluster.nodes[2].tick()
     with pytest.raises(AssertionError, match="overtake a flush"):
         partition.restart_at(0)

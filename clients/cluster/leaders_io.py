@@ -1,0 +1,159 @@
+"""Questions about partitions that only their leaders answer, asked again while that may help."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ...protocol.errors import (
+    ApiTimeoutError,
+    HeadraceError,
+    KafkaError,
+    LeaderNotAvailableError,
+    UnknownTopicOrPartitionError,
+    error_from_code,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ...protocol.messages.envelope import Api
+    from ...protocol.model import TopicPartition
+    from .backoff import Backoff
+    from .hub_io import Hub
+    from .network import Address
+
+V = TypeVar("V")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[V, R]):
+    """`entry` makes one partition's part of a request out of topic id, partition, what is wanted and leader
+    epoch, `body` the request out of its entries and the ms that it may take, `found` the result out of the
+    answer to an entry without an error. `failure` says what did not happen in time."""
+
+    api: Api
+    entry: Callable[[bytes, int, V, int], Any]
+    body: Callable[[tuple[Any, ...], int], Any]
+    found: Callable[[Any], R]
+    failure: str
+
+
+async def ask_leaders(
+    hub: Hub,
+    question: Question[V, R],
+    wanted: Mapping[TopicPartition, V],
+    *,
+    deadline_ms: int,
+    request_timeout_ms: int,
+    backoff: Backoff,
+) -> dict[TopicPartition, R | HeadraceError]:
+    """For each partition the result, or the error. Retries what is retriable until the deadline; what is
+    left then has ApiTimeoutError."""
+    topics = sorted({tp.topic for tp in wanted})
+    hub.metadata.watch(topics)
+    try:
+        return await _Asking(hub, question, wanted, deadline_ms, request_timeout_ms, backoff).run()
+    finally:
+        hub.metadata.unwatch(topics)
+
+
+class _Asking(Generic[V, R]):
+    def __init__(
+        self,
+        hub: Hub,
+        question: Question[V, R],
+        wanted: Mapping[TopicPartition, V],
+        deadline_ms: int,
+        request_timeout_ms: int,
+        backoff: Backoff,
+    ) -> None:
+        self._hub, self._question, self._wanted, self._deadline_ms = hub, question, wanted, deadline_ms
+        self._request_timeout_ms, self._backoff = request_timeout_ms, backoff
+        self._left = dict(wanted)
+        self._found: dict[TopicPartition, R | HeadraceError] = {}
+        self._last: dict[TopicPartition, KafkaError] = {}
+
+    async def run(self) -> dict[TopicPartition, R | HeadraceError]:
+        await self._check_topics()
+        failures = 0
+        while self._left:
+            await asyncio.gather(*(self._ask(*group) for group in self._groups().items()))
+            if not self._left:
+                break
+            failures += 1
+            wait_ms = self._backoff.wait_ms(failures)
+            if self._hub.now_ms() + wait_ms >= self._deadline_ms:
+                self._give_up()
+                break
+            self._hub.metadata.refresh_soon()
+            await asyncio.sleep(wait_ms / 1000)
+        return {tp: self._found[tp] for tp in self._wanted}
+
+    async def _check_topics(self) -> None:
+        """Partitions that do not exist have their outcome at once."""
+        most: dict[str, int] = {}
+        for tp in self._wanted:
+            most[tp.topic] = max(most.get(tp.topic, 0), tp.partition + 1)
+        for topic, count in most.items():
+            try:
+                view = await self._hub.metadata.topic(topic, self._deadline_ms, min_partitions=count)
+                known = len(view.partitions)
+            except KafkaError as error:
+                view_now = self._hub.metadata.view.topics.get(topic)
+                known = len(view_now.partitions) if view_now is not None else 0
+                self._refuse(topic, known, error)
+            except ApiTimeoutError as error:
+                self._refuse(topic, 0, error)
+            else:
+                self._refuse(topic, known, UnknownTopicOrPartitionError(f"a partition of {topic!r} below 0"))
+
+    def _refuse(self, topic: str, known: int, error: HeadraceError) -> None:
+        for tp in [tp for tp in self._left if tp.topic == topic and not 0 <= tp.partition < known]:
+            self._found[tp] = error
+            del self._left[tp]
+
+    def _groups(self) -> dict[Address, list[tuple[TopicPartition, Any]]]:
+        view = self._hub.metadata.view
+        groups: dict[Address, list[tuple[TopicPartition, Any]]] = {}
+        for tp, wanted in self._left.items():
+            leader = view.leader_of(tp.topic, tp.partition)
+            if leader is None:
+                self._last[tp] = LeaderNotAvailableError(f"{tp} has no leader now")
+                continue
+            topic_id, node_id, epoch = leader
+            entry = self._question.entry(topic_id, tp.partition, wanted, epoch)
+            groups.setdefault(view.nodes[node_id].address, []).append((tp, entry))
+        return groups
+
+    async def _ask(self, address: Address, group: list[tuple[TopicPartition, Any]]) -> None:
+        timeout_ms = min(self._request_timeout_ms, max(self._deadline_ms - self._hub.now_ms(), 1))
+        body = self._question.body(tuple(entry for _, entry in group), timeout_ms)
+        try:
+            reply = await self._hub.network.request(address, self._question.api, body, timeout_ms=timeout_ms)
+        except KafkaError as error:
+            for tp, _ in group:
+                self._settle(tp, error)
+            return
+        for (tp, _), answer in zip(group, reply.body.partitions, strict=False):
+            if answer.error_code:
+                self._settle(tp, error_from_code(answer.error_code, answer.error_detail))
+            else:
+                self._found[tp] = self._question.found(answer)
+                del self._left[tp]
+
+    def _settle(self, tp: TopicPartition, error: KafkaError) -> None:
+        if error.retriable:
+            self._last[tp] = error
+        else:
+            self._found[tp] = error
+            del self._left[tp]
+
+    def _give_up(self) -> None:
+        for tp in self._left:
+            cause = self._last.get(tp)
+            error = ApiTimeoutError(f"{tp}: {self._question.failure}" + (f": {cause}" if cause else ""))
+            error.__cause__ = cause
+            self._found[tp] = error

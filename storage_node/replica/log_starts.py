@@ -1,0 +1,134 @@
+"""Where the logs of this node start: who moves that, when it counts, and what becomes of what lies below.
+
+Retention, clients that delete records, and the leaders of followed partitions all only want a start. It goes
+to the disk with the next checkpoint, which is asked for at once; then it is the log's, followers and waiting
+requests are told, and the segments below lose their names with a flush and their files some time later.
+Pure; bounded work per step.
+Source: Kafka LogManager.scala cleanupLogs, UnifiedLog.java maybeIncrementLogStartOffset.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import KafkaStorageError
+from ..effects import CheckpointStarts, FlushLog, RemoveFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..config import NodeConfig
+    from ..live_config import LiveConfig
+    from ..log.log import Log
+    from ..log.log_manager import LogManager
+    from ..log.log_tasks import CheckpointTask
+    from .partition import Partition, PartitionKey
+    from .replica_manager import ReplicaManager
+
+# Bound: of one step, about a second: logs that are looked at; logs that lose segments, and how many each.
+_CHECKED_LOGS = 500
+_TRIMMED_LOGS, _TRIMMED_SEGMENTS = 16, 8
+_FIRST_ROUND_MS = 30_000  # Kafka's log.initial.task.delay.ms
+
+
+class LogStarts:
+    """See the module's docstring.
+
+    Invariant: while a start is wanted, a checkpoint is under way or asked for.
+    """
+
+    def __init__(self, replicas: ReplicaManager, manager: LogManager, config: LiveConfig) -> None:
+        self._replicas = replicas
+        self._manager = manager
+        self._interval_ms = config.now.retention_check_interval_ms
+        config.on_change(("log.retention.check.interval.ms",), self._begin_anew)
+        self._next_round_ms: int | None = None
+        self._to_check: deque[PartitionKey] = deque()
+        self._to_trim: dict[PartitionKey, None] = {}
+        self._is_asked = False
+
+    def _begin_anew(self, config: NodeConfig) -> None:
+        """Rounds come at another interval, the next one after at most that."""
+        self._interval_ms = config.retention_check_interval_ms
+        self._next_round_ms = None
+
+    def opened(self, partition: Partition) -> None:
+        """A partition is here: of an earlier life it may have segments below its start."""
+        self._to_trim[partition.key] = None
+
+    def want(self, partition: Partition, offset: int) -> None:
+        """The log of an online partition shall start at `offset`, which its high watermark has reached."""
+        assert partition.log is not None, "only an online partition has a start"
+        if partition.log.want_start(offset):
+            self._ask()
+
+    # --- checkpoints -----------------------------------------------------------------------------------
+
+    def checkpoint_tasks(self, *, only_starts: bool) -> list[CheckpointTask]:
+        """What is to be written now; then `checkpointed`. All that is wanted by now goes with it."""
+        self._is_asked = False
+        return self._manager.checkpoint_tasks(only_starts=only_starts)
+
+    def checkpointed(self, tasks: Iterable[CheckpointTask]) -> None:
+        """What these say is on the disk, where they are written."""
+        for task in tasks:
+            for log, start in task.wanted if task.is_written else ():
+                self._moved(log, start)
+
+    def _ask(self) -> None:
+        if not self._is_asked:
+            self._is_asked = True
+            self._replicas.effects.append(CheckpointStarts())
+
+    def _moved(self, log: Log, start: int) -> None:
+        key = (log.topic_id, log.topic_partition.partition)
+        partition = self._replicas.partitions.get(key)
+        if partition is None or partition.log is not log or not partition.is_online:
+            return
+        log.advance_log_start_offset(start)
+        self._to_trim[key] = None
+        self._replicas.changed.append(key)
+        self._replicas.fetchers.start_moved(key)
+
+    # --- steps -----------------------------------------------------------------------------------------
+
+    def step(self, now_ms: int, wall_ms: int) -> None:
+        """Look for what retention lets go, and free the space of what is gone. Called about each second."""
+        self._expire(now_ms, wall_ms)
+        self._trim()
+        self._replicas.effects += [RemoveFiles(removal) for removal in self._manager.retired.due(now_ms)]
+
+    def _expire(self, now_ms: int, wall_ms: int) -> None:
+        if self._next_round_ms is None:
+            self._next_round_ms = now_ms + min(self._interval_ms, _FIRST_ROUND_MS)
+        if now_ms >= self._next_round_ms:
+            self._next_round_ms = now_ms + self._interval_ms
+            self._to_check = self._to_check or deque(self._replicas.partitions)
+        for _ in range(min(len(self._to_check), _CHECKED_LOGS)):
+            partition = self._replicas.partitions.get(self._to_check.popleft())
+            if partition is None or partition.log is None or not partition.is_online:
+                continue
+            try:
+                if partition.log.expire(wall_ms):
+                    self._ask()
+            except KafkaStorageError as error:
+                self._replicas.disk_failed(partition, error)
+
+    def _trim(self) -> None:
+        """Segments go with a flush: until it has ended no log is cut, which could bring their names back."""
+        trimmed = 0
+        for key in list(self._to_trim):
+            partition = self._replicas.partitions.get(key)
+            if partition is None or partition.log is None or not partition.is_online:
+                del self._to_trim[key]
+            elif partition.is_flushing:
+                continue
+            elif partition.log.drop_segments_below(partition.log.log_start_offset, _TRIMMED_SEGMENTS):
+                partition.is_flushing = True
+                self._replicas.effects.append(FlushLog(partition, is_awaited=False))
+                trimmed += 1
+                if trimmed >= _TRIMMED_LOGS:
+                    return
+            else:
+                del self._to_trim[key]
