@@ -8,7 +8,6 @@ Source: Kafka ConfigHelper.scala, DynamicBrokerConfig.java brokerConfigSynonyms;
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import InvalidRequestError, UnknownTopicOrPartitionError
@@ -21,10 +20,12 @@ from .log.config import LogConfig
 from .log.log_defaults import STAND_INS, TOPIC_KEY_SYNONYMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Container, Iterator, Mapping
 
     from ..protocol.messages.control import ConfigResource, DescribeConfigsRequest
     from ..protocol.metadata.image import MetadataImage
+
+    Configs = Mapping[tuple[int, str], Mapping[str, str]]  # by (type, name)
 
 SOURCE_TOPIC, SOURCE_NODE, SOURCE_CLUSTER, SOURCE_STATIC, SOURCE_DEFAULT = 1, 2, 3, 4, 5
 BROKER_NAMES = {topic: broker for broker, topic in TOPIC_KEY_SYNONYMS.items()}
@@ -48,15 +49,24 @@ def existing(image: MetadataImage, resource: ConfigResource) -> tuple[int, str]:
     return kind, name
 
 
-@dataclass(frozen=True, slots=True)
 class Describer:
     """Describes by the configs of an image. `node` is the configuration that the answering node was started
     with, None for a controller; `node_id` is its id."""
 
-    configs: Mapping[tuple[int, str], Mapping[str, str]]
-    request: DescribeConfigsRequest
-    node: NodeConfig | None = None
-    node_id: int = -1
+    def __init__(
+        self,
+        configs: Configs,
+        request: DescribeConfigsRequest,
+        node: NodeConfig | None = None,
+        node_id: int = -1,
+    ) -> None:
+        self._configs = configs
+        self._request = request
+        self._node = node
+        self._node_id = node_id
+        # What topics inherit, and how it is told: the same for all of them.
+        self._inherited: dict[str, list[ConfigSynonym]] = {}
+        self._entries: dict[str, ConfigEntry] = {}
 
     def resource(self, key: tuple[int, str]) -> tuple[ConfigEntry, ...]:
         """All keys of a topic or of a node, by (type, name)."""
@@ -65,28 +75,24 @@ class Describer:
 
     def _topic(self, name: str) -> tuple[ConfigEntry, ...]:
         """All keys of a topic."""
-        own = self.configs.get((TOPIC_RESOURCE, name), {})
-        defaults = LogConfig.defaults()
-        entries = [
-            self._entry(
-                LogConfig,
-                key,
-                [
-                    *_level(own, key, SOURCE_TOPIC),
-                    *self._broker_levels(BROKER_NAMES.get(key, key), defaults[key]),
-                ],
-                own,
-            )
-            for key in defaults
-        ]
-        return (*entries, *_unknown(own, LogConfig.keys(), SOURCE_TOPIC))
+        if not self._entries:
+            for key, default in LogConfig.defaults().items():
+                self._inherited[key] = [*self._broker_levels(BROKER_NAMES.get(key, key), default)]
+                self._entries[key] = self._entry(LogConfig, key, self._inherited[key], {})
+        own = self._configs.get((TOPIC_RESOURCE, name), {})
+        mine = {
+            key: self._entry(LogConfig, key, [ConfigSynonym(key, own[key], SOURCE_TOPIC), *levels], own)
+            for key, levels in self._inherited.items()
+            if key in own
+        }
+        return (*{**self._entries, **mine}.values(), *_unknown(own, self._entries, SOURCE_TOPIC))
 
     def _broker(self, name: str) -> tuple[ConfigEntry, ...]:
         """All keys of the answering node; of another one only what is set dynamically, because only that node
         knows its own file."""
-        own = self.configs.get((BROKER_RESOURCE, name), {})
-        cluster = self.configs.get(CLUSTER_DEFAULT, {})
-        is_here = self.node is not None and name == str(self.node_id)
+        own = self._configs.get((BROKER_RESOURCE, name), {})
+        cluster = self._configs.get(CLUSTER_DEFAULT, {})
+        is_here = self._node is not None and name == str(self._node_id)
         entries = []
         for key, facts in NodeConfig.keys().items():
             levels = [*_level(own, key, SOURCE_NODE), *_level(cluster, key, SOURCE_CLUSTER)]
@@ -100,7 +106,7 @@ class Describer:
     def cluster(self, controller: Config) -> tuple[ConfigEntry, ...]:
         """The keys that may be set for the whole cluster: of nodes, and of controllers with what
         `controller`, the configuration of the one that answers, has for them."""
-        own = self.configs.get(CLUSTER_DEFAULT, {})
+        own = self._configs.get(CLUSTER_DEFAULT, {})
         entries, known = [], set[str]()
         for kind, file in ((NodeConfig, None), (type(controller), controller)):
             for key, facts in kind.keys().items():
@@ -112,16 +118,16 @@ class Describer:
 
     def _broker_levels(self, name: str, default: Any) -> Iterator[ConfigSynonym]:
         """What nodes say of a topic's key, which they know as `name`."""
-        if self.node is not None:
-            yield from _level(self.configs.get((BROKER_RESOURCE, str(self.node_id)), {}), name, SOURCE_NODE)
-        yield from _level(self.configs.get(CLUSTER_DEFAULT, {}), name, SOURCE_CLUSTER)
+        if self._node is not None:
+            yield from _level(self._configs.get((BROKER_RESOURCE, str(self._node_id)), {}), name, SOURCE_NODE)
+        yield from _level(self._configs.get(CLUSTER_DEFAULT, {}), name, SOURCE_CLUSTER)
         if name in NodeConfig.defaults():
             yield from self._own_levels(name)
         else:
             yield ConfigSynonym(name, text_of(default), SOURCE_DEFAULT)
 
     def _own_levels(self, name: str) -> list[ConfigSynonym]:
-        return _file_levels(NodeConfig, self.node, name)
+        return _file_levels(NodeConfig, self._node, name)
 
     def _entry(
         self,
@@ -141,11 +147,11 @@ class Describer:
             None if facts.is_sensitive else value,
             levels[0].source,
             name not in own,
-            facts.doc if self.request.include_documentation else "",
+            facts.doc if self._request.include_documentation else "",
             is_read_only,
             facts.is_sensitive,
             _PASSWORD if facts.is_sensitive else _TYPES.get(kind.types()[name], _LIST),
-            tuple(levels) if self.request.include_synonyms else (),
+            tuple(levels) if self._request.include_synonyms else (),
         )
 
     def _in_the_unit_of(self, name: str, level: ConfigSynonym) -> str | None:
@@ -153,7 +159,7 @@ class Describer:
         if level.name == name or not any(level.name in others for others in STAND_INS.values()):
             return level.value
         key = TOPIC_KEY_SYNONYMS.get(name, name)
-        defaults = LogConfig.defaults() if self.node is None else self.node.log_defaults().to_mapping()
+        defaults = LogConfig.defaults() if self._node is None else self._node.log_defaults().to_mapping()
         return text_of(defaults[key])
 
 
@@ -173,7 +179,7 @@ def _file_levels(kind: type[Config], file: Config | None, name: str) -> list[Con
     return [*levels, ConfigSynonym(built_in, text_of(defaults[built_in]), SOURCE_DEFAULT)]
 
 
-def _unknown(values: Mapping[str, str], known: Any, source: int) -> list[ConfigEntry]:
+def _unknown(values: Mapping[str, str], known: Container[str], source: int) -> list[ConfigEntry]:
     """Keys of a newer version: nobody here can say whether their values may be seen."""
     return [
         ConfigEntry(name, None, source, False, is_sensitive=True)
