@@ -18,7 +18,7 @@ from .config_entries import Describer, existing
 if TYPE_CHECKING:
     from ..protocol.messages.control import ConfigResource, DescribeConfigsRequest
     from ..protocol.metadata.image import MetadataImage
-    from .config import NodeConfig
+    from .live_config import LiveConfig
 
 MAX_RESOURCES = 1000  # Bound: of one request; each is described key by key
 
@@ -33,13 +33,13 @@ def cluster_part(request: DescribeConfigsRequest) -> DescribeConfigsRequest:
 
 def answer_configs(
     image: MetadataImage,
-    node: NodeConfig,
+    live: LiveConfig,
     node_id: int,
     request: DescribeConfigsRequest,
     of_cluster: DescribeConfigsResponse,
 ) -> DescribeConfigsResponse:
-    """The descriptions in the order of the request. `node` is what the node was started with."""
-    describer = Describer(image.configs, request, node, node_id)
+    """The descriptions in the order of the request, by the configuration of the node that answers."""
+    describer = Describer(image.configs, request, live, node_id)
     results: list[DescribedConfigs] = []
     for resource in request.resources:
         if _is_cluster(resource):

@@ -16,14 +16,15 @@ from ..protocol.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RE
 from ..protocol.model import MAX_TOPIC_NAME_LENGTH
 from ..runtime.config import Config, text_of
 from .config import CLUSTER_WIDE_KEYS, NodeConfig
-from .log.config import LogConfig
-from .log.log_defaults import STAND_INS, TOPIC_KEY_SYNONYMS
+from .log.config import RELATED_KEYS, LogConfig
+from .log.log_defaults import STAND_INS, TOPIC_KEY_SYNONYMS, effective_log_config
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
 
     from ..protocol.messages.control import ConfigResource, DescribeConfigsRequest
     from ..protocol.metadata.image import MetadataImage
+    from .live_config import LiveConfig
 
     Configs = Mapping[tuple[int, str], Mapping[str, str]]  # by (type, name)
 
@@ -50,20 +51,26 @@ def existing(image: MetadataImage, resource: ConfigResource) -> tuple[int, str]:
 
 
 class Describer:
-    """Describes by the configs of an image. `node` is the configuration that the answering node was started
-    with, None for a controller; `node_id` is its id."""
+    """Describes by the configs of an image. `live` is the configuration of the node that answers, None for a
+    controller; `node_id` is its id. What that node had to leave out does not hold there and is not told."""
 
     def __init__(
         self,
         configs: Configs,
         request: DescribeConfigsRequest,
-        node: NodeConfig | None = None,
+        live: LiveConfig | None = None,
         node_id: int = -1,
     ) -> None:
         self._configs = configs
         self._request = request
-        self._node = node
+        self._live = live
+        self._node = None if live is None else live.own
         self._node_id = node_id
+        refused = frozenset[str]() if live is None else live.refused(configs, node_id)
+        if refused:
+            here = (CLUSTER_DEFAULT, (BROKER_RESOURCE, str(node_id)))
+            kept = {resource: _without(configs.get(resource, {}), refused) for resource in here}
+            self._configs = {**configs, **kept}
         # What topics inherit, and how it is told: the same for all of them.
         self._inherited: dict[str, list[ConfigSynonym]] = {}
         self._entries: dict[str, ConfigEntry] = {}
@@ -80,12 +87,24 @@ class Describer:
                 self._inherited[key] = [*self._broker_levels(BROKER_NAMES.get(key, key), default)]
                 self._entries[key] = self._entry(LogConfig, key, self._inherited[key], {})
         own = self._configs.get((TOPIC_RESOURCE, name), {})
+        applied = self._applied(own)
         mine = {
-            key: self._entry(LogConfig, key, [ConfigSynonym(key, own[key], SOURCE_TOPIC), *levels], own)
+            key: self._entry(LogConfig, key, [*_level(applied, key, SOURCE_TOPIC), *levels], own)
             for key, levels in self._inherited.items()
             if key in own
         }
         return (*{**self._entries, **mine}.values(), *_unknown(own, self._entries, SOURCE_TOPIC))
+
+    def _applied(self, own: Mapping[str, str]) -> Mapping[str, str]:
+        """A topic's values without those that contradict what the answering node was started with."""
+        if self._live is None or RELATED_KEYS.isdisjoint(own):
+            return own
+        defaults = self._live.topic_defaults(self._configs, self._node_id)
+        config, faults = effective_log_config(defaults, own)
+        if not faults:
+            return own
+        values = config.to_mapping()
+        return _without(own, {key for key in own if key in values and text_of(values[key]) != own[key]})
 
     def _broker(self, name: str) -> tuple[ConfigEntry, ...]:
         """All keys of the answering node; of another one only what is set dynamically, because only that node
@@ -161,6 +180,10 @@ class Describer:
         key = TOPIC_KEY_SYNONYMS.get(name, name)
         defaults = LogConfig.defaults() if self._node is None else self._node.log_defaults().to_mapping()
         return text_of(defaults[key])
+
+
+def _without(values: Mapping[str, str], names: Container[str]) -> Mapping[str, str]:
+    return {name: value for name, value in values.items() if name not in names}
 
 
 def _level(values: Mapping[str, str], name: str, source: int) -> list[ConfigSynonym]:

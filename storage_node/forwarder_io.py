@@ -83,8 +83,8 @@ class Forwarder:
                 core.check_caught_up()
 
             def answer() -> None:
-                node_id, own = core.replicas.node_id, core.config.own
-                response = answer_configs(core.image, own, node_id, request.body, of_cluster)
+                node_id = core.replicas.node_id
+                response = answer_configs(core.image, core.config, node_id, request.body, of_cluster)
                 self._router.reply(request, response)
 
             deadline_ms = monotonic_ms() + MAX_METADATA_LAG_MS

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..protocol.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT
+from ..runtime.config import text_of
 from .config import NodeConfig
 from .log.log_defaults import merged_as_far_as_possible
 
@@ -29,6 +30,7 @@ class _Merged(NamedTuple):
     config: NodeConfig
     topic_defaults: LogConfig
     faults: tuple[str, ...]
+    refused: frozenset[str]  # of `dynamic`: keys whose values could not be applied
 
 
 class LiveConfig:
@@ -38,7 +40,7 @@ class LiveConfig:
         self.own = own
         self.now = own
         self._listeners: list[tuple[frozenset[str], Callable[[NodeConfig], None]]] = []
-        self._merged = self._followed = _Merged({}, own, own.log_defaults(), ())
+        self._merged = self._followed = _Merged({}, own, own.log_defaults(), (), frozenset())
 
     def on_change(self, names: Iterable[str], act: Callable[[NodeConfig], None]) -> None:
         """Have `act` called with the new configuration after one of the keys `names` has changed."""
@@ -58,6 +60,10 @@ class LiveConfig:
                 act(self.now)
         return merged.faults
 
+    def refused(self, configs: Configs, node_id: int) -> frozenset[str]:
+        """The dynamic keys that do not hold here, because they contradict what the node was started with."""
+        return self._merge(configs, node_id).refused
+
     def topic_defaults(self, configs: Configs, node_id: int) -> LogConfig:
         """What topics without own values have under these configs, which may be about to be followed."""
         return self._merge(configs, node_id).topic_defaults
@@ -67,7 +73,10 @@ class LiveConfig:
         dynamic = {name: values[name] for name in sorted(values) if name in LIVE_KEYS}
         if dynamic != self._merged.dynamic:
             config, faults = merged_as_far_as_possible(self.own, dynamic)
-            self._merged = _Merged(dynamic, config, config.log_defaults(), faults)
+            refused = frozenset(each for each in dynamic if text_of(_value(config, each)) != dynamic[each])
+            self._merged = _Merged(
+                dynamic, config, config.log_defaults(), faults, refused if faults else frozenset()
+            )
         return self._merged
 
 

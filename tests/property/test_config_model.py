@@ -135,7 +135,7 @@ def _check_node(driver: Driver, model: Model, node: str, live: LiveConfig) -> No
     assert live.now.background_threads == int(next((value for value in threads if value), "4"))
     resources = tuple(ConfigResource(2, topic) for topic in TOPICS)
     request = DescribeConfigsRequest(resources, include_synonyms=True)
-    told = answer_configs(driver.image, live.own, int(node), request, DescribeConfigsResponse(()))
+    told = answer_configs(driver.image, live, int(node), request, DescribeConfigsResponse(()))
     for topic, described in zip(TOPICS, told.results, strict=True):
         defaults = live.topic_defaults(configs, int(node))
         config, faults = effective_log_config(defaults, configs.get((2, topic), {}))

@@ -25,6 +25,7 @@ from headrace.runtime.config import Config, key
 from headrace.storage_node import config_entries
 from headrace.storage_node.config import NodeConfig
 from headrace.storage_node.config_answers import MAX_RESOURCES, answer_configs, cluster_part
+from headrace.storage_node.live_config import LiveConfig
 
 TOPIC, CLUSTER, HERE, THERE = (
     ConfigResource(2, "t"),
@@ -53,7 +54,7 @@ def told(
 ) -> Any:
     node = NodeConfig.of({"log.dirs": "/d", **{name.replace("_", "."): v for name, v in own.items()}})
     request = DescribeConfigsRequest(resources, include_synonyms=True, include_documentation=docs)
-    answer = answer_configs(image(configs), node, 1, request, DescribeConfigsResponse(of_cluster))
+    answer = answer_configs(image(configs), LiveConfig(node), 1, request, DescribeConfigsResponse(of_cluster))
     assert answer.metadata_offset == 7
     return answer.results
 
@@ -115,6 +116,21 @@ def test_minutes_and_hours_stand_in_for_milliseconds() -> None:
         by_name(told(THERE, configs={(4, "2"): {"log.retention.ms": "7"}})[0])["log.retention.ms"].value
         == "7"
     )
+
+
+def test_what_the_node_had_to_leave_out_is_not_told_as_if_it_held() -> None:
+    """Neither of the node nor of a topic: the controller could not know that they contradict its file."""
+    configs = {
+        CLUSTER_DEFAULT: {"log.roll.jitter.ms": "2000", "max.connections": "8"},
+        (2, "t"): {"min.compaction.lag.ms": "50", "retention.ms": "5"},
+    }
+    own = {"log_roll_ms": 1_000, "log_cleaner_max_compaction_lag_ms": 40}
+    topic, node = map(by_name, told(TOPIC, HERE, configs=configs, **own))
+    assert (node["log.roll.jitter.ms"].value, node["log.roll.jitter.ms"].source) == ("0", 5)
+    assert (topic["segment.jitter.ms"].value, topic["segment.jitter.ms"].source) == ("0", 5)
+    lag = topic["min.compaction.lag.ms"]
+    assert (lag.value, lag.source, lag.is_default) == ("0", 5, False)  # set there, and not in effect here
+    assert (topic["retention.ms"].value, node["max.connections"].value) == ("5", "8")
 
 
 def test_types_and_docs_on_demand() -> None:
@@ -185,7 +201,7 @@ def test_sensitive_values_are_masked_on_every_level(monkeypatch: pytest.MonkeyPa
     }
     node = WithSecret.of({"log.dirs": "/d", "ssl.key.password": "hush-file"})
     request = DescribeConfigsRequest((HERE,), include_synonyms=True, include_documentation=True)
-    answer = answer_configs(image(configs), node, 1, request, DescribeConfigsResponse(()))
+    answer = answer_configs(image(configs), LiveConfig(node), 1, request, DescribeConfigsResponse(()))
     assert "hush" not in repr(answer)
     entries = by_name(answer.results[0])
     password = entries["ssl.key.password"]
