@@ -183,3 +183,20 @@ def test_topics_and_the_node_itself_are_described_without_a_controller() -> None
         assert values["retention.ms"].value == "5"
         with pytest.raises(ApiTimeoutError):
             _ = admin.describe_configs(CLUSTER, timeout=6)[CLUSTER]
+
+
+def test_limits_of_connections_and_threads_act_on_the_running_node() -> None:
+    """Who is connected stays, others are kept out until there is room; fsyncs get other threads."""
+    with local() as cluster, cluster.admin() as admin:
+        (node,) = cluster._cores._nodes
+        wanted: dict[Resource | str, dict[str, Any]] = {
+            NODE_1: {"max.connections": 1, "background.threads": 7}
+        }
+        admin.alter_configs(wanted).raise_for_errors()
+        assert node._workers._sync._max_workers == 7
+        with cluster.admin(default_api_timeout_ms=500) as other, pytest.raises(ApiTimeoutError):
+            other.list_topics()
+        admin.alter_configs({NODE_1: dict.fromkeys(wanted[NODE_1])}).raise_for_errors()
+        with cluster.admin() as other:
+            assert other.list_topics() == []
+        assert node._workers._sync._max_workers == 4
