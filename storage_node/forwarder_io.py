@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..protocol.errors import KafkaError, NotControllerError
+from ..protocol.errors import KafkaError, NotControllerError, RequestTimedOutError
 from ..protocol.messages.control import DescribeConfigsResponse
 from ..protocol.messages.registry import DESCRIBE_CONFIGS
 from ..protocol.transport.wire import encode
@@ -73,14 +73,14 @@ class Forwarder:
         """Answered here, by an image as new as the controller's, and without one by what is known here."""
         core = self._core
         try:
+            core.check_caught_up()
             part, of_cluster = cluster_part(request.body), DescribeConfigsResponse(())
             try:
                 body = encode(part)
                 of_cluster = (await self._link.forward(request.api, body, DESCRIBE_TIMEOUT_S)).body
-            except KafkaError:
+            except (NotControllerError, RequestTimedOutError):
                 if part.resources:
                     raise
-                core.check_caught_up()
 
             def answer() -> None:
                 node_id = core.replicas.node_id
