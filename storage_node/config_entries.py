@@ -66,11 +66,9 @@ class Describer:
         self._live = live
         self._node = None if live is None else live.own
         self._node_id = node_id
-        refused = frozenset[str]() if live is None else live.refused(configs, node_id)
-        if refused:
-            here = (CLUSTER_DEFAULT, (BROKER_RESOURCE, str(node_id)))
-            kept = {resource: _without(configs.get(resource, {}), refused) for resource in here}
-            self._configs = {**configs, **kept}
+        applied = {} if live is None else live.applied(configs, node_id)
+        if applied:
+            self._configs = {**configs, **applied}
         # What topics inherit, and how it is told: the same for all of them.
         self._inherited: dict[str, list[ConfigSynonym]] = {}
         self._entries: dict[str, ConfigEntry] = {}

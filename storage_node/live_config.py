@@ -16,7 +16,7 @@ from .config import NodeConfig
 from .log.log_defaults import merged_as_far_as_possible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Container, Iterable, Mapping
 
     from .log.config import LogConfig
 
@@ -26,11 +26,11 @@ LIVE_KEYS = frozenset(name for name, facts in NodeConfig.keys().items() if facts
 
 
 class _Merged(NamedTuple):
-    dynamic: dict[str, str]
+    cluster: dict[str, str]  # live keys that the metadata says for all nodes
+    node: dict[str, str]  # and for this one
     config: NodeConfig
     topic_defaults: LogConfig
     faults: tuple[str, ...]
-    refused: frozenset[str]  # of `dynamic`: keys whose values could not be applied
 
 
 class LiveConfig:
@@ -40,7 +40,7 @@ class LiveConfig:
         self.own = own
         self.now = own
         self._listeners: list[tuple[frozenset[str], Callable[[NodeConfig], None]]] = []
-        self._merged = self._followed = _Merged({}, own, own.log_defaults(), (), frozenset())
+        self._merged = self._followed = _Merged({}, {}, own, own.log_defaults(), ())
 
     def on_change(self, names: Iterable[str], act: Callable[[NodeConfig], None]) -> None:
         """Have `act` called with the new configuration after one of the keys `names` has changed."""
@@ -60,25 +60,50 @@ class LiveConfig:
                 act(self.now)
         return merged.faults
 
-    def refused(self, configs: Configs, node_id: int) -> frozenset[str]:
-        """The dynamic keys that do not hold here, because they contradict what the node was started with."""
-        return self._merge(configs, node_id).refused
+    def applied(self, configs: Configs, node_id: int) -> Configs:
+        """What the metadata says of the cluster and of this node, without what contradicts the node's own
+        file and does not hold here; nothing where all of it holds."""
+        merged = self._merge(configs, node_id)
+        if not merged.faults:
+            return {}
+        node = {name for name, text in merged.node.items() if _text(merged.config, name) == text}
+        cluster = {name for name, text in merged.cluster.items() if _text(merged.config, name) == text}
+        resource = (BROKER_RESOURCE, str(node_id))
+        return {
+            CLUSTER_DEFAULT: _without(
+                configs.get(CLUSTER_DEFAULT, {}), merged.cluster.keys() - cluster - node
+            ),
+            resource: _without(configs.get(resource, {}), merged.node.keys() - node),
+        }
 
     def topic_defaults(self, configs: Configs, node_id: int) -> LogConfig:
         """What topics without own values have under these configs, which may be about to be followed."""
         return self._merge(configs, node_id).topic_defaults
 
     def _merge(self, configs: Configs, node_id: int) -> _Merged:
-        values = {**configs.get(CLUSTER_DEFAULT, {}), **configs.get((BROKER_RESOURCE, str(node_id)), {})}
-        dynamic = {name: values[name] for name in sorted(values) if name in LIVE_KEYS}
-        if dynamic != self._merged.dynamic:
-            config, faults = merged_as_far_as_possible(self.own, dynamic)
-            refused = frozenset(each for each in dynamic if text_of(_value(config, each)) != dynamic[each])
-            self._merged = _Merged(
-                dynamic, config, config.log_defaults(), faults, refused if faults else frozenset()
-            )
+        cluster = _live(configs.get(CLUSTER_DEFAULT, {}))
+        node = _live(configs.get((BROKER_RESOURCE, str(node_id)), {}))
+        if (cluster, node) != (self._merged.cluster, self._merged.node):
+            config, faults = merged_as_far_as_possible(self.own, {**cluster, **node})
+            if faults:  # what the node's own values cannot be, the cluster's still may
+                config, faults = merged_as_far_as_possible(self.own, cluster)
+                config, more = merged_as_far_as_possible(config, node)
+                faults += more
+            self._merged = _Merged(cluster, node, config, config.log_defaults(), faults)
         return self._merged
+
+
+def _live(values: Mapping[str, str]) -> dict[str, str]:
+    return {name: values[name] for name in sorted(values) if name in LIVE_KEYS}
 
 
 def _value(config: NodeConfig, name: str) -> object:
     return getattr(config, NodeConfig.field_of(name))
+
+
+def _text(config: NodeConfig, name: str) -> str:
+    return text_of(_value(config, name))
+
+
+def _without(values: Mapping[str, str], names: Container[str]) -> dict[str, str]:
+    return {name: value for name, value in values.items() if name not in names}

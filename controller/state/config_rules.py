@@ -86,6 +86,9 @@ class Keys:
                 parsed = kind.of({**_REQUIRED[kind], **part}).to_mapping()
             except ConfigError as error:
                 raise InvalidConfigError(str(error)[:MAX_LENGTH]) from None
+            left_open = [name for name in part if parsed[name] is None]
+            if left_open:
+                raise InvalidConfigError(f"{left_open[0]} must have a value; delete it to leave it open")
             found |= {name: text_of(parsed[name]) for name in part}
         return found
 

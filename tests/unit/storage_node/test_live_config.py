@@ -87,6 +87,22 @@ def test_values_that_go_together_only_as_a_whole_are_taken() -> None:
     assert config.now.log_roll_jitter_ms == 30 * 24 * 3_600_000
 
 
+def test_under_a_value_that_cannot_be_the_clusters_holds() -> None:
+    """And what does not hold is not told as if it did."""
+    config = live(background_threads=2)
+    configs = {
+        CLUSTER_DEFAULT: {"background.threads": "5", "max.connections": "6"},
+        NODE_7: {"background.threads": "many", "max.connections": "7", "key.of.tomorrow": "1"},
+    }
+    (fault,) = config.follow(configs, 7)
+    assert "many" in fault
+    assert (config.now.background_threads, config.now.max_connections) == (5, 7)
+    assert config.applied(configs, 7) == {
+        CLUSTER_DEFAULT: configs[CLUSTER_DEFAULT],
+        NODE_7: {"max.connections": "7", "key.of.tomorrow": "1"},
+    }
+
+
 def test_values_that_do_not_fit_the_nodes_own_are_left_out() -> None:
     """The controller does not know a node's file."""
     config = live(log_roll_ms=1_000)

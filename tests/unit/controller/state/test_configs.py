@@ -174,6 +174,8 @@ def test_cluster_values_show_through(driver) -> None:
         (CLUSTER, "retention.ms", "1"),
         (TOPIC, "log.retention.ms", "1"),
         (CLUSTER, "background.threads", "0"),
+        (CLUSTER, "log.retention.ms", ""),  # a file may leave it open; here that is to delete it
+        (CLUSTER, "log.retention.ms", "0"),
         (NODE, "max.connections", "many"),
         (CLUSTER, "min.insync.replicas", "0"),
         (CLUSTER, "unclean.leader.election.enable", "maybe"),
