@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with local(nodes=2) as running:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Its files are alone in their folder, so that one made beside them is seen."""
+    with local(nodes=2, data_dir=str(tmp_path_factory.mktemp("cluster") / "data")) as running:
         yield running
 
 
