@@ -40,10 +40,20 @@ class ControllerConfig(Config):
         doc="Port at which others reach this controller, as of a proxy before it; 0 takes the bound one.",
     )
     num_partitions: int = key(
-        "num.partitions", 1, low=1, high=MAX_INT, doc="Partitions of a topic that does not say how many."
+        "num.partitions",
+        1,
+        low=1,
+        high=MAX_INT,
+        live=True,
+        doc="Partitions of a topic that does not say how many.",
     )
     default_replication_factor: int = key(
-        "default.replication.factor", 1, low=1, high=32_767, doc="Replicas of a topic that does not say."
+        "default.replication.factor",
+        1,
+        low=1,
+        high=32_767,
+        live=True,
+        doc="Replicas of a topic that does not say.",
     )
     min_insync_replicas: int = key(
         "min.insync.replicas",
@@ -55,6 +65,7 @@ class ControllerConfig(Config):
     unclean_leader_election_enable: bool = key(
         "unclean.leader.election.enable",
         False,
+        live=True,
         doc="Rather lose acknowledged records than stay without a leader, where no other config says so.",
     )
     unclean_leader_election_interval_ms: int = key(
@@ -62,23 +73,26 @@ class ControllerConfig(Config):
         5 * MINUTE,
         low=1,
         unit="ms",
+        live=True,
         doc="How often leaderless partitions that allow it are looked through for an unclean election.",
     )
     unclean_recovery_strategy: str = key(
         "unclean.recovery.strategy",
         "Balanced",
         choices=("Balanced", "None"),
+        live=True,
         doc="Balanced: when no replica is known to have every record, the last leader leads again. None: an "
         "operator must decide.",
     )
     auto_leader_rebalance_enable: bool = key(
-        "auto.leader.rebalance.enable", True, doc="Bring preferred leaders back by and by."
+        "auto.leader.rebalance.enable", True, live=True, doc="Bring preferred leaders back by and by."
     )
     leader_imbalance_check_interval_seconds: int = key(
         "leader.imbalance.check.interval.seconds",
         300,
         low=1,
         unit="s",
+        live=True,
         doc="How often to look for imbalance.",
     )
     leader_imbalance_per_broker_percentage: int = key(
@@ -87,6 +101,7 @@ class ControllerConfig(Config):
         low=0,
         high=100,
         unit="%",
+        live=True,
         doc="Bring leaders back to a node once others lead more of the partitions that prefer it.",
     )
     broker_heartbeat_interval_ms: int = key(
@@ -127,6 +142,15 @@ class ControllerConfig(Config):
     # Bound: one topic each with the longest name is a snapshot of 50 MB, which a reader takes as one answer.
     max_partitions: int = key(
         "max.partitions", 100_000, low=1, high=150_000, doc="Partitions that the whole cluster may have."
+    )
+    # Bound: what a reader takes as one answer is 64 MiB, of which topics and partitions may need 50 MB.
+    max_config_bytes: int = key(
+        "max.config.bytes",
+        12 * MIB,
+        low=0,
+        high=12 * MIB,
+        unit="bytes",
+        doc="What the configs of all topics and nodes may take in the metadata, names included.",
     )
     max_storage_nodes: int = key(
         "max.storage.nodes", 1000, low=1, high=10_000, doc="Storage nodes that may be registered."

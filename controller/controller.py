@@ -20,6 +20,7 @@ from ..protocol.metadata.replay import replay
 from ..runtime.config import SECOND
 from .state import leaders, reassignments
 from .state.brokers import Brokers
+from .state.config_rules import ConfigSizes, live_config
 from .state.configs import MIN_ISR, Configs
 from .state.decision import Decision
 from .state.in_sync import decide_alter_partition
@@ -51,12 +52,14 @@ class Controller:
         # Twice the shell's period: longer than this between two ticks means that we stood still.
         self._stall_ms = 2 * tick_interval_ms(config)
         self._last_tick_ms = now_ms
-        self._config = config
+        self._own = config
+        self._config = live_config(config, image)
         self._balance_due_ms = now_ms + self._balance_interval_ms
-        self._unclean_due_ms = now_ms + config.unclean_leader_election_interval_ms
-        self._brokers = Brokers(config, self.sessions, leaderless(image))
-        self._topics = Topics(config, randomness)
-        self._configs = Configs(config)
+        self._unclean_due_ms = now_ms + self._config.unclean_leader_election_interval_ms
+        self._brokers = Brokers(self._config, self.sessions, leaderless(image))
+        self._sizes = ConfigSizes(image, config.max_config_bytes)
+        self._topics = Topics(self._config, randomness, self._sizes)
+        self._configs = Configs(config, self._sizes)
         self._decide: dict[type, Callable[[Any, int], Decision]] = {
             control.BrokerRegistrationRequest: self._decide_registration,
             control.BrokerHeartbeatRequest: self._decide_heartbeat,
@@ -68,6 +71,7 @@ class Controller:
                 self._standing, r
             ),
             control.DescribeConfigsRequest: lambda r, _: self._configs.describe(self.image, r),
+            control.ListConfigResourcesRequest: (lambda r, _: self._configs.list_resources(self.image, r)),
             control.AlterPartitionRequest: self._decide_alter_partition,
             control.ElectLeadersRequest: self._decide_elect_leaders,
             control.AlterPartitionReassignmentsRequest: self._decide_reassign,
@@ -140,12 +144,24 @@ class Controller:
 
     def apply(self, base_offset: int, records: Sequence[MetadataRecord]) -> MetadataDelta:
         """Take the records of one decision into the image; the first has offset `base_offset`."""
-        self.image, delta = replay(self.image, base_offset, records)
+        before = self.image
+        self.image, delta = replay(before, base_offset, records)
+        self._sizes.follow(before, self.image, delta.configs)
+        if CLUSTER_DEFAULT in delta.configs:
+            self._reconfigure()
         return delta
 
     def check(self) -> None:
         """Assert the laws of the image; tests call this after every step."""
         check_image(self.image)
+
+    def _reconfigure(self) -> None:
+        """Act by the cluster's configs; what comes at intervals comes as soon as the new ones say."""
+        self._config = self._brokers.config = self._topics.config = live_config(self._own, self.image)
+        now_ms = self._last_tick_ms
+        self._balance_due_ms = min(self._balance_due_ms, now_ms + self._balance_interval_ms)
+        unclean_ms = self._config.unclean_leader_election_interval_ms
+        self._unclean_due_ms = min(self._unclean_due_ms, now_ms + unclean_ms)
 
     @property
     def _standing(self) -> Standing:

@@ -110,21 +110,18 @@ class LogTruncationError(HeadraceError):
 # --- wire errors, in the order of their codes ---------------------------------------------------------
 
 
-@dataclass(eq=False)
 class UnknownServerError(KafkaError):
     """The server failed in a way that has no code of its own; its log says more."""
 
     code = -1
 
 
-@dataclass(eq=False)
 class OffsetOutOfRangeError(KafkaError):
     """The offset is below the log start offset or above the log end offset."""
 
     code = 1
 
 
-@dataclass(eq=False)
 class CorruptMessageError(KafkaError):
     """The record batch fails its CRC or is cut short."""
 
@@ -132,7 +129,6 @@ class CorruptMessageError(KafkaError):
     retriable = True
 
 
-@dataclass(eq=False)
 class UnknownTopicOrPartitionError(KafkaError):
     """The topic or partition does not exist on this node."""
 
@@ -141,7 +137,6 @@ class UnknownTopicOrPartitionError(KafkaError):
     refresh_metadata = True
 
 
-@dataclass(eq=False)
 class LeaderNotAvailableError(KafkaError):
     """The partition has no leader now."""
 
@@ -150,7 +145,6 @@ class LeaderNotAvailableError(KafkaError):
     refresh_metadata = True
 
 
-@dataclass(eq=False)
 class NotLeaderOrFollowerError(KafkaError):
     """This node does not lead the partition."""
 
@@ -159,7 +153,6 @@ class NotLeaderOrFollowerError(KafkaError):
     refresh_metadata = True
 
 
-@dataclass(eq=False)
 class RequestTimedOutError(KafkaError):
     """The server could not finish the request in the time it was given."""
 
@@ -169,14 +162,18 @@ class RequestTimedOutError(KafkaError):
     refresh_metadata = True
 
 
-@dataclass(eq=False)
 class MessageTooLargeError(KafkaError):
     """The record batch is larger than max.message.bytes of its topic."""
 
     code = 10
 
 
-@dataclass(eq=False)
+class RecordBatchTooLargeError(KafkaError):
+    """The record batch is larger than segment.bytes of its topic."""
+
+    code = 18
+
+
 class NetworkError(KafkaError):
     """The connection closed before the answer came."""
 
@@ -185,14 +182,12 @@ class NetworkError(KafkaError):
     refresh_metadata = True
 
 
-@dataclass(eq=False)
 class InvalidTopicError(KafkaError):
     """The topic name is not legal."""
 
     code = 17
 
 
-@dataclass(eq=False)
 class NotEnoughReplicasError(KafkaError):
     """Fewer in-sync replicas than min.insync.replicas; nothing was appended."""
 
@@ -200,7 +195,6 @@ class NotEnoughReplicasError(KafkaError):
     retriable = True
 
 
-@dataclass(eq=False)
 class NotEnoughReplicasAfterAppendError(KafkaError):
     """The records were appended, but fewer replicas than min.insync.replicas are in sync now."""
 
@@ -208,63 +202,54 @@ class NotEnoughReplicasAfterAppendError(KafkaError):
     retriable = True
 
 
-@dataclass(eq=False)
 class InvalidRequiredAcksError(KafkaError):
     """acks must be 0, 1 or all (-1)."""
 
     code = 21
 
 
-@dataclass(eq=False)
 class InvalidTimestampError(KafkaError):
     """A record's timestamp is outside the topic's bounds."""
 
     code = 32
 
 
-@dataclass(eq=False)
 class UnsupportedVersionError(KafkaError):
     """The server does not speak this version of the request."""
 
     code = 35
 
 
-@dataclass(eq=False)
 class TopicAlreadyExistsError(KafkaError):
     """A topic of this name exists, or one that collides in metrics."""
 
     code = 36
 
 
-@dataclass(eq=False)
 class InvalidPartitionsError(KafkaError):
     """The number of partitions is not allowed."""
 
     code = 37
 
 
-@dataclass(eq=False)
 class InvalidReplicationFactorError(KafkaError):
     """The replication factor is below 1 or above the number of usable nodes."""
 
     code = 38
 
 
-@dataclass(eq=False)
 class InvalidReplicaAssignmentError(KafkaError):
     """The replica assignment names unknown nodes, repeats one, or leaves a gap."""
 
     code = 39
 
 
-@dataclass(eq=False)
 class InvalidConfigError(KafkaError):
     """A config key is unknown or its value is not allowed."""
 
     code = 40
 
 
-@dataclass(eq=False)
 class NotControllerError(KafkaError):
     """This node is not the active controller."""
 
@@ -273,21 +258,18 @@ class NotControllerError(KafkaError):
     refresh_metadata = True
 
 
-@dataclass(eq=False)
 class InvalidRequestError(KafkaError):
     """The request is malformed or contradicts itself."""
 
     code = 42
 
 
-@dataclass(eq=False)
 class PolicyViolationError(KafkaError):
     """A policy of the topic or of the cluster forbids it."""
 
     code = 44
 
 
-@dataclass(eq=False)
 class KafkaStorageError(KafkaError):
     """The disk under the partition failed; its log dir is offline."""
 
@@ -296,7 +278,6 @@ class KafkaStorageError(KafkaError):
     refresh_metadata = True
 
 
-@dataclass(eq=False)
 class FetchSessionIdNotFoundError(KafkaError):
     """The server does not know this fetch session; begin a new one."""
 
@@ -304,7 +285,6 @@ class FetchSessionIdNotFoundError(KafkaError):
     retriable = True
 
 
-@dataclass(eq=False)
 class InvalidFetchSessionEpochError(KafkaError):
     """The fetches of a session came out of order; begin a new one."""
 
@@ -312,7 +292,6 @@ class InvalidFetchSessionEpochError(KafkaError):
     retriable = True
 
 
-@dataclass(eq=False)
 class FencedLeaderEpochError(KafkaError):
     """The request carries an older leader epoch than the node's."""
 
@@ -321,7 +300,6 @@ class FencedLeaderEpochError(KafkaError):
     refresh_metadata = True
 
 
-@dataclass(eq=False)
 class UnknownLeaderEpochError(KafkaError):
     """The request carries a newer leader epoch than the node knows."""
 
@@ -330,21 +308,18 @@ class UnknownLeaderEpochError(KafkaError):
     refresh_metadata = True
 
 
-@dataclass(eq=False)
 class UnsupportedCompressionTypeError(KafkaError):
     """The batch names a compression codec that does not exist."""
 
     code = 76
 
 
-@dataclass(eq=False)
 class StaleBrokerEpochError(KafkaError):
     """The broker epoch was replaced by a newer registration."""
 
     code = 77
 
 
-@dataclass(eq=False)
 class OffsetNotAvailableError(KafkaError):
     """The leader's high watermark has not caught up after an election."""
 
@@ -352,7 +327,6 @@ class OffsetNotAvailableError(KafkaError):
     retriable = True
 
 
-@dataclass(eq=False)
 class PreferredLeaderNotAvailableError(KafkaError):
     """The preferred leader is not in sync or not active."""
 
@@ -361,7 +335,6 @@ class PreferredLeaderNotAvailableError(KafkaError):
     refresh_metadata = True
 
 
-@dataclass(eq=False)
 class EligibleLeadersNotAvailableError(KafkaError):
     """No replica may lead the partition now."""
 
@@ -370,7 +343,6 @@ class EligibleLeadersNotAvailableError(KafkaError):
     refresh_metadata = True
 
 
-@dataclass(eq=False)
 class ElectionNotNeededError(KafkaError):
     """The partition has the leader that was asked for."""
 
@@ -378,21 +350,18 @@ class ElectionNotNeededError(KafkaError):
     refresh_metadata = True
 
 
-@dataclass(eq=False)
 class NoReassignmentInProgressError(KafkaError):
     """There is no reassignment of the partition to cancel."""
 
     code = 85
 
 
-@dataclass(eq=False)
 class InvalidRecordError(KafkaError):
     """A record inside the batch is malformed, or a client sent what only servers may."""
 
     code = 87
 
 
-@dataclass(eq=False)
 class ThrottlingQuotaExceededError(KafkaError):
     """The connection or the node has reached its limit of work under way."""
 
@@ -400,28 +369,24 @@ class ThrottlingQuotaExceededError(KafkaError):
     retriable = True
 
 
-@dataclass(eq=False)
 class SnapshotNotFoundError(KafkaError):
     """The quorum's leader has no such snapshot of the metadata."""
 
     code = 98
 
 
-@dataclass(eq=False)
 class PositionOutOfRangeError(KafkaError):
     """The position is not inside the snapshot."""
 
     code = 99
 
 
-@dataclass(eq=False)
 class InvalidUpdateVersionError(KafkaError):
     """The partition has changed since: the request carries an older partition epoch."""
 
     code = 95
 
 
-@dataclass(eq=False)
 class UnknownTopicIdError(KafkaError):
     """No topic has this id here: deleted, re-created, or not known yet."""
 
@@ -430,56 +395,48 @@ class UnknownTopicIdError(KafkaError):
     refresh_metadata = True
 
 
-@dataclass(eq=False)
 class DuplicateBrokerRegistrationError(KafkaError):
     """Another live process is registered under this node id."""
 
     code = 101
 
 
-@dataclass(eq=False)
 class BrokerIdNotRegisteredError(KafkaError):
     """The node id is not registered with the controller."""
 
     code = 102
 
 
-@dataclass(eq=False)
 class InconsistentClusterIdError(KafkaError):
     """The disk or the request belongs to another cluster."""
 
     code = 104
 
 
-@dataclass(eq=False)
 class InvalidVoterKeyError(KafkaError):
     """The request names another voter, or this one with the directory of a disk that it has no more."""
 
     code = 125
 
 
-@dataclass(eq=False)
 class DuplicateVoterError(KafkaError):
     """A voter with this id exists; one with a lost disk must be removed first."""
 
     code = 126
 
 
-@dataclass(eq=False)
 class VoterNotFoundError(KafkaError):
     """No voter has this id and directory."""
 
     code = 127
 
 
-@dataclass(eq=False)
 class IneligibleReplicaError(KafkaError):
     """A replica that is fenced, shutting down or registered anew may not be in the ISR."""
 
     code = 107
 
 
-@dataclass(eq=False)
 class NewLeaderElectedError(KafkaError):
     """The change was made, and with it another node leads the partition."""
 

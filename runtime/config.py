@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Self, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, get_type_hints
 
 from ..protocol.errors import ConfigError
 
@@ -39,6 +39,7 @@ class KeyFacts:
     high: float | None
     choices: tuple[str, ...] | None
     live: bool
+    is_sensitive: bool = False
 
 
 def key(
@@ -51,10 +52,15 @@ def key(
     high: float | None = None,
     choices: tuple[str, ...] | None = None,
     live: bool = False,
+    sensitive: bool = False,
 ) -> Any:
-    """Declare one config key as a dataclass field; `live` keys may change while running."""
-    facts = KeyFacts(name, doc, unit, low, high, choices, live)
-    return field(default=default, metadata={"key": facts})
+    """Declare one config key as a dataclass field.
+
+    `live` keys may change while running. The value of a `sensitive` one is shown to nobody: not in errors,
+    not in the repr, not in descriptions.
+    """
+    facts = KeyFacts(name, doc, unit, low, high, choices, live, sensitive)
+    return field(default=default, metadata={"key": facts}, repr=not sensitive)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,23 +68,28 @@ class Config:
     """Base of declared configurations: checks types and ranges of every field at construction."""
 
     def __post_init__(self) -> None:
-        for facts, name, kind in _keys(type(self)):
+        for facts, name, kind in _declared(type(self)).keys:
             object.__setattr__(self, name, _checked(facts, kind, getattr(self, name)))
 
     @classmethod
-    def keys(cls) -> dict[str, KeyFacts]:
+    def keys(cls) -> Mapping[str, KeyFacts]:
         """All keys of this configuration by their dotted names, in the order of declaration."""
-        return {facts.name: facts for facts, _, _ in _keys(cls)}
+        return _declared(cls).facts
 
     @classmethod
-    def defaults(cls) -> dict[str, Any]:
+    def defaults(cls) -> Mapping[str, Any]:
         """All defaults by their dotted names; some keys have none that is valid alone."""
-        return {f.metadata["key"].name: f.default for f in fields(cls) if "key" in f.metadata}
+        return _declared(cls).defaults
+
+    @classmethod
+    def types(cls) -> Mapping[str, Any]:
+        """The Python types of all values by their dotted names."""
+        return _declared(cls).types
 
     @classmethod
     def field_of(cls, name: str, *, is_keyword: bool = False) -> str:
         """The field behind a dotted or underscored name. Errors: ConfigError with the nearest name."""
-        known = {facts.name: attribute for facts, attribute, _ in _keys(cls)}
+        known = _declared(cls).fields
         found = known.get(name) or (name if name in known.values() else None)
         if found is None:
             hint = nearest_key(name, known, is_keyword=is_keyword)
@@ -100,7 +111,7 @@ class Config:
 
     def to_mapping(self) -> dict[str, Any]:
         """All values by their dotted names."""
-        return {facts.name: getattr(self, name) for facts, name, _ in _keys(type(self))}
+        return {facts.name: getattr(self, name) for facts, name, _ in _declared(type(self)).keys}
 
 
 def nearest_key(name: str, known: Iterable[str], *, is_keyword: bool = False) -> str:
@@ -122,18 +133,44 @@ def text_of(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-_KEYS: dict[type, list[tuple[KeyFacts, str, Any]]] = {}
+class _Declared(NamedTuple):
+    """What a class declares, worked out once; all but `keys` by dotted names."""
+
+    keys: list[tuple[KeyFacts, str, Any]]  # with the field and its type
+    facts: Mapping[str, KeyFacts]
+    defaults: Mapping[str, Any]
+    types: Mapping[str, Any]
+    fields: Mapping[str, str]
 
 
-def _keys(cls: type[Config]) -> list[tuple[KeyFacts, str, Any]]:
-    if cls not in _KEYS:
+_DECLARED: dict[type, _Declared] = {}
+
+
+def _declared(cls: type[Config]) -> _Declared:
+    if cls not in _DECLARED:
         hints = get_type_hints(cls)
-        _KEYS[cls] = [(f.metadata["key"], f.name, hints[f.name]) for f in fields(cls) if "key" in f.metadata]
-    return _KEYS[cls]
+        found = {f.metadata["key"]: f for f in fields(cls) if "key" in f.metadata}
+        _DECLARED[cls] = _Declared(
+            [(facts, f.name, hints[f.name]) for facts, f in found.items()],
+            {facts.name: facts for facts in found},
+            {facts.name: f.default for facts, f in found.items()},
+            {facts.name: hints[f.name] for facts, f in found.items()},
+            {facts.name: f.name for facts, f in found.items()},
+        )
+    return _DECLARED[cls]
 
 
 def _checked(facts: KeyFacts, kind: Any, value: Any) -> Any:
-    value = _typed(facts, kind, value)
+    if facts.is_sensitive:
+        try:
+            return _in_range(facts, _typed(facts, kind, value))
+        except ConfigError:
+            fault = f"{facts.name} has a value that is not allowed; it is sensitive and not shown"
+        raise ConfigError(fault)  # out of the handler: no trace of the value comes along
+    return _in_range(facts, _typed(facts, kind, value))
+
+
+def _in_range(facts: KeyFacts, value: Any) -> Any:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         # Written as "not >=" so that NaN, which compares false with everything, is refused too.
         if facts.low is not None and not value >= facts.low:

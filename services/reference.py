@@ -17,7 +17,6 @@ from ..clients.config import AdminConfig, ConsumerConfig, ProducerConfig
 from ..controller.config import ControllerConfig
 from ..controller.quorum import roles
 from ..controller.state import brokers, partition_states
-from ..controller.state.cluster_config import ClusterDynamicConfig
 from ..protocol import errors
 from ..protocol.messages import envelope, registry
 from ..protocol.metadata import records
@@ -32,14 +31,24 @@ if typing.TYPE_CHECKING:
     from enum import Enum
 
 SECTIONS: tuple[tuple[str, str, type[Config]], ...] = (
-    ("Topic", "Set with `headrace topic create -X key=value` and `headrace topic alter`.", LogConfig),
     (
-        "Cluster and nodes, dynamic",
-        "Altered like a topic's, for all nodes (broker resource without a name) or, the throttles, for one.",
-        ClusterDynamicConfig,
+        "Topic",
+        "Set with `headrace topic create -X key=value` and `headrace config alter --topic NAME`.",
+        LogConfig,
     ),
-    ("Storage node", "Set with `headrace up -X key=value`, or as arguments of `headrace.local`.", NodeConfig),
-    ("Controller", "Set with `headrace up -X key=value`.", ControllerConfig),
+    (
+        "Storage node",
+        "Set with `headrace up -X key=value`, or as arguments of `headrace.local`. What may change while "
+        "running: `headrace config alter --cluster-wide`; for one node, but for `min.insync.replicas`, "
+        "`--node ID`.",
+        NodeConfig,
+    ),
+    (
+        "Controller",
+        "Set with `headrace up -X key=value`. What may change while running: "
+        "`headrace config alter --cluster-wide`.",
+        ControllerConfig,
+    ),
     ("Producer", "Keyword arguments with underscores, or `config={...}`.", ProducerConfig),
     ("Consumer", "Keyword arguments with underscores, or `config={...}`.", ConsumerConfig),
     ("Admin", "Keyword arguments with underscores, or `config={...}`.", AdminConfig),

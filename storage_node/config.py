@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..protocol.errors import ConfigError
-from ..runtime.config import GIB, MAX_INT, MIB, MINUTE, SECOND, key
+from ..runtime.config import GIB, MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, key
 from .log.cleaner_config import CleanerConfig
 from .log.listener_memory import reachable_host
 from .log.log_defaults import LogDefaults
+
+# Live keys that hold for the whole cluster: they cannot differ between nodes. Source: KIP-966.
+CLUSTER_WIDE_KEYS = frozenset(("min.insync.replicas",))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,13 +104,19 @@ class NodeConfig(LogDefaults, CleanerConfig):
         doc="Threads per log dir that load and recover logs at start.",
     )
     background_threads: int = key(
-        "background.threads", 4, low=1, high=256, doc="Threads for fsync, deletion and checkpoints."
+        "background.threads",
+        4,
+        low=1,
+        high=256,
+        live=True,
+        doc="Threads for fsync, deletion and checkpoints.",
     )
     retention_check_interval_ms: int = key(
         "log.retention.check.interval.ms",
         5 * MINUTE,
         low=1,
         unit="ms",
+        live=True,
         doc="How often segments are looked for that retention lets go; in steps of about a second.",
     )
     checkpoint_interval_ms: int = key(
@@ -126,7 +135,9 @@ class NodeConfig(LogDefaults, CleanerConfig):
         unit="bytes",
         doc="Largest request frame.",
     )
-    max_connections: int = key("max.connections", 10_000, low=1, doc="Clients connected at the same time.")
+    max_connections: int = key(
+        "max.connections", 10_000, low=1, live=True, doc="Clients connected at the same time."
+    )
     max_in_flight_requests: int = key(
         "max.in.flight.requests.per.connection", 256, low=8, doc="Requests under way on one connection."
     )
@@ -135,6 +146,7 @@ class NodeConfig(LogDefaults, CleanerConfig):
         10 * MINUTE,
         low=100,
         unit="ms",
+        live=True,
         doc="A silent connection is forgotten then.",
     )
     queued_max_request_bytes: int = key(
@@ -142,6 +154,7 @@ class NodeConfig(LogDefaults, CleanerConfig):
         256 * MIB,
         low=MIB,
         unit="bytes",
+        live=True,
         doc="Requests under way of all connections together; beyond it they are refused.",
     )
     queued_max_response_bytes: int = key(
@@ -149,6 +162,7 @@ class NodeConfig(LogDefaults, CleanerConfig):
         256 * MIB,
         low=MIB,
         unit="bytes",
+        live=True,
         doc="Responses not yet taken by their clients, all connections together.",
     )
     fetch_max_bytes: int = key(
@@ -194,6 +208,7 @@ class NodeConfig(LogDefaults, CleanerConfig):
         1,
         low=1,
         high=64,
+        live=True,
         doc="Fetch sessions with each leader; its partitions are spread over them.",
     )
     replica_fetch_max_bytes: int = key(
@@ -249,6 +264,24 @@ class NodeConfig(LogDefaults, CleanerConfig):
         unit="ms",
         doc="A follower that was not at the log's end for this long leaves the in-sync replicas.",
     )
+    leader_replication_throttled_rate: int = key(
+        "leader.replication.throttled.rate",
+        MAX_LONG,
+        low=0,
+        high=MAX_LONG,
+        unit="bytes/s",
+        live=True,
+        doc="The most that a node sends to followers of the throttled replicas that it leads.",
+    )
+    follower_replication_throttled_rate: int = key(
+        "follower.replication.throttled.rate",
+        MAX_LONG,
+        low=0,
+        high=MAX_LONG,
+        unit="bytes/s",
+        live=True,
+        doc="The most that a node fetches for its throttled replicas.",
+    )
     replica_selector_class: str = key(
         "replica.selector.class",
         "",
@@ -261,6 +294,7 @@ class NodeConfig(LogDefaults, CleanerConfig):
         64 * MIB,
         low=0,
         unit="bytes",
+        live=True,
         doc="Memory for the newest batches of all partitions: readers at the end need no file. 0 for none.",
     )
     log_tail_cache_partition_bytes: int = key(
@@ -268,6 +302,7 @@ class NodeConfig(LogDefaults, CleanerConfig):
         16 * MIB,
         low=0,
         unit="bytes",
+        live=True,
         doc="The share of log.tail.cache.bytes that one partition may have.",
     )
 

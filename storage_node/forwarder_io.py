@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..protocol.errors import KafkaError, NotControllerError
+from ..protocol.errors import KafkaError, NotControllerError, RequestTimedOutError
+from ..protocol.messages.control import DescribeConfigsResponse
+from ..protocol.messages.registry import DESCRIBE_CONFIGS
+from ..protocol.transport.wire import encode
 from ..runtime.clock_io import monotonic_ms
+from .config_answers import answer_configs, cluster_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +24,8 @@ DEFAULT_TIMEOUT_MS = 30_000
 MAX_TIMEOUT_MS = 300_000
 # Bound: how long an answer from the controller waits for this node's own image to show what was done.
 MAX_METADATA_LAG_MS = 5_000
+# Without a controller, configs are described by what this node knows: after this long.
+DESCRIBE_TIMEOUT_S = 5.0
 
 
 class Forwarder:
@@ -44,7 +50,9 @@ class Forwarder:
         if self._tasks.is_stopping:
             self._router.reply_error(request, NotControllerError("this node is stopping"))
             return
-        self._tasks.spawn(self._forward(request), f"forward {request.api.name}")
+        is_own = request.api.key == DESCRIBE_CONFIGS.key
+        work = self._describe_configs(request) if is_own else self._forward(request)
+        self._tasks.spawn(work, f"forward {request.api.name}")
 
     async def _forward(self, request: Request) -> None:
         """Ask the controller, then wait until this node shows what was done there."""
@@ -57,6 +65,30 @@ class Forwarder:
             self._core.when_metadata_reaches(
                 offset, lambda: self._router.reply(request, response.body), deadline_ms
             )
+        except KafkaError as error:
+            self._router.reply_error(request, error)
+        self._perform()
+
+    async def _describe_configs(self, request: Request) -> None:
+        """Answered here, by an image as new as the controller's, and without one by what is known here."""
+        core = self._core
+        try:
+            core.check_caught_up()
+            part, of_cluster = cluster_part(request.body), DescribeConfigsResponse(())
+            try:
+                body = encode(part)
+                of_cluster = (await self._link.forward(request.api, body, DESCRIBE_TIMEOUT_S)).body
+            except (NotControllerError, RequestTimedOutError):
+                if part.resources:
+                    raise
+
+            def answer() -> None:
+                node_id = core.replicas.node_id
+                response = answer_configs(core.image, core.config, node_id, request.body, of_cluster)
+                self._router.reply(request, response)
+
+            deadline_ms = monotonic_ms() + MAX_METADATA_LAG_MS
+            core.when_metadata_reaches(of_cluster.metadata_offset, answer, deadline_ms)
         except KafkaError as error:
             self._router.reply_error(request, error)
         self._perform()

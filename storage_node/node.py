@@ -27,6 +27,7 @@ from ..runtime.purgatory import Purgatory
 from ..runtime.timing_wheel import TimingWheel
 from .counters import NodeCounters
 from .effects import Effect, Note, ProposeIsr, WakeAt
+from .live_config import LiveConfig
 from .log.tail_cache import TailCache
 from .metadata_view import MetadataView
 from .node_status import status_of
@@ -102,27 +103,22 @@ class StorageNode:
         room: Callable[[], int],
     ) -> None:
         self.counters = NodeCounters()
+        self.config = LiveConfig(config)
         self._manager = manager
         tails = TailCache(config.log_tail_cache_bytes, config.log_tail_cache_partition_bytes)
-        follower_limits = FollowerLimits(
-            max_bytes=config.replica_fetch_max_bytes,
-            response_max_bytes=config.replica_fetch_response_max_bytes,
-            min_bytes=config.replica_fetch_min_bytes,
-            wait_max_ms=config.replica_fetch_wait_max_ms,
-            backoff_ms=config.replica_fetch_backoff_ms,
-            backoff_max_ms=config.replica_fetch_backoff_max_ms,
+        self.config.on_change(
+            ("log.tail.cache.bytes", "log.tail.cache.partition.bytes"),
+            lambda now: tails.limit(now.log_tail_cache_bytes, now.log_tail_cache_partition_bytes),
         )
         self.replicas = ReplicaManager(
             manager,
-            config.log_defaults(),
+            self.config,
             self.counters,
             tails,
-            follower_limits=follower_limits,
-            fetchers_per_leader=config.num_replica_fetchers,
+            follower_limits=FollowerLimits.of(config),
             max_lag_ms=config.replica_lag_time_max_ms,
-            retention_check_ms=config.retention_check_interval_ms,
         )
-        self.cleaner = LogCleaner(self.replicas, config, now_ms)
+        self.cleaner = LogCleaner(self.replicas, self.config, now_ms)
         self._shrink_every_ms = config.replica_lag_time_max_ms // 2
         self._next_shrink_ms = now_ms + self._shrink_every_ms
         self.replicas.surroundings.now_ms = now_ms
@@ -207,10 +203,10 @@ class StorageNode:
                     request, answer_epoch_ends(self.replicas, request.body, self._max_request_partitions)
                 )
             elif key == registry.METADATA.key:
-                self._check_caught_up()
+                self.check_caught_up()
                 self._replies.reply(request, self._view.answer(self._bounded(request.body)))
             elif key == registry.DESCRIBE_CLUSTER.key:
-                self._check_caught_up()
+                self.check_caught_up()
                 self._replies.reply(request, self._view.cluster(request.body))
             else:
                 raise UnsupportedVersionError(f"a storage node does not serve {request.api.name}")
@@ -268,7 +264,6 @@ class StorageNode:
         else:
             self.replicas.apply(image, delta)
         self._view = MetadataView(image, self._controller_id)
-        self.cleaner.configured(image.configs, self.replicas.node_id)
         self._settle()
         self._fetches.check(_METADATA_KEY)
         return image.offset
@@ -424,7 +419,7 @@ class StorageNode:
 
     # --- inside ----------------------------------------------------------------------------------------
 
-    def _check_caught_up(self) -> None:
+    def check_caught_up(self) -> None:
         """Errors: LeaderNotAvailableError while this node knows too little to say what does not exist."""
         if not self._has_caught_up:
             raise LeaderNotAvailableError("this node is starting and has no metadata yet")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import ClosedError, ConfigError, KafkaStorageError
 from ..protocol.messages import registry
-from ..protocol.transport.router_io import Router, RouterLimits, ServerIdentity
+from ..protocol.transport.router_io import Router, ServerIdentity
 from ..runtime.clock_io import monotonic_ms, wall_ms
 from ..runtime.shell_io import TaskOwner, require_assertions
 from .checkpoints_io import Checkpoints
@@ -36,7 +36,9 @@ from .effects import (
     WakeAt,
 )
 from .forwarder_io import Forwarder
-from .log.files_io import OsFiles, raise_descriptor_limit
+from .listener_io import LIVE_KEYS as LISTENER_KEYS
+from .listener_io import router_limits
+from .log.files_io import OsFiles
 from .log.listener_memory import remember_port, remembered_port
 from .log.log_manager import LogManager
 from .node import StorageNode
@@ -158,6 +160,10 @@ class NodeServer:
         router = self._router = self._bind()
         core = self._core = StorageNode(
             config, self._manager, router, now_ms=monotonic_ms(), room=self._response_room
+        )
+        core.config.on_change(LISTENER_KEYS, lambda now: router.limit(router_limits(now)))
+        core.config.on_change(
+            ("background.threads",), lambda now: self._workers.resize(now.background_threads)
         )
         identity = NodeIdentity(
             node_id=self.node_id,
@@ -291,32 +297,17 @@ class NodeServer:
         return router
 
     def _new_router(self, port: int) -> Router:
-        config = self._config
-        limits = RouterLimits(
-            max_request_bytes=config.socket_request_max_bytes,
-            max_in_flight=config.max_in_flight_requests,
-            max_peers=self._connection_limit(),
-            max_queued_bytes=config.queued_max_request_bytes,
-            max_response_bytes_pending=config.queued_max_response_bytes,
-            idle_timeout_ms=config.connections_max_idle_ms,
-        )
-        router = Router(config.listener_host, port, self._on_request, SERVED_APIS, self._identity, limits)
+        limits = router_limits(self._config)
+        host = self._config.listener_host
+        router = Router(host, port, self._on_request, SERVED_APIS, self._identity, limits)
         router.on_peer_gone = self._on_peer_gone
         return router
-
-    def _connection_limit(self) -> int:
-        """As configured, but never so many that segments and checkpoints find no descriptor left: a log
-        that cannot open its next file takes its log dir offline."""
-        wanted, allowed = self._config.max_connections, max(raise_descriptor_limit() // 2, 1)
-        if wanted > allowed:
-            log.warning("max.connections is %d instead of %d: raise the open files limit", allowed, wanted)
-        return min(wanted, allowed)
 
     def _response_room(self) -> int:
         """Response bytes that one more answer may have. Never nothing: the router refuses those who leave
         theirs unread, and a few of them must not keep everybody else from reading."""
         assert self._router is not None, "bound"
-        left = self._config.queued_max_response_bytes - self._router.pending_response_bytes
+        left = self._running_core().config.now.queued_max_response_bytes - self._router.pending_response_bytes
         return max(left, READER_ROOM_BYTES)
 
     def _on_request(self, request: Request) -> None:

@@ -64,6 +64,11 @@ class Workers:
         """Free space that nobody waits for."""
         self._start(self._purge, work, None)
 
+    def resize(self, sync_threads: int) -> None:
+        """Another number of threads for fsyncs; what has been handed in is still done by those before."""
+        before, self._sync = self._sync, ThreadPoolExecutor(sync_threads, thread_name_prefix="headrace-sync")
+        before.shutdown(wait=False)
+
     def _start(
         self,
         threads: ThreadPoolExecutor,

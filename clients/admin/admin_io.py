@@ -8,10 +8,9 @@ what is there is what was asked for, the call has succeeded.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ...protocol.errors import (
-    ConfigError,
     InvalidPartitionsError,
     KafkaError,
     TopicAlreadyExistsError,
@@ -25,26 +24,23 @@ from ...runtime.config import text_of
 from ..consumer.offsets_io import list_offsets
 from ..records import OffsetAndTimestamp, timestamp_to_ms
 from .admin_types import (
-    AlterConfig,
-    ConfigSource,
-    ConfigValue,
     CreatedTopicInfo,
     DeletedRecords,
     NewTopic,
     OffsetSpec,
     PartitionDescription,
-    Resource,
     Results,
     TopicDescription,
     TopicListing,
 )
 from .asking_io import Asking, error_of
+from .configs_io import TOPIC_TYPE, ConfigEngine
 from .deletion_io import delete_records
 from .quorum_io import QuorumEngine
 from .replication_io import ReplicationEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from ...protocol.model import TopicPartition
     from ..cluster.hub_io import Hub
@@ -55,9 +51,6 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 
-_RESOURCE_TYPES = {"topic": 2, "broker": 4}
-_OPERATIONS = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
-
 
 class AdminEngine:
     """Runs on the loop of `hub`. Timeouts are in seconds; None takes default.api.timeout.ms."""
@@ -67,6 +60,7 @@ class AdminEngine:
         self._asking = Asking(hub, config)
         self.replication = ReplicationEngine(self._asking)
         self.quorum = QuorumEngine(self._asking)
+        self.configs = ConfigEngine(self._asking)
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool, timeout: float | None
@@ -155,42 +149,6 @@ class AdminEngine:
             outcomes[name] = TopicDescription(name, topic.topic_id, topic.is_internal, partitions)
         return Results(outcomes)
 
-    async def describe_configs(
-        self, resources: Sequence[Resource], *, timeout: float | None
-    ) -> Results[Resource, dict[str, ConfigValue]]:
-        """Per resource its effective configs by name, or why not."""
-        call = self._asking.call(timeout)
-
-        async def ask(wanted: list[Resource]) -> dict[Resource, dict[str, ConfigValue] | KafkaError]:
-            request = control.DescribeConfigsRequest(tuple(_resource(item) for item in wanted))
-            response = await self._asking.ask(apis.DESCRIBE_CONFIGS, request, call)
-            return {
-                item: error_of(answer) or _config_values(answer)
-                for item, answer in zip(wanted, response.results, strict=False)
-            }
-
-        return await self._asking.retried(list(resources), ask, call)
-
-    async def alter_configs(
-        self,
-        changes: Mapping[Resource, Mapping[str, Any]],
-        *,
-        validate_only: bool,
-        timeout: float | None,
-    ) -> Results[Resource, None]:
-        """Per resource None, or why nothing of it was changed."""
-        call = self._asking.call(timeout)
-
-        async def ask(wanted: list[Resource]) -> dict[Resource, KafkaError | None]:
-            alters = tuple(
-                control.AlterConfigs(_resource(item), _config_changes(changes[item])) for item in wanted
-            )
-            request = control.IncrementalAlterConfigsRequest(alters, validate_only)
-            response = await self._asking.ask(apis.INCREMENTAL_ALTER_CONFIGS, request, call)
-            return {item: error_of(answer) for item, answer in zip(wanted, response.results, strict=False)}
-
-        return await self._asking.retried(list(changes), ask, call)
-
     async def list_offsets(
         self,
         wanted: Mapping[TopicPartition, OffsetSpec | TimestampLike],
@@ -231,7 +189,7 @@ class AdminEngine:
         wanted = {entry.partition: entry.replicas for entry in spec.assignments}
         if wanted and wanted != assigned:
             return None
-        request = control.DescribeConfigsRequest((_resource(Resource.topic(spec.name)),))
+        request = control.DescribeConfigsRequest((control.ConfigResource(TOPIC_TYPE, spec.name),))
         (described,) = (await self._asking.ask(apis.DESCRIBE_CONFIGS, request, call)).results
         values = {entry.name: entry.value for entry in described.entries}
         if any(values.get(name) != value for name, value in spec.configs.items()):
@@ -290,37 +248,3 @@ def _spec(topic: NewTopic) -> control.NewTopicSpec:
         ),
         {name: text_of(value) for name, value in topic.configs.items()},
     )
-
-
-def _resource(resource: Resource) -> control.ConfigResource:
-    if resource.kind not in _RESOURCE_TYPES:
-        raise ConfigError(f"a resource is a topic or a broker, not {resource.kind!r}")
-    return control.ConfigResource(_RESOURCE_TYPES[resource.kind], resource.name)
-
-
-def _config_values(answer: control.DescribedConfigs) -> dict[str, ConfigValue]:
-    return {
-        entry.name: ConfigValue(
-            entry.name, entry.value, ConfigSource(entry.source), entry.is_default, entry.doc
-        )
-        for entry in answer.entries
-    }
-
-
-def _config_changes(changes: Mapping[str, Any]) -> tuple[control.ConfigChange, ...]:
-    return tuple(_config_change(name, value) for name, value in changes.items())
-
-
-def _config_change(name: str, value: Any) -> control.ConfigChange:
-    if value is None:
-        return control.ConfigChange(name, _OPERATIONS["delete"])
-    if isinstance(value, AlterConfig):
-        if value.operation not in _OPERATIONS:
-            raise ConfigError(f"{name}: no such operation: {value.operation!r}")
-        return control.ConfigChange(name, _OPERATIONS[value.operation], text_of(value.value))
-    return control.ConfigChange(name, _OPERATIONS["set"], text_of(value))
-
-
-def resources_of(items: Iterable[str | Resource]) -> list[Resource]:
-    """Resources, plain text meaning topics."""
-    return [Resource.topic(item) if isinstance(item, str) else item for item in items]

@@ -227,12 +227,26 @@ class ClusterDescription:
 
 
 class ConfigSource(IntEnum):
-    """Where an effective config value comes from."""
+    """Where a config value comes from, the strongest first: a topic, one node, all nodes, what the node (or
+    controller) that answers was started with, or what is built in."""
 
     TOPIC = 1
     BROKER = 2
     CLUSTER_DEFAULT = 3
+    STATIC = 4
     BUILT_IN = 5
+
+
+class ConfigType(IntEnum):
+    """What a config value is. Kafka's numbers."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    PASSWORD = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,14 +268,28 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigValue:
-    """One effective config value, as text."""
+class ConfigSynonym:
+    """What one level says of a config, under the name that it has there; None hides a sensitive value."""
 
     name: str
-    value: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    """One effective config value, as text; None hides a sensitive one. `is_default`: not set at the very
+    resource that was asked for. `synonyms` are all levels that say something, the one that holds first."""
+
+    name: str
+    value: str | None
     source: ConfigSource
     is_default: bool
-    doc: str
+    doc: str = ""
+    is_read_only: bool = False
+    is_sensitive: bool = False
+    type: ConfigType = ConfigType.UNKNOWN
+    synonyms: tuple[ConfigSynonym, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from ...protocol.errors import (
     ElectionNotNeededError,
     EligibleLeadersNotAvailableError,
     KafkaError,
+    NetworkError,
     PreferredLeaderNotAvailableError,
     RequestTimedOutError,
     UnknownTopicIdError,
@@ -76,6 +77,18 @@ class Asking:
             api, request, deadline_ms=call.deadline_ms, attempt_ms=attempt_ms, on_lost=call.lost
         )
         return reply.body
+
+    async def ask_node(self, node_id: int, api: Api, request: Any, call: Call) -> Any:
+        """One answer of one node, within half of the time that is left, so that others can be asked after it.
+        Errors: NetworkError if nobody knows the node; what it answers."""
+        metadata = self.hub.metadata
+        if node_id not in metadata.view.nodes:
+            await metadata.refresh(call.deadline_ms)
+        node = metadata.view.nodes.get(node_id)
+        if node is None:
+            raise NetworkError(f"node {node_id} is not up")
+        timeout_ms = max(self.left_ms(call) // 2, 1)
+        return (await self.hub.network.request(node.address, api, request, timeout_ms=timeout_ms)).body
 
     async def one(self, name: str, ask: Callable[[], Awaitable[V | KafkaError]], call: Call) -> V:
         """What `ask` returns, asked again while that is a retriable error; another error is raised."""

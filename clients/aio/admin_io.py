@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...protocol.errors import ClosedError
-from ..admin.admin_io import AdminEngine, resources_of
+from ..admin.admin_io import AdminEngine
+from ..admin.configs_io import resources_of
 from ..cluster.network import Address
 from ..config import AdminConfig
 from .cluster_io import attach_async
@@ -103,10 +104,16 @@ class AsyncAdmin:
     async def describe_configs(
         self,
         *resources: Resource | str,
+        synonyms: bool = False,
+        docs: bool = False,
         timeout: float | None = None,
     ) -> Results[Resource, dict[str, ConfigValue]]:
-        """Effective configs by name; plain text names a topic."""
-        return await self._run(self._engine.describe_configs(resources_of(resources), timeout=timeout))
+        """Effective configs by name; plain text names a topic. With `synonyms` what every level says, with
+        `docs` what each key means."""
+        wanted = resources_of(resources)
+        return await self._run(
+            self._engine.configs.describe(wanted, synonyms=synonyms, docs=docs, timeout=timeout)
+        )
 
     async def alter_configs(
         self,
@@ -116,11 +123,16 @@ class AsyncAdmin:
         timeout: float | None = None,
     ) -> Results[Resource, None]:
         """Change single configs, leaving the others: a value sets, None goes back to the default, `append`
-        and `subtract` edit lists. Plain text names a topic. All changes of a resource are made, or none."""
+        and `subtract` edit lists. Plain text names a topic. All changes of a resource are made, or none; with
+        `validate_only` none, but it is said whether they could be."""
         wanted = dict(zip(resources_of(changes), changes.values(), strict=True))
         return await self._run(
-            self._engine.alter_configs(wanted, validate_only=validate_only, timeout=timeout)
+            self._engine.configs.alter(wanted, validate_only=validate_only, timeout=timeout)
         )
+
+    async def list_config_resources(self, *, timeout: float | None = None) -> list[Resource]:
+        """The topics and nodes that have configs of their own; a broker without a name is the cluster."""
+        return await self._run(self._engine.configs.list_resources(timeout=timeout))
 
     async def describe_cluster(
         self, *, include_fenced: bool = False, timeout: float | None = None

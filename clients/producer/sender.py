@@ -17,6 +17,7 @@ from ...protocol.errors import (
     DeliveryTimeoutError,
     HeadraceError,
     MessageTooLargeError,
+    RecordBatchTooLargeError,
     error_from_code,
 )
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from ..cluster.metadata import ClusterView
     from .accumulator import Accumulator, Batch, PartitionQueue
 
+# A batch of several records may still go in parts.
+_TOO_LARGE = (MessageTooLargeError, RecordBatchTooLargeError)
 Split = Callable[["Batch", int], "list[Batch]"]  # (batch, max bytes) -> its records in smaller batches
 
 
@@ -278,7 +281,7 @@ class Sender:
         batch.last_error = error
         if batch.is_expired:
             self._release(batch, now_ms)
-        elif isinstance(error, MessageTooLargeError) and batch.count > 1:
+        elif isinstance(error, _TOO_LARGE) and batch.count > 1:
             self._split(batch, now_ms)
         elif error.retriable and batch.attempts <= self.retries:
             self.counters.batches_retried += 1

@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import (
     NO_ERROR,
-    ConfigError,
     InvalidConfigError,
     InvalidRequestError,
     KafkaError,
-    UnknownTopicOrPartitionError,
 )
 from ...protocol.messages.control import (
     AlterConfigs,
     ConfigChange,
-    ConfigEntry,
     ConfigResource,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
@@ -30,13 +27,15 @@ from ...protocol.messages.control import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
     ItemError,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 )
-from ...protocol.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE, MetadataImage
+from ...protocol.metadata.image import CLUSTER_DEFAULT, TOPIC_RESOURCE, MetadataImage
 from ...protocol.metadata.records import ConfigRecord, MetadataRecord, PartitionChangeRecord
 from ...protocol.model import effective_min_isr
-from ...runtime.config import Config, text_of
-from ...storage_node.log.config import LogConfig
-from .cluster_config import ClusterDynamicConfig, NodeDynamicConfig
+from ...runtime.config import text_of
+from ...storage_node.config_entries import Describer, existing
+from .config_rules import TOPIC_KEYS, ConfigSizes, Inheritance, Keys, keys_of
 from .decision import Decision
 from .partition_changes import Wish, change_partition
 
@@ -46,12 +45,7 @@ if TYPE_CHECKING:
     from ..config import ControllerConfig
     from .standing import Standing
 
-SOURCE_TOPIC = 1
-SOURCE_NODE = 2
-SOURCE_CLUSTER = 3
-SOURCE_DEFAULT = 5
 MIN_ISR = "min.insync.replicas"
-MAX_LENGTH = 500  # Bound: of names and values; longer than any legal one, and fit to appear in an error
 MAX_CHANGES = 200  # Bound: changes of one resource; several times the keys that exist
 
 
@@ -64,48 +58,33 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-def checked_configs(configs: Mapping[str, str], kind: type[Config] = LogConfig) -> dict[str, str]:
-    """The configs of a topic (or of another `kind`) by their dotted names, values in canonical text.
-
-    Errors: InvalidConfigError for an unknown key, a value out of range, or values that do not go together.
-    """
-    for name, value in configs.items():
-        if len(name) > MAX_LENGTH or len(value) > MAX_LENGTH:
-            raise InvalidConfigError(f"a config has at most {MAX_LENGTH} characters: {name[:60]!r}")
-    try:
-        parsed = kind.of(configs)
-        fields = {kind.field_of(name) for name in configs}
-    except ConfigError as error:
-        raise InvalidConfigError(str(error)) from error
-    if len(fields) != len(configs):
-        raise InvalidConfigError("a config is named twice, with dots and with underscores")
-    return {
-        facts_name: text_of(value)
-        for facts_name, value in parsed.to_mapping().items()
-        if kind.field_of(facts_name) in fields
-    }
-
-
 def changed_configs(
-    current: Mapping[str, str], changes: tuple[ConfigChange, ...], kind: type[Config] = LogConfig
+    current: Mapping[str, str], changes: tuple[ConfigChange, ...], keys: Keys = TOPIC_KEYS
 ) -> dict[str, str]:
     """The configs after the changes, in their order. Errors: InvalidConfigError, InvalidRequestError."""
     if len(changes) > MAX_CHANGES:
         raise InvalidRequestError(f"{len(changes)} changes of one resource, at most {MAX_CHANGES}")
-    names = [_dotted(kind, change.name) for change in changes]
+    # what a newer version has set can be deleted by any
+    names = [
+        change.name
+        if change.operation == Operation.DELETE and change.name in current
+        else keys.dotted(change.name)
+        for change in changes
+    ]
     if len(set(names)) != len(names):
         raise InvalidRequestError("a config is changed twice in one request")
     result = dict(current)
     for name, change in zip(names, changes, strict=True):
-        _change(result, name, change, kind.defaults()[name])
-    return checked_configs(result, kind)
+        if change.operation == Operation.DELETE:
+            result.pop(name, None)
+        else:
+            _change(result, name, change, keys.default(name))
+    return keys.checked(result)
 
 
 def _change(configs: dict[str, str], name: str, change: ConfigChange, default: object) -> None:
     if change.operation == Operation.SET:
         configs[name] = change.value
-    elif change.operation == Operation.DELETE:
-        configs.pop(name, None)
     elif change.operation in (Operation.APPEND, Operation.SUBTRACT):
         configs[name] = _list_changed(configs.get(name), name, change, default)
     else:
@@ -126,31 +105,25 @@ def _items(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _dotted(kind: type[Config], name: str) -> str:
-    try:
-        field = kind.field_of(name[:MAX_LENGTH])
-    except ConfigError as error:
-        raise InvalidConfigError(str(error)) from error
-    return next(dotted for dotted in kind.defaults() if kind.field_of(dotted) == field)
-
-
 @dataclass(frozen=True, slots=True)
 class Configs:
-    """Decides changes of configs, and describes them."""
+    """Decides changes of configs, and describes them. `own` is what this controller was started with."""
 
-    config: ControllerConfig
+    own: ControllerConfig
+    sizes: ConfigSizes
 
     def decide_alter(self, standing: Standing, request: IncrementalAlterConfigsRequest) -> Decision:
-        """Each resource succeeds or fails as a whole and on its own."""
+        """Each resource succeeds or fails as a whole and on its own; those before it count for the next."""
         image = standing.image
         self._check_count(len(request.resources))
         records: list[MetadataRecord] = []
         results = []
         seen: set[tuple[int, str]] = set()
+        inheritance = Inheritance(image, self.sizes)
         for alter in request.resources:
             try:
                 _check_first(seen, alter.resource)
-                made = self._changes(image, alter)
+                made = _changes(image, inheritance, alter)
             except KafkaError as error:
                 results.append(ItemError(alter.resource.name, error.code, str(error)))
             else:
@@ -164,33 +137,43 @@ class Configs:
         reply = IncrementalAlterConfigsResponse(tuple(results), image.offset + len(records))
         return Decision(tuple(records), reply)
 
-    def _changes(self, image: MetadataImage, alter: AlterConfigs) -> list[ConfigRecord]:
-        key = _resource(image, alter.resource)
-        before = image.configs.get(key, {})
-        after = changed_configs(before, alter.changes, _kind(key))
-        names = sorted(before.keys() | after.keys())
-        return [
-            ConfigRecord(*key, name, after.get(name)) for name in names if before.get(name) != after.get(name)
-        ]
-
     def describe(self, image: MetadataImage, request: DescribeConfigsRequest) -> Decision:
-        """All configs of each resource: its own value, the cluster's or the built-in default, with the
-        doc."""
+        """All configs of each resource, as far as they are known here: a node's own file is not."""
         self._check_count(len(request.resources))
+        describer = Describer(image.configs, request)
         results = []
         for resource in request.resources:
             try:
-                entries = _entries(image, _resource(image, resource))
+                key = existing(image, resource)
             except KafkaError as error:
                 results.append(DescribedConfigs(resource, error.code, str(error)))
-            else:
-                results.append(DescribedConfigs(resource, NO_ERROR, "", entries))
-        return Decision((), DescribeConfigsResponse(tuple(results)))
+                continue
+            is_cluster = key == CLUSTER_DEFAULT
+            entries = describer.cluster(self.own) if is_cluster else describer.resource(key)
+            results.append(DescribedConfigs(resource, NO_ERROR, "", entries))
+        return Decision((), DescribeConfigsResponse(tuple(results), image.offset))
+
+    def list_resources(self, image: MetadataImage, request: ListConfigResourcesRequest) -> Decision:
+        """Which resources have configs of their own."""
+        wanted = request.resource_types
+        found = [ConfigResource(*key) for key in sorted(image.configs) if not wanted or key[0] in wanted]
+        return Decision((), ListConfigResourcesResponse(NO_ERROR, "", tuple(found)))
 
     def _check_count(self, count: int) -> None:
-        limit = self.config.max_topics_per_request
+        limit = self.own.max_topics_per_request
         if count > limit:
             raise InvalidRequestError(f"{count} resources in one request, at most {limit}")
+
+
+def _changes(image: MetadataImage, inheritance: Inheritance, alter: AlterConfigs) -> list[ConfigRecord]:
+    key = existing(image, alter.resource)
+    before = inheritance.of(key)
+    after = changed_configs(before, alter.changes, keys_of(key))
+    inheritance.take(key, after)
+    names = sorted(before.keys() | after.keys())
+    return [
+        ConfigRecord(*key, name, after.get(name)) for name in names if before.get(name) != after.get(name)
+    ]
 
 
 def _min_isr_changes(standing: Standing, changed: list[ConfigRecord]) -> Iterator[PartitionChangeRecord]:
@@ -218,45 +201,6 @@ def _min_isr_changes(standing: Standing, changed: list[ConfigRecord]) -> Iterato
                 record = change_partition(topic.topic_id, number, partition, Wish(), rules)
             if record is not None:
                 yield record
-
-
-def _entries(image: MetadataImage, key: tuple[int, str]) -> tuple[ConfigEntry, ...]:
-    kind = _kind(key)
-    own, cluster = image.configs.get(key, {}), image.configs.get(CLUSTER_DEFAULT, {})
-    own_source = {(TOPIC_RESOURCE, key[1]): SOURCE_TOPIC, CLUSTER_DEFAULT: SOURCE_CLUSTER}
-    defaults = kind.defaults()
-    entries = []
-    for name, facts in kind.keys().items():
-        if name in own:
-            value, source = own[name], own_source.get(key, SOURCE_NODE)
-        elif name in cluster:
-            value, source = cluster[name], SOURCE_CLUSTER
-        else:
-            value, source = text_of(defaults[name]), SOURCE_DEFAULT
-        entries.append(ConfigEntry(name, value, source, name not in own, facts.doc))
-    return tuple(entries)
-
-
-def _kind(key: tuple[int, str]) -> type[Config]:
-    if key == CLUSTER_DEFAULT:
-        return ClusterDynamicConfig
-    return LogConfig if key[0] == TOPIC_RESOURCE else NodeDynamicConfig
-
-
-def _resource(image: MetadataImage, resource: ConfigResource) -> tuple[int, str]:
-    if resource.resource_type == TOPIC_RESOURCE:
-        if resource.name not in image.topics:
-            raise UnknownTopicOrPartitionError(f"topic {resource.name[:249]!r} does not exist")
-    elif resource.resource_type == BROKER_RESOURCE:
-        known = {str(node_id) for node_id in image.brokers}
-        if resource.name and resource.name not in known:
-            raise InvalidRequestError(f"node {resource.name[:20]!r} is not registered; no name: all nodes")
-    else:
-        raise InvalidRequestError(
-            f"resource type {resource.resource_type}: only topics ({TOPIC_RESOURCE}) and nodes "
-            f"({BROKER_RESOURCE}) have configs"
-        )
-    return resource.resource_type, resource.name
 
 
 def _check_first(seen: set[tuple[int, str]], resource: ConfigResource) -> None:

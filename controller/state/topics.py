@@ -44,7 +44,8 @@ from ...protocol.metadata.records import (
     TopicRecord,
 )
 from ...protocol.model import MAX_TOPIC_NAME_LENGTH, topic_metric_name, topic_name_fault
-from .configs import checked_configs
+from ...storage_node.log.names import METADATA_TOPIC
+from .config_rules import ConfigSizes, Inheritance, checked_configs
 from .decision import Decision, Randomness
 from .placement import UsableNode, place
 from .reassignments import MAX_REPLICATION_FACTOR
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
 
     from ..config import ControllerConfig
 
-METADATA_TOPIC = "__cluster_metadata"
 DEFAULT = -1  # in a request: take the cluster's default
 
 Replicas = tuple[int, ...]
@@ -87,20 +87,21 @@ class Topics:
 
     config: ControllerConfig
     randomness: Randomness
+    sizes: ConfigSizes
 
     def decide_create(self, image: MetadataImage, request: CreateTopicsRequest) -> Decision:
         """Create topics under new ids. Errors of the whole request: InvalidRequestError."""
         self._check_count(len(request.topics))
         repeated = _repeated(spec.name for spec in request.topics)
         taken = _metric_names(image, request.topics)
-        quota = self._quota(image)
+        quota, inheritance = self._quota(image), Inheritance(image, self.sizes)
         records: list[MetadataRecord] = []
         answers = []
         for spec in request.topics:
             try:
                 _check_not_repeated(repeated, spec.name)
                 _check_name(image, taken, spec.name)
-                made, answer = self._new_topic(image, spec, quota)
+                made, answer = self._new_topic(image, spec, quota, inheritance)
             except KafkaError as error:
                 answers.append(CreatedTopic(spec.name, error.code, str(error)))
             else:
@@ -113,10 +114,11 @@ class Topics:
         return Decision(tuple(records), CreateTopicsResponse(tuple(answers), image.offset + len(records)))
 
     def _new_topic(
-        self, image: MetadataImage, spec: NewTopicSpec, quota: _Quota
+        self, image: MetadataImage, spec: NewTopicSpec, quota: _Quota, inheritance: Inheritance
     ) -> tuple[list[MetadataRecord], CreatedTopic]:
         placement = self._placement_of_new(image, spec, quota)
         configs = checked_configs(spec.configs)
+        inheritance.take((TOPIC_RESOURCE, spec.name), configs)
         topic_id = self._new_topic_id(image)
         records: list[MetadataRecord] = [TopicRecord(spec.name, topic_id)]
         records += [ConfigRecord(TOPIC_RESOURCE, spec.name, key, configs[key]) for key in sorted(configs)]

@@ -105,20 +105,38 @@ class ConfigResource(msgspec.Struct, array_like=True, frozen=True):
     name: str
 
 
-class ConfigEntry(msgspec.Struct, array_like=True, frozen=True):
-    """One effective config. `source`: 1 topic, 2 broker, 3 cluster default, 5 built-in default."""
+class ConfigSynonym(msgspec.Struct, array_like=True, frozen=True):
+    """One level that says something of a config, under the name that it has there; null hides a sensitive
+    value."""
 
     name: str
-    value: str
+    value: str | None
+    source: int
+
+
+class ConfigEntry(msgspec.Struct, array_like=True, frozen=True):
+    """One effective config. `source`: 1 topic, 2 one broker, 3 all brokers, 4 the file of the server that
+    answers, 5 built-in default. `is_default`: not set at this very resource. Null hides a sensitive value.
+    `synonyms`: every level that says something, the one that holds first. `config_type` is Kafka's: 1
+    boolean, 2 text, 5 whole number, 6 number, 7 list, 9 password."""
+
+    name: str
+    value: str | None
     source: int
     is_default: bool
     doc: str = ""
+    is_read_only: bool = False
+    is_sensitive: bool = False
+    config_type: int = 0
+    synonyms: tuple[ConfigSynonym, ...] = ()
 
 
 class DescribeConfigsRequest(msgspec.Struct, array_like=True, frozen=True):
     """All configs of the named resources."""
 
     resources: tuple[ConfigResource, ...]
+    include_synonyms: bool = False
+    include_documentation: bool = False
 
 
 class DescribedConfigs(msgspec.Struct, array_like=True, frozen=True):
@@ -131,9 +149,24 @@ class DescribedConfigs(msgspec.Struct, array_like=True, frozen=True):
 
 
 class DescribeConfigsResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the request."""
+    """Answers in the order of the request, as of `metadata_offset`."""
 
     results: tuple[DescribedConfigs, ...]
+    metadata_offset: int = -1
+
+
+class ListConfigResourcesRequest(msgspec.Struct, array_like=True, frozen=True):
+    """Which resources have dynamic configs; no types asks for all."""
+
+    resource_types: tuple[int, ...] = ()
+
+
+class ListConfigResourcesResponse(msgspec.Struct, array_like=True, frozen=True):
+    """Sorted by type and name."""
+
+    error_code: int
+    error_detail: str = ""
+    resources: tuple[ConfigResource, ...] = ()
 
 
 class ConfigChange(msgspec.Struct, array_like=True, frozen=True):

@@ -79,6 +79,14 @@ BROKER_HEARTBEAT = Api(
 UNREGISTER_BROKER = Api(
     64, "UnregisterBroker", 0, 0, control.UnregisterBrokerRequest, control.UnregisterBrokerResponse
 )
+LIST_CONFIG_RESOURCES = Api(
+    74,
+    "ListConfigResources",
+    0,
+    0,
+    control.ListConfigResourcesRequest,
+    control.ListConfigResourcesResponse,
+)
 ADD_RAFT_VOTER = Api(80, "AddRaftVoter", 0, 0, quorum.AddRaftVoterRequest, quorum.RaftVoterResponse)
 REMOVE_RAFT_VOTER = Api(81, "RemoveRaftVoter", 0, 0, quorum.RemoveRaftVoterRequest, quorum.RaftVoterResponse)
 UPDATE_RAFT_VOTER = Api(82, "UpdateRaftVoter", 0, 0, quorum.UpdateRaftVoterRequest, quorum.RaftVoterResponse)
@@ -114,6 +122,7 @@ ALL_APIS: tuple[Api, ...] = (
     BROKER_REGISTRATION,
     BROKER_HEARTBEAT,
     UNREGISTER_BROKER,
+    LIST_CONFIG_RESOURCES,
     ADD_RAFT_VOTER,
     REMOVE_RAFT_VOTER,
     UPDATE_RAFT_VOTER,
@@ -127,6 +136,7 @@ FORWARDED: tuple[Api, ...] = (
     CREATE_TOPICS,
     DELETE_TOPICS,
     DESCRIBE_CONFIGS,
+    LIST_CONFIG_RESOURCES,
     CREATE_PARTITIONS,
     ELECT_LEADERS,
     INCREMENTAL_ALTER_CONFIGS,

@@ -43,7 +43,7 @@ class Admission:
     ) -> None:
         self.queued_bytes = 0
         self._identity = identity
-        self._limits = limits
+        self.limits = limits
         self._peers = peers
         self._pending = pending
         self._served = wire.served_apis(apis)
@@ -66,7 +66,7 @@ class Admission:
         size = len(body) + sum([len(frame) for frame in frames])
         self._check_limits(peer, size)
         try:
-            decoded = wire.decode_body(served.decode, body, self._limits.max_body_bytes, api.request.__name__)
+            decoded = wire.decode_body(served.decode, body, self.limits.max_body_bytes, api.request.__name__)
         except wire.WireError as error:
             raise InvalidRequestError(str(error)) from None
         peer.in_flight += 1
@@ -89,7 +89,7 @@ class Admission:
             raise UnsupportedVersionError(f"ApiVersions has no version {header.api_version}")
         try:
             hello: ApiVersionsRequest = wire.decode_body(
-                self._decode_hello, body, self._limits.max_body_bytes, ApiVersionsRequest.__name__
+                self._decode_hello, body, self.limits.max_body_bytes, ApiVersionsRequest.__name__
             )
         except wire.WireError as error:
             raise InvalidRequestError(str(error)) from None
@@ -115,13 +115,13 @@ class Admission:
             cluster_id=self._identity.cluster_id,
             node_id=self._identity.node_id,
             apis=tuple(ApiVersionRange(api.key, api.min_version, api.max_version) for api in apis),
-            max_in_flight=self._limits.max_in_flight,
-            max_request_bytes=self._limits.max_request_bytes,
-            idle_timeout_ms=self._limits.idle_timeout_ms,
+            max_in_flight=self.limits.max_in_flight,
+            max_request_bytes=self.limits.max_request_bytes,
+            idle_timeout_ms=self.limits.idle_timeout_ms,
         )
 
     def _check_limits(self, peer: Peer, size: int) -> None:
-        limits = self._limits
+        limits = self.limits
         if peer.in_flight >= limits.max_in_flight:
             raise ThrottlingQuotaExceededError(f"{peer.in_flight} requests of this connection are under way")
         # one request alone is always let in, or a limit below max_request_bytes would refuse it for ever

@@ -56,7 +56,7 @@ class Strangers:
 
     def __init__(self, port: int, limits: RouterLimits, refresh: Callable[[], None]) -> None:
         self._port = port
-        self._limit = limits.max_peers
+        self.limit = limits.max_peers
         self._timeout_ms = limits.handshake_timeout_ms
         self._refresh = refresh
         self._sequence = 0
@@ -71,7 +71,7 @@ class Strangers:
         self._sequence += 1
         self._accepted.pop(descriptor, None)
         self._accepted[descriptor] = (now_ms, self._sequence)
-        if len(self._accepted) + peer_count <= 2 * self._limit:
+        if len(self._accepted) + peer_count <= 2 * self.limit:
             return True
         self._end(descriptor)
         return False

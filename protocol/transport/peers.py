@@ -97,7 +97,7 @@ class PeerTable:
     """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._by_key: dict[bytes, Peer] = {}
         self._by_descriptor: dict[int, Peer] = {}
 
@@ -123,8 +123,8 @@ class PeerTable:
         known = self._by_key.get(peer.key)
         if known is not None:
             self.forget(known)
-        elif len(self._by_key) >= self._limit:
-            raise ThrottlingQuotaExceededError(f"this server has its limit of {self._limit} connections")
+        elif len(self._by_key) >= self.limit:
+            raise ThrottlingQuotaExceededError(f"this server has its limit of {self.limit} connections")
         self._by_key[peer.key] = peer
         if peer.descriptor >= 0:
             self._by_descriptor[peer.descriptor] = peer

@@ -118,10 +118,22 @@ class Router:
         self._strangers = connections_io.Strangers(self.port, self._limits, self._monitor.drain)
         self._fd = int(self._socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._fd, self._on_readable)
-        self._sweep_interval_s = min(SWEEP_INTERVAL_S, self._limits.idle_timeout_ms / 4000)
+        self._sweep_interval_s = _sweep_interval_s(self._limits)
         self._timer = self._loop.call_later(self._sweep_interval_s, self._guarded, self._sweep)
         self._schedule()
         return self.port
+
+    def limit(self, limits: RouterLimits) -> None:
+        """Go on with other limits; those that the socket was bound with, of frames and of requests of one
+        peer, must stay. Peers above the limit stay until they leave."""
+        before = self._limits
+        assert (limits.max_request_bytes, limits.max_in_flight) == (
+            before.max_request_bytes,
+            before.max_in_flight,
+        )
+        self._limits = self._admission.limits = limits
+        self._peers.limit = self._strangers.limit = limits.max_peers
+        self._sweep_interval_s = _sweep_interval_s(limits)
 
     async def run(self) -> None:
         """Wait until the router is closed. Errors: what broke it, if anything did."""
@@ -473,3 +485,7 @@ class Router:
         self._socket.setsockopt(zmq.SNDHWM, 2 * limits.max_in_flight + SPARE_MESSAGES)
         self._socket.setsockopt(zmq.BACKLOG, limits.backlog)
         self._socket.setsockopt(zmq.IPV6, 1)
+
+
+def _sweep_interval_s(limits: RouterLimits) -> float:
+    return min(SWEEP_INTERVAL_S, limits.idle_timeout_ms / 4000)

@@ -25,7 +25,7 @@ from ...protocol.errors import (
     VoterNotFoundError,
 )
 from ..cluster_files_io import UnknownClusterError
-from . import bench, cluster, consume, logs, node, partition, produce, quickstart, quorum, topic
+from . import bench, cluster, config, consume, logs, node, partition, produce, quickstart, quorum, topic
 from .common import (
     EXIT_BROKEN_PIPE,
     EXIT_ERROR,
@@ -45,7 +45,7 @@ from .common import (
     form_option,
     with_settings,
 )
-from .output import note, print_object, write_line
+from .output import note, print_object
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,21 +89,13 @@ def version(settings: Settings) -> None:
     )
 
 
-@cli.command()
-@with_settings()
-def config(_settings: Settings) -> None:
-    """Print the reference of all config keys."""
-    from ..reference import config_page
-
-    write_line(config_page())
-
-
 for _command in (
     cluster.up,
     cluster.down,
     cluster.status,
     quorum.quorum,
     topic.topic,
+    config.config,
     partition.partition,
     node.node,
     produce.produce,

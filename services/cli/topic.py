@@ -1,4 +1,4 @@
-"""`headrace topic …`: create, list, describe, alter, grow and delete topics, and delete records."""
+"""`headrace topic …`: create, list, describe, grow and delete topics, and delete records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _FILTERS: dict[str, Callable[[PartitionDescription, int], bool]] = {
 
 @click.group()
 def topic() -> None:
-    """Create, look at, change and delete topics."""
+    """Create, look at, grow and delete topics."""
 
 
 @topic.command()
@@ -131,27 +131,6 @@ def describe(settings: Settings, *, names: tuple[str, ...], all_configs: bool, *
         raise_first(errors, len(wanted))
 
 
-@topic.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME…")
-@click.option("-d", "--delete", "deleted", multiple=True, metavar="KEY", help="Back to its default.")
-@click.option("--dry-run", is_flag=True, help="Only check.")
-@with_settings(bootstrap_option, cluster_option, config_option)
-def alter(settings: Settings, *, names: tuple[str, ...], deleted: tuple[str, ...], dry_run: bool) -> None:
-    """Change configs of topics: -X sets, -d deletes."""
-    from ...clients.admin.admin_types import Resource
-
-    changes: dict[str, Any] = {**settings.config, **dict.fromkeys(deleted)}
-    if not changes:
-        raise click.UsageError("nothing to change: give -X KEY=VALUE or -d KEY")
-    with open_admin(settings, client_defaults()) as admin:
-        wanted: dict[Resource | str, dict[str, Any]] = {Resource.topic(name): changes for name in names}
-        results = admin.alter_configs(wanted, validate_only=dry_run)
-        done = [resource.name for resource in results if resource not in results.errors]
-        if done:
-            note(f"{'could change' if dry_run else 'changed'} {', '.join(done)}")
-        raise_first({resource.name: error for resource, error in results.errors.items()}, len(results))
-
-
 topic.add_command(delete_records)
 
 
@@ -190,7 +169,8 @@ def _chosen(
     filters: list[Callable[[PartitionDescription, int], bool]],
 ) -> list[PartitionDescription]:
     """The partitions that fit any filter; all if there is none."""
-    min_isr = int(configs["min.insync.replicas"].value) if "min.insync.replicas" in configs else 1
+    found_min_isr = configs.get("min.insync.replicas")
+    min_isr = int(found_min_isr.value or 1) if found_min_isr is not None else 1
     return [part for part in found.partitions if not filters or any(fits(part, min_isr) for fits in filters)]
 
 

@@ -16,6 +16,7 @@ from ...protocol.errors import (
     InvalidTimestampError,
     KafkaError,
     MessageTooLargeError,
+    RecordBatchTooLargeError,
 )
 from ...protocol.model import NO_TIMESTAMP
 from ...protocol.records.codec import active_codec
@@ -51,7 +52,8 @@ def check_client_batch(
 
     The cheap checks come first, so that a batch too large is not decompressed to find that out. `checked` is
     what `codec.inspect` gave for the same bytes. `internal` batches come from this server.
-    Errors: MessageTooLarge, InvalidTimestamp, InvalidRecord, CorruptMessage, UnsupportedCompressionType.
+    Errors: MessageTooLarge, RecordBatchTooLarge, InvalidTimestamp, InvalidRecord, CorruptMessage,
+    UnsupportedCompressionType.
     """
     if checked is None and not internal and _is_plain(batch, config):
         checked = _inspected(batch)
@@ -61,7 +63,9 @@ def check_client_batch(
             f"a batch of {len(batch)} bytes, max.message.bytes is {config.max_message_bytes}"
         )
     if len(batch) > config.segment_bytes:
-        raise MessageTooLargeError(f"a batch of {len(batch)} bytes, segment.bytes is {config.segment_bytes}")
+        raise RecordBatchTooLargeError(
+            f"a batch of {len(batch)} bytes, segment.bytes is {config.segment_bytes}"
+        )
     if not internal:
         _check_client_attributes(header)
     facts = active_codec().inspect(batch) if checked is None else checked

@@ -11,6 +11,14 @@ from dataclasses import dataclass
 from ...protocol.errors import ConfigError
 from ...runtime.config import DAY, HOUR, MAX_INT, MAX_LONG, MIB, MINUTE, Config, key
 
+# The first must not exceed the second.
+_ORDERED_KEYS = (
+    ("min.compaction.lag.ms", "max.compaction.lag.ms"),
+    ("segment.jitter.ms", "segment.ms"),
+)
+# Keys whose value may be refused because of another key's.
+RELATED_KEYS = frozenset(name for pair in _ORDERED_KEYS for name in pair)
+
 
 @dataclass(frozen=True, kw_only=True)
 class LogConfig(Config):
@@ -246,15 +254,10 @@ class LogConfig(Config):
             self.follower_replication_throttled_replicas,
         ):
             _check_throttled_replicas(replicas)
-        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
-            raise ConfigError(
-                f"min.compaction.lag.ms {self.min_compaction_lag_ms} must not exceed "
-                f"max.compaction.lag.ms {self.max_compaction_lag_ms}"
-            )
-        if self.segment_jitter_ms > self.segment_ms:
-            raise ConfigError(
-                f"segment.jitter.ms {self.segment_jitter_ms} must not exceed segment.ms {self.segment_ms}"
-            )
+        values = self.to_mapping()
+        for low, high in _ORDERED_KEYS:
+            if values[low] > values[high]:
+                raise ConfigError(f"{low} {values[low]} must not exceed {high} {values[high]}")
 
 
 def _check_throttled_replicas(replicas: tuple[str, ...]) -> None:

@@ -108,7 +108,7 @@ class LogManager:
                     self._to_purge.append((log_dir, path))
                 elif name.endswith((names.STRAY_FOLDER, names.FUTURE_FOLDER)):
                     self.set_aside.append(path)
-                elif found is not None and found.topic != names.METADATA_TOPIC:
+                elif found is not None:
                     config = (overrides or {}).get(found.topic, self.defaults)
                     tasks.append(LoadTask(log_dir, found, config, wall_ms))
         return tasks

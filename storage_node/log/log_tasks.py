@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     from .log_dir import LogDir
 
 
+def log_fault(partition: TopicPartition, topic_id: bytes) -> str | None:
+    """Why no log can be made for what a controller calls a partition, or None if one can."""
+    if len(topic_id) != len(NO_TOPIC_ID):
+        return f"its topic id has {len(topic_id)} bytes"
+    return names.folder_fault(partition)
+
+
 @dataclass(slots=True)
 class LoadTask:
     """Open one log; `run` may go on any thread, and different tasks at the same time."""
@@ -41,7 +48,7 @@ class LoadTask:
     def run(self) -> None:
         """Recover the log. A failure is kept in `error`."""
         log_dir, topic_partition = self.log_dir, self.topic_partition
-        directory = f"{log_dir.path}/{topic_partition}"
+        directory = f"{log_dir.path}/{names.folder_name(topic_partition)}"
         try:
             log = Log.open(
                 log_dir.files,
@@ -99,7 +106,8 @@ class CreateTask:
     def _make(self, wanted: NewLog) -> Log:
         """Order: the topic id last; a crash before it leaves an empty log that the next creation adopts. Its
         write brings the folder's names to the disk, so no other sync is needed here."""
-        files, directory = self.log_dir.files, f"{self.log_dir.path}/{wanted.topic_partition}"
+        files = self.log_dir.files
+        directory = f"{self.log_dir.path}/{names.folder_name(wanted.topic_partition)}"
         files.mkdir(directory)
         log = Log.open(
             files,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ...protocol.model import TopicPartition
+from ...protocol.errors import InvalidTopicError
+from ...protocol.model import TopicPartition, topic_name_fault
 
 LOG = ".log"
 OFFSET_INDEX = ".index"
@@ -37,6 +38,7 @@ FUTURE_FOLDER = "-future"
 _FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>[0-9]{1,10})\Z")
 _SEGMENT = re.compile(r"(?P<offset>[0-9]{20})(?P<suffix>\.[a-z]+)\Z")
 MAX_OFFSET = 2**63 - 1
+MAX_PARTITION = 2**31 - 1
 
 
 def segment_name(base_offset: int, suffix: str) -> str:
@@ -52,9 +54,32 @@ def parse_segment_name(name: str) -> tuple[int, str] | None:
     return int(found["offset"]), found["suffix"]
 
 
+def folder_fault(partition: TopicPartition) -> str | None:
+    """Why a partition of this name can have no folder, or None if it can.
+
+    The name comes from a controller that may be newer, or hostile: what is no topic's name might lead out of
+    the log dir, break the lines of a checkpoint, or be the controller's own log.
+    """
+    if not 0 <= partition.partition <= MAX_PARTITION:
+        return f"partition {partition.partition} is out of range"
+    if partition.topic == METADATA_TOPIC:
+        return f"{METADATA_TOPIC} is the controller's own log"
+    return topic_name_fault(partition.topic)
+
+
+def folder_name(partition: TopicPartition) -> str:
+    """The folder of a partition, below a log dir. Errors: InvalidTopicError, as `folder_fault`."""
+    fault = folder_fault(partition)
+    if fault is not None:
+        raise InvalidTopicError(fault)
+    return str(partition)
+
+
 def parse_folder_name(name: str) -> TopicPartition | None:
-    """The partition whose folder has this name, or None; folders with a state suffix are none."""
+    """The partition whose folder has this name, or None; folders with a state suffix are none, nor is the
+    controller's."""
     found = _FOLDER.match(name)
-    if found is None or int(found["partition"]) > 2**31 - 1:
+    if found is None:
         return None
-    return TopicPartition(found["topic"], int(found["partition"]))
+    partition = TopicPartition(found["topic"], int(found["partition"]))
+    return partition if folder_fault(partition) is None and str(partition) == name else None

@@ -67,10 +67,19 @@ class TailCache:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def limit(self, limit_bytes: int, share_bytes: int) -> None:
+        """Other bounds. A log above its new share gives way when it next grows."""
+        self.share_bytes = min(share_bytes, limit_bytes)
+        self._limit_bytes = limit_bytes
+        self._shrink()
+
     def add(self, entry: _Entry) -> None:
         """Take an entry in, and let the oldest go until all fits."""
         self._entries[entry] = None
         self.held_bytes += entry.held_bytes
+        self._shrink()
+
+    def _shrink(self) -> None:
         while self.held_bytes > self._limit_bytes:
             next(iter(self._entries)).tail.drop_first()
 

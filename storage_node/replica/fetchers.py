@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from ...protocol.messages.data import FetchResponse
     from ...protocol.records.header import Buffer
+    from ..config import NodeConfig
+    from ..live_config import LiveConfig
     from .follower import FollowerLimits
     from .partition import Partition, PartitionKey
     from .replica_manager import ReplicaManager
@@ -27,12 +29,13 @@ FetcherKey = tuple[int, int]  # leader, number of the fetcher
 class Fetchers:
     """Moves partitions between fetchers as leaders change, and passes requests and answers through."""
 
-    def __init__(self, replicas: ReplicaManager, limits: FollowerLimits, fetchers_per_leader: int) -> None:
+    def __init__(self, replicas: ReplicaManager, limits: FollowerLimits, config: LiveConfig) -> None:
         self._replicas = replicas
         self._limits = limits
-        self._per_leader = fetchers_per_leader
+        self._per_leader = config.now.num_replica_fetchers
         self._fetchers: dict[FetcherKey, ReplicaFetcher] = {}
         self._places: dict[PartitionKey, ReplicaFetcher] = {}
+        config.on_change(("num.replica.fetchers",), self._spread)
 
     def __bool__(self) -> bool:
         return bool(self._fetchers)
@@ -60,6 +63,14 @@ class Fetchers:
                 fetcher = self._fetchers[where] = ReplicaFetcher(*where, self._replicas, self._limits)
             fetcher.add(partition)
             self._places[key] = fetcher
+
+    def _spread(self, config: NodeConfig) -> None:
+        """Give each leader's partitions to another number of fetchers. Those left with none ask no more."""
+        self._per_leader = config.num_replica_fetchers
+        for key, fetcher in list(self._places.items()):
+            partition = fetcher.partitions[key].partition
+            self.drop(key)
+            self.place(partition)
 
     def drop(self, key: PartitionKey) -> None:
         """Follow it no more: it was removed, or its disk failed."""

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from ...protocol.messages.data import FetchPartitionResponse, FetchResponse
     from ...protocol.records.header import Buffer
+    from ..config import NodeConfig
     from .partition import Partition, PartitionKey
     from .replica_manager import ReplicaManager
 
@@ -56,6 +57,18 @@ class FollowerLimits:
     wait_max_ms: int
     backoff_ms: int
     backoff_max_ms: int
+
+    @classmethod
+    def of(cls, config: NodeConfig) -> FollowerLimits:
+        """As the node's configuration has them."""
+        return cls(
+            max_bytes=config.replica_fetch_max_bytes,
+            response_max_bytes=config.replica_fetch_response_max_bytes,
+            min_bytes=config.replica_fetch_min_bytes,
+            wait_max_ms=config.replica_fetch_wait_max_ms,
+            backoff_ms=config.replica_fetch_backoff_ms,
+            backoff_max_ms=config.replica_fetch_backoff_max_ms,
+        )
 
     def backoff_after(self, failures: int) -> int:
         """The pause after so many failures in a row."""

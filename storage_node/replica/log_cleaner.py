@@ -12,16 +12,14 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import ConfigError, CorruptMessageError, KafkaStorageError
-from ...protocol.metadata.image import BROKER_RESOURCE
-from ..log.cleaner_config import CleanerConfig
+from ...protocol.errors import CorruptMessageError, KafkaStorageError
 from ..log.cleaner_plan import cleanable
 from ..log.cleaner_work import Cleaning, CleaningAbortedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ...protocol.errors import HeadraceError
+    from ..live_config import LiveConfig
+    from ..log.cleaner_config import CleanerConfig
     from ..log.cleaner_plan import Cleanable
     from ..log.cleaner_work import Pace
     from .partition import Partition
@@ -40,10 +38,10 @@ class CleaningJob:
 class LogCleaner:
     """See the module's docstring."""
 
-    def __init__(self, replicas: ReplicaManager, config: CleanerConfig, now_ms: int) -> None:
-        self.config = config
+    def __init__(self, replicas: ReplicaManager, config: LiveConfig, now_ms: int) -> None:
+        self._live = config
         self._replicas = replicas
-        self._static = config
+        self._is_stopped = False
         self._jobs: list[CleaningJob] = []
         self._set_aside: dict[Partition, str] = {}
         self._last_run_ms = now_ms
@@ -51,22 +49,16 @@ class LogCleaner:
         self._last: CleaningJob | None = None
         self._last_took_ms = 0
 
-    def configured(self, configs: Mapping[tuple[int, str], Mapping[str, str]], node_id: int) -> None:
-        """Take over what may change live: the node's own values, else the cluster's, else the file's."""
-        live = {name for name, facts in CleanerConfig.keys().items() if facts.live}
-        merged = {
-            **configs.get((BROKER_RESOURCE, ""), {}),
-            **configs.get((BROKER_RESOURCE, str(node_id)), {}),
-        }
-        try:
-            self.config = self._static.merged({name: merged[name] for name in sorted(live & merged.keys())})
-        except ConfigError as error:
-            self._replicas.note(logging.WARNING, f"the log cleaner keeps its configuration: {error}")
+    @property
+    def config(self) -> CleanerConfig:
+        """As it holds now."""
+        return self._live.now
 
     def next_job(self, pace: Pace, now_ms: int, wall_ms: int) -> CleaningJob | None:
         """A cleaning to be run, up to `finished`; None if there is nothing to do, or as much as may be."""
         config = self.config
-        if not config.log_cleaner_enable or len(self._jobs) >= config.log_cleaner_threads:
+        is_off = self._is_stopped or not config.log_cleaner_enable
+        if is_off or len(self._jobs) >= config.log_cleaner_threads:
             return None
         self._last_run_ms = now_ms
         self._forget_closed()
@@ -110,8 +102,7 @@ class LogCleaner:
 
     def stop(self) -> None:
         """End soon whatever is under way, and begin nothing more."""
-        self.config = self.config.merged({"log.cleaner.enable": False})
-        self._static = self.config
+        self._is_stopped = True
         for job in self._jobs:
             job.cleaning.abort()
 

@@ -18,6 +18,8 @@ from ..effects import CheckpointStarts, FlushLog, RemoveFiles
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ..config import NodeConfig
+    from ..live_config import LiveConfig
     from ..log.log import Log
     from ..log.log_manager import LogManager
     from ..log.log_tasks import CheckpointTask
@@ -37,14 +39,20 @@ class LogStarts:
     Invariant: while a start is wanted, a checkpoint is under way or asked for.
     """
 
-    def __init__(self, replicas: ReplicaManager, manager: LogManager, check_interval_ms: int) -> None:
+    def __init__(self, replicas: ReplicaManager, manager: LogManager, config: LiveConfig) -> None:
         self._replicas = replicas
         self._manager = manager
-        self._interval_ms = check_interval_ms
+        self._interval_ms = config.now.retention_check_interval_ms
+        config.on_change(("log.retention.check.interval.ms",), self._begin_anew)
         self._next_round_ms: int | None = None
         self._to_check: deque[PartitionKey] = deque()
         self._to_trim: dict[PartitionKey, None] = {}
         self._is_asked = False
+
+    def _begin_anew(self, config: NodeConfig) -> None:
+        """Rounds come at another interval, the next one after at most that."""
+        self._interval_ms = config.retention_check_interval_ms
+        self._next_round_ms = None
 
     def opened(self, partition: Partition) -> None:
         """A partition is here: of an earlier life it may have segments below its start."""

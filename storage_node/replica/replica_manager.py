@@ -24,8 +24,8 @@ from ...protocol.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, Metadata
 from ...protocol.model import NO_EPOCH, NO_NODE, TopicPartition
 from ..effects import DeleteLog, Effect, EndNode, FlushLog, Note
 from ..log.checkpoints import NO_TOPIC_ID
-from ..log.log_defaults import TOPIC_KEY_SYNONYMS, effective_log_config
-from ..log.log_tasks import NewLog
+from ..log.log_defaults import effective_log_config
+from ..log.log_tasks import NewLog, log_fault
 from ..log.tail_cache import Tail
 from .fetchers import Fetchers
 from .image_lookup import all_partitions, has_partition, registration_of
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.data import FetchPartition
     from ...protocol.metadata.image import MetadataDelta
     from ..counters import NodeCounters
+    from ..live_config import LiveConfig
     from ..log.config import LogConfig
     from ..log.log import Log
     from ..log.log_manager import LogManager
@@ -59,14 +60,12 @@ class ReplicaManager:
     def __init__(
         self,
         manager: LogManager,
-        defaults: LogConfig,
+        config: LiveConfig,
         counters: NodeCounters,
         tails: TailCache | None = None,
         *,
         follower_limits: FollowerLimits,
-        fetchers_per_leader: int = 1,
         max_lag_ms: int = 30_000,
-        retention_check_ms: int = 300_000,
     ) -> None:
         """With `tails`, the newest batches of each partition are kept in that memory."""
         self._tails = tails
@@ -74,10 +73,10 @@ class ReplicaManager:
         self.surroundings = Surroundings(
             max_lag_ms=max_lag_ms, is_eligible=self._is_eligible, is_alive=self._is_alive
         )
-        self.fetchers = Fetchers(self, follower_limits, fetchers_per_leader)
+        self.fetchers = Fetchers(self, follower_limits, config)
         self.isr_changes = IsrChanges()
-        self.log_starts = LogStarts(self, manager, retention_check_ms)
-        self.throttles = Throttles()
+        self.log_starts = LogStarts(self, manager, config)
+        self.throttles = Throttles(config)
         self.is_replicating = False  # a partition has, or had, replicas on other nodes
         self.is_checkpointing = False  # the shell writes checkpoints on a thread: no log may be cut
         self.appended: list[PartitionKey] = []
@@ -89,7 +88,7 @@ class ReplicaManager:
         self._retiring: dict[TopicPartition, Partition] = {}  # removed, but a flush still holds the log
         self._known_offline: list[str] = []
         self._manager = manager
-        self._defaults = defaults
+        self._config = config
 
     # --- looking up ------------------------------------------------------------------------------------
 
@@ -132,6 +131,8 @@ class ReplicaManager:
             if registration is None or self.node_id not in registration.replicas:
                 continue
             name = TopicPartition(image.topic_names[topic_id], index)
+            if log_fault(name, topic_id) is not None:
+                continue
             if self._manager.get(name) is None and (topic_id, index) not in self.partitions:
                 config = configs.get(name.topic) or configs.setdefault(
                     name.topic, self._config_of(name.topic, image)
@@ -147,7 +148,7 @@ class ReplicaManager:
     def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Follow the image one step."""
         old, self.image = self.image, image
-        self.throttles.configured(image.configs, self.node_id)
+        self._follow_config()
         removed = {topic.topic_id for topic in delta.topics_removed}
         if removed:
             self._remove_all([key for key in self.partitions if key[0] in removed])
@@ -165,7 +166,7 @@ class ReplicaManager:
         At the first image nothing counts as new: this node may have held it before it was restarted.
         """
         old, self.image = self.image, image
-        self.throttles.configured(image.configs, self.node_id)
+        self._follow_config()
         self._remove_all([key for key in self.partitions if key[0] not in self.image.topic_names])
         self._manager.forget_missing(lambda name: name.topic in image.topics)
         for topic in self.image.topics.values():
@@ -221,6 +222,10 @@ class ReplicaManager:
 
         A log of another topic id is a stray. One whose id is lost could be anybody's: it stays untouched.
         """
+        fault = log_fault(name, topic_id)
+        if fault is not None:
+            self._note(logging.ERROR, f"a partition that the controller assigned has no log here: {fault}")
+            return None
         log = self._manager.get(name)
         if log is not None and log.topic_id not in (topic_id, NO_TOPIC_ID) and not self._mark_stray(name):
             return None
@@ -290,19 +295,15 @@ class ReplicaManager:
     def _config_of(self, topic: str, image: MetadataImage | None = None) -> LogConfig:
         image = image or self.image
         overrides: Mapping[str, str] = image.configs.get((TOPIC_RESOURCE, topic), {})
-        config, faults = effective_log_config(self._broker_defaults(image), overrides)
+        defaults = self._config.topic_defaults(image.configs, self.node_id)
+        config, faults = effective_log_config(defaults, overrides)
         self.effects += [Note(logging.WARNING, f"topic {topic}: {fault}") for fault in faults]
         return config
 
-    def _broker_defaults(self, image: MetadataImage) -> LogConfig:
-        """This node's file, then the cluster-wide dynamic configs, then those of this node."""
-        config = self._defaults
-        for name in ("", str(self.node_id)):
-            dynamic = image.configs.get((BROKER_RESOURCE, name), {})
-            topic_keys = {TOPIC_KEY_SYNONYMS[k]: v for k, v in dynamic.items() if k in TOPIC_KEY_SYNONYMS}
-            config, faults = effective_log_config(config, topic_keys)
-            self.effects += [Note(logging.WARNING, f"broker config: {fault}") for fault in faults]
-        return config
+    def _follow_config(self) -> None:
+        """Act by the image's configs of this node and of all."""
+        for fault in self._config.follow(self.image.configs, self.node_id):
+            self._note(logging.WARNING, f"dynamic config: {fault}")
 
     def _reconfigure(self, resources: Iterable[tuple[int, str]]) -> None:
         resources = list(resources)

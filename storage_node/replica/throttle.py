@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...protocol.metadata.image import BROKER_RESOURCE
 from ...runtime.config import MAX_LONG
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from ..config import NodeConfig
+    from ..live_config import LiveConfig
 
 _BURST_MS = 1_000
 _LOOK_AGAIN_MS = 1_000  # the rate may be another one by then
@@ -66,25 +66,20 @@ class Throttle:
 class Throttles:
     """Both of one node."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: LiveConfig) -> None:
+        """With the rates of `config`, as they are and as they change."""
         self.leader = Throttle()
         self.follower = Throttle()
+        self._limit(config.now)
+        config.on_change(
+            ("leader.replication.throttled.rate", "follower.replication.throttled.rate"), self._limit
+        )
 
-    def configured(self, configs: Mapping[tuple[int, str], Mapping[str, str]], node_id: int) -> None:
-        """Take over the rates: the node's own, else the cluster's, else none."""
-        merged = {
-            **configs.get((BROKER_RESOURCE, ""), {}),
-            **configs.get((BROKER_RESOURCE, str(node_id)), {}),
-        }
-        self.leader.limit(_rate(merged.get("leader.replication.throttled.rate")))
-        self.follower.limit(_rate(merged.get("follower.replication.throttled.rate")))
+    def _limit(self, config: NodeConfig) -> None:
+        self.leader.limit(config.leader_replication_throttled_rate)
+        self.follower.limit(config.follower_replication_throttled_rate)
 
 
 def is_named(throttled_replicas: tuple[str, ...], partition: int, node_id: int) -> bool:
     """Whether a topic's list of throttled replicas has that of `node_id`."""
     return "*" in throttled_replicas or f"{partition}:{node_id}" in throttled_replicas
-
-
-def _rate(value: str | None) -> int:
-    """A value that this node cannot read comes from a newer controller: it throttles nothing."""
-    return int(value) if value is not None and value.isdecimal() else MAX_LONG

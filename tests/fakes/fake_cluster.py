@@ -479,7 +479,7 @@ class FakeCluster(FakeReplication):
                 ()
                 if topic is None
                 else tuple(
-                    control.ConfigEntry(name, value, 1, False, "as set")
+                    control.ConfigEntry(name, value, 1, False, "as set" if body.include_documentation else "")
                     for name, value in sorted(topic.configs.items())
                 )
             )

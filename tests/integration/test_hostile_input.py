@@ -170,11 +170,17 @@ def test_a_hundred_thousand_partitions(cluster: LocalCluster) -> None:
         fetches = tuple(data.FetchPartition(probe.topic_id, index, 0, 1) for index in range(100_000))
         looks = tuple(data.ListOffsetsPartition(probe.topic_id, index, 0) for index in range(100_000))
         names = tuple(f"n{index}" for index in range(100_000))
+        resources = tuple(control.ConfigResource(2, name) for name in names)
+        change = (control.ConfigChange("segment.ms", 0, "1"),)
+        alters = tuple(control.AlterConfigs(resource, change) for resource in resources)
         for api, body in (
             (registry.FETCH, data.FetchRequest(10, 1, MIB, 0, fetches)),
             (registry.LIST_OFFSETS, data.ListOffsetsRequest(0, looks)),
             (registry.METADATA, data.MetadataRequest(names)),
             (registry.DELETE_TOPICS, control.DeleteTopicsRequest(names)),
+            (registry.CREATE_TOPICS, control.CreateTopicsRequest(tuple(map(control.NewTopicSpec, names)))),
+            (registry.DESCRIBE_CONFIGS, control.DescribeConfigsRequest(resources)),
+            (registry.INCREMENTAL_ALTER_CONFIGS, control.IncrementalAlterConfigsRequest(alters)),
             (registry.FETCH, data.FetchRequest(10, 1, MIB, 0, (fetches[0], fetches[0]))),
             (registry.LIST_OFFSETS, data.ListOffsetsRequest(0, (looks[0], looks[0]))),
         ):
@@ -218,6 +224,52 @@ def test_row_37_topics_that_must_not_be(cluster: LocalCluster) -> None:
             assert answer.body.topics[0].error_code == expected.code, (spec, answer.body)
         after = await probe.ask(registry.METADATA, data.MetadataRequest())
         assert [t.name for t in after.body.topics] == [t.name for t in before.body.topics]
+
+    attack(cluster, scenario)
+
+
+def test_row_38_configs_that_must_not_be(cluster: LocalCluster) -> None:
+    """Keys of others, operations that do not exist, values beyond all measure: each refused in few words that
+    stay on one line, and nothing is stored."""
+    set_, append = 0, 2
+    topic, node, everybody = (control.ConfigResource(*each) for each in ((2, "good"), (4, "1"), (4, "")))
+    table: list[tuple[control.ConfigResource, tuple[str, int, str]]] = [
+        (topic, ("no.such", set_, "1")),
+        (topic, ("segment\nms", set_, "1")),
+        (topic, ("segment.ms", set_, "1\n2")),
+        (topic, ("segment.ms", set_, "9" * 100_000)),
+        (topic, ("segment.ms", 77, "1")),
+        (topic, ("segment.ms", append, "1")),
+        (topic, ("cleanup.policy", append, "compact\0")),
+        (topic, ("leader.replication.throttled.replicas", set_, "0:1," * 100_000)),
+        (topic, ("x" * 1_000_000, set_, "1")),
+        (node, ("node.id", set_, "7")),
+        (node, ("log.dirs", set_, "/etc")),
+        (node, ("min.insync.replicas", set_, "7")),
+        (everybody, ("broker.session.timeout.ms", set_, "1")),
+        (everybody, ("max.connections", set_, "0")),
+        (control.ConfigResource(4, "../1"), ("background.threads", set_, "1")),
+        (control.ConfigResource(8, ""), ("background.threads", set_, "1")),
+        (control.ConfigResource(2**31, "good"), ("segment.ms", set_, "1")),
+    ]
+
+    async def scenario(probe: Probe) -> None:
+        await probe.ask(
+            registry.CREATE_TOPICS, control.CreateTopicsRequest((control.NewTopicSpec("good", 1, 1),))
+        )
+        for resource, change in table:
+            alter = control.AlterConfigs(resource, (control.ConfigChange(*change),))
+            answer = await probe.ask(
+                registry.INCREMENTAL_ALTER_CONFIGS, control.IncrementalAlterConfigsRequest((alter,))
+            )
+            result = answer.body.results[0]
+            wrong = (errors.InvalidConfigError.code, errors.InvalidRequestError.code)
+            assert result.error_code in wrong, (resource, change[0][:50], result)
+            assert len(result.error_detail) < 1_000
+            assert result.error_detail.isprintable()
+        listed = await probe.ask(registry.LIST_CONFIG_RESOURCES, control.ListConfigResourcesRequest())
+        assert not listed.body.resources
+        await probe.ask(registry.DELETE_TOPICS, control.DeleteTopicsRequest(("good",)))
 
     attack(cluster, scenario)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import hypothesis.strategies as st
-from headrace.protocol.metadata.records import UnfenceBrokerRecord
+from headrace.protocol.metadata.image import CLUSTER_DEFAULT
+from headrace.protocol.metadata.records import ConfigRecord, UnfenceBrokerRecord
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from replica_rig import TOPIC, Replicas
@@ -53,6 +54,14 @@ class ReplicationMachine(RuleBasedStateMachine):
     @rule()
     def settle(self) -> None:
         self.cluster.settle()
+
+    @rule(fetchers=st.integers(1, 4), tail_bytes=st.sampled_from([0, 2_000, 1 << 26]))
+    def reconfigure(self, fetchers: int, tail_bytes: int) -> None:
+        """Partitions move between fetchers, and memory of tails comes and goes, under whatever goes on."""
+        self.cluster.publish(
+            ConfigRecord(*CLUSTER_DEFAULT, "num.replica.fetchers", str(fetchers)),
+            ConfigRecord(*CLUSTER_DEFAULT, "log.tail.cache.bytes", str(tail_bytes)),
+        )
 
     @rule(milliseconds=st.sampled_from([100, 300, 1_500]))
     def wait(self, milliseconds: int) -> None:

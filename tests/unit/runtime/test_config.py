@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass
 
 import pytest
@@ -111,3 +112,27 @@ def test_a_key_may_be_left_open() -> None:
     for wrong in ("0", "x", "1.5"):
         with pytest.raises(ConfigError, match="limit"):
             Open.of({"limit": wrong})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Secretive(Config):
+    password: str = key("password", "", doc="d", choices=("", "s3cr3t"), sensitive=True)
+    pin: int = key("pin", 0, low=0, doc="d", sensitive=True)
+
+
+@pytest.mark.parametrize("values", [{"password": "hunter2"}, {"pin": "hunter2"}, {"pin": -4711}])
+def test_a_sensitive_value_is_in_no_error_and_no_repr(values) -> None:
+    """Neither in the text, nor in what the error came from."""
+    with pytest.raises(ConfigError, match="sensitive") as caught:
+        Secretive.of(values)
+    trail = "".join(traceback.format_exception(caught.value, chain=True)).split("ConfigError:", 1)[1]
+    assert not any(str(value) in trail for value in values.values())
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+    assert "s3cr3t" not in repr(Secretive(password="s3cr3t"))
+    assert Secretive.keys()["password"].is_sensitive
+
+
+def test_types_by_name() -> None:
+    """What descriptions tell of each key."""
+    assert Secretive.types() == {"password": str, "pin": int}

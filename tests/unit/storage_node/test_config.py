@@ -31,6 +31,12 @@ def test_the_longest_pause_is_not_below_the_first() -> None:
         node_config(controller_backoff_ms=100, controller_backoff_max_ms=50)
 
 
+def test_defaults_of_topic_keys_that_contradict_each_other_are_refused() -> None:
+    """The node says so at its start, and does not wait for a topic."""
+    with pytest.raises(ConfigError, match="jitter"):
+        node_config(log_roll_ms=10, log_roll_jitter_ms=11)
+
+
 def test_broker_keys_become_topic_defaults() -> None:
     """The log.* keys of a node are the defaults of its topics, under the topic's names."""
     config = node_config(log_roll_ms=5_000, message_max_bytes=77, log_durability="fsync")
@@ -96,6 +102,16 @@ def test_what_this_node_does_not_know_is_left_out() -> None:
     assert config == LogConfig(segment_ms=1_234)
     assert len(faults) == 1
     assert "paranoid" in faults[0]
+
+
+def test_a_topics_values_count_together() -> None:
+    """Each alone would contradict the default of the other."""
+    days = 24 * 3_600_000
+    values = {"segment.jitter.ms": str(30 * days), "segment.ms": str(90 * days)}
+    assert effective_log_config(LogConfig(), values) == (
+        LogConfig(segment_jitter_ms=30 * days, segment_ms=90 * days),
+        (),
+    )
 
 
 def test_a_node_tells_others_an_address_that_they_can_use() -> None:

@@ -122,3 +122,24 @@ def test_deletions_hold_nothing_up() -> None:
         pool.close()
 
     run(scenario)
+
+
+def test_another_number_of_threads_takes_over_and_nothing_is_lost() -> None:
+    """What waits behind a busy thread is still done, and what comes later is not held up by it."""
+
+    async def scenario() -> None:
+        pool, gate, later = workers(), threading.Event(), threading.Event()
+        done: list[object] = []
+        pool.start(gate.wait, done.append, is_awaited=True)
+        pool.start(lambda: None, done.append, is_awaited=True)
+        pool.resize(2)
+        pool.start(later.set, is_awaited=True)
+        await asyncio.to_thread(later.wait, 20)
+        assert later.is_set()
+        assert not done
+        gate.set()
+        await pool.finish()
+        assert done == [None, None]
+        pool.close()
+
+    run(scenario)

@@ -229,7 +229,8 @@ def test_a_batch_that_expires_under_way_keeps_its_partition_muted(how: str) -> N
     assert values_of(after) == [[b"new"]]
 
 
-def test_a_batch_that_is_too_large_is_split() -> None:
+@pytest.mark.parametrize("code", [errors.MessageTooLargeError.code, errors.RecordBatchTooLargeError.code])
+def test_a_batch_that_is_too_large_is_split(code: int) -> None:
     """8 records of 500 bytes in one batch, refused: smaller batches, in order, now and later."""
     rig = ProducerRig()
     rig.put(b"first")
@@ -240,7 +241,7 @@ def test_a_batch_that_is_too_large_is_split() -> None:
     rig.ok(first)
     (large,) = rig.step()
     assert large.batches[0].count == 8
-    rig.refuse(large, errors.MessageTooLargeError.code)
+    rig.refuse(large, code)
     sent: list[bytes | None] = []
     while sends := rig.step():
         assert len(sends[0].batches[0].data or b"") <= large.batches[0].size_bytes // 2

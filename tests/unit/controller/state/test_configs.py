@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from controller_kit import Driver
-from headrace.controller.state.configs import changed_configs, checked_configs
+from headrace.controller.state.config_rules import checked_configs
+from headrace.controller.state.configs import changed_configs
 from headrace.protocol.errors import InvalidConfigError, InvalidRequestError, UnknownTopicOrPartitionError
 from headrace.protocol.messages.control import (
     AlterConfigs,
@@ -123,7 +124,8 @@ def test_each_resource_on_its_own_and_once(driver) -> None:
 
 def test_description_tells_own_values_from_defaults(driver) -> None:
     """All keys with their docs; the one that was set says so."""
-    entries = {e.name: e for e in driver.ask(DescribeConfigsRequest((TOPIC,))).results[0].entries}
+    request = DescribeConfigsRequest((TOPIC,), include_documentation=True)
+    entries = {e.name: e for e in driver.ask(request).results[0].entries}
     own = entries["max.message.bytes"]
     assert (own.value, own.source, own.is_default) == ("2048", 1, False)
     default = entries["message.timestamp.type"]
@@ -156,6 +158,7 @@ def test_cluster_values_show_through(driver) -> None:
     assert described(driver, TOPIC)["min.insync.replicas"] == ("1", 1)
     alter(driver, ConfigChange("min.insync.replicas", DELETE), resource=CLUSTER)
     assert described(driver, CLUSTER)["min.insync.replicas"] == ("1", 5)
+    assert "min.insync.replicas" not in described(driver, NODE)  # a node's file is not known here
 
 
 @pytest.mark.parametrize(
@@ -164,6 +167,16 @@ def test_cluster_values_show_through(driver) -> None:
         (NODE, "min.insync.replicas", "2"),  # a number of the cluster, not of a node
         (NODE, "unclean.leader.election.enable", "true"),
         (CLUSTER, "segment.ms", "1"),
+        (CLUSTER, "node.id", "7"),
+        (NODE, "log.dirs", "/elsewhere"),
+        (NODE, "num.partitions", "3"),
+        (CLUSTER, "broker.session.timeout.ms", "3000"),
+        (CLUSTER, "retention.ms", "1"),
+        (TOPIC, "log.retention.ms", "1"),
+        (CLUSTER, "background.threads", "0"),
+        (CLUSTER, "log.retention.ms", ""),  # a file may leave it open; here that is to delete it
+        (CLUSTER, "log.retention.ms", "0"),
+        (NODE, "max.connections", "many"),
         (CLUSTER, "min.insync.replicas", "0"),
         (CLUSTER, "unclean.leader.election.enable", "maybe"),
         (NODE, "follower.replication.throttled.rate", "-1"),

@@ -216,3 +216,31 @@ def test_connection_churn_leaves_nothing_behind() -> None:
             assert len(served.router._strangers) == 0
 
     run(main())
+
+
+def test_other_limits_hold_from_the_next_request_on() -> None:
+    """Who is here stays; a smaller number keeps others out, a larger one lets them in."""
+
+    async def main() -> None:
+        async with serving() as served:
+            first = await served.connect("first")
+            served.router.limit(RouterLimits(max_peers=1))
+            with pytest.raises(ThrottlingQuotaExceededError, match="limit of 1"):
+                await served.connect("second")
+            assert (await first.request(METADATA, ASK, timeout_s=PATIENCE_S)).body == METADATA_BODY
+            served.router.limit(RouterLimits(max_peers=2))
+            second = await served.connect("second")
+            served.is_holding = True
+            served.router.limit(RouterLimits(max_queued_bytes=1))
+            waiting = asyncio.create_task(first.request(PRODUCE, PRODUCE_ONE, timeout_s=PATIENCE_S))
+            await until(lambda: served.held)
+            with pytest.raises(ThrottlingQuotaExceededError, match=r"queued\.max\.request\.bytes"):
+                await second.request(METADATA, ASK, timeout_s=PATIENCE_S)
+            served.answer_held()
+            await waiting
+            served.router.limit(RouterLimits(idle_timeout_ms=1))
+            await until(lambda: served.router.stats.peers_idled == 2)
+            for connection in (first, second):
+                connection.close(0)
+
+    run(main())

@@ -14,6 +14,7 @@ from headrace.protocol.errors import (
     InvalidTimestampError,
     KafkaError,
     MessageTooLargeError,
+    RecordBatchTooLargeError,
     UnsupportedCompressionTypeError,
 )
 from headrace.protocol.records.codec import active_codec
@@ -85,7 +86,7 @@ def test_bad_batches_are_refused_and_leave_no_trace(name: str) -> None:
 def test_a_batch_larger_than_a_segment_is_too_large() -> None:
     """It could never be rolled into."""
     log = open_log(FakeFiles(), segment_bytes=500)
-    with pytest.raises(MessageTooLargeError, match=r"segment\.bytes"):
+    with pytest.raises(RecordBatchTooLargeError, match=r"segment\.bytes"):
         append(log, batch(size=1000))
 
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from itertools import count
+from typing import TYPE_CHECKING
 
 from fake_files import FakeFiles
+from headrace.protocol.model import MAX_TOPIC_NAME_LENGTH, TopicPartition
 from headrace.storage_node.log import names
 from headrace.storage_node.log.checkpoints import parse_offsets
+from headrace.storage_node.log.files_io import OsFiles
 from headrace.storage_node.log.log_manager import LogManager
 from log_rig import NOW, TP, append, batch, config
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ID = bytes(range(16))
 
@@ -45,3 +52,26 @@ def test_a_truncation_is_checkpointed_before_anything_is_appended() -> None:
     log.truncate_to(2)
     stored = parse_offsets(files.power_loss("none").content(f"/d/{names.RECOVERY_POINTS}"))
     assert stored[TP] == 2
+
+
+def test_the_longest_name_fits_on_a_real_disk_through_its_whole_life(tmp_path: Path) -> None:
+    """249 characters and the largest number: made, found again, set aside with a suffix, and freed."""
+    files, name = OsFiles(), TopicPartition("x" * MAX_TOPIC_NAME_LENGTH, 99_999)
+
+    def opened() -> LogManager:
+        manager = LogManager(files, (str(tmp_path),), defaults=config(), new_uuid=lambda: os.urandom(16))
+        manager.open_dirs()
+        manager.set_identity("cluster", 5)
+        manager.load(NOW)
+        return manager
+
+    manager = opened()
+    append(manager.create(name, ID, config(), is_new=True), batch())
+    manager.shutdown()
+    manager = opened()
+    found = manager.get(name)
+    assert found is not None
+    assert found.log_end_offset == 1
+    manager.delete(name)
+    manager.shutdown()
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]

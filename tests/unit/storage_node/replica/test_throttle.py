@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from fake_files import FakeFiles
-from headrace.protocol.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from headrace.protocol.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
 from headrace.protocol.metadata.records import ConfigRecord
 from headrace.runtime.config import MAX_LONG
+from headrace.storage_node.config import NodeConfig
+from headrace.storage_node.live_config import LiveConfig
 from headrace.storage_node.replica.throttle import Throttle, Throttles, is_named
 from replica_rig import Replicas
 
@@ -130,14 +132,27 @@ def test_the_bucket_keeps_the_rate_over_time() -> None:
 
 def test_the_nodes_own_rate_wins() -> None:
     """A value that nobody here can read throttles nothing."""
-    throttles = Throttles()
+    config = LiveConfig(NodeConfig.of({"log.dirs": "/d"}))
+    throttles = Throttles(config)
     key = "leader.replication.throttled.rate"
-    throttles.configured({(BROKER_RESOURCE, ""): {key: "5"}, (BROKER_RESOURCE, "7"): {key: "9"}}, 7)
+    cluster, node = {CLUSTER_DEFAULT: {key: "5"}}, {(BROKER_RESOURCE, "7"): {key: "9"}}
+    config.follow({**cluster, **node}, 7)
     assert (throttles.leader.rate, throttles.follower.rate) == (9, MAX_LONG)
-    throttles.configured({(BROKER_RESOURCE, ""): {key: "5"}, (BROKER_RESOURCE, "7"): {key: "9"}}, 8)
+    config.follow({**cluster, **node}, 8)
     assert throttles.leader.rate == 5
-    throttles.configured({(BROKER_RESOURCE, ""): {key: "fast"}}, 8)
+    config.follow({CLUSTER_DEFAULT: {key: "fast"}}, 8)
     assert throttles.leader.rate == MAX_LONG
+
+
+def test_a_rate_of_the_nodes_own_file() -> None:
+    """It holds from the start, and again when the dynamic one is taken back."""
+    config = LiveConfig(NodeConfig.of({"log.dirs": "/d", "follower.replication.throttled.rate": 77}))
+    throttles = Throttles(config)
+    assert throttles.follower.rate == 77
+    config.follow({CLUSTER_DEFAULT: {"follower.replication.throttled.rate": "5"}}, 1)
+    assert throttles.follower.rate == 5
+    config.follow({}, 1)
+    assert throttles.follower.rate == 77
 
 
 def test_who_is_named() -> None:

@@ -1,0 +1,145 @@
+"""The admin client's part for configs: describe them with their origins, alter them, list who has some.
+
+A storage node's own file is known to that node alone, so it is asked itself while it can be reached; any
+other node tells what is set dynamically.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import ConfigError, KafkaError
+from ...protocol.messages import control
+from ...protocol.messages import registry as apis
+from ...runtime.config import text_of
+from .admin_types import (
+    AlterConfig,
+    ConfigSource,
+    ConfigSynonym,
+    ConfigType,
+    ConfigValue,
+    Resource,
+    Results,
+)
+from .asking_io import error_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from .asking_io import Asking, Call
+
+TOPIC_TYPE, BROKER_TYPE = 2, 4
+_TYPES = {"topic": TOPIC_TYPE, "broker": BROKER_TYPE}
+_KINDS = {number: kind for kind, number in _TYPES.items()}
+_OPERATIONS = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
+
+
+class ConfigEngine:
+    """Asks as its owner does."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    async def describe(
+        self, resources: Sequence[Resource], *, synonyms: bool, docs: bool, timeout: float | None
+    ) -> Results[Resource, dict[str, ConfigValue]]:
+        """Per resource its effective configs by name, or why not."""
+        call = self._asking.call(timeout)
+
+        async def ask(wanted: list[Resource]) -> dict[Resource, dict[str, ConfigValue] | KafkaError]:
+            groups: dict[str, list[Resource]] = {}
+            for item in wanted:
+                groups.setdefault(item.name if item.kind == "broker" else "", []).append(item)
+            found: dict[Resource, dict[str, ConfigValue] | KafkaError] = {}
+            for node, items in groups.items():
+                request = control.DescribeConfigsRequest(tuple(map(_resource, items)), synonyms, docs)
+                response = await self._ask(node, request, call)
+                for item, answer in zip(items, response.results, strict=False):
+                    found[item] = error_of(answer) or _values(answer)
+            return found
+
+        return await self._asking.retried(list(resources), ask, call)
+
+    async def _ask(self, node: str, request: control.DescribeConfigsRequest, call: Call) -> Any:
+        """Ask the node with this id, if it is known and answers; else any."""
+        if node.isdecimal():
+            try:
+                return await self._asking.ask_node(int(node), apis.DESCRIBE_CONFIGS, request, call)
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+        return await self._asking.ask(apis.DESCRIBE_CONFIGS, request, call)
+
+    async def alter(
+        self,
+        changes: Mapping[Resource, Mapping[str, Any]],
+        *,
+        validate_only: bool,
+        timeout: float | None,
+    ) -> Results[Resource, None]:
+        """Per resource None, or why nothing of it was changed."""
+        call = self._asking.call(timeout)
+
+        async def ask(wanted: list[Resource]) -> dict[Resource, KafkaError | None]:
+            alters = tuple(control.AlterConfigs(_resource(item), _changes(changes[item])) for item in wanted)
+            request = control.IncrementalAlterConfigsRequest(alters, validate_only)
+            response = await self._asking.ask(apis.INCREMENTAL_ALTER_CONFIGS, request, call)
+            return {item: error_of(answer) for item, answer in zip(wanted, response.results, strict=False)}
+
+        return await self._asking.retried(list(changes), ask, call)
+
+    async def list_resources(self, *, timeout: float | None) -> list[Resource]:
+        """The topics and nodes that have configs of their own; the one without a name is the cluster."""
+        call = self._asking.call(timeout)
+
+        async def ask() -> list[Resource] | KafkaError:
+            request = control.ListConfigResourcesRequest()
+            response = await self._asking.ask(apis.LIST_CONFIG_RESOURCES, request, call)
+            known = [each for each in response.resources if each.resource_type in _KINDS]
+            return error_of(response) or [Resource(_KINDS[each.resource_type], each.name) for each in known]
+
+        return await self._asking.one("the configs", ask, call)
+
+
+def resources_of(items: Iterable[str | Resource]) -> list[Resource]:
+    """Resources, plain text meaning topics."""
+    return [Resource.topic(item) if isinstance(item, str) else item for item in items]
+
+
+def _resource(resource: Resource) -> control.ConfigResource:
+    if resource.kind not in _TYPES:
+        raise ConfigError(f"a resource is a topic or a broker, not {resource.kind!r}")
+    return control.ConfigResource(_TYPES[resource.kind], resource.name)
+
+
+def _values(answer: control.DescribedConfigs) -> dict[str, ConfigValue]:
+    return {entry.name: _value(entry) for entry in answer.entries}
+
+
+def _value(entry: control.ConfigEntry) -> ConfigValue:
+    known = entry.config_type in ConfigType._value2member_map_
+    return ConfigValue(
+        entry.name,
+        entry.value,
+        ConfigSource(entry.source),
+        entry.is_default,
+        entry.doc,
+        entry.is_read_only,
+        entry.is_sensitive,
+        ConfigType(entry.config_type) if known else ConfigType.UNKNOWN,
+        tuple(ConfigSynonym(each.name, each.value, ConfigSource(each.source)) for each in entry.synonyms),
+    )
+
+
+def _changes(changes: Mapping[str, Any]) -> tuple[control.ConfigChange, ...]:
+    return tuple(_change(name, value) for name, value in changes.items())
+
+
+def _change(name: str, value: Any) -> control.ConfigChange:
+    if value is None:
+        return control.ConfigChange(name, _OPERATIONS["delete"])
+    if isinstance(value, AlterConfig):
+        if value.operation not in _OPERATIONS:
+            raise ConfigError(f"{name}: no such operation: {value.operation!r}")
+        return control.ConfigChange(name, _OPERATIONS[value.operation], text_of(value.value))
+    return control.ConfigChange(name, _OPERATIONS["set"], text_of(value))

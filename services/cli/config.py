@@ -1,0 +1,234 @@
+"""`headrace config …`: look at and change the configs of topics, of nodes and of the whole cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .admin import open_admin, raise_first
+from .common import (
+    Settings,
+    bootstrap_option,
+    cluster_option,
+    config_option,
+    form_option,
+    key_value_pairs,
+    with_settings,
+)
+from .output import note, print_rows, write_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ...clients.admin.admin_types import ConfigValue, Resource
+    from ...clients.sync.admin_io import Admin
+
+_COLUMNS = ("resource", "key", "value", "source")
+_RESOURCES_PER_REQUEST = 200  # Bound: each is described key by key in one answer
+_PAIRS: dict[str, Any] = {"multiple": True, "metavar": "KEY=VALUE", "callback": key_value_pairs}
+_SOURCES = {1: "topic", 2: "node", 3: "cluster", 4: "file", 5: "default"}
+
+
+@click.group()
+def config() -> None:
+    """Look at and change configs of topics, of nodes and of the whole cluster."""
+
+
+def _resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--cluster-wide", is_flag=True, help="What holds for all nodes."),
+        click.option(
+            "--node", "nodes", multiple=True, type=click.IntRange(min=0), metavar="ID", help="One node."
+        ),
+        click.option("--topic", "topics", multiple=True, metavar="NAME", help="One topic; repeatable."),
+    ):
+        command = option(command)
+    return command
+
+
+@config.command()
+@_resource_options
+@click.option("--all", "is_all", is_flag=True, help="Also what is inherited or built in.")
+@click.option("-v", "--verbose", "is_verbose", is_flag=True, help="What every level says, and what it means.")
+@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+def describe(
+    settings: Settings,
+    *,
+    topics: tuple[str, ...],
+    nodes: tuple[int, ...],
+    cluster_wide: bool,
+    is_all: bool,
+    is_verbose: bool,
+) -> None:
+    """Show configs with their sources; of everything that has some, where nothing is named.
+
+    A topic's own value is over a node's, that over the cluster's, that over the node's file, that over what
+    is built in.
+    """
+    with open_admin(settings, settings.client_config()) as admin:
+        wanted = _resources(topics, nodes, cluster_wide) or admin.list_config_resources()
+        rows: list[dict[str, Any]] = []
+        errors: dict[str, BaseException] = {}
+        for start in range(0, len(wanted), _RESOURCES_PER_REQUEST):
+            part = wanted[start : start + _RESOURCES_PER_REQUEST]
+            found = admin.describe_configs(*part, synonyms=is_verbose, docs=is_verbose)
+            errors |= {_name(resource): error for resource, error in found.errors.items()}
+            for resource in part:
+                if resource not in found.errors:
+                    rows += _rows(resource, found[resource], is_all=is_all)
+    if settings.form == "text" and is_verbose:
+        _print_at_length(rows)
+    elif rows or settings.form != "text":
+        print_rows(rows, _COLUMNS, settings.form)
+    elif not errors:
+        note("nothing is set; --all shows what is inherited or built in")
+    raise_first(errors, len(wanted), "resources")
+
+
+@config.command()
+@_resource_options
+@click.option(
+    "--set",
+    "given",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=key_value_pairs,
+    help="Set a key; repeatable.",
+)
+@click.option("--delete", "deleted", multiple=True, metavar="KEY", help="Back to what is inherited.")
+@click.option(
+    "--append",
+    "appended",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=key_value_pairs,
+    help="Add to a list.",
+)
+@click.option(
+    "--subtract",
+    "subtracted",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=key_value_pairs,
+    help="Take out of a list.",
+)
+@click.option("--dry-run", is_flag=True, help="Only check.")
+@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+def alter(
+    settings: Settings,
+    *,
+    topics: tuple[str, ...],
+    nodes: tuple[int, ...],
+    cluster_wide: bool,
+    given: dict[str, str],
+    deleted: tuple[str, ...],
+    appended: dict[str, str],
+    subtracted: dict[str, str],
+    dry_run: bool,
+) -> None:
+    """Change configs; they act at once. All changes of a topic, or node, are made, or none."""
+    wanted = _resources(topics, nodes, cluster_wide)
+    if not wanted:
+        raise click.UsageError("name what to change: --topic NAME, --node ID or --cluster-wide")
+    changes = _changes(given, deleted, appended, subtracted)
+    with open_admin(settings, settings.client_config()) as admin:
+        _alter(admin, wanted, changes, settings, dry_run=dry_run)
+
+
+@config.command()
+@with_settings()
+def keys(_settings: Settings) -> None:
+    """Print the reference of all keys: of topics, nodes, controllers and clients."""
+    from ..reference import config_page
+
+    write_line(config_page())
+
+
+def _alter(
+    admin: Admin, wanted: list[Resource], changes: dict[str, Any], settings: Settings, *, dry_run: bool
+) -> None:
+    results = admin.alter_configs(dict.fromkeys(wanted, changes), validate_only=dry_run)
+    done = [resource for resource in wanted if resource not in results.errors]
+    state = "could be changed" if dry_run else "changed"
+    if settings.form != "text":
+        rows = [{"resource": _name(resource), "state": state} for resource in done]
+        print_rows(rows, ("resource", "state"), settings.form)
+    elif done:
+        note(f"{state}: {', '.join(map(_name, done))}")
+    raise_first(
+        {_name(resource): error for resource, error in results.errors.items()}, len(wanted), "resources"
+    )
+
+
+def _changes(
+    given: dict[str, str], deleted: tuple[str, ...], appended: dict[str, str], subtracted: dict[str, str]
+) -> dict[str, Any]:
+    """Errors: click.UsageError when there is none, or a key has two."""
+    from ...clients.admin.admin_types import append, subtract
+
+    parts: tuple[Mapping[str, Any], ...] = (
+        given,
+        dict.fromkeys(deleted),
+        {key: append(value) for key, value in appended.items()},
+        {key: subtract(value) for key, value in subtracted.items()},
+    )
+    changes: dict[str, Any] = {}
+    for part in parts:
+        twice = changes.keys() & part.keys()
+        if twice:
+            raise click.UsageError(f"two changes of {min(twice)}")
+        changes |= part
+    if not changes:
+        raise click.UsageError("nothing to change: give --set, --delete, --append or --subtract")
+    return changes
+
+
+def _resources(topics: tuple[str, ...], nodes: tuple[int, ...], cluster_wide: bool) -> list[Resource]:
+    from ...clients.admin.admin_types import Resource
+
+    found = [Resource.broker()] if cluster_wide else []
+    found += [Resource.broker(node) for node in dict.fromkeys(nodes)]
+    return found + [Resource.topic(name) for name in dict.fromkeys(topics)]
+
+
+def _name(resource: Resource) -> str:
+    if resource.kind == "topic":
+        return f"topic {resource.name}"
+    return f"node {resource.name}" if resource.name else "cluster"
+
+
+def _rows(resource: Resource, values: Mapping[str, ConfigValue], *, is_all: bool) -> list[dict[str, Any]]:
+    return [
+        {
+            "resource": _name(resource),
+            "key": value.name,
+            "value": _shown(value.value),
+            "source": _SOURCES[value.source],
+            "is_default": value.is_default,
+            "is_read_only": value.is_read_only,
+            "is_sensitive": value.is_sensitive,
+            "type": value.type.name.lower(),
+            "synonyms": [
+                {"key": each.name, "value": _shown(each.value), "source": _SOURCES[each.source]}
+                for each in value.synonyms
+            ],
+            "doc": value.doc,
+        }
+        for value in values.values()
+        if is_all or not value.is_default
+    ]
+
+
+def _shown(value: str | None) -> str:
+    return "(hidden)" if value is None else value
+
+
+def _print_at_length(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        about = [row["type"], *(["read-only"] if row["is_read_only"] else [])]
+        write_line(f"{row['resource']}  {row['key']}={row['value']}  ({', '.join(about)})")
+        for each in row["synonyms"]:
+            write_line(f"    {each['source']}: {each['key']}={each['value']}")
+        if row["doc"]:
+            write_line(f"    {row['doc']}")

@@ -1,0 +1,202 @@
+"""Configs that change while a cluster runs: they act at once, stay, and reach who comes later."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from headrace.clients.admin.admin_types import EARLIEST, LATEST, ConfigSource, NewTopic, Resource
+from headrace.protocol.errors import (
+    ApiTimeoutError,
+    InvalidConfigError,
+    InvalidRequestError,
+    MessageTooLargeError,
+)
+from headrace.protocol.model import TopicPartition
+from headrace.services.local_io import LocalCluster, local
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CLUSTER, NODE_1, NODE_2, NODE_3 = Resource.broker(), *(Resource.broker(n) for n in (1, 2, 3))
+MIB = 1024 * 1024
+
+
+def is_refused(cluster: LocalCluster, topic: str, size: int) -> bool:
+    """Whether a record of so many bytes is too large now."""
+    with cluster.producer() as producer:
+        try:
+            producer.send(topic, b"v" * size).result(30)
+        except MessageTooLargeError:
+            return True
+    return False
+
+
+def segments(path: Path, topic: str) -> int:
+    return len(list(path.rglob(f"{topic}-0/*.log")))
+
+
+def alter(cluster: LocalCluster, resource: Resource, **values: Any) -> None:
+    with cluster.admin() as admin:
+        changes = {name.replace("_", "."): value for name, value in values.items()}
+        admin.alter_configs({resource: changes}).raise_for_errors()
+
+
+def value(cluster: LocalCluster, resource: Resource, name: str) -> tuple[str | None, ConfigSource]:
+    with cluster.admin() as admin:
+        found = admin.describe_configs(resource)[resource][name]
+    return found.value, found.source
+
+
+def test_the_size_of_messages_at_each_level(tmp_path: Path) -> None:
+    """The cluster's, the node's over it, the topic's over both; each taken back lets the one below hold."""
+    with local(data_dir=str(tmp_path)) as cluster:
+        with cluster.admin() as admin:
+            admin.create_topics(NewTopic("t", 1)).raise_for_errors()
+        topic = Resource.topic("t")
+        assert not is_refused(cluster, "t", 5_000)
+        alter(cluster, CLUSTER, message_max_bytes=1_000)
+        assert is_refused(cluster, "t", 5_000)
+        alter(cluster, NODE_1, message_max_bytes=6_000)
+        assert not is_refused(cluster, "t", 5_000)
+        alter(cluster, topic, max_message_bytes=2_000)
+        assert is_refused(cluster, "t", 5_000)
+        cluster.restart_node(0)
+        cluster.restart_controller()
+        assert is_refused(cluster, "t", 5_000)
+        alter(cluster, topic, max_message_bytes=None)
+        assert not is_refused(cluster, "t", 5_000)
+        alter(cluster, NODE_1, message_max_bytes=None)
+        assert is_refused(cluster, "t", 5_000)
+        alter(cluster, CLUSTER, message_max_bytes=None)
+        assert not is_refused(cluster, "t", 5_000)
+
+
+def test_segments_roll_by_the_clusters_size(tmp_path: Path) -> None:
+    """Of a topic that is there already and has no size of its own."""
+    with local(data_dir=str(tmp_path)) as cluster:
+        with cluster.admin() as admin:
+            admin.create_topics(NewTopic("t", 1)).raise_for_errors()
+
+        def fill() -> None:
+            with cluster.producer() as producer:
+                for _ in range(4):
+                    producer.send("t", b"v" * (MIB // 2)).result(30)
+
+        fill()
+        assert segments(tmp_path, "t") == 1
+        alter(cluster, CLUSTER, log_segment_bytes=MIB)
+        fill()
+        assert segments(tmp_path, "t") >= 4
+
+
+def test_retention_by_the_clusters_size_and_interval(tmp_path: Path) -> None:
+    """Of a topic that is there already: its oldest records go within seconds, not after five minutes."""
+    with local(data_dir=str(tmp_path), log_segment_bytes=MIB) as cluster, cluster.admin() as admin:
+        admin.create_topics(NewTopic("t", 1)).raise_for_errors()
+        with cluster.producer() as producer:
+            for _ in range(6):
+                producer.send("t", b"v" * (MIB // 2)).result(30)
+        alter(cluster, CLUSTER, log_retention_bytes=MIB, log_retention_check_interval_ms=100)
+        place, end_s = TopicPartition("t", 0), time.monotonic() + 30
+        while not admin.list_offsets({place: EARLIEST})[place].offset:
+            assert time.monotonic() < end_s, "nothing goes"
+        assert admin.list_offsets({place: LATEST})[place].offset == 6
+
+
+def test_a_node_that_was_away_and_one_that_comes_later_have_it(tmp_path: Path) -> None:
+    """What is set for all holds for who is not there yet; what is set for one stays with that one."""
+    with local(nodes=2, data_dir=str(tmp_path)) as cluster:
+        cluster.kill_node(1)
+        alter(cluster, CLUSTER, message_max_bytes=1_000, num_partitions=2)
+        alter(cluster, NODE_1, background_threads=2)
+        cluster.restart_node(1)
+        assert value(cluster, NODE_2, "message.max.bytes") == ("1000", ConfigSource.CLUSTER_DEFAULT)
+    with local(nodes=3, data_dir=str(tmp_path)) as cluster:
+        with cluster.admin() as admin:
+            admin.create_topics(NewTopic("later", assignments={0: (3,), 1: (2,)})).raise_for_errors()
+            admin.create_topics(NewTopic("by-default")).raise_for_errors()
+            assert len(admin.describe_topics("by-default")["by-default"].partitions) == 2
+        assert is_refused(cluster, "later", 5_000)
+        assert value(cluster, NODE_3, "message.max.bytes") == ("1000", ConfigSource.CLUSTER_DEFAULT)
+        assert value(cluster, NODE_1, "background.threads") == ("2", ConfigSource.BROKER)
+        assert value(cluster, NODE_3, "background.threads") == ("4", ConfigSource.BUILT_IN)
+
+
+def test_each_node_tells_its_own_file_and_the_controller_its_own() -> None:
+    """Whoever is asked first: the client goes to the node itself."""
+    with local(nodes=3, log_roll_ms=77_000, num_partitions=5) as cluster, cluster.admin() as admin:
+        admin.create_topics(NewTopic("t", 1)).raise_for_errors()
+        resources = (NODE_1, NODE_2, NODE_3, CLUSTER, Resource.topic("t"))
+        told = admin.describe_configs(*resources, synonyms=True)
+        ids = [told[node]["node.id"] for node in resources[:3]]
+        assert [(each.value, each.is_read_only) for each in ids] == [("1", True), ("2", True), ("3", True)]
+        for resource, name in ((NODE_2, "log.roll.ms"), (Resource.topic("t"), "segment.ms")):
+            found = told[resource][name]
+            assert (found.value, found.source) == ("77000", ConfigSource.STATIC)
+            assert [each.source for each in found.synonyms] == [ConfigSource.STATIC, ConfigSource.BUILT_IN]
+        assert (told[CLUSTER]["num.partitions"].value, told[CLUSTER]["num.partitions"].source) == ("5", 4)
+        assert not any(found.doc for found in told[NODE_1].values())
+        assert all(found.doc for found in admin.describe_configs(NODE_1, docs=True)[NODE_1].values())
+        alter(cluster, NODE_3, log_roll_ms=88_000)
+        alter(cluster, Resource.topic("t"), segment_ms=99_000)
+        assert set(admin.list_config_resources()) == {NODE_3, Resource.topic("t")}
+
+
+def test_a_description_is_as_new_as_the_last_change_whoever_is_asked() -> None:
+    """The change was answered by one node; another one, asked next, knows of it."""
+    with local(nodes=3) as cluster, cluster.admin() as admin:
+        admin.create_topics(NewTopic("t", 1)).raise_for_errors()
+        for number in range(1, 30):
+            admin.alter_configs({"t": {"retention.ms": number}}).raise_for_errors()
+            (values,) = admin.describe_configs("t").values()
+            assert values["retention.ms"].value == str(number)
+
+
+def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
+    """Read-only keys, unknown nodes, values that a topic could not live with; validate_only as well."""
+    with local(data_dir=str(tmp_path)) as cluster, cluster.admin() as admin:
+        admin.create_topics(NewTopic("t", 1, configs={"segment.jitter.ms": 5_000})).raise_for_errors()
+        wrong: dict[Resource | str, dict[str, Any]] = {
+            NODE_1: {"log.dirs": "/elsewhere"},
+            CLUSTER: {"log.roll.ms": 4_999},
+            Resource.broker(77): {"background.threads": 1},
+        }
+        errors = admin.alter_configs(wrong).errors
+        kinds = (InvalidConfigError, InvalidConfigError, InvalidRequestError)
+        assert [type(errors[resource]) for resource in wrong] == list(kinds)  # type: ignore[index]
+        assert "restart it" in str(errors[NODE_1])
+        assert "topic t" in str(errors[CLUSTER])
+        tried: dict[Resource | str, dict[str, Any]] = {CLUSTER: {"background.threads": 1}}
+        admin.alter_configs(tried, validate_only=True).raise_for_errors()
+        assert admin.list_config_resources() == [Resource.topic("t")]
+
+
+def test_topics_and_the_node_itself_are_described_without_a_controller() -> None:
+    """By what the node knows; what only the controller knows waits for it."""
+    with local(controllers=1) as cluster, cluster.admin(default_api_timeout_ms=60_000) as admin:
+        admin.create_topics(NewTopic("t", 1)).raise_for_errors()
+        alter(cluster, Resource.topic("t"), retention_ms=5)
+        cluster.kill_controller(0)
+        (values,) = admin.describe_configs("t").values()
+        assert values["retention.ms"].value == "5"
+        with pytest.raises(ApiTimeoutError):
+            _ = admin.describe_configs(CLUSTER, timeout=6)[CLUSTER]
+
+
+def test_limits_of_connections_and_threads_act_on_the_running_node() -> None:
+    """Who is connected stays, others are kept out until there is room; fsyncs get other threads."""
+    with local() as cluster, cluster.admin() as admin:
+        (node,) = cluster._cores._nodes
+        wanted: dict[Resource | str, dict[str, Any]] = {
+            NODE_1: {"max.connections": 1, "background.threads": 7}
+        }
+        admin.alter_configs(wanted).raise_for_errors()
+        assert node._workers._sync._max_workers == 7
+        with cluster.admin(default_api_timeout_ms=500) as other, pytest.raises(ApiTimeoutError):
+            other.list_topics()
+        admin.alter_configs({NODE_1: dict.fromkeys(wanted[NODE_1])}).raise_for_errors()
+        with cluster.admin() as other:
+            assert other.list_topics() == []
+        assert node._workers._sync._max_workers == 4

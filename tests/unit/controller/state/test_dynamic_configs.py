@@ -1,0 +1,297 @@
+"""Configs of the cluster and of nodes: which keys where, what must go together, what the controller does."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from controller_kit import Driver
+from headrace.controller.state.config_rules import CLUSTER_KEYS, NODE_KEYS, ConfigSizes
+from headrace.protocol.errors import InvalidConfigError, InvalidRequestError
+from headrace.protocol.messages.control import (
+    AlterConfigs,
+    ConfigChange,
+    ConfigResource,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
+    UnregisterBrokerRequest,
+)
+from headrace.protocol.metadata.records import ConfigRecord
+from headrace.protocol.metadata.replay import image_records
+from headrace.runtime.config import text_of
+
+TOPIC, CLUSTER, NODE = ConfigResource(2, "t"), ConfigResource(4, ""), ConfigResource(4, "1")
+SET, DELETE, APPEND = 0, 1, 2
+DAY = 24 * 3_600_000
+
+
+@pytest.fixture
+def driver() -> Driver:
+    """Two nodes, topic "t"."""
+    driver = Driver()
+    driver.join(1, 2)
+    driver.place("t", (1,))
+    return driver
+
+
+def alter(driver, resource, **values):
+    """Set configs named with underscores (None deletes); the answer."""
+    changes = tuple(
+        ConfigChange(
+            name.replace("_", "."), DELETE if value is None else SET, "" if value is None else str(value)
+        )
+        for name, value in values.items()
+    )
+    return driver.ask(IncrementalAlterConfigsRequest((AlterConfigs(resource, changes),))).results[0]
+
+
+def refused(driver, resource, **values):
+    """The text of the refusal; nothing is recorded."""
+    before = driver.image
+    answer = alter(driver, resource, **values)
+    assert answer.error_code == InvalidConfigError.code
+    assert driver.image is before
+    return answer.error_detail
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "hint"),
+    [
+        (CLUSTER, "log.retention.msx", "did you mean 'log.retention.ms'"),
+        (TOPIC, "retention.msx", "did you mean 'retention.ms'"),
+        (CLUSTER, "retention.ms", "there it is log.retention.ms"),
+        (NODE, "max.message.bytes", "there it is message.max.bytes"),
+        (TOPIC, "log.segment.bytes", "there it is segment.bytes"),
+        (NODE, "log.dirs", "read-only: set it in the node's configuration and restart it"),
+        (NODE, "log_dirs", "read-only"),
+        (CLUSTER, "controller.id", "read-only: set it in the controller's configuration"),
+        (NODE, "min.insync.replicas", "holds for the whole cluster, not for one node"),
+        (NODE, "auto.leader.rebalance.enable", "holds for the whole cluster"),
+    ],
+)
+def test_the_refusal_says_what_to_do(driver, resource, name, hint) -> None:
+    """The nearest key, the name at that level, or where the key is set."""
+    change = AlterConfigs(resource, (ConfigChange(name, SET, "1"),))
+    assert hint in driver.ask(IncrementalAlterConfigsRequest((change,))).results[0].error_detail
+
+
+def test_every_live_key_may_be_set_where_it_belongs(driver) -> None:
+    """To its default, for the cluster and, unless it is one number of all, for a node."""
+    for keys, resource in ((CLUSTER_KEYS, CLUSTER), (NODE_KEYS, NODE)):
+        names = list(keys._homes)
+        assert len(names) > 30
+        changes = tuple(
+            ConfigChange(name, SET, text_of(5 if (value := keys.default(name)) is None else value))
+            for name in names
+        )
+        answer = driver.ask(IncrementalAlterConfigsRequest((AlterConfigs(resource, changes),))).results[0]
+        assert not answer.error_code, answer.error_detail
+
+
+def test_values_of_one_level_must_go_together(driver) -> None:
+    """Also with what is set there already; both at once are fine."""
+    text = refused(driver, CLUSTER, log_roll_ms=10, log_roll_jitter_ms=11)
+    assert "segment.jitter.ms 11 must not exceed segment.ms 10" in text
+    refused(driver, NODE, log_cleaner_min_compaction_lag_ms=9, log_cleaner_max_compaction_lag_ms=8)
+    assert not alter(driver, CLUSTER, log_roll_jitter_ms=30 * DAY, log_roll_ms=90 * DAY).error_code
+    refused(driver, CLUSTER, log_roll_ms=None)
+    refused(driver, CLUSTER, log_roll_ms=29 * DAY)
+
+
+def test_a_node_must_fit_what_it_inherits(driver) -> None:
+    """And the cluster's values those of each node."""
+    assert not alter(driver, NODE, log_roll_jitter_ms=5 * DAY).error_code
+    assert "node 1: " in refused(driver, CLUSTER, log_roll_ms=4 * DAY)
+    assert not alter(driver, CLUSTER, log_roll_ms=6 * DAY).error_code
+    refused(driver, NODE, log_roll_jitter_ms=7 * DAY)
+    assert not alter(driver, NODE, log_roll_jitter_ms=None).error_code
+    assert not alter(driver, CLUSTER, log_roll_ms=DAY).error_code
+
+
+def test_a_topic_must_fit_what_it_inherits(driver) -> None:
+    """From the cluster and from any node that may hold it; what would be inherited is refused as well."""
+    assert not alter(driver, TOPIC, min_compaction_lag_ms=1_000).error_code
+    text = refused(driver, CLUSTER, log_cleaner_max_compaction_lag_ms=999)
+    assert "topic t would have: min.compaction.lag.ms 1000" in text
+    text = refused(driver, NODE, log_cleaner_max_compaction_lag_ms=999)
+    assert "node 1: topic t would have" in text
+    assert not alter(driver, NODE, log_cleaner_max_compaction_lag_ms=2_000).error_code
+    assert "node 1: " in refused(driver, TOPIC, min_compaction_lag_ms=2_001)
+    assert not alter(driver, TOPIC, min_compaction_lag_ms=2_001, max_compaction_lag_ms=3_000).error_code
+
+
+def test_a_new_topic_must_fit_what_it_inherits(driver) -> None:
+    """It would come to be with values that every node refuses."""
+    assert not alter(driver, CLUSTER, log_roll_ms=5_000).error_code
+    answer = driver.create("u", configs={"segment.jitter.ms": "5001"})
+    assert answer.error_code == InvalidConfigError.code
+    assert "u" not in driver.image.topics
+    assert not driver.create("u", configs={"segment.jitter.ms": "5000"}).error_code
+
+
+def test_the_resources_of_one_request_are_checked_one_after_the_other(driver) -> None:
+    """The second sees the first; a refused one leaves nothing behind for the third."""
+    alters = (
+        AlterConfigs(TOPIC, (ConfigChange("min.compaction.lag.ms", SET, "1000"),)),
+        AlterConfigs(CLUSTER, (ConfigChange("log.cleaner.max.compaction.lag.ms", SET, "999"),)),
+        AlterConfigs(NODE, (ConfigChange("log.cleaner.min.compaction.lag.ms", SET, "2000"),)),
+    )
+    results = driver.ask(IncrementalAlterConfigsRequest(alters)).results
+    assert [result.error_code for result in results] == [0, InvalidConfigError.code, 0]
+    assert set(driver.image.configs) == {(2, "t"), (4, "1")}
+
+
+def test_a_long_list_is_taken_and_a_longer_one_is_not(driver) -> None:
+    """All replicas of a topic of thousands of partitions; other values stay short."""
+    many = ",".join(f"{number}:1" for number in range(3_000))
+    name = "leader_replication_throttled_replicas"
+    assert not alter(driver, TOPIC, **{name: many}).error_code
+    assert driver.image.configs[2, "t"][name.replace("_", ".")] == many
+    assert len(refused(driver, TOPIC, **{name: many + "," + many})) < 1_000
+    refused(driver, TOPIC, message_timestamp_type="C" * 501)
+
+
+def test_what_a_newer_version_set_stays_and_can_be_deleted(driver) -> None:
+    """Its name is shown and its value is not; it does not keep others from being changed."""
+    driver.take((ConfigRecord(2, "t", "key.of.tomorrow", "secret"), ConfigRecord(4, "", "another", "secret")))
+    assert not alter(driver, TOPIC, segment_ms=5).error_code
+    assert not alter(driver, CLUSTER, log_roll_ms=5).error_code
+    for resource, name in ((TOPIC, "key.of.tomorrow"), (CLUSTER, "another")):
+        described = driver.ask(DescribeConfigsRequest((resource,), include_synonyms=True)).results[0]
+        (entry,) = [entry for entry in described.entries if entry.name == name]
+        assert (entry.value, entry.is_sensitive, entry.is_default) == (None, True, False)
+        assert "secret" not in repr(described)
+        assert alter(driver, resource, **{name.replace(".", "_"): 1}).error_code
+        change = AlterConfigs(resource, (ConfigChange(name, DELETE),))
+        assert not driver.ask(IncrementalAlterConfigsRequest((change,))).results[0].error_code
+        assert name not in driver.image.configs[resource.resource_type, resource.name]
+
+
+def test_a_node_that_is_gone_leaves_configs_that_can_be_deleted(driver) -> None:
+    """Once they are, it does not exist any more."""
+    assert not alter(driver, ConfigResource(4, "2"), background_threads=3).error_code
+    driver.fence(2)
+    assert driver.ask(UnregisterBrokerRequest(2)).error_code == 0
+    gone = ConfigResource(4, "2")
+    assert driver.ask(ListConfigResourcesRequest()).resources == (gone,)
+    assert not alter(driver, gone, background_threads=None).error_code
+    assert alter(driver, gone, background_threads=3).error_code == InvalidRequestError.code
+
+
+def test_which_resources_have_configs(driver) -> None:
+    """Of all types or of some, sorted."""
+    alter(driver, TOPIC, segment_ms=5)
+    alter(driver, NODE, background_threads=5)
+    alter(driver, CLUSTER, background_threads=5)
+    assert driver.ask(ListConfigResourcesRequest()).resources == (TOPIC, CLUSTER, NODE)
+    assert driver.ask(ListConfigResourcesRequest((4,))).resources == (CLUSTER, NODE)
+    assert driver.ask(ListConfigResourcesRequest((77,))).resources == ()
+
+
+def test_the_cluster_is_described_with_the_controllers_own_file() -> None:
+    """Kafka's order: dynamic, static, default."""
+    driver = Driver(**{"num.partitions": 7})
+    driver.join(1)
+
+    def told(name):
+        request = DescribeConfigsRequest((CLUSTER,), include_synonyms=True)
+        entries = driver.ask(request).results[0].entries
+        (entry,) = [entry for entry in entries if entry.name == name]
+        return entry.is_default, [(each.value, each.source) for each in entry.synonyms]
+
+    assert told("num.partitions") == (True, [("7", 4), ("1", 5)])
+    alter(driver, CLUSTER, num_partitions=9)
+    assert told("num.partitions") == (False, [("9", 3), ("7", 4), ("1", 5)])
+    assert told("background.threads") == (True, [("4", 5)])
+
+
+def test_all_configs_together_have_a_bound() -> None:
+    """A snapshot with more could be read by no node. What makes it smaller is always taken."""
+    driver = Driver(**{"max.config.bytes": 1_000})
+    driver.join(1)
+    for name in ("t", "u"):
+        driver.create(name)
+    name = "leader.replication.throttled.replicas"
+    long = ",".join(f"{number}:1" for number in range(150))
+    assert not alter(driver, TOPIC, **{name: long}).error_code
+    text = refused(driver, ConfigResource(2, "u"), **{name: long})
+    assert "the cluster has room for" in text
+    answer = driver.create("v", configs={name: long})
+    assert (answer.error_code, "v" in driver.image.topics) == (InvalidConfigError.code, False)
+    both = tuple(AlterConfigs(ConfigResource(2, each), (ConfigChange(name, SET, "0:1"),)) for each in "tu")
+    assert [each.error_code for each in driver.ask(IncrementalAlterConfigsRequest(both)).results] == [0, 0]
+    assert not alter(driver, TOPIC, **{name: long}).error_code
+    driver.restart()
+    driver.join(1)
+    refused(driver, ConfigResource(2, "u"), **{name: long})
+    driver.ask(DeleteTopicsRequest(("t",)))
+    assert not alter(driver, ConfigResource(2, "u"), **{name: long}).error_code
+
+
+def test_the_bound_counts_what_a_snapshot_has() -> None:
+    """Never less than the records take, whatever the lengths of names and values."""
+    driver = Driver()
+    driver.join(1)
+    for topic in ("t", "u" * 249):
+        driver.create(topic)
+        many = ",".join(f"{number}:1" for number in range(3_000))
+        resource = ConfigResource(2, topic)
+        alter(driver, resource, segment_ms=5, leader_replication_throttled_replicas=many)
+    alter(driver, NODE, background_threads=5)
+    configs = [each for each in image_records(driver.image) if isinstance(each, ConfigRecord)]
+    assert len(configs) == 5
+    stored = sum(len(msgspec.msgpack.encode(each)) for each in configs)
+    assert stored <= ConfigSizes(driver.image, 0).used_bytes <= stored + 20 * len(configs)
+
+
+# --- what the controller itself does --------------------------------------------------------------------
+
+
+def test_defaults_of_new_topics_change_at_once_and_after_a_restart(driver) -> None:
+    """And go back when they are deleted."""
+    assert not alter(driver, CLUSTER, num_partitions=3, default_replication_factor=2).error_code
+    driver.create("a")
+    driver.restart()
+    driver.join(1, 2)
+    driver.create("b")
+    for name in ("a", "b"):
+        assert [len(partition.replicas) for partition in driver.partitions(name)] == [2, 2, 2]
+    assert not alter(driver, CLUSTER, num_partitions=None).error_code
+    driver.create("c")
+    assert len(driver.partitions("c")) == 1
+
+
+def test_leader_balance_is_switched_off_and_on(driver) -> None:
+    """With its interval and percentage: it does not wait for the end of the old interval."""
+    driver.place("moved", (1, 2), (1, 2))
+    driver.fence(1)
+    driver.come_back(1, 11, is_clean=True)
+    assert [p.leader for p in driver.partitions("moved")] == [2, 2]
+    for number in range(2):
+        driver.alter_partition("moved", number, (1, 2))
+    assert not alter(driver, CLUSTER, auto_leader_rebalance_enable="false").error_code
+    now_ms = driver.now_ms
+    assert not driver.core.decide_balance(now_ms + 10**9)
+    assert not alter(
+        driver,
+        CLUSTER,
+        auto_leader_rebalance_enable="true",
+        leader_imbalance_check_interval_seconds=2,
+        leader_imbalance_per_broker_percentage=100,
+    ).error_code
+    assert not driver.core.decide_balance(now_ms + 2_000)
+    assert not alter(driver, CLUSTER, leader_imbalance_per_broker_percentage=0).error_code
+    assert len(driver.core.decide_balance(now_ms + 4_000)) == 2
+
+
+def test_unclean_elections_come_as_soon_as_the_new_interval_says(driver) -> None:
+    """Five minutes are the default."""
+    driver.place("lost", (1, 2))
+    driver.alter_partition("lost", 0, (1,))
+    driver.fence(1)
+    assert driver.partitions("lost")[0].leader == -1
+    assert not alter(driver, CLUSTER, unclean_leader_election_enable="true").error_code
+    assert not driver.core.decide_unclean(driver.now_ms)
+    assert not alter(driver, CLUSTER, unclean_leader_election_interval_ms=10).error_code
+    assert driver.core.decide_unclean(driver.now_ms + 10)
