@@ -37,9 +37,10 @@ class Flush:
                 file.fdatasync()
             finally:
                 file.close()
+        if self.epochs is not None:
+            write_file_atomically(self.files, self.directory, names.LEADER_EPOCHS, self.epochs)
+        # Order: after the epochs, or what was deleted would pass for a beginning that was lost.
         if self.dropped:
             retire_oldest_first(self.files, self.directory, self.dropped)
         elif self.has_new_names:
             self.files.fsync_directory(self.directory)
-        if self.epochs is not None:
-            write_file_atomically(self.files, self.directory, names.LEADER_EPOCHS, self.epochs)

@@ -324,6 +324,7 @@ class Log(LogStart):
         self._hand_over(gone)
         self._has_new_names = True
         self.log_start_offset = offset if log_start_offset is None else log_start_offset
+        self.recovery.has_gap = False
         # An epoch that began before `offset` would be taken for that of what comes next.
         self._has_new_epochs |= self._epochs.truncate_from_end(0)
         self._after_truncation()

@@ -149,7 +149,11 @@ class ReplicaFetcher:
             self._failures, self._retry_ms = 0, 0  # a leader anew: what failed was before
         followed = self.partitions[key] = Followed(partition, partition.leader_epoch)
         self._delayed.pop(key, None)
-        self._resume(followed)
+        if partition.log is not None and partition.log.recovery.has_gap:
+            # More at its end would not fill it, and one in sync with a gap might lead.
+            self._cut(followed, _Cut(0, is_restart=True), self._replicas.surroundings.now_ms)
+        else:
+            self._resume(followed)
 
     def remove(self, key: PartitionKey) -> None:
         """Follow it no more; answers that are on their way do nothing."""
