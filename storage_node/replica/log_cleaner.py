@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from .replica_manager import ReplicaManager
 
 
+_LIVE_KEYS = frozenset(name for name, facts in CleanerConfig.keys().items() if facts.live)
+
+
 @dataclass(slots=True, eq=False)
 class CleaningJob:
     """One cleaning of one partition's log."""
@@ -44,29 +47,38 @@ class LogCleaner:
         self.config = config
         self._replicas = replicas
         self._static = config
+        self._dynamic: dict[str, str] = {}
         self._jobs: list[CleaningJob] = []
         self._set_aside: dict[Partition, str] = {}
         self._last_run_ms = now_ms
         self._max_dirty_ratio = 0.0
         self._last: CleaningJob | None = None
         self._last_took_ms = 0
+        self._is_stopping = False
 
     def configured(self, configs: Mapping[tuple[int, str], Mapping[str, str]], node_id: int) -> None:
         """Take over what may change live: the node's own values, else the cluster's, else the file's."""
-        live = {name for name, facts in CleanerConfig.keys().items() if facts.live}
         merged = {
             **configs.get((BROKER_RESOURCE, ""), {}),
             **configs.get((BROKER_RESOURCE, str(node_id)), {}),
         }
+        dynamic = {name: value for name, value in merged.items() if name in _LIVE_KEYS}
+        if dynamic == self._dynamic:
+            return
+        self._dynamic = dynamic
         try:
-            self.config = self._static.merged({name: merged[name] for name in sorted(live & merged.keys())})
+            self.config = self._static.merged(dynamic)
         except ConfigError as error:
             self._replicas.note(logging.WARNING, f"the log cleaner keeps its configuration: {error}")
 
     def next_job(self, pace: Pace, now_ms: int, wall_ms: int) -> CleaningJob | None:
         """A cleaning to be run, up to `finished`; None if there is nothing to do, or as much as may be."""
         config = self.config
-        if not config.log_cleaner_enable or len(self._jobs) >= config.log_cleaner_threads:
+        if (
+            self._is_stopping
+            or not config.log_cleaner_enable
+            or len(self._jobs) >= config.log_cleaner_threads
+        ):
             return None
         self._last_run_ms = now_ms
         self._forget_closed()
@@ -110,8 +122,7 @@ class LogCleaner:
 
     def stop(self) -> None:
         """End soon whatever is under way, and begin nothing more."""
-        self.config = self.config.merged({"log.cleaner.enable": False})
-        self._static = self.config
+        self._is_stopping = True
         for job in self._jobs:
             job.cleaning.abort()
 
