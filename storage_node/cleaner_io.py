@@ -71,7 +71,7 @@ class CleanerThreads:
         """Look for work again and again, log.cleaner.backoff.ms after there was none."""
         while not self._is_stopping:
             self._start()
-            await asyncio.sleep(self._cleaner.config.log_cleaner_backoff_ms / 1000)
+            await asyncio.sleep(max(self._cleaner.config.log_cleaner_backoff_ms, 1) / 1000)
 
     async def stop(self) -> None:
         """End all jobs soon, and wait for that: no thread is in a log afterwards."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cluster_laws import COMPACTED
 from headrace.protocol.records.codec import active_codec
 from sim_clients import SimConsumer, SimProducer
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.clients.producer.sender import Resolve
     from headrace.storage_node.log.log import Log
 
-TOPIC = "c"
+TOPIC = COMPACTED
 KEYS = 8
 CONFIGS = {
     "cleanup.policy": "compact",

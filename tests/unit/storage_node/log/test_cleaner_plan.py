@@ -1,0 +1,106 @@
+"""What of a log may be cleaned, from where on, and which segments become one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fake_files import FakeFiles
+from headrace.storage_node.log.cleaner_plan import cleanable, first_dirty_offset, group_segments
+from headrace.storage_node.log.log import Log
+from headrace.storage_node.log.segment import Segment
+from log_rig import NOW, append, batch, open_log
+
+KEYS = {"segment_bytes": 200, "index_interval_bytes": 0, "cleanup_policy": ("compact",)}
+
+
+def filled(count: int = 12, **keys: Any) -> Log:
+    """Two batches in each segment, ten ms apart."""
+    log = open_log(FakeFiles(), **{**KEYS, **keys})
+    for number in range(count):
+        append(log, batch(1, timestamp=NOW + 10 * number))
+    log.high_watermark = log.log_end_offset
+    return log
+
+
+def test_the_active_segment_and_what_is_not_committed_are_never_cleaned() -> None:
+    """A segment counts as a whole: all of it must lie below the high watermark."""
+    log = filled()
+    active = log.segments[-1].base_offset
+    assert cleanable(log, NOW).end_offset == active
+    for watermark in range(13):
+        log.high_watermark = watermark
+        plan = cleanable(log, NOW)
+        assert plan.end_offset <= min(watermark, active)
+        assert plan.end_offset >= min(watermark, active) - 2
+        assert plan.segments == tuple(s for s in log.segments if s.next_offset <= plan.end_offset)
+
+
+def test_an_open_transaction_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RELIABILITY 36. The last stable offset is the bound, not the high watermark."""
+    log = filled()
+    monkeypatch.setattr(Log, "last_stable_offset", property(lambda _: 5))
+    assert cleanable(log, NOW).end_offset == 4
+
+
+def test_young_records_stay_but_only_dirty_ones_are_asked_for_their_age() -> None:
+    """min.compaction.lag.ms, by the newest record of each segment; what is clean already goes along."""
+    log = filled(min_compaction_lag_ms=50)
+    assert cleanable(log, NOW + 80).end_offset == 4
+    assert cleanable(log, NOW + 1_000).end_offset == log.segments[-1].base_offset
+    log.cleaner_offset = 8
+    plan = cleanable(log, NOW)
+    assert (plan.end_offset, plan.first_dirty_offset, plan.dirty_bytes) == (8, 8, 0)
+
+
+def test_where_a_log_begins_to_be_dirty() -> None:
+    """At its cleaner offset, if that lies within the log; else everything counts as dirty."""
+    log = filled()
+    for offset, expected in ((None, 0), (0, 0), (7, 7), (12, 12), (13, 0)):
+        log.cleaner_offset = offset
+        assert first_dirty_offset(log) == expected
+    log.advance_log_start_offset(5)
+    log.cleaner_offset = 3
+    assert first_dirty_offset(log) == 5
+
+
+def test_the_dirty_ratio_counts_bytes_that_could_be_cleaned() -> None:
+    """Clean ones and dirty ones, the active segment not."""
+    log = filled()
+    log.cleaner_offset = 4
+    plan = cleanable(log, NOW)
+    sizes = [segment.size_bytes for segment in log.sealed_segments]
+    assert (plan.clean_bytes, plan.dirty_bytes) == (sum(sizes[:2]), sum(sizes[2:]))
+    assert plan.dirty_ratio == sum(sizes[2:]) / sum(sizes)
+    assert not cleanable(open_log(FakeFiles(), **KEYS), NOW).dirty_ratio
+
+
+def made(base: int, end: int, size: int, entries: int = 1) -> Segment:
+    files = FakeFiles()
+    files.mkdir("/d")
+    segment = Segment.create(files, "/d", base, created_ms=0)
+    for number in range(entries):
+        segment.offset_index.append(base + number, number + 1)
+        segment.time_index.maybe_append(number, base)
+    segment.size_bytes, segment.next_offset = size, end
+    return segment
+
+
+@pytest.mark.parametrize(
+    ("segments", "expected"),
+    [
+        ([(0, 10, 40), (10, 20, 40), (20, 30, 40)], [[0, 10], [20]]),
+        ([(0, 10, 100), (10, 20, 1)], [[0], [10]]),
+        ([(0, 10, 300), (10, 20, 50), (20, 30, 50)], [[0], [10, 20]]),
+        ([(0, 10, 1, 3), (10, 20, 1, 2), (20, 30, 1, 1)], [[0], [10, 20]]),
+        ([(0, 2**31 - 1, 1), (2**31 - 1, 2**31, 1), (2**31, 2**31 + 1, 1)], [[0, 2**31 - 1], [2**31]]),
+        ([], []),
+    ],
+    ids=["bytes", "exactly", "one too large", "index bytes", "offsets", "none"],
+)
+def test_segments_are_grouped_as_long_as_they_fit(
+    segments: list[tuple[int, ...]], expected: list[list[int]]
+) -> None:
+    """segment.bytes 100, segment.index.bytes 40: three entries of the time index, five of the other."""
+    groups = group_segments([made(*facts) for facts in segments], 100, 40)
+    assert [[segment.base_offset for segment in group] for group in groups] == expected
