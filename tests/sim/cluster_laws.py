@@ -123,7 +123,8 @@ class Laws:
         )
         if watermark > seen.high_watermark:
             seen.high_watermark = watermark
-            self._check_watermark(seen, node, key, partition, log)
+            if not seen.has_gap:  # one without its beginning says nothing of it, and serves nobody
+                self._check_watermark(seen, node, key, partition, log)
         if partition.in_sync is not None:
             self._check_superset(key, partition, where)
 
