@@ -84,7 +84,13 @@ class Probe:
     async def check(self) -> None:
         """Produce, read everything back, ask the controller; nobody was restarted or fenced."""
         entry = data.ProducePartition(self.topic_id, 0)
-        answer = await self.ask(registry.PRODUCE, data.ProduceRequest(-1, 10_000, (entry,)), [batch(GOOD)])
+        asked = data.ProduceRequest(-1, 10_000, (entry,))
+        async with asyncio.timeout(TIMEOUT_S):
+            while True:
+                answer = await self.ask(registry.PRODUCE, asked, [batch(GOOD)])
+                if answer.body.partitions[0].error_code != errors.UnknownTopicIdError.code:
+                    break
+                await asyncio.sleep(BACKOFF_S)  # the node was told of the topic late: clients ask again
         assert answer.body.partitions[0].error_code == 0, answer.body
         self._written += 1
         wanted = data.FetchPartition(self.topic_id, 0, 0, 8 * MIB)
