@@ -393,7 +393,11 @@ class ReplicaFetcher:
             offset = min(own_end, leader_end)
         else:
             offset = own_end
-        self._cut(followed, _Cut(min(offset, log.log_end_offset), is_restart=False), now_ms)
+        if log.log_start_offset < answer.log_start_offset >= offset:
+            # Nothing is left that agrees: what lies below the leader's start cannot be compared any more.
+            self._cut(followed, _Cut(answer.log_start_offset, is_restart=True), now_ms)
+        else:
+            self._cut(followed, _Cut(min(offset, log.log_end_offset), is_restart=False), now_ms)
 
     def _on_out_of_range(self, followed: Followed, answer: FetchPartitionResponse, now_ms: int) -> None:
         """Go back to the leader's end if this log is longer, else on to the leader's start."""
