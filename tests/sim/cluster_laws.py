@@ -145,6 +145,8 @@ class Laws:
         """A log never starts earlier than it did, whatever its node has been through; only where somebody
         asked for it, and never behind what is committed."""
         place, start = (node.name, partition.key), log.log_start_offset
+        if log.recovery.has_gap:
+            return  # it lost its beginning, and begins anew
         if log.cuts == seen.cuts:
             before = self._starts.get(place, 0)
             assert start >= before, f"MonotonicLogStart: {key} on {node.name} from {before} back to {start}"
@@ -285,7 +287,8 @@ class Laws:
             return
         self.marks["unclean election"] += 1
         is_copied = self._cluster.plan.replication > 1 and key[0] in self._cluster.topics
-        is_protected = is_copied and not is_unclean(key)
+        has_records = self.ends[key] > 0  # of a new partition that never had min ISR nothing can be lost
+        is_protected = is_copied and has_records and not is_unclean(key)
         assert not is_protected, f"UncleanElection: {key} from {old} to {new}"
         if is_unclean(key):
             self.unclean_epochs[key] = new.leader_epoch
@@ -348,8 +351,8 @@ class Laws:
         """From now on segments may go."""
         self._is_retaining = True
 
-    def on_wipe(self, node: SimNode) -> None:
-        """Its disk is an empty one now."""
+    def on_loss(self, node: SimNode) -> None:
+        """Its disk, or a part of it, is another one now."""
         self._starts = {place: start for place, start in self._starts.items() if place[0] != node.name}
 
     def on_metadata(self, image: MetadataImage) -> None:

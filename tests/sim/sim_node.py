@@ -182,7 +182,7 @@ class SimNode:
     def wipe(self) -> None:
         """The disk is replaced by an empty one."""
         self.die(power=True)
-        self.cluster.rules.on_wipe(self)
+        self.cluster.rules.on_loss(self)
         self.files, self.taken = FakeFiles(capacity_bytes=self.files.capacity_bytes), Taken()
 
     def rot(self) -> None:
@@ -195,6 +195,7 @@ class SimNode:
         kind = harm(self.files, DIRS, self.random, self.taken)
         if kind:
             self.world.note(f"{self.name} is harmed: {kind}")
+            self.cluster.rules.on_loss(self)
             self.cluster.rules.marks["harmed"] += 1
             self.is_lossy = True
 
