@@ -113,15 +113,19 @@ class Faults:
     def _victim(self) -> SimNode | None:
         """A living node that may lose what it did not sync."""
         nodes = self._cluster.nodes.values()
-        armed = self._armed
-        if armed is not None and (armed.life != self._armed_life or not armed.is_alive):
-            self._armed = None
-        if self._armed is not None or any(node.is_lossy for node in nodes):
+        if self._is_taken():
             return None
         candidates = [node for node in nodes if node.is_alive and self._may_lose(node)]
         if not candidates:
             return None
         return self._random.choice(candidates)
+
+    def _is_taken(self) -> bool:
+        """Whether somebody may lose something already, or has lost it without being told of."""
+        armed = self._armed
+        if armed is not None and (armed.life != self._armed_life or not armed.is_alive):
+            self._armed = None
+        return self._armed is not None or any(node.is_lossy for node in self._cluster.nodes.values())
 
     def _may_lose(self, node: SimNode) -> bool:
         cores = [each.core for each in self._cluster.controllers.values()]
@@ -339,9 +343,12 @@ class Faults:
             controller.die(power=False)
 
     def _grow(self) -> None:
-        """The topic gets another partition."""
+        """The topic gets another partition, while nobody is to lose what it may be alone to have."""
         cluster = self._cluster
         topic = cluster.rules.image.topics["t"]
+        is_whole = all(not broker.is_fenced for broker in cluster.rules.image.brokers.values())
+        if self._is_taken() or self._harmed is not None or not is_whole:
+            return
         if len(topic.partitions) < cluster.plan.partitions + 2:
             growth = PartitionGrowth("t", len(topic.partitions) + 1)
             self._ask(registry.CREATE_PARTITIONS, CreatePartitionsRequest((growth,)))
