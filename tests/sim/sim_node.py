@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cleaner_rig import FullSpeed
 from fake_files import Crash, FakeFiles
 from headrace.protocol.errors import (
-    HeadraceError,
     KafkaError,
     KafkaStorageError,
     NetworkError,
@@ -40,6 +38,7 @@ from headrace.storage_node.effects import (
 )
 from headrace.storage_node.log.log_manager import LogManager
 from headrace.storage_node.node import StorageNode
+from sim_cleaner import SimCleaner
 from sim_disk import rot
 from sim_transport import Link, SimReplies, SimRequest
 
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     from cluster import SimCluster
     from headrace.storage_node.config import NodeConfig
     from headrace.storage_node.log.log import Log
-    from headrace.storage_node.replica.log_cleaner import CleaningJob
     from headrace.storage_node.replica.partition import Partition
 
 DIRS = "/d"
@@ -128,7 +126,7 @@ class SimNode:
         self._every(CHECKPOINT_MS, "checkpoint", self._checkpoint)
         self._every(TICK_MS, "tick", self._tick)
         if self.cluster.plan.compacts:
-            self._every(CLEAN_MS, "clean", self._clean)
+            self._every(CLEAN_MS, "clean", SimCleaner(self).begin)
 
     def _open(self) -> None:
         config = self.config
@@ -444,46 +442,6 @@ class SimNode:
                 core.flush_all()
 
         self.later(self._delay(self.flush_ms), "write checkpoints", write)
-
-    def _clean(self) -> None:
-        """Begin to clean a log, if one is due."""
-        if self.is_closing:
-            return
-        # Not by this node's own calendar: when a tombstone may go rests on it.
-        job = self.running.cleaner.next_job(FullSpeed(), self.world.now_ms, self.world.wall_ms)
-        if job is not None:
-            self._clean_on(job, job.cleaning.index, lambda _: self._rewrite(job))
-
-    def _rewrite(self, job: CleaningJob) -> None:
-        self._clean_on(job, job.cleaning.rewrite, lambda is_written: self._install(job, is_written))
-
-    def _install(self, job: CleaningJob, is_written: bool) -> None:
-        if not is_written:
-            self.cluster.rules.marks["cleaned"] += 1
-            self.running.cleaned(job, None, self.world.now_ms)
-            return
-        job.cleaning.install()
-
-        def settled(old: Any) -> None:
-            job.cleaning.log.hand_over(old)
-            self._rewrite(job)
-
-        self._clean_on(job, job.cleaning.settle, settled)
-
-    def _clean_on(self, job: CleaningJob, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
-        """One step of a cleaning, on its thread."""
-        self.busy += 1
-
-        def happen() -> None:
-            self.busy -= 1
-            try:
-                result = work()
-            except HeadraceError as error:
-                self.running.cleaned(job, error, self.world.now_ms)
-                return
-            then(result)
-
-        self.later(self._delay(10 * self.read_ms), "clean", happen)
 
     def _tick(self) -> None:
         self.running.tick(self.world.now_ms, self.wall_ms)
