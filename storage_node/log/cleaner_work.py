@@ -222,18 +222,16 @@ class Cleaning:
 
     def _rewrite_segment(self, segment: Segment, new: Segment, *, is_last: bool) -> None:
         pieces: list[Buffer] = []
-        noted: list[tuple[int, BatchHeader, int]] = []
+        noted: list[tuple[int, int, BatchHeader, int]] = []
         size = 0
         for batch in self._batches(segment, 0):
             is_end = is_last and batch.position + len(batch.data) == segment.size_bytes
-            data = self._cleaned(batch, keep_header=is_end)
             self.stats.read_bytes += len(batch.data)
-            if data is None:
+            found = self._cleaned(batch, keep_header=is_end)
+            if found is None:
                 continue
-            header = (
-                batch.header if data is batch.data else header_at(memoryview(data), 0, path="", position=0)
-            )
-            noted.append((new.size_bytes + size, header, len(data)))
+            data, max_timestamp = found
+            noted.append((new.size_bytes + size, len(data), batch.header, max_timestamp))
             pieces.append(data)
             size += len(data)
             if size >= self.buffer_bytes:
@@ -243,22 +241,22 @@ class Cleaning:
             self._write(new, pieces, noted, size)
 
     def _write(
-        self, new: Segment, pieces: list[Buffer], noted: list[tuple[int, BatchHeader, int]], size: int
+        self, new: Segment, pieces: list[Buffer], noted: list[tuple[int, int, BatchHeader, int]], size: int
     ) -> None:
+        """Append; of each piece is noted: its position, its bytes, the header it had, its max timestamp."""
         new.file.pwrite(new.size_bytes, pieces)
         interval = self.log.config.index_interval_bytes
-        for position, header, bytes_ in noted:
-            new.note_batch(
-                position, bytes_, header.base_offset, header.last_offset, header.max_timestamp, interval
-            )
+        for position, bytes_, header, max_timestamp in noted:
+            new.note_batch(position, bytes_, header.base_offset, header.last_offset, max_timestamp, interval)
         self.stats.written_bytes += size
         self.pace.take(size)
 
-    def _cleaned(self, batch: _Batch, *, keep_header: bool) -> Buffer | None:
-        """What stays of a batch; of the last one of a group, or of a producer, at least the header: it says
-        where the log goes on, or which sequence was the last."""
+    def _cleaned(self, batch: _Batch, *, keep_header: bool) -> tuple[Buffer, int] | None:
+        """What stays of a batch, and its max timestamp then; its offsets are what they were. Of the last one
+        of a group, or of a producer, at least the header stays: it says where the log goes on, or which
+        sequence was the last."""
         header, codec = batch.header, active_codec()
-        keep_header = keep_header or self._is_last_of_producer(header)
+        keep_header = keep_header or (header.producer_id >= 0 and self._is_last_of_producer(header))
         is_horizon_due = False
         if header.is_control:
             is_horizon_due = self._transactions.can_drop_marker(batch.data, header)
@@ -277,16 +275,16 @@ class Cleaning:
             )
             self.stats.removed_records += cleaned.records_removed
             if cleaned.data is not None:
-                return cleaned.data
+                is_same = cleaned.data is batch.data
+                return cleaned.data, header.max_timestamp if is_same else cleaned.max_timestamp
         elif header.record_count:
             self.stats.removed_records += header.record_count
         if not keep_header:
             return None
-        return codec.empty_batch(header) if header.record_count else batch.data
+        data = codec.empty_batch(header) if header.record_count else batch.data
+        return data, header.max_timestamp
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        if header.producer_id < 0:
-            return False
         if self._producers is None:
             # Only a log that has producers with ids costs the walk through its headers.
             self._producers = last_of_producers(self._files, self.log, self.wall_ms)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import batch_bytes as by_hand
@@ -178,6 +180,29 @@ def test_a_run_stops_before_what_is_to_be_looked_at(codec: RecordCodec, other: b
     large = stored([(number, b"%d" % number, b"v") for number in range(4)])
     assert offsets.add_run(large, 0) == (0, 0)
     assert (len(offsets), offsets.latest_offset) == (0, -1)
+
+
+def test_calls_from_two_threads_meet_in_an_error_or_not_at_all() -> None:
+    """Each batch is in the map as a whole, or its call was refused."""
+    offsets = map_of(pick_codec("compiled"), 1 << 16)
+    taken: list[set[int]] = [set(), set()]
+
+    def add(number: int) -> None:
+        for index in range(100):
+            base = (2 * index + number) * 100
+            rows = [(base + each, b"%d" % (base + each), b"v" * 1000) for each in range(100)]
+            with suppress(ValueError):
+                assert offsets.add_batch(stored(rows))
+                taken[number].add(base)
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(offsets) == 100 * (len(taken[0]) + len(taken[1])) > 0
+    for base in taken[0] | taken[1]:
+        assert all(offsets.get(b"%d" % offset) == offset for offset in range(base, base + 100))
 
 
 def test_offsets_at_the_end_of_the_range(codec: RecordCodec) -> None:

@@ -53,11 +53,11 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.002)
 
 
-def batch(*values: bytes, timestamp_ms: int = WALL_MS) -> bytes:
-    """One record batch with these values."""
+def batch(*values: bytes, timestamp_ms: int = WALL_MS, key: bytes | None = None) -> bytes:
+    """One record batch with these values, all under one key."""
     builder = active_codec().builder(max_bytes=1 << 30)
     for value in values:
-        builder.append(timestamp_ms, None, value)
+        builder.append(timestamp_ms, key, value)
     return builder.build()
 
 

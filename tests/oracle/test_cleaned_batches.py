@@ -1,4 +1,4 @@
-"""What compaction leaves, held against Apache Kafka: its dump tool reads it, a node of it serves it."""
+"""What compaction leaves, held against Apache Kafka: its dump tool reads it by record."""
 
 from __future__ import annotations
 
@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING
 
 import kafka_oracle
 import pytest
-from cleaner_rig import clean, records
-from headrace.protocol.model import TopicPartition
 from headrace.protocol.records.codec import pick_codec
 from headrace.protocol.records.header import Compression, read_batch_header
-from headrace.storage_node.log.config import LogConfig
-from headrace.storage_node.log.files_io import OsFiles
-from headrace.storage_node.log.log import Log
-from kafka import KafkaConsumer, KafkaProducer
-from kafka import TopicPartition as KafkaTopicPartition
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,85 +83,3 @@ def test_kafkas_dump_tool_reads_what_is_left(name: str, tmp_path: Path) -> None:
         batches = left
     assert any(not read_batch_header(each).record_count for each in batches)
     assert len(expected) < 20 * len(batches)
-
-
-def opened(folder: Path) -> Log:
-    return Log.open(
-        OsFiles(),
-        str(folder),
-        LogConfig(cleanup_policy=("compact",), index_interval_bytes=500, delete_retention_ms=DAY),
-        topic_partition=TopicPartition("t", 0),
-        recovery_point=0,
-        was_clean=True,
-        wall_ms=NOW,
-    )
-
-
-def compacted(log: Log, wall_ms: int) -> None:
-    """Everything but the active segment."""
-    log.high_watermark = log.log_end_offset
-    clean(log, wall_ms=wall_ms, buffer_bytes=1 << 16)
-
-
-def test_kafkas_dump_tool_reads_a_cleaned_log(tmp_path: Path) -> None:
-    """Three segments become one with indexes of its own, which Kafka finds in agreement with it."""
-    log = opened(tmp_path / "t-0")
-    for number in range(45):
-        builder = pick_codec("compiled").builder(max_bytes=1 << 20, compression=Compression(number % 5))
-        for key in range(20):
-            value = None if key == number % 20 else b"value-%d" % number
-            builder.append(NOW + number, b"%d-%d" % (number % 9, key), value)
-        log.append_as_leader(builder.build(), leader_epoch=number // 20, wall_ms=NOW)
-        if number % 14 == 13:
-            log.roll(NOW)
-    for wall_ms in (NOW, NOW + DAY):
-        compacted(log, wall_ms)
-        expected = [(record.offset, record.key) for record in records(log)]
-        segments = sorted((tmp_path / "t-0").glob("*.log"))
-        assert len(segments) == 2
-        printed = kafka_oracle.dump_log(*segments)
-        assert "isvalid: false" not in printed
-        found = [(int(offset), key.encode()) for offset, _, key, _ in RECORD.findall(printed)]
-        assert found == expected
-        indexes = sorted([*(tmp_path / "t-0").glob("*.index"), *(tmp_path / "t-0").glob("*.timeindex")])
-        checked = kafka_oracle.dump_log(*indexes, options=())
-        assert checked.count("offset:") > 4
-        for complaint in ("Mismatches", "Index mismatch", "not found", "out of order", "corrupt"):
-            assert complaint not in checked, checked
-    assert len(expected) < 45 * 20 / 3
-    log.close()
-
-
-def test_kafka_serves_what_it_wrote_and_we_compacted(tmp_path: Path) -> None:
-    """Keys that come back, in every compression; Kafka goes on behind the gaps, with the next offset."""
-    folder = tmp_path / "data"
-    folder.mkdir()
-    with kafka_oracle.kafka_server(folder) as bootstrap:
-        for compression in (None, "gzip", "snappy", "lz4", "zstd"):
-            producer = KafkaProducer(bootstrap_servers=bootstrap, compression_type=compression)
-            for number in range(60):
-                value = None if number == 59 else b"%s-%d" % (str(compression).encode(), number)
-                producer.send("t", key=b"%d" % (number % 12), value=value)
-            producer.close()
-    log = opened(folder / "t-0")
-    before = records(log)
-    log.roll(NOW)
-    compacted(log, NOW)
-    left = records(log)
-    assert len(left) == 12
-    assert left == [record for record in before if record.offset >= 300 - 12]
-    log.close()
-    with kafka_oracle.kafka_server(folder) as bootstrap:
-        producer = KafkaProducer(bootstrap_servers=bootstrap)
-        assert producer.send("t", key=b"new", value=b"v").get(30).offset == 300
-        producer.close()
-        consumer = KafkaConsumer(bootstrap_servers=bootstrap, consumer_timeout_ms=15_000)
-        consumer.assign([KafkaTopicPartition("t", 0)])
-        consumer.seek_to_beginning()
-        seen = []
-        for record in consumer:
-            seen.append((record.offset, record.key, record.value))
-            if record.offset == 300:
-                break
-        consumer.close()
-    assert seen == [*map(tuple, left), (300, b"new", b"v")]

@@ -37,7 +37,7 @@ def alone(**configs: str) -> tuple[CoreRig, bytes]:
     rig = CoreRig()
     topic_id = rig.topic(**configs)
     for number in range(5):
-        rig.produce(topic_id, batch(b"%d" % number))
+        rig.produce(topic_id, batch(b"%d" % number, key=b"k"))  # a compacted topic takes no other
     return rig, topic_id
 
 
