@@ -49,7 +49,7 @@ sim: $(STAMP) ## simulate with virtual time (SEED=n replays one run; COUNT=m; JO
 	@$(BIN)/python tests/sim/run.py $(SEED) $(COUNT) $(if $(SIM),--sim $(SIM)) $(if $(JOBS),--jobs $(JOBS)) $(if $(TRACE),--trace $(TRACE))
 
 faults: $(STAMP) ## kill, pause, cut off and wipe real processes (ONLY=s08 runs one scenario; JOBS=n)
-	$(BIN)/python -m pytest -q -n $(or $(JOBS),2) -m "faults or not faults" tests/faults $(if $(ONLY),-k $(ONLY)) $(ARGS)
+	$(BIN)/python -m pytest -q -n $(or $(JOBS),2) --dist loadgroup -m "faults or not faults" tests/faults $(if $(ONLY),-k $(ONLY)) $(ARGS)
 
 fmt: $(STAMP) ## format the code
 	$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .

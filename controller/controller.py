@@ -29,7 +29,7 @@ from .state.standing import leaderless
 from .state.topics import Topics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence, Set
 
     from ..protocol.metadata.image import MetadataDelta, MetadataImage
     from ..protocol.metadata.records import MetadataRecord
@@ -104,6 +104,11 @@ class Controller:
             or self.decide_balance(now_ms)
             or self.decide_unclean(now_ms)
         )
+
+    def note_ended(self, incarnation_ids: Set[bytes]) -> None:
+        """These processes of nodes have ended, says who supervises them: `decide_expiry` fences what they
+        registered, and nothing that was registered by others, under the same node ids or not."""
+        self._brokers.note_ended(self.image, incarnation_ids)
 
     def decide_balance(self, now_ms: int) -> tuple[MetadataRecord, ...]:
         """Bring preferred leaders back, if that is due: at most MAX_ELECTIONS now, the rest a tick later."""

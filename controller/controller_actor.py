@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from ..protocol.errors import NetworkError
+from ..runtime.death_watch_actor import DeathWatch
 from ..runtime.named_actor import ActorEndpoint, ActorFinder
 from ..runtime.server_host_io import ServerHost, settle_process
 from .config import ControllerConfig
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..protocol.records.control import VoterDescription
+    from ..runtime.incarnation import Deaths
 
 CALL_TIMEOUT_S = 5.0
 
@@ -39,10 +41,20 @@ class ControllerActor:
         self._config = ControllerConfig.of({"listener.host": _own_address(), **config})
         finders = tuple(ActorFinder(ActorEndpoint(namespace, other)) for other in other_names)
         self._host = ServerHost(name, lambda: self._new_server(finders), on_ready=settle_process)
+        self._watch = DeathWatch(ray.get_runtime_context().gcs_address, self._note_ended)
+        self._watch.start()
 
     def _new_server(self, finders: Sequence[ActorFinder]) -> ControllerServer:
         self._server = ControllerServer(self._config, bootstrap=finders)
         return self._server
+
+    def _note_ended(self, deaths: Deaths) -> None:
+        """On the watch's thread. Errors: ClosedError, TimeoutError when the server cannot take it."""
+        self._host.call(self._forward(deaths), CALL_TIMEOUT_S)
+
+    async def _forward(self, deaths: Deaths) -> None:
+        # Order: on the server's thread, where the server was made.
+        self._server.note_ended(deaths)
 
     def ready(self, timeout_s: float) -> tuple[str, int]:
         """The endpoint, once the controller serves. Errors: why it cannot start; ApiTimeoutError."""
@@ -77,6 +89,7 @@ class ControllerActor:
 
     def stop(self, timeout_s: float, delete_data: bool = False) -> None:
         """Shut down cleanly; with `delete_data` the metadata log is removed afterwards."""
+        self._watch.stop()
         self._host.stop(timeout_s)
         if delete_data:
             shutil.rmtree(self._config.metadata_log_dir, ignore_errors=True)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ..protocol.metadata.image import MetadataImage
     from ..protocol.records.control import VoterDescription
     from ..protocol.transport.router_io import Peer
+    from ..runtime.incarnation import Deaths
     from ..storage_node.log.files import FileLock, Files
     from .config import ControllerConfig
     from .identity_io import DiskIdentity
@@ -195,6 +196,12 @@ class ControllerServer:
         Errors: KafkaStorageError.
         """
         self.quorum.begin(VoterSet(tuple(sorted(voters, key=lambda each: each.voter_id))))
+
+    def note_ended(self, deaths: Deaths) -> None:
+        """Processes have ended, says who supervises them: nodes among them are fenced if this controller
+        decides, and will be if it does so later."""
+        if self._quorum is not None:
+            self._writer.note_ended(deaths)
 
     def status(self) -> dict[str, Any]:
         """Facts for people, JSON-able."""

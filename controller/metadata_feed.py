@@ -9,7 +9,6 @@ snapshot.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -47,10 +46,16 @@ class MetadataFeed:
         self._ends: list[int] = []  # exclusive end offset of each decision in the tail
         self._encoded: dict[int, bytes] = {}  # answers to this image by where the reader stands
 
-    def publish(self, image: MetadataImage, decisions: Sequence[Sequence[MetadataRecord]]) -> None:
-        """The decisions, in log order, are committed and made `image`."""
+    def publish(
+        self,
+        image: MetadataImage,
+        decisions: Sequence[Sequence[MetadataRecord]],
+        took_ms: Sequence[int] = (),
+    ) -> None:
+        """The decisions, in log order, are committed and made `image`; `took_ms` of each if they were made
+        here."""
         end_offset = self.image.offset + 1
-        self.elections.committed(self.image, chain.from_iterable(decisions))
+        self.elections.committed(self.image, decisions, took_ms)
         for records in decisions:
             end_offset += len(records)
             self._ends.append(end_offset)

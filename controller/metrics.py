@@ -1,8 +1,9 @@
 """What a controller says about the cluster under Kafka's metric names. Pure.
 
 Gauges are read off the committed image; elections are counted on every controller alike, as it learns that
-their records are committed: a restart counts again what its log has after the snapshot that it began with. A
-meter shows its total as `count`; who scrapes makes rates of it.
+their records are committed: a restart counts again what its log has after the snapshot that it began with.
+How long they took only the controller knows that decided them: from when it heard of the reason, or noticed
+it, until the new leader is committed. A meter shows its total as `count`; who scrapes makes rates of it.
 """
 
 from __future__ import annotations
@@ -13,24 +14,46 @@ from ..protocol.metadata.image import RECOVERING
 from ..protocol.metadata.records import PartitionChangeRecord, PartitionRecord
 from ..protocol.metadata.replay import changed_partition, registered_partition
 from ..protocol.model import NO_NODE
+from ..runtime.metrics import Histogram
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from ..protocol.metadata.image import MetadataImage, PartitionRegistration
     from ..protocol.metadata.records import MetadataRecord
 
 
 class ElectionCounts:
-    """Leaders that were elected; `unclean` of them may miss acknowledged records."""
+    """Leaders that were elected; `unclean` of them may miss acknowledged records; `times` in ms of those that
+    were decided here."""
 
     def __init__(self) -> None:
         self.elected = 0
         self.unclean = 0
+        self.times = Histogram()
 
-    def committed(self, before: MetadataImage, records: Iterable[MetadataRecord]) -> None:
-        """Records, in log order, that follow the image `before`."""
+    def committed(
+        self,
+        before: MetadataImage,
+        decisions: Iterable[Sequence[MetadataRecord]],
+        took_ms: Sequence[int] = (),
+    ) -> None:
+        """Decisions, in log order, that follow the image `before`; `took_ms` of each, if decided here."""
         partitions: dict[tuple[bytes, int], PartitionRegistration] = {}
+        for number, records in enumerate(decisions):
+            elected = self.elected
+            self._committed(before, partitions, records)
+            if number < len(took_ms):
+                for _ in range(self.elected - elected):
+                    self.times.record(took_ms[number])
+
+    def _committed(
+        self,
+        before: MetadataImage,
+        partitions: dict[tuple[bytes, int], PartitionRegistration],
+        records: Sequence[MetadataRecord],
+    ) -> None:
+        """`partitions` are those that changed since `before`."""
         for record in records:
             if isinstance(record, PartitionRecord):  # the first leader of a new partition is not elected
                 partitions[record.topic_id, record.partition] = registered_partition(record)
@@ -60,7 +83,7 @@ def controller_metrics(image: MetadataImage, elections: ElectionCounts, *, is_ac
         "PreferredReplicaImbalanceCount": sum(
             partition.leader != partition.replicas[0] for partition in partitions
         ),
-        "LeaderElectionRateAndTimeMs": {"count": elections.elected},
+        "LeaderElectionRateAndTimeMs": {**elections.times.summary(), "count": elections.elected},
         "UncleanLeaderElectionsPerSec": {"count": elections.unclean},
     }
 

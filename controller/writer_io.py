@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ..protocol.metadata.image import MetadataImage
     from ..protocol.metadata.records import MetadataRecord
     from ..protocol.transport.router_io import Request, Router
+    from ..runtime.incarnation import Deaths
     from .controller import Controller
     from .metadata_feed import MetadataFeed
     from .quorum.metadata_log import MetadataLog
@@ -57,6 +58,9 @@ MAX_GROUP = 200
 # Bound: how long deciding may keep the loop from its sockets. One decision may take a tenth of a second
 # (10,000 partitions), so a count alone would let a client silence every heartbeat for longer than a session.
 MAX_GROUP_MS = 10
+# Bound: records that a controller applies at once that only follows, beyond one decision: a new one may find
+# tens of MB committed, and must go on hearing the leader meanwhile.
+MAX_FOLLOWED = 1_000
 # Bound: answers that wait for a majority; further requests wait for their decision.
 MAX_UNDECIDED = 10 * MAX_GROUP
 
@@ -75,6 +79,7 @@ class _Decided(NamedTuple):
     end_offset: int
     records: Sequence[MetadataRecord]
     image: MetadataImage  # with it
+    since_ms: int  # when its reason came, or was noticed
 
 
 class _Answer(NamedTuple):
@@ -117,6 +122,10 @@ class DecisionWriter:
         self._decided: deque[_Decided] = deque()
         self._answers: deque[_Answer] = deque()
         self._group: list[bytes] = []  # decided, and to be appended together
+        self._committed_end = 0  # what is committed while this controller follows
+        # Bound: incarnation ids of registered nodes. The core was not told of the new ones yet.
+        self._ended: frozenset[bytes] = frozenset()
+        self._newly_ended: frozenset[bytes] = frozenset()
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._urgent) + len(self._answers)
@@ -147,6 +156,16 @@ class DecisionWriter:
             self._core.tick(now_ms)
             self.wake()
 
+    def note_ended(self, deaths: Deaths) -> None:
+        """Processes have ended, says who supervises them. Kept for a later term: whoever leads next need not
+        wait for those either."""
+        registered = {broker.incarnation_id for broker in self._feed.image.brokers.values()}
+        ended = frozenset(each for each in registered if deaths.covers(each))
+        if ended:
+            self._ended = (self._ended & registered) | ended
+            self._newly_ended |= ended
+            self.wake()
+
     async def drained(self) -> None:
         """Wait until every queued request is answered."""
         await self._is_idle.wait()
@@ -156,6 +175,9 @@ class DecisionWriter:
         while True:
             await self._has_work.wait()
             self._has_work.clear()
+            if self._is_behind:
+                self._follow()
+                await asyncio.sleep(0)
             if self._core is not None and len(self._answers) < MAX_UNDECIDED:
                 self._decide_group(self._core)
                 if self._waiting or self._urgent:
@@ -169,7 +191,7 @@ class DecisionWriter:
         """Decide and append what waits, then what time brings."""
         self._note_control_records(core, self._log.end_offset)
         if not core.image.cluster_id:
-            self._record(core, core.decide_format(self._new_cluster_id()))
+            self._record(core, core.decide_format(self._new_cluster_id()), monotonic_ms())
         end_ms = monotonic_ms() + MAX_GROUP_MS
         for _ in range(MAX_GROUP):
             if queue := self._urgent or self._waiting:
@@ -179,9 +201,13 @@ class DecisionWriter:
         if not self._urgent and not self._waiting:
             # Order: sessions run out only once everything that was heard has been counted, and once the core
             # knows of the time in which this loop stood still and could hear nobody.
-            core.tick(monotonic_ms())
+            now_ms = monotonic_ms()
+            core.tick(now_ms)
+            if self._newly_ended:
+                core.note_ended(self._newly_ended)
+                self._newly_ended = frozenset()
             while records := core.decide_expiry(monotonic_ms()):
-                self._record(core, records)
+                self._record(core, records, now_ms)
         if self._group:
             batches, self._group = tuple(self._group), []
             self._quorum.append(batches)
@@ -194,7 +220,7 @@ class DecisionWriter:
         except KafkaError as error:
             self._answers.append(_Answer(core.image.offset + 1, request, error, has_records=False))
             return
-        self._record(core, decision.records)
+        self._record(core, decision.records, arrival_ms)
         answer = _Answer(core.image.offset + 1, request, decision.reply, bool(decision.records))
         self._answers.append(answer)
 
@@ -205,36 +231,38 @@ class DecisionWriter:
         if is_reading and self._router.pending_response_bytes > self._max_unread_bytes:
             raise ThrottlingQuotaExceededError("too many bytes of answers are waiting to be read")
 
-    def _record(self, core: Controller, records: Sequence[MetadataRecord]) -> None:
+    def _record(self, core: Controller, records: Sequence[MetadataRecord], since_ms: int) -> None:
         if records:
             self._group.append(encode_batch(records, wall_ms()))
-            self._apply(core, records)
+            self._apply(core, records, since_ms)
 
-    def _apply(self, core: Controller, records: Sequence[MetadataRecord]) -> None:
+    def _apply(self, core: Controller, records: Sequence[MetadataRecord], since_ms: int) -> None:
         core.apply(core.image.offset + 1, records)
-        self._decided.append(_Decided(core.image.offset + 1, records, core.image))
+        self._decided.append(_Decided(core.image.offset + 1, records, core.image, since_ms))
 
     def _note_control_records(self, core: Controller, end_offset: int) -> None:
         """What the quorum itself has written between the decisions only moves the image's offset."""
         count = end_offset - (core.image.offset + 1)
         if count > 0:
-            self._apply(core, (NoOpRecord(),) * count)
+            self._apply(core, (NoOpRecord(),) * count, monotonic_ms())
 
     # --- what the quorum tells --------------------------------------------------------------------------
 
     def on_committed(self, end_offset: int) -> None:
         """Everything below counts: publish and answer it."""
         if self._core is None:
-            self._follow(end_offset)
+            self._committed_end = end_offset
+            self._follow()
             return
         self._note_control_records(self._core, end_offset)
-        decisions = []
-        image = self._feed.image
+        decisions, took_ms = [], []
+        image, now_ms = self._feed.image, monotonic_ms()
         while self._decided and self._decided[0].end_offset <= end_offset:
             decided = self._decided.popleft()
             decisions.append(decided.records)
+            took_ms.append(now_ms - decided.since_ms)
             image = decided.image
-        self._feed.publish(image, decisions)
+        self._feed.publish(image, decisions, took_ms)
         self._on_publish()
         self._send_answers(end_offset)
         if self._waiting or self._urgent:
@@ -243,8 +271,11 @@ class DecisionWriter:
 
     def on_leader(self) -> None:
         """Decide from now on. Nodes that were active have one session timeout to be heard."""
+        while self._is_behind:
+            self._follow()
         assert self._feed.image.offset + 1 == self._log.high_watermark, "all that is committed is applied"
         self._core = self._new_core(self._feed.image)
+        self._newly_ended = self._ended
         self.wake()
 
     def on_resigned(self) -> None:
@@ -262,13 +293,24 @@ class DecisionWriter:
                 self._router.reply_error(queue.popleft().request, refusal)
         self._note_idle()
 
-    def _follow(self, end_offset: int) -> None:
+    @property
+    def _is_behind(self) -> bool:
+        """Whether this controller follows, and has not applied all that is committed."""
+        return self._core is None and self._feed.image.offset + 1 < self._committed_end
+
+    def _follow(self) -> None:
+        """Apply some of what is committed; `run` does the rest."""
         image, decisions = self._feed.image, []
-        for base_offset, records in self._log.committed(image.offset + 1, end_offset):
+        end_offset = image.offset + MAX_FOLLOWED
+        for base_offset, records in self._log.committed(image.offset + 1, self._committed_end):
             image, _ = replay(image, base_offset, records)
             decisions.append(records)
+            if image.offset >= end_offset:
+                break
         self._feed.publish(image, decisions)
         self._on_publish()
+        if self._is_behind:
+            self.wake()
 
     def _send_answers(self, end_offset: int) -> None:
         while self._answers and self._answers[0].end_offset <= end_offset:

@@ -32,6 +32,12 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+def effective_min_isr(configured: int, replicas: int) -> int:
+    """How many replicas must be in sync for acks=all: min.insync.replicas, but never more than the partition
+    has. Source: Kafka Partition.scala effectiveMinIsr."""
+    return min(configured, replicas)
+
+
 def topic_name_fault(name: str) -> str | None:
     """Why `name` cannot be a topic, or None if it can. Source: Kafka Topic.java validate."""
     if not name:

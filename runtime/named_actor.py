@@ -14,6 +14,7 @@ import ray
 from ray.exceptions import ActorDiedError, RayError
 
 from ..protocol.errors import HeadraceError, NetworkError
+from .incarnation import incarnation_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +52,12 @@ class ActorFinder:
                 raise NetworkError(f"the server is not known yet: {error!r}") from error
             log.info("an actor does not answer, trying its last known address: %r", error)
         return self._last_known
+
+
+def own_incarnation_id() -> bytes:
+    """The name of this process, made of Ray's ids of the machine and of the worker; see `incarnation`."""
+    context = ray.get_runtime_context()
+    return incarnation_of(bytes.fromhex(context.get_node_id()), bytes.fromhex(context.get_worker_id()))
 
 
 def _mark_retrieved(question: asyncio.Future[tuple[str, int]]) -> None:

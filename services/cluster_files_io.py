@@ -40,7 +40,8 @@ class OwnRayFacts(msgspec.Struct, frozen=True):
 class ClusterFile(msgspec.Struct, frozen=True):
     """How to reach one cluster. `own_ray` is None when it joined a Ray that was there.
 
-    `config` has the keys it was started with, which nodes that are added later get as well.
+    `config` has the keys it was started with, which nodes that are added later get as well; `pins` has the
+    Ray resource that ties each server, by its name, to the machine of its disk.
     """
 
     cluster: str
@@ -52,6 +53,7 @@ class ClusterFile(msgspec.Struct, frozen=True):
     auth_mode: str = "disabled"
     config: dict[str, str] = {}
     controllers: int = 1
+    pins: dict[str, str] = {}
 
 
 # Order: made while this is imported, because the first decoder of a type must not be made on two threads at

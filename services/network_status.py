@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..clients.admin.admin_types import NodeState
 
 if TYPE_CHECKING:
-    from ..clients.admin.admin_types import TopicDescription
+    from collections.abc import Iterator
+
     from ..clients.sync.admin_io import Admin
+
+TOPICS_PER_REQUEST = 500  # Bound: of what is described in one answer
 
 
 def network_status(admin: Admin) -> dict[str, Any]:
@@ -19,17 +23,22 @@ def network_status(admin: Admin) -> dict[str, Any]:
     """
     cluster = admin.describe_cluster(include_fenced=True)
     names = [item.name for item in admin.list_topics(internal=True)]
-    described = admin.describe_topics(*names)
-    topics = [described[name] for name in names if name not in described.errors]
-    leaders = [part.leader for topic in topics for part in topic.partitions]
-    offline = sum(1 for leader in leaders if leader < 0)
+    leaders, replicas = Counter[int](), Counter[int]()
+    topics = 0
+    for piece in pieces(names):
+        described = admin.describe_topics(*piece)
+        for topic in (described[name] for name in piece if name not in described.errors):
+            topics += 1
+            leaders.update(part.leader for part in topic.partitions)
+            replicas.update(node for part in topic.partitions for node in part.replicas)
+    offline = sum(count for leader, count in leaders.items() if leader < 0)
     is_served = any(node.state is not NodeState.FENCED for node in cluster.nodes)
     return {
         "cluster_id": cluster.cluster_id,
         "state": "degraded" if offline or not is_served else "running",
         "controller_id": cluster.controller_id,
-        "topics": len(topics),
-        "partitions": len(leaders),
+        "topics": topics,
+        "partitions": leaders.total(),
         "offline_partitions": offline,
         "nodes": [
             {
@@ -37,13 +46,15 @@ def network_status(admin: Admin) -> dict[str, Any]:
                 "endpoint": f"{node.address.host}:{node.address.port}",
                 "rack": node.rack,
                 "state": node.state.value,
-                "leaders": leaders.count(node.node_id),
-                "partitions": _replicas(topics, node.node_id),
+                "leaders": leaders[node.node_id],
+                "partitions": replicas[node.node_id],
             }
             for node in cluster.nodes
         ],
     }
 
 
-def _replicas(topics: list[TopicDescription], node_id: int) -> int:
-    return sum(1 for topic in topics for part in topic.partitions if node_id in part.replicas)
+def pieces(names: list[str]) -> Iterator[list[str]]:
+    """The names of topics, as many at a time as one request describes."""
+    for start in range(0, len(names), TOPICS_PER_REQUEST):
+        yield names[start : start + TOPICS_PER_REQUEST]

@@ -27,6 +27,7 @@ from .cluster_files_io import (
 )
 from .discovery import CONTROLLER_PREFIX, NAMESPACE_PREFIX, NODE_PREFIX
 from .own_ray_io import OwnRay, RayStartError, start_own_ray, stop_own_ray
+from .placement import PIN_SHARE, check_new, pins_of, without_machine
 from .ray_session import (
     FIND,
     actor_names,
@@ -53,7 +54,6 @@ POLL_S = 0.1
 # A server that fails to start ends its process, and Ray starts it again; the third failure is the answer.
 MAX_START_FAILURES = 3
 UP_STATES = {"running", "active"}  # of a host, and of a storage node that the controller counts on
-PIN_SHARE = 0.001  # of a machine's own resource: places an actor without taking room
 
 
 class StartError(HeadraceError):
@@ -130,8 +130,11 @@ def status(cluster: str) -> dict[str, Any]:
     namespace = namespace_of(cluster)
     with joined(facts.ray_address, namespace, facts.auth_mode) as ray:
         names = actor_names(ray, namespace)
-        calls = {name: ray.get_actor(name, namespace).status.remote() for name in names}
+        away = without_machine(facts.pins, ray.cluster_resources())
+        calls = {n: ray.get_actor(n, namespace).status.remote() for n in names if n not in away}
         found = {name: _status_or_state(name, a) for name, a in gather(ray, calls, STATUS_TIMEOUT_S).items()}
+        for name in set(names) & set(away):
+            found[name] = {"name": name, "state": "waiting", "detail": f"no machine has {away[name]}"}
     nodes = [found[name] for name in sorted(found, key=_index_of) if name.startswith(NODE_PREFIX)]
     controllers = [found[name] for name in sorted(found, key=_index_of) if not name.startswith(NODE_PREFIX)]
     result["controller"] = _active(controllers)
@@ -160,9 +163,8 @@ def down(cluster: str, report: Report, *, delete_data: bool = False) -> list[str
         facts = read_cluster_file(cluster)
         troubles: list[str] = []
         if is_reachable(facts.ray_address):
-            namespace = namespace_of(cluster)
-            with joined(facts.ray_address, namespace, facts.auth_mode) as ray:
-                troubles = _stop_actors(ray, namespace, report, delete_data=delete_data)
+            with joined(facts.ray_address, namespace_of(cluster), facts.auth_mode) as ray:
+                troubles = _stop_actors(ray, facts, report, delete_data=delete_data)
         elif facts.own_ray is None:
             troubles = [f"no Ray answers at {facts.ray_address}: nothing could be asked to stop"]
         if facts.own_ray is not None:
@@ -191,7 +193,8 @@ def _running_file(cluster: str, report: Report) -> ClusterFile | None:
     if facts.own_ray is not None:
         report(f"the Ray of cluster {cluster!r} is gone; starting over with its data")
         stop_own_ray(_own_ray(facts, facts.own_ray))
-        return _with(facts, ray_address="", own_ray=None)
+        # Its only machine may have another address by now.
+        return _with(facts, ray_address="", own_ray=None, pins={})
     return None
 
 
@@ -244,11 +247,20 @@ def _start_actors(options: UpOptions, facts: ClusterFile, report: Report) -> Clu
     with joined(facts.ray_address, namespace, facts.auth_mode) as ray:
         before = actor_names(ray, namespace)
         facts = _with_those_there(options, facts, before)
+        resources = ray.cluster_resources()
+        pins = _pins(facts, machine_addresses(ray), options.disk_resource)
+        check_new(pins, {*facts.pins, *before}, resources)
+        # what runs without our knowing its pin was started from elsewhere: it keeps the one that it has
+        facts = _with(facts, pins={n: pin for n, pin in pins.items() if n in facts.pins or n not in before})
+        away = without_machine(facts.pins, resources)
         try:
-            actors = _create(ray, options, facts)
+            actors = _create(ray, facts, pins)
             adopted = sorted(set(actors) & set(before))
             report(f"adopted {', '.join(adopted)}" if adopted else f"starting {len(actors)} actors")
-            endpoints = _wait_until_up(ray, actors, options.timeout_s, report)
+            for name, pin in away.items():
+                report(f"{name} waits for the machine with {pin}, and starts when that is back")
+            present = {name: actor for name, actor in actors.items() if name not in away}
+            endpoints = _wait_until_up(ray, present, _names(facts)[0], options.timeout_s, report)
         except BaseException:
             for name in set(actor_names(ray, namespace)) - set(before):
                 ray.kill(ray.get_actor(name, namespace), no_restart=True)
@@ -284,39 +296,57 @@ def _other_controllers(cluster: str, controllers: int) -> ConfigError:
     )
 
 
-def _create(ray: Any, options: UpOptions, facts: ClusterFile) -> dict[str, Any]:
-    from ..controller.controller_actor import controller_actor, controller_name
-    from ..storage_node.node_actor import node_actor, node_name
+def _create(ray: Any, facts: ClusterFile, pins: Mapping[str, str]) -> dict[str, Any]:
+    from ..controller.controller_actor import controller_actor
+    from ..storage_node.node_actor import node_actor
 
     namespace = namespace_of(facts.cluster)
     node_config, controller_config = split_config(facts.config)
     loopback = {"listener.host": "127.0.0.1"} if facts.own_ray is not None else {}
-    machines = machine_addresses(ray)
     data_dir = Path(facts.data_dir)
     # Order: only the first may be alone with an empty disk. A further one begins nothing, it joins.
-    names = [controller_name(index) for index in range(1, facts.controllers + 1)]
+    controllers, nodes = _names(facts)
     actors = {}
-    for index, name in enumerate(names, 1):
+    for index, name in enumerate(controllers, 1):
         config = {**loopback, **controller_config, "metadata.log.dir": str(data_dir / name)}
-        pin = _pin(index if index > 1 else 0, machines, options.disk_resource)
-        actors[name] = controller_actor(index, namespace, names, config, pin)
-    for index in range(1, facts.nodes + 1):
-        name = node_name(index)
+        pin = {pins[name]: PIN_SHARE}
+        actors[name] = controller_actor(index, namespace, controllers, config, pin)
+    for index, name in enumerate(nodes, 1):
         config = {**loopback, **node_config, "node.id": index, "log.dirs": str(data_dir / name)}
-        pin = _pin(index, machines, options.disk_resource)
-        actors[name] = node_actor(index, namespace, names, config, pin)
+        pin = {pins[name]: PIN_SHARE}
+        actors[name] = node_actor(index, namespace, controllers, config, pin)
     return actors
 
 
-def _wait_until_up(ray: Any, actors: Mapping[str, Any], timeout_s: float, report: Report) -> dict[str, str]:
-    """host:port of every actor once all serve. Errors: StartError."""
+def _names(facts: ClusterFile) -> tuple[list[str], list[str]]:
+    """The names of all controllers, and of all storage nodes."""
+    controllers = [f"{CONTROLLER_PREFIX}{index}" for index in range(1, facts.controllers + 1)]
+    return controllers, [f"{NODE_PREFIX}{index}" for index in range(1, facts.nodes + 1)]
+
+
+def _pins(facts: ClusterFile, machines: list[str], disk_resource: str | None) -> dict[str, str]:
+    controllers, nodes = _names(facts)
+    indices = {name: _index_of(name)[0] for name in (*controllers, *nodes)}
+    return pins_of({**indices, controllers[0]: 0}, facts.pins, machines, disk_resource)
+
+
+def _wait_until_up(
+    ray: Any, actors: Mapping[str, Any], controllers: list[str], timeout_s: float, report: Report
+) -> dict[str, str]:
+    """host:port of every actor once all serve. `controllers` are the names of all, here or not.
+
+    Errors: StartError.
+    """
     deadline = time.monotonic() + timeout_s
-    controllers = {name: each for name, each in actors.items() if not name.startswith(NODE_PREFIX)}
+    here = {name: actors[name] for name in controllers if name in actors}
+    if not here:
+        raise StartError("no controller can run: no machine with the disk of one is part of this Ray")
     if len(controllers) == 1:
         return _wait_ready(ray, actors, timeout_s, report)
-    endpoints = _wait_ready(ray, controllers, timeout_s, report)
-    _begin_quorum(ray, controllers)
-    nodes = {name: each for name, each in actors.items() if name not in controllers}
+    endpoints = _wait_ready(ray, here, timeout_s, report)
+    if len(here) == len(controllers):
+        _begin_quorum(ray, here)
+    nodes = {name: each for name, each in actors.items() if name not in here}
     return {**endpoints, **_wait_ready(ray, nodes, max(deadline - time.monotonic(), 1.0), report)}
 
 
@@ -336,18 +366,6 @@ def _begin_quorum(ray: Any, controllers: Mapping[str, Any]) -> None:
         outcome = gather(ray, {first: begun}, STATUS_TIMEOUT_S)[first]
         if isinstance(outcome, BaseException):
             raise StartError(f"{first} cannot begin the quorum: {_reason(outcome)}")
-
-
-def _pin(index: int, machines: list[str], disk_resource: str | None) -> dict[str, float]:
-    """What ties server `index` to the machine that has its disk; 0 is the first controller, and a further
-    controller goes with the node of its number.
-
-    Without a custom resource it is the machine's own `node:<ip>`, which outlives a restart of its raylet;
-    a node id would not. One machine is named too: another may join, and must not get a restarted server.
-    """
-    if disk_resource:
-        return {f"{disk_resource}-{index}": PIN_SHARE}
-    return {f"node:{machines[max(0, index - 1) % len(machines)]}": PIN_SHARE}
 
 
 def _wait_ready(ray: Any, actors: Mapping[str, Any], timeout_s: float, report: Report) -> dict[str, str]:
@@ -388,18 +406,23 @@ def _reason(error: BaseException) -> str:
     return lines[-1] if lines else type(error).__name__
 
 
-def _stop_actors(ray: Any, namespace: str, report: Report, *, delete_data: bool) -> list[str]:
+def _stop_actors(ray: Any, facts: ClusterFile, report: Report, *, delete_data: bool) -> list[str]:
     """Nodes first, so that the controllers see them go; then every actor is ended for good."""
+    namespace = namespace_of(facts.cluster)
     names = actor_names(ray, namespace)
     handles = {name: ray.get_actor(name, namespace) for name in names}
-    troubles: list[str] = []
+    away = without_machine(facts.pins, ray.cluster_resources())
+    troubles = [
+        f"{name} has no machine: its data stays there" for name in names if delete_data and name in away
+    ]
     for group in (
         [name for name in names if name.startswith(NODE_PREFIX)],
         [name for name in names if not name.startswith(NODE_PREFIX)],
     ):
         if group:
             report(f"stopping {', '.join(group)}")
-        calls = {name: handles[name].stop.remote(STOP_TIMEOUT_S, delete_data) for name in group}
+        asked = [name for name in group if name not in away]
+        calls = {name: handles[name].stop.remote(STOP_TIMEOUT_S, delete_data) for name in asked}
         for name, answer in gather(ray, calls, STOP_TIMEOUT_S + 2).items():
             if isinstance(answer, BaseException):
                 troubles.append(f"{name} did not stop cleanly: {_reason(answer)}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..protocol.errors import (
@@ -33,6 +33,7 @@ from ..protocol.messages.control import (
 from ..runtime.clock_io import monotonic_ms
 from . import membership as m
 from .leader_search_io import ControllerLocators, ElectingError, LeaderSearch, fixed_locator
+from .log.losses import PreviousEnd
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -70,7 +71,7 @@ class NodeIdentity:
     port: int
     rack: str | None
     log_dir_ids: tuple[bytes, ...]
-    previous_broker_epoch: int = -1  # under which the process before ended in order; -1: it did not
+    previous_end: PreviousEnd = field(default_factory=PreviousEnd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,10 @@ class ControllerLink:
 
     def start(self) -> None:
         """Begin to look for the controller."""
+        lost = self._identity.previous_end.lost
+        if lost:
+            names = ", ".join(map(str, lost[:10]))
+            log.warning("cut, removed or exchanged while the node was down: %d logs: %s", len(lost), names)
         self._perform(self.membership.start())
 
     def ask_to_leave(self) -> None:
@@ -298,6 +303,8 @@ class ControllerLink:
 
     async def _register(self) -> None:
         me = self._identity
+        # this process has lost nothing since it was registered before
+        end = PreviousEnd(self.broker_epoch) if self.broker_epoch >= 0 else me.previous_end
         request = BrokerRegistrationRequest(
             me.node_id,
             me.cluster_id,
@@ -306,8 +313,8 @@ class ControllerLink:
             me.port,
             me.rack,
             me.log_dir_ids,
-            # this process has lost nothing since it was registered before
-            self.broker_epoch if self.broker_epoch >= 0 else me.previous_broker_epoch,
+            end.broker_epoch,
+            end.lost,
         )
         response = await self._ask(registry.BROKER_REGISTRATION, request, self._timeout_s)
         if response is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from ..protocol.errors import NetworkError
-from ..runtime.named_actor import ActorEndpoint, ActorFinder
+from ..runtime.named_actor import ActorEndpoint, ActorFinder, own_incarnation_id
 from ..runtime.server_host_io import ServerHost, settle_process
 from .config import NodeConfig
 from .node_io import NodeServer
@@ -36,7 +36,12 @@ class NodeActor:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         self._config = NodeConfig.of({"listener.host": _own_address(), **config})
         finders = tuple(ActorFinder(ActorEndpoint(namespace, controller)) for controller in controller_names)
-        self._host = ServerHost(name, lambda: NodeServer(self._config, finders), on_ready=settle_process)
+        self._host = ServerHost(name, lambda: self._new_server(finders), on_ready=settle_process)
+
+    def _new_server(self, finders: tuple[ActorFinder, ...]) -> NodeServer:
+        server = NodeServer(self._config, finders)
+        server.incarnation_id = own_incarnation_id()
+        return server
 
     def ready(self, timeout_s: float) -> tuple[str, int]:
         """The endpoint, once the node serves. Errors: why it cannot start; ApiTimeoutError."""

@@ -81,6 +81,7 @@ class NodeServer:
         self.port = config.listener_port
         self.node_id = config.node_id
         self.cluster_id = ""
+        self.incarnation_id = _new_uuid()  # of this process; the host may give its own before the start
         self._config = config
         self._locate = locate_controller
         self._files: Files = OsFiles() if files is None else files
@@ -161,12 +162,12 @@ class NodeServer:
         identity = NodeIdentity(
             node_id=self.node_id,
             cluster_id=self.cluster_id,
-            incarnation_id=_new_uuid(),
+            incarnation_id=self.incarnation_id,
             host=self.host,
             port=config.advertised_port or self.port,
             rack=config.broker_rack or None,
             log_dir_ids=self._manager.directory_ids,
-            previous_broker_epoch=self._manager.clean_broker_epoch,
+            previous_end=self._manager.previous_end,
         )
         events = LinkEvents(self._adopt, self._apply_metadata, lambda: core.image.offset, core.offline)
         link = self._link = ControllerLink(config, self._locate, identity, events, tasks)
@@ -261,7 +262,6 @@ class NodeServer:
     async def _close_sockets(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
         if self._replication is not None:
             self._replication.close()
         if self._link is not None:

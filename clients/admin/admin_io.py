@@ -21,9 +21,7 @@ from ...protocol.errors import (
 from ...protocol.messages import control
 from ...protocol.messages import registry as apis
 from ...protocol.messages.data import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
-from ...protocol.messages.quorum import DescribeQuorumRequest
 from ...runtime.config import text_of
-from ..cluster.network import Address
 from ..consumer.offsets_io import list_offsets
 from ..records import OffsetAndTimestamp, timestamp_to_ms
 from .admin_types import (
@@ -35,8 +33,6 @@ from .admin_types import (
     NewTopic,
     OffsetSpec,
     PartitionDescription,
-    QuorumDescription,
-    QuorumReplicaInfo,
     Resource,
     Results,
     TopicDescription,
@@ -44,12 +40,12 @@ from .admin_types import (
 )
 from .asking_io import Asking, error_of
 from .deletion_io import delete_records
+from .quorum_io import QuorumEngine
 from .replication_io import ReplicationEngine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ...protocol.messages.quorum import DescribeQuorumResponse, QuorumReplica
     from ...protocol.model import TopicPartition
     from ..cluster.hub_io import Hub
     from ..config import AdminConfig
@@ -70,6 +66,7 @@ class AdminEngine:
         self._hub, self._config = hub, config
         self._asking = Asking(hub, config)
         self.replication = ReplicationEngine(self._asking)
+        self.quorum = QuorumEngine(self._asking)
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool, timeout: float | None
@@ -157,17 +154,6 @@ class AdminEngine:
             )
             outcomes[name] = TopicDescription(name, topic.topic_id, topic.is_internal, partitions)
         return Results(outcomes)
-
-    async def describe_metadata_quorum(self, *, timeout: float | None) -> QuorumDescription:
-        """The controller quorum as its leader sees it."""
-        call = self._asking.call(timeout)
-
-        async def ask(wanted: list[str]) -> dict[str, QuorumDescription | KafkaError]:
-            response = await self._asking.ask(apis.DESCRIBE_QUORUM, DescribeQuorumRequest(), call)
-            error = error_from_code(response.error_code) if response.error_code else None
-            return dict.fromkeys(wanted, error or _quorum(response))
-
-        return (await self._asking.retried(["the quorum"], ask, call))["the quorum"]
 
     async def describe_configs(
         self, resources: Sequence[Resource], *, timeout: float | None
@@ -266,30 +252,6 @@ class AdminEngine:
     async def _metadata(self, topics: tuple[str, ...] | None, call: Call) -> MetadataResponse:
         response: MetadataResponse = await self._asking.ask(apis.METADATA, MetadataRequest(topics), call)
         return response
-
-
-def _quorum(response: DescribeQuorumResponse) -> QuorumDescription:
-    replicas = (*response.voters, *response.observers)
-    end_offset = max((each.log_end_offset for each in replicas), default=-1)
-
-    def shown(each: QuorumReplica) -> QuorumReplicaInfo:
-        return QuorumReplicaInfo(
-            each.replica_id,
-            each.directory_id,
-            each.log_end_offset,
-            -1 if each.log_end_offset < 0 else end_offset - each.log_end_offset,
-            each.last_fetch_ago_ms,
-            each.last_caught_up_ago_ms,
-            Address(each.endpoint.host, each.endpoint.port),
-        )
-
-    return QuorumDescription(
-        response.leader_id,
-        response.leader_epoch,
-        response.high_watermark,
-        tuple(shown(each) for each in response.voters),
-        tuple(shown(each) for each in response.observers),
-    )
 
 
 def _partition(topic: str, part: PartitionMetadata) -> PartitionDescription:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ...protocol.model import effective_min_isr
+
 if TYPE_CHECKING:
     from ..cluster.network import Address
 
@@ -122,11 +124,11 @@ class PartitionDescription:
 
     def is_under_min_isr(self, min_isr: int) -> bool:
         """Whether acks=all fails with this min.insync.replicas."""
-        return self.is_unavailable or len(self.isr) < min_isr
+        return self.is_unavailable or len(self.isr) < effective_min_isr(min_isr, len(self.replicas))
 
     def is_at_min_isr(self, min_isr: int) -> bool:
         """Whether acks=all fails as soon as one more replica is lost."""
-        return not self.is_unavailable and len(self.isr) == min_isr
+        return not self.is_unavailable and len(self.isr) == effective_min_isr(min_isr, len(self.replicas))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...protocol.errors import ClosedError
 from ..admin.admin_io import AdminEngine, resources_of
+from ..cluster.network import Address
 from ..config import AdminConfig
 from .cluster_io import attach_async
 
@@ -180,7 +181,23 @@ class AsyncAdmin:
 
     async def describe_metadata_quorum(self, *, timeout: float | None = None) -> QuorumDescription:
         """The controllers: who leads, who votes, and how far each one is."""
-        return await self._run(self._engine.describe_metadata_quorum(timeout=timeout))
+        return await self._run(self._engine.quorum.describe(timeout=timeout))
+
+    async def add_raft_voter(
+        self, voter_id: int, directory_id: bytes, address: tuple[str, int], *, timeout: float | None = None
+    ) -> None:
+        """Let a controller that follows the metadata log vote. `address` is where it listens, as (host,
+        port); `describe_metadata_quorum` shows its directory id among the observers."""
+        await self._run(
+            self._engine.quorum.add_voter(voter_id, directory_id, Address(*address), timeout=timeout)
+        )
+
+    async def remove_raft_voter(
+        self, voter_id: int, directory_id: bytes, *, timeout: float | None = None
+    ) -> None:
+        """Take a controller's vote away: it only follows from then on. One that joins by itself, see
+        controller.quorum.auto.join.enable, has to be stopped before."""
+        await self._run(self._engine.quorum.remove_voter(voter_id, directory_id, timeout=timeout))
 
     async def list_offsets(
         self,

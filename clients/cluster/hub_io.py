@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,13 +13,16 @@ from ...protocol.errors import ClosedError, HeadraceError, KafkaError, NetworkEr
 from ...runtime.clock_io import monotonic_ms, wall_ms
 from .metadata_io import MetadataService
 from .network_io import ZmqNetwork
+from .silence import TICK_MS, Pending, Silence
 from .tasks_io import Tasks
 
 if TYPE_CHECKING:
     from ...protocol.messages.envelope import Api
     from ...protocol.records.header import Buffer
     from ..config import ConnectionConfig
-    from .network import Network, OnDone, Reply
+    from .metadata import ClusterView, NodeView
+    from .network import Address, GiveUp, Network, OnDone, Reply
+    from .silence import Stake
 
 log = logging.getLogger("headrace.client")
 
@@ -57,6 +61,11 @@ class Hub:
         )
         self.failure: HeadraceError | None = None
         self._engines: dict[Engine, None] = {}
+        self._silence = Silence()
+        self._ticker: asyncio.TimerHandle | None = None  # there is one while something is under way
+        self._addresses: set[Address] = set()  # of the nodes in the view
+        self._gone: set[Address] = set()  # were in a view before, and may still have a connection
+        self.metadata.add_listener(self._on_view)
         self.metadata.start()
 
     def join(self, engine: Engine) -> None:
@@ -79,47 +88,88 @@ class Hub:
         timeout_ms: int,
         expect_reply: bool = True,
         on_done: OnDone,
+        wait_ms: int = 0,
+        stakes: Callable[[], Iterable[Stake]] = tuple,
     ) -> None:
         """`Network.request` to a node of the cluster, its outcome told by a call: for what is asked often.
 
         `on_done` is called on the loop, never from inside `submit`, and not after the hub's end. Errors, as
         its second argument: NetworkError for a node that left the cluster; those of `Network.request`.
+
+        When an answer is missing for long, not counting the `wait_ms` that the request itself allows, the
+        metadata is asked of other nodes; once that says that the node left or leads none of the `stakes` any
+        more, the request is given up with NetworkError.
         """
         node = self.metadata.view.nodes.get(node_id)
+        if node is None:
+            left = NetworkError(f"node {node_id} left the cluster")
+            self.loop.call_soon(self._tell, on_done, None, left)
+            return
 
-        def tell(reply: Reply | None, error: KafkaError | None) -> None:
-            if self.failure is not None:
-                return  # every engine was told
-            try:
-                on_done(reply, error)
-            except Exception as bug:  # noqa: BLE001 - the shell ends here: nobody else would hear of it
-                self.tasks.report(bug)
+        def told(reply: Reply | None, error: KafkaError | None) -> None:
+            if self._silence.ended(ask.pending):  # only the first outcome counts
+                if self._gone:
+                    self.loop.call_soon(self._drop_gone)
+                self._tell(on_done, reply, error)
 
-        async def ask() -> None:
-            try:
-                if node is None:
-                    raise NetworkError(f"node {node_id} left the cluster")
-                reply = await self.network.request(
-                    node.address, api, body, frames, timeout_ms=timeout_ms, expect_reply=expect_reply
-                )
-            except KafkaError as error:
-                tell(None, error)
-            else:
-                tell(reply, None)
-
-        is_sent = False
-        if node is not None and expect_reply:
-            is_sent = self.network.submit(
-                node.address, api, body, frames, timeout_ms=timeout_ms, on_done=tell
-            )
-        if not is_sent:
-            self.tasks.spawn(ask())
+        ask = _Ask(self.network, node, stakes, told)
+        self._silence.started(ask.pending, wait_ms)
+        if self._ticker is None:
+            self._ticker = self.loop.call_later(TICK_MS / 1000, self._tick)
+        try:
+            ask.begin(self.tasks, api, body, frames, timeout_ms=timeout_ms, expect_reply=expect_reply)
+        except BaseException:
+            self._silence.ended(ask.pending)
+            raise
 
     async def close(self) -> None:
         """End the tasks and the connections; engines that are still there fail with ClosedError."""
         self._fail(ClosedError("the client was closed"))
         await self.tasks.close()
         await self.network.close()
+
+    def _tell(self, on_done: OnDone, reply: Reply | None, error: KafkaError | None) -> None:
+        if self.failure is not None:
+            return  # every engine was told
+        try:
+            on_done(reply, error)
+        except Exception as bug:  # noqa: BLE001 - the shell ends here: nobody else would hear of it
+            self.tasks.report(bug)
+
+    # --- nodes that do not answer -----------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        self._ticker = None
+        if self.failure is not None:
+            return
+        silent = self._silence.tick()
+        self.metadata.ask_last = silent
+        if silent:
+            self.metadata.refresh_soon()
+            self._lose_hopeless()
+        if self._silence:
+            self._ticker = self.loop.call_later(TICK_MS / 1000, self._tick)
+
+    def _on_view(self, view: ClusterView) -> None:
+        addresses = {node.address for node in view.nodes.values()}
+        self._gone = (self._gone | self._addresses) - addresses
+        self._addresses = addresses
+        # Order: soon, not here, because a hint is taken in the midst of other work.
+        self.loop.call_soon(self._lose_hopeless)
+
+    def _lose_hopeless(self) -> None:
+        if self.failure is not None:
+            return
+        for pending in self._silence.hopeless(self.metadata.view):
+            log.info("node %d does not answer, and others lead now: its request is given up", pending.node_id)
+            pending.tell(NetworkError(f"node {pending.node_id} did not answer, and others lead now"))
+        self._drop_gone()
+
+    def _drop_gone(self) -> None:
+        """Close what leads to nodes that left, or moved, once nobody waits for an answer from there."""
+        for address in [address for address in self._gone if not self._silence.is_waiting_for(address)]:
+            self._gone.discard(address)
+            self.network.drop(address)
 
     def _task_failed(self, error: BaseException) -> None:
         log.critical("a background task of the client failed: %r", error, exc_info=error)
@@ -131,9 +181,59 @@ class Hub:
         if self.failure is not None:
             return
         self.failure = reason
+        if self._ticker is not None:
+            self._ticker.cancel()
         self.metadata.close(reason)
         for engine in list(self._engines):
             engine.fail(reason)
+
+
+class _Ask:
+    """One request of `Hub.submit`; `told` may be called twice."""
+
+    __slots__ = ("_give_up", "_network", "_node", "_told", "pending")
+
+    def __init__(
+        self, network: Network, node: NodeView, stakes: Callable[[], Iterable[Stake]], told: OnDone
+    ) -> None:
+        self._network, self._node, self._told = network, node, told
+        self._give_up: GiveUp | None = None
+        self.pending = Pending(node.node_id, node.address, stakes, self._lose)
+
+    def begin(
+        self,
+        tasks: Tasks,
+        api: Api,
+        body: Any,
+        frames: Sequence[Buffer],
+        *,
+        timeout_ms: int,
+        expect_reply: bool,
+    ) -> None:
+        """By the short way if a connection is open."""
+        address = self._node.address
+        if expect_reply:
+            self._give_up = self._network.submit(
+                address, api, body, frames, timeout_ms=timeout_ms, on_done=self._told
+            )
+        if self._give_up is None:
+            ask = self._network.request
+            work = partial(ask, address, api, body, frames, timeout_ms=timeout_ms, expect_reply=expect_reply)
+            if (task := tasks.spawn(self._wait(work))) is not None:
+                self._give_up = task.cancel
+
+    async def _wait(self, ask: Callable[[], Awaitable[Reply]]) -> None:
+        try:
+            reply = await ask()
+        except KafkaError as error:
+            self._told(None, error)
+        else:
+            self._told(reply, None)
+
+    def _lose(self, error: KafkaError) -> None:
+        if self._give_up is not None:
+            self._give_up()
+        self._told(None, error)
 
 
 def zmq_hub(bootstrap: str | None, config: ConnectionConfig) -> Hub:

@@ -66,6 +66,19 @@ class ClusterView:
             return None
         return found.topic_id, view.leader, view.leader_epoch
 
+    def has_moved_from(
+        self, node_id: int, topic: str, topic_id: bytes, partition: int, leader_epoch: int
+    ) -> bool:
+        """Whether a partition that `node_id` led in `leader_epoch` has another leader, or none, in a newer
+        epoch, or is of a topic that was deleted and created again."""
+        found = self.topics.get(topic)
+        if found is None or (found.topic_id == topic_id and partition >= len(found.partitions)):
+            return False
+        if found.topic_id != topic_id:
+            return True
+        now = found.partitions[partition]
+        return now.leader_epoch > leader_epoch and now.leader != node_id
+
     def merged(self, response: MetadataResponse) -> ClusterView:
         """This view with an answer taken in. An answer of another cluster replaces everything.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import (
@@ -39,7 +40,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.client.metadata")
 
-REFRESH_TIMEOUT_MS = 5_000  # one attempt; a node that hangs must not hide those that answer
+REFRESH_TIMEOUT_MS = 5_000  # one attempt
+# A node that hangs must not hide those that answer: another is asked as well after this, and so on.
+HEDGE_MS = 500
+MAX_ASKED_AT_ONCE = 3
 # After a refresh the next one waits this long, so that many stale partitions cause one request.
 MIN_REFRESH_INTERVAL_MS = 100
 MAX_BACKOFF_MS = 1_000
@@ -67,6 +71,7 @@ class MetadataService:
         self._network, self._bootstrap = network, bootstrap
         self.max_age_ms, self._now_ms, self._random, self._tasks = max_age_ms, now_ms, random, tasks
         self._backoff = Backoff(MIN_REFRESH_INTERVAL_MS, MAX_BACKOFF_MS, random)
+        self.ask_last: frozenset[Address] = frozenset()  # nodes that are known not to answer now
         self._topics: dict[str, int] = {}  # name -> how many clients want it
         self._listeners: dict[Listener, None] = {}
         self._waiters: list[asyncio.Future[None]] = []
@@ -217,6 +222,7 @@ class MetadataService:
         """All known nodes in random order, or those of the bootstrap when there are none."""
         known = [node.address for node in self.view.nodes.values()]
         self._random.shuffle(known)
+        known.sort(key=self.ask_last.__contains__)
         return known if known else await self._bootstrap_addresses()
 
     async def _bootstrap_addresses(self) -> list[Address]:
@@ -266,7 +272,7 @@ class MetadataService:
             return
 
     async def _refresh_once(self) -> HeadraceError | None:
-        """Ask node after node, the known ones first; the last error when none answered."""
+        """Ask the known nodes, then others; the last error when none answered."""
         try:
             known = await self._candidates()
             failure = await self._refresh_from(known)
@@ -279,19 +285,35 @@ class MetadataService:
         return failure
 
     async def _refresh_from(self, addresses: list[Address]) -> HeadraceError | None:
-        request = MetadataRequest(tuple(sorted(self._topics)))
-        failure: HeadraceError = NetworkError("no node is known")
-        for address in addresses:
-            try:
-                reply = await self._network.request(address, METADATA, request, timeout_ms=REFRESH_TIMEOUT_MS)
-            except KafkaError as error:
-                log.debug("no metadata from %s: %s", address, error)
-                failure = error
-                continue
-            if self._accept(reply.body):
-                return None
-            failure = LeaderNotAvailableError(f"{address} does not know the cluster yet")
+        """The first good answer counts. A node that hangs delays it by HEDGE_MS; more are asked then."""
+        left, under_way = deque(addresses), set[asyncio.Task[HeadraceError | None]]()
+        failure: HeadraceError | None = NetworkError("no node is known")
+        try:
+            while failure is not None and (left or under_way):
+                if left and len(under_way) < MAX_ASKED_AT_ONCE:
+                    under_way.add(asyncio.create_task(self._ask(left.popleft())))
+                hedge_s = HEDGE_MS / 1000 if left and len(under_way) < MAX_ASKED_AT_ONCE else None
+                done, under_way = await asyncio.wait(
+                    under_way, timeout=hedge_s, return_when=asyncio.FIRST_COMPLETED
+                )
+                outcomes = [task.result() for task in done]
+                failure = None if None in outcomes else outcomes[-1] if outcomes else failure
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
         return failure
+
+    async def _ask(self, address: Address) -> HeadraceError | None:
+        request = MetadataRequest(tuple(sorted(self._topics)))
+        try:
+            reply = await self._network.request(address, METADATA, request, timeout_ms=REFRESH_TIMEOUT_MS)
+        except KafkaError as error:
+            log.debug("no metadata from %s: %s", address, error)
+            return error
+        if self._accept(reply.body):
+            return None
+        return LeaderNotAvailableError(f"{address} does not know the cluster yet")
 
     def _accept(self, response: MetadataResponse) -> bool:
         """Take an answer in; False when the node knows nothing yet (it is starting)."""

@@ -32,6 +32,8 @@ class Reply(NamedTuple):
 
 # (reply, None) or (None, error)
 OnDone: TypeAlias = "Callable[[Reply | None, KafkaError | None], None]"
+# Nothing is told any more; an answer that still comes is dropped.
+GiveUp: TypeAlias = "Callable[[], object]"
 
 
 class Network(Protocol):
@@ -63,11 +65,16 @@ class Network(Protocol):
         *,
         timeout_ms: int,
         on_done: OnDone,
-    ) -> bool:
-        """`request` if it can be handed over without waiting; False, and nothing is done, if not.
+    ) -> GiveUp | None:
+        """`request` if it can be handed over without waiting, and how to give it up; None, and nothing is
+        done, if not.
 
         The outcome is told by a call on the loop, never from inside `submit`; errors as `request`.
         """
+
+    def drop(self, address: Address) -> None:
+        """Close the connection to a node that is gone, if there is one; what is under way there fails with
+        NetworkError."""
 
     async def close(self) -> None:
         """Close every connection; requests under way fail with NetworkError."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...protocol.records.header import Buffer
     from ...protocol.transport.dealer_io import Response
     from ..config import ConnectionConfig
-    from .network import Address, OnDone
+    from .network import Address, GiveUp, OnDone
 
 # Bound: addresses of nodes that are gone are forgotten when there are more than this.
 MAX_IDLE_SLOTS = 256
@@ -122,12 +122,12 @@ class ZmqNetwork:
         *,
         timeout_ms: int,
         on_done: OnDone,
-    ) -> bool:
+    ) -> GiveUp | None:
         """See `Network.submit`."""
         slot = self._slots.get(address)
         connection = None if slot is None else slot.connection
         if connection is None or connection.is_closed or not connection.is_writable:
-            return False
+            return None
 
         def failed(error: RequestTimedOutError | TimeoutError | NetworkError) -> KafkaError:
             return self._failed(address, connection, api, timeout_ms, error)
@@ -141,7 +141,13 @@ class ZmqNetwork:
             raise
         if refusal is not None:
             loop.call_soon(call.set_exception, refusal)
-        return True
+        return call.give_up
+
+    def drop(self, address: Address) -> None:
+        """See `Network.drop`."""
+        slot = self._slots.get(address)
+        if slot is not None and slot.connection is not None:
+            self._drop(address, slot.connection)
 
     async def close(self) -> None:
         """See `Network.close`."""

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...protocol.errors import ClosedError, ConfigError, HeadraceError
 from ...protocol.messages.registry import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
-from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from ...protocol.model import EARLIEST_TIMESTAMP, TopicPartition
 from ...protocol.records.codec import active_codec
 from ...runtime.freed_memory import keep_freed_memory
 from ..cluster.backoff import Backoff
-from ..config import RESET_BY_DURATION
-from ..durations import duration_ms
 from .effects import (
     Effect,
     Notify,
@@ -31,9 +29,9 @@ from .effects import (
 from .fetcher import Fetcher
 from .gathering import Gathering, Wanted
 from .handout import Handout, Loads, OnBadRecord
-from .incoming import checked_partitions
+from .incoming import checked_partitions, reset_timestamp
 from .offsets_io import list_offsets
-from .requests import FetchLimits
+from .requests import FetchLimits, stakes_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -457,16 +455,19 @@ class ConsumerEngine:
             self._perform(effects)
             self._pump()
 
-        timeout_ms = self.config.request_timeout_ms + (self.config.fetch_max_wait_ms if is_fetch else 0)
-        hub.submit(sent.node_id, APIS[type(sent)], sent.request, timeout_ms=timeout_ms, on_done=on_done)
+        wait_ms = self.config.fetch_max_wait_ms if is_fetch else 0
+        hub.submit(
+            *(sent.node_id, APIS[type(sent)], sent.request),
+            timeout_ms=self.config.request_timeout_ms + wait_ms,
+            on_done=on_done,
+            wait_ms=wait_ms,
+            stakes=lambda: stakes_of(sent),
+        )
 
     # --- inside -----------------------------------------------------------------------------------------
 
     def _reset_timestamp(self) -> int | None:
-        policy = self.config.auto_offset_reset
-        if policy.startswith(RESET_BY_DURATION):
-            return max(self._hub.wall_ms() - duration_ms(policy.removeprefix(RESET_BY_DURATION)), 0)
-        return {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}.get(policy)
+        return reset_timestamp(self.config.auto_offset_reset, self._hub.wall_ms)
 
     def _check(self) -> None:
         if self._failure is not None:

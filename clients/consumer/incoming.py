@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...protocol.errors import ConfigError, SerializationError
-from ...protocol.model import TopicPartition
+from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from ..config import RESET_BY_DURATION
+from ..durations import duration_ms
 from ..records import timestamp_to_ms
 from ..serdes import deserializer, is_plain_bytes
 
@@ -73,6 +75,13 @@ def checked_partitions(tps: Iterable[Any]) -> tuple[TopicPartition, ...]:
 def timestamps_of(wanted: Mapping[TopicPartition, TimestampLike]) -> dict[TopicPartition, int]:
     """Timestamps in ms by partition."""
     return {tp: timestamp_to_ms(timestamp) for tp, timestamp in wanted.items()}
+
+
+def reset_timestamp(policy: str, wall_ms: Callable[[], int]) -> int | None:
+    """Where auto.offset.reset leads: the timestamp to look up, None to raise NoOffsetError."""
+    if policy.startswith(RESET_BY_DURATION):
+        return max(wall_ms() - duration_ms(policy.removeprefix(RESET_BY_DURATION)), 0)
+    return {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}.get(policy)
 
 
 def checked_offset(offset: int) -> int:

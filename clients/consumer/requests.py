@@ -12,13 +12,23 @@ from ...protocol.messages.data import (
     ListOffsetsRequest,
     OffsetForLeaderEpochRequest,
 )
+from ..cluster.silence import Stake
 from .effects import Asked, Request, SendEpochs, SendFetch, SendLookup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 MAX_REQUESTS_PER_NODE = 8
 READ_UNCOMMITTED = 0
+
+
+def stakes_of(sent: Request) -> list[Stake]:
+    """What it is about, for who watches whether its answer can still come."""
+    questions: Sequence[FetchPartition | ListOffsetsPartition | EpochQuestion] = sent.request.partitions
+    return [
+        Stake(asked.state.tp.topic, question.topic_id, question.partition, asked.leader_epoch)
+        for asked, question in zip(sent.asked, questions, strict=True)
+    ]
 
 
 class FetchLimits(NamedTuple):

@@ -352,9 +352,10 @@ class Accumulator:
         return list(self.live)
 
     def close_all(self) -> list[Batch]:
-        """Drop every batch; the memory is free, the outcome is the caller's to tell."""
-        dropped = list(self.live)
-        for batch in dropped:  # Order: what was opened stays in `live` until it is sealed here
+        """Drop every batch; the memory is free, the outcome is the caller's to tell. What expired under way
+        had one before, and is not given."""
+        dropped = [batch for batch in self.live if not batch.is_expired]
+        for batch in list(self.live):  # Order: what was opened stays in `live` until it is sealed here
             if batch.is_open:
                 self._seal(batch)
             batch.is_expired = True

@@ -24,7 +24,7 @@ from .giving_way_io import GiveWay, Turn
 from .lanes import LockedLanes, new_lanes
 from .outgoing_io import OVERHEAD_BYTES
 from .partitioner import Partitioner, murmur2_sticky, partition_number, positive_hash
-from .requests import frames_of, request_of
+from .requests import frames_of, request_of, stakes_of
 from .room_io import Room
 from .sender import Effect, RefreshMetadata, Resolve, RoomMade, Sender, SendProduce, TakeHint
 from .splitting import split_batch
@@ -378,6 +378,7 @@ class ProducerEngine:
                 timeout_ms=timeout_ms,
                 expect_reply=self._acks != 0,
                 on_done=on_done,
+                stakes=lambda: stakes_of(send),
             )
         except Exception as bug:  # noqa: BLE001 - what cannot be sent, for whatever reason, must not hang
             self._hub.tasks.report(bug)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.messages.data import ProducePartition, ProduceRequest
+from ..cluster.silence import Stake
 
 if TYPE_CHECKING:
     from ...protocol.records.header import Buffer
@@ -18,6 +19,14 @@ def request_of(send: SendProduce, acks: int, timeout_ms: int) -> ProduceRequest:
         ProducePartition(target.topic_id, target.partition, target.leader_epoch) for target in send.targets
     )
     return ProduceRequest(acks, timeout_ms, partitions)
+
+
+def stakes_of(send: SendProduce) -> list[Stake]:
+    """What it is about, for who watches whether its answer can still come."""
+    return [
+        Stake(batch.queue.topic.name, *target)
+        for batch, target in zip(send.batches, send.targets, strict=True)
+    ]
 
 
 def frames_of(send: SendProduce) -> list[Buffer]:

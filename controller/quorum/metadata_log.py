@@ -2,13 +2,11 @@
 
 Shape on disk, in `__cluster_metadata-0/`: the segments of an ordinary log, one record batch per decision, its
 leader epoch the controller epoch; beside them snapshots and `quorum-state`.
-Two ways to use it. In a quorum (raft.py) the core appends, truncates and moves `high_watermark`, and only
-what lies below that is ever handed out. A controller alone opens it with its `controller_id`: the log is its
-own then, and everything that is durable is committed.
+The core of the quorum (raft.py) appends, truncates and moves `high_watermark`, and only what lies below that
+is ever handed out.
 Invariants: what `flush` has returned for survives any crash; a decision is there as a whole or not at all;
-the controller epoch of every start alone is higher than that of all before; the newest two snapshots are
-kept, and the log from the older one on, so that one damaged snapshot loses nothing; a snapshot holds only
-what is committed.
+the newest two snapshots are kept, and the log from the older one on, so that one damaged snapshot loses
+nothing; a snapshot holds only what is committed.
 Besides, `recovery-point-offset-checkpoint` says how much was durable: a log that can be read only up to less
 than that is damaged, and refused rather than served as if nothing were missing.
 Errors: KafkaStorageError from everything that touches the disk. After one the object must not be used again:
@@ -21,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import (
     CorruptMessageError,
-    KafkaStorageError,
     PositionOutOfRangeError,
     SnapshotNotFoundError,
 )
@@ -35,7 +32,7 @@ from ...storage_node.log.files import make_directory_durably, write_file_atomica
 from ...storage_node.log.guarded_files import guarded
 from ...storage_node.log.log import Log
 from ...storage_node.log.names import RECOVERY_POINTS
-from .quorum_state import NO_EPOCH, QuorumState, read_quorum_state, read_vote, write_quorum_state
+from .quorum_state import NO_EPOCH, QuorumState, lost_vote, read_quorum_state, write_quorum_state
 from .reading import (
     METADATA_PARTITION,
     batches_from,
@@ -43,9 +40,8 @@ from .reading import (
     control_batches_from,
     newest_sound_snapshot,
     read_checkpoint,
-    replayed,
 )
-from .record_batches import MAX_BATCH_BYTES, decode_batches, encode_batch, encode_control_batch
+from .record_batches import MAX_BATCH_BYTES, decode_batches, encode_control_batch
 from .snapshots import PART_SUFFIX, SnapshotId, read_whole_snapshot, write_snapshot
 from .voters import BOOTSTRAP_OFFSET, VoterHistory
 
@@ -73,8 +69,7 @@ class MetadataLog:
         self._files = files
         self._directory = directory
         self._log = stored
-        self.recovered = image  # what open found: all of the log for a controller alone, else the snapshot
-        self.epoch = NO_EPOCH  # of a controller alone
+        self.recovered = image  # of the newest sound snapshot
         self.voters = VoterHistory()
         self.flushed_offset = 0  # exclusive end of what is durable
         self.high_watermark = 0  # exclusive end of what is committed, as far as this controller knows
@@ -90,13 +85,11 @@ class MetadataLog:
         files: Files,
         metadata_dir: str,
         *,
-        controller_id: int | None = None,
         config: LogConfig,
         wall_ms: int,
     ) -> MetadataLog:
         """Recover: the newest sound snapshot, then the log after it; all of it durable on return.
 
-        With `controller_id`, the log of a controller alone: begins its epoch.
         Errors: KafkaStorageError, also when a part of the log is missing or unreadable.
         """
         directory = f"{metadata_dir}/{METADATA_PARTITION}"
@@ -124,16 +117,12 @@ class MetadataLog:
             self._checkpointed_offset = durable_offset
             self._go_on_behind_snapshot(is_of_quorum=bool(voters.voters))
             self._find_voters(voters)
-            if controller_id is not None:
-                self.recovered = replayed(stored, image)
             self.bytes_since_snapshot = stored.bytes_between(image.offset + 1, stored.log_end_offset)
             # Order: durable before anyone is shown it. The process before may have died between its append
             # and its flush; without this a power loss could take back what we are about to publish.
             self.flush()
             self.checkpoint()
             self.high_watermark = image.offset + 1
-            if controller_id is not None:
-                self._begin_epoch(controller_id)
         except BaseException:
             stored.close_abruptly()
             raise
@@ -202,9 +191,9 @@ class MetadataLog:
     def read_state(self) -> QuorumState | None:
         """The stored epoch and vote; None if this disk has never voted. Errors: KafkaStorageError, also if
         they are lost though the log says that there were some."""
-        state = read_vote(self._files, self._directory)
+        state = read_quorum_state(self._files, self._directory)
         if state is None and self.last_epoch > NO_EPOCH:
-            raise KafkaStorageError(f"{self._directory} has a log, but the vote in its epoch is lost")
+            raise lost_vote(self._directory, "is missing beside a log")
         return state
 
     def write_state(self, state: QuorumState) -> None:
@@ -212,10 +201,6 @@ class MetadataLog:
         write_quorum_state(self._files, self._directory, state)
 
     # --- write ----------------------------------------------------------------------------------------
-
-    def append(self, records: Sequence[MetadataRecord], wall_ms: int) -> int:
-        """Write one decision of a controller alone; the offset of its first record. Durable after `flush`."""
-        return self.append_batch(encode_batch(records, wall_ms), self.epoch, wall_ms)
 
     def append_batch(self, batch: bytes, epoch: int, wall_ms: int) -> int:
         """Write a batch as the leader of `epoch`; the offset of its first record. Durable after a flush."""
@@ -302,7 +287,7 @@ class MetadataLog:
     def save_snapshot(self, image: MetadataImage, wall_ms: int) -> SnapshotId:
         """Write the file of a snapshot of the image; durable on return. Any thread."""
         end_offset = image.offset + 1
-        assert end_offset <= self.high_watermark or self.epoch, "only what is committed"
+        assert end_offset <= self.high_watermark, "only what is committed"
         assert end_offset <= self.flushed_offset, "only what is durable"
         voters, epoch = self.voters.at(end_offset), self.epoch_of(image.offset)
         return write_snapshot(self._files, self._directory, image, epoch, wall_ms, voters)
@@ -443,14 +428,6 @@ class MetadataLog:
         for stored in control_batches_from(self._log, self.recovered.offset + 1):
             if (found := stored.voters) is not None:
                 self.voters.add(stored.header.base_offset, found)
-
-    def _begin_epoch(self, controller_id: int) -> None:
-        state = read_quorum_state(self._files, self._directory)
-        epochs = [state.leader_epoch if state else NO_EPOCH, self._log.latest_epoch]
-        epochs += [snapshot.epoch for snapshot in self.snapshots]
-        self.epoch = max(epochs) + 1
-        state = QuorumState(self.recovered.cluster_id, controller_id, self.epoch)
-        write_quorum_state(self._files, self._directory, state)
 
 
 def metadata_log_config(segment_bytes: int) -> LogConfig:

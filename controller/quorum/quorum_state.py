@@ -36,10 +36,6 @@ class _Stored(msgspec.Struct, rename="camel"):
 _decoder = msgspec.json.Decoder(_Stored)
 
 
-class DamagedStateError(KafkaStorageError):
-    """The file is not what was written."""
-
-
 class QuorumState(NamedTuple):
     """Who leads in which epoch, and for whom this controller has voted in it; -1 for nobody."""
 
@@ -51,15 +47,6 @@ class QuorumState(NamedTuple):
 
 
 def read_quorum_state(files: Files, directory: str) -> QuorumState | None:
-    """The stored state; None if there is none, or if it is damaged: the epochs in the log then say from
-    where to count on, but nothing says for whom this controller has voted."""
-    try:
-        return read_vote(files, directory)
-    except DamagedStateError:
-        return None
-
-
-def read_vote(files: Files, directory: str) -> QuorumState | None:
     """The stored state; None if there is none. Errors: KafkaStorageError, also if it is damaged: whoever has
     forgotten a vote might give it twice."""
     path = f"{directory}/{FILE_NAME}"
@@ -68,7 +55,19 @@ def read_vote(files: Files, directory: str) -> QuorumState | None:
     try:
         return _decoder.decode(read_file(files, path)).state()
     except (msgspec.MsgspecError, CorruptFileError) as error:
-        raise DamagedStateError(f"{path} is damaged: {error}") from error
+        raise lost_vote(directory, f"is damaged ({error})") from error
+
+
+def lost_vote(directory: str, what: str) -> KafkaStorageError:
+    """Why a controller does not start, and what its operator has to do."""
+    metadata_dir = directory.rpartition("/")[0]
+    return KafkaStorageError(
+        f"{directory}/{FILE_NAME} {what}: nobody knows for whom this controller has voted, and it must not "
+        f"vote twice. Where other controllers are a majority, empty {metadata_dir} and start it with "
+        f"controller.quorum.auto.join.enable=true: it joins again and copies the log. If it is the only one, "
+        f'write {{"clusterId":"","leaderId":-1,"leaderEpoch":E}} into the file, E above every epoch that '
+        f"`headrace log dump` shows in its log"
+    )
 
 
 def write_quorum_state(files: Files, directory: str, state: QuorumState) -> None:

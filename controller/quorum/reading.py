@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import CorruptMessageError, InvalidRecordError, KafkaStorageError
 from ...protocol.metadata.image import MetadataImage
-from ...protocol.metadata.replay import replay
 from ...protocol.model import TopicPartition
 from ...protocol.records.header import read_batch_header
 from ...storage_node.log import names
@@ -71,17 +70,6 @@ def newest_sound_snapshot(
             path = f"{directory}/{snapshot.file_name}"
             files.rename(path, path + CORRUPT_SUFFIX)
     return [], MetadataImage(), NO_VOTERS, damaged
-
-
-def replayed(stored: Log, image: MetadataImage) -> MetadataImage:
-    """The image with all of the log after it. Errors: KafkaStorageError if they contradict each other."""
-    for batch in batches_from(stored, image.offset + 1, stored.log_end_offset):
-        records = batch.to_apply[image.offset + 1 - batch.header.base_offset :]
-        try:
-            image, _ = replay(image, image.offset + 1, records)
-        except ValueError as error:
-            raise KafkaStorageError(f"the metadata log contradicts itself: {error}") from error
-    return image
 
 
 def batches_from(stored: Log, offset: int, end_offset: int) -> Iterator[StoredBatch]:

@@ -53,6 +53,7 @@ from .standing import (
     SHUTTING_DOWN,
     UNFENCED,
     Reason,
+    ReplicaKey,
     Standing,
     active_nodes,
     changes,
@@ -62,7 +63,7 @@ from .standing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Set
 
     from ...protocol.metadata.image import BrokerRegistration, MetadataImage
     from ..config import ControllerConfig
@@ -147,6 +148,8 @@ class Brokers:
         node id is live, InvalidRequestError.
         """
         _check_registration(image, request)
+        if len(request.lost_replicas) > self.config.max_partitions:
+            raise InvalidRequestError(f"{len(request.lost_replicas)} replicas, more than the cluster has")
         before = _registration_before(image, request)
         node_id = before.node_id if before is not None else request.node_id
         records: list[MetadataRecord] = []
@@ -160,7 +163,7 @@ class Brokers:
                 raise DuplicateBrokerRegistrationError(
                     f"node {node_id} is registered by a live process at {before.host}:{before.port}"
                 )
-            records.extend(self._ended(image, before, request.previous_broker_epoch))
+            records.extend(self._ended(image, before, request))
             self.sessions.forget(node_id)
         kept = before if is_same_process else None
         record = RegisterBrokerRecord(
@@ -312,6 +315,13 @@ class Brokers:
         record = UnregisterBrokerRecord(broker.node_id, broker.broker_epoch)
         return Decision((record,), UnregisterBrokerResponse(0))
 
+    def note_ended(self, image: MetadataImage, incarnation_ids: Set[bytes]) -> None:
+        """These processes have ended: whatever they registered is not waited for any longer. A process that
+        was declared dead and lives comes back with its next heartbeat."""
+        for node_id, broker in image.brokers.items():
+            if broker.incarnation_id in incarnation_ids:
+                self.sessions.end(node_id)
+
     def decide_expiry(self, image: MetadataImage, now_ms: int) -> tuple[MetadataRecord, ...]:
         """Fence one node whose session ran out, and forget the sessions of fenced ones. Call until empty."""
         for node_id in self.sessions.expired(now_ms):
@@ -329,22 +339,30 @@ class Brokers:
         return [] if broker.is_fenced else self._leaving(image, broker, FENCED)
 
     def _ended(
-        self, image: MetadataImage, before: BrokerRegistration, previous_broker_epoch: int
+        self, image: MetadataImage, before: BrokerRegistration, request: BrokerRegistrationRequest
     ) -> list[MetadataRecord]:
-        """The process before is gone. If it did not end in order, records that it had may be gone as well."""
-        if previous_broker_epoch != before.broker_epoch:
+        """The process before is gone. If it did not end in order, records that it had may be gone as well;
+        else only those of the logs that were cut or removed since."""
+        if request.previous_broker_epoch != before.broker_epoch:
             return self._leaving(image, before, LOST_RECORDS)
-        return self._fencing(image, before)
+        lost = _lost_keys(image, request)
+        if before.is_fenced:
+            return [*changes_of(self.standing(image), LOST_RECORDS, before.node_id, lost)]
+        return self._leaving(image, before, FENCED, lost)
 
     def _leaving(
-        self, image: MetadataImage, broker: BrokerRegistration, reason: Reason
+        self,
+        image: MetadataImage,
+        broker: BrokerRegistration,
+        reason: Reason,
+        lost: frozenset[ReplicaKey] = frozenset(),
     ) -> list[MetadataRecord]:
         node_id = broker.node_id
         records: list[MetadataRecord] = []
         if not broker.is_fenced:
             next_state(state_of(image, node_id), BrokerEvent.FENCED)
             records.append(FenceBrokerRecord(node_id, broker.broker_epoch))
-        records.extend(changes(self.standing(image).without(node_id), reason, node_id))
+        records.extend(changes(self.standing(image).without(node_id), reason, node_id, lost))
         return records
 
     def _unfencing(self, image: MetadataImage, broker: BrokerRegistration) -> list[MetadataRecord]:
@@ -380,6 +398,15 @@ def _registration_before(
         return image.brokers.get(request.node_id)
     same = (b for b in image.brokers.values() if b.incarnation_id == request.incarnation_id)
     return next(same, None)
+
+
+def _lost_keys(image: MetadataImage, request: BrokerRegistrationRequest) -> frozenset[ReplicaKey]:
+    """What the node says that it lost, of what exists. A topic that was made anew under its name since has
+    the node in no ISR or ELR yet."""
+    topics = image.topics
+    return frozenset(
+        (topics[name].topic_id, number) for name, number in request.lost_replicas if name in topics
+    )
 
 
 def _differs(broker: BrokerRegistration, record: RegisterBrokerRecord) -> bool:

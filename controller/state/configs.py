@@ -33,6 +33,7 @@ from ...protocol.messages.control import (
 )
 from ...protocol.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE, MetadataImage
 from ...protocol.metadata.records import ConfigRecord, MetadataRecord, PartitionChangeRecord
+from ...protocol.model import effective_min_isr
 from ...runtime.config import Config, text_of
 from ...storage_node.log.config import LogConfig
 from .cluster_config import ClusterDynamicConfig, NodeDynamicConfig
@@ -207,7 +208,8 @@ def _min_isr_changes(standing: Standing, changed: list[ConfigRecord]) -> Iterato
         before, after = standing.min_isr(topic.name), int(own or cluster or 1)
         for number, partition in enumerate(topic.partitions):
             record = None
-            if after > before and len(partition.replicas) > before:
+            count = len(partition.replicas)
+            if effective_min_isr(after, count) > effective_min_isr(before, count):
                 # Only the partition epoch: a leader that does not know the new value yet is refused to shrink
                 # the ISR. It would go on acknowledging by the old value what those it drops do not have.
                 record = PartitionChangeRecord(topic.topic_id, number)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.metadata.image import RECOVERING, TOPIC_RESOURCE
-from ...protocol.model import NO_NODE
-from .partition_changes import check_partition, min_isr_of
+from ...protocol.model import NO_NODE, effective_min_isr
+from .partition_changes import check_partition
 from .partition_states import PARTITION_TRANSITIONS, REPLICA_TRANSITIONS, partition_state, replica_state
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def check_change(
     gone = set(before.replicas).difference(after.replicas)
     if not gone <= set(before.adding_replicas):
         assert set(after.replicas) <= set(after.isr), "a reassignment completes with its whole target in sync"
-    _check_eligible(before, after, min_isr_of(min_isr, after.replicas), lossy)
+    _check_eligible(before, after, effective_min_isr(min_isr, len(after.replicas)), lossy)
 
 
 def _check_eligible(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.metadata.image import RECOVERED, RECOVERING
 from ...protocol.metadata.records import PartitionChangeRecord
-from ...protocol.model import NO_NODE
+from ...protocol.model import NO_NODE, effective_min_isr
 from .elections import Ballot, Elected, offline
 
 if TYPE_CHECKING:
@@ -69,11 +69,6 @@ def change_partition(
     _elect(partition, target, wish, rules)
     _remember_leader(partition, target)
     return _record(topic_id, number, partition, target)
-
-
-def min_isr_of(configured: int, replicas: Nodes) -> int:
-    """How many must be in sync: as configured, but never more than there are."""
-    return min(configured, len(replicas))
 
 
 def completed_isr(isr: Nodes, replicas: Nodes, removing: Nodes) -> Nodes | None:
@@ -135,7 +130,7 @@ def _complete(target: _Target) -> None:
 def _set_elr(partition: PartitionRegistration, target: _Target, wish: Wish, rules: Rules) -> None:
     """While the ISR is below min ISR the high watermark stands still, so who was in it at that point has
     every record that was acknowledged, and stays eligible; from min ISR on only the ISR has."""
-    if len(target.isr) >= min_isr_of(rules.min_isr, target.replicas):
+    if len(target.isr) >= effective_min_isr(rules.min_isr, len(target.replicas)):
         target.elr = ()
         return
     known = {*partition.elr, *partition.isr}.intersection(target.replicas)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_LONG_AGO_MS = -(1 << 62)  # before every clock began, even when lost time is given back
+
 
 class Sessions:
     """Live sessions by node id. Bound: at most one per registered node (the caller forgets the others)."""
@@ -27,6 +29,11 @@ class Sessions:
     def was_heard(self, node_id: int) -> bool:
         """Whether this process has ever heard the node, since it was forgotten last."""
         return node_id in self._seen
+
+    def end(self, node_id: int) -> None:
+        """The session has run out, whenever the node was heard last; does nothing if there is none."""
+        if node_id in self._last_contact_ms:
+            self._last_contact_ms[node_id] = _LONG_AGO_MS
 
     def forget(self, node_id: int) -> None:
         """The session is over; does nothing if there is none."""

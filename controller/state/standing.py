@@ -139,12 +139,16 @@ DRAINED = Reason(_in_isr, _drains)
 DISK_FAILED = Reason(_in_isr, _leaves)
 
 
-def changes(standing: Standing, reason: Reason, node_id: int) -> Iterator[PartitionChangeRecord]:
-    """What `reason` changes of all partitions of the cluster, because of one node."""
+def changes(
+    standing: Standing, reason: Reason, node_id: int, lost: Set[ReplicaKey] = frozenset()
+) -> Iterator[PartitionChangeRecord]:
+    """What `reason` changes of all partitions of the cluster, because of one node; of those in `lost`, what
+    LOST_RECORDS changes instead."""
     for topic in standing.image.topics.values():
         for number, partition in enumerate(topic.partitions):
-            if reason.concerns(partition, node_id):
-                record = _change(standing, topic, number, reason, node_id)
+            why = LOST_RECORDS if (topic.topic_id, number) in lost else reason
+            if why.concerns(partition, node_id):
+                record = _change(standing, topic, number, why, node_id)
                 if record is not None:
                     yield record
 

@@ -168,7 +168,9 @@ class IncrementalAlterConfigsResponse(msgspec.Struct, array_like=True, frozen=Tr
 class BrokerRegistrationRequest(msgspec.Struct, array_like=True, frozen=True):
     """A storage node asks to join. `node_id` -1 asks for a generated one; an empty `cluster_id` adopts
     the controller's. `previous_broker_epoch` is the epoch under which the node ended in order, losing no
-    record that it had; -1 says that it may have lost some."""
+    record that it had; -1 says that it may have lost some. `lost_replicas` are the (topic, partition) whose
+    logs lost something all the same, because they were cut or removed while the node was down: by name,
+    because the id of the topic is lost with the log."""
 
     node_id: int
     cluster_id: str
@@ -178,6 +180,7 @@ class BrokerRegistrationRequest(msgspec.Struct, array_like=True, frozen=True):
     rack: str | None = None
     log_dir_ids: tuple[bytes, ...] = ()
     previous_broker_epoch: int = -1
+    lost_replicas: tuple[tuple[str, int], ...] = ()
 
 
 class BrokerRegistrationResponse(msgspec.Struct, array_like=True, frozen=True):

@@ -135,6 +135,8 @@ FORWARDED: tuple[Api, ...] = (
     UNREGISTER_BROKER,
     DRAIN_NODE,
     DESCRIBE_QUORUM,
+    ADD_RAFT_VOTER,
+    REMOVE_RAFT_VOTER,
 )
 
 APIS_BY_KEY: dict[int, Api] = {api.key: api for api in ALL_APIS}

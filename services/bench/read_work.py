@@ -12,6 +12,7 @@ from ...protocol.model import TopicPartition
 from .histogram import Histogram
 from .pacing_io import now_ns
 from .send_work import STAMP
+from .vigil import Vigil
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,6 +37,7 @@ class ReadResult:
     size_bytes: int = 0
     elapsed_s: float = 0.0
     cpu_s: float = 0.0
+    is_cut_off: bool = False  # no node answered any more
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,8 @@ class ReadTask:
             cpu_s = time.process_time()
             if not plan.from_end:
                 consumer.assign(places)  # only now: it would fetch ahead before the clock starts
-            result = _read(consumer, plan, link, start_ns)
+            with Vigil(cluster, link.group_records) as vigil:
+                result = _read(consumer, plan, link, start_ns, vigil)
             result.cpu_s = time.process_time() - cpu_s
             return result
 
@@ -78,11 +81,13 @@ def start_at_end(consumer: Consumer[Any, Any], places: list[TopicPartition]) -> 
     return sum(consumer.position(place) for place in places)
 
 
-def _read(consumer: Consumer[Any, Any], plan: ReadPlan, link: Link, start_ns: int) -> ReadResult:
+def _read(
+    consumer: Consumer[Any, Any], plan: ReadPlan, link: Link, start_ns: int, vigil: Vigil
+) -> ReadResult:
     records = size_bytes = seen = 0
     last_ns = idle_since_ns = start_ns
     chunks = _CHUNKS[plan.api](consumer, plan)
-    while True:
+    while not vigil.is_over:
         goal, read = link.goal(), link.group_records()
         if goal is not None and read >= goal:
             break
@@ -97,7 +102,7 @@ def _read(consumer: Consumer[Any, Any], plan: ReadPlan, link: Link, start_ns: in
             seen, idle_since_ns = read + count, now_ns()
         elif now_ns() - idle_since_ns >= plan.timeout_s * 1e9:
             break
-    return ReadResult(records, size_bytes, (last_ns - start_ns) / 1e9)
+    return ReadResult(records, size_bytes, (last_ns - start_ns) / 1e9, is_cut_off=vigil.is_over)
 
 
 def _size_of(records: list[Any]) -> int:
@@ -192,6 +197,7 @@ class TailResult:
     elapsed_s: float = 0.0
     cpu_s: float = 0.0
     latency: Histogram = field(default_factory=Histogram)
+    is_cut_off: bool = False
 
 
 @dataclass(frozen=True)
@@ -214,14 +220,15 @@ class TailTask:
             start_at_end(consumer, places)
             start_ns = link.start()
             cpu_s = time.process_time()
-            result = self._follow(consumer, link, start_ns)
+            with Vigil(cluster, link.group_records) as vigil:
+                result = self._follow(consumer, link, start_ns, vigil)
             result.cpu_s = time.process_time() - cpu_s
             return result
 
-    def _follow(self, consumer: Consumer[Any, Any], link: Link, start_ns: int) -> TailResult:
+    def _follow(self, consumer: Consumer[Any, Any], link: Link, start_ns: int, vigil: Vigil) -> TailResult:
         result, seen = TailResult(), bytearray(self.expected)
         last_ns = start_ns
-        while True:
+        while not vigil.is_over:
             goal = link.goal()  # set when the senders are done: how many were acknowledged
             if result.records >= self.expected or (goal is not None and result.records >= goal):
                 break
@@ -233,7 +240,7 @@ class TailTask:
                 link.progress(result.records, result.size_bytes, result.repeated)
             elif at_ns - last_ns >= self.plan.timeout_s * 1e9:
                 break
-        result.elapsed_s = (last_ns - start_ns) / 1e9
+        result.elapsed_s, result.is_cut_off = (last_ns - start_ns) / 1e9, vigil.is_over
         return result
 
     def _take(self, records: list[Any], at_ns: int, seen: bytearray, result: TailResult) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...protocol.errors import HeadraceError
 from .fleet import Fleet
@@ -13,6 +13,7 @@ from .histogram import Histogram
 from .read_work import ReadTask, TailTask
 from .send_work import SendTask
 from .topics import bench_topic
+from .vigil import GONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
     # (title, running counts, nanosecond at which it began, or 0 before) once a second
     Watch = Callable[[Sequence[tuple[str, Totals]], int], None]
+
+R = TypeVar("R", "SendResult", "ReadResult", "TailResult")
 
 MB = 1_000_000
 
@@ -56,7 +59,7 @@ def run_produce(plan: SendPlan, topic_plan: TopicPlan, watch: Watch, note: Calla
         with Fleet(_senders(plan)) as fleet:
             tick = _ticker(fleet, watch, "produce")
             fleet.start(tick)
-            results = fleet.finish(0, tick)
+            results = _noted(fleet.finish(0, tick), topic)
         sent = _sent_facts(plan, results)
         problems = _send_problems(sent) + _log_problems(topic, before, plan, sent)
         return Outcome({"bench": "produce", **_topic_facts(topic), **sent}, problems)
@@ -83,10 +86,10 @@ def run_consume(
             fleet.set_goal(expected)
             tick = _ticker(fleet, watch, "consume")
             fleet.start(tick)
-            read = _read_facts(plan, fleet.finish(0, tick))
+            read = _read_facts(plan, _noted(fleet.finish(0, tick), topic))
         return Outcome(
             {"bench": "consume", **_topic_facts(topic), **read, "expected": expected},
-            _read_problems(read, expected, plan),
+            _read_problems(read, expected, plan, topic),
         )
 
 
@@ -103,10 +106,10 @@ def run_latency(
         with Fleet(_senders(plan), [task]) as fleet:
             tick = _ticker(fleet, watch, "sent", "received")
             fleet.start(tick)
-            sent = _sent_facts(plan, fleet.finish(0, tick))
+            sent = _sent_facts(plan, _noted(fleet.finish(0, tick), topic))
             # a failed record may lie in the log all the same: then there are more, never fewer
-            fleet.set_goal(sent["records"])
-            received: TailResult = fleet.finish(1, tick)[0]
+            fleet.set_goal(0 if topic.is_lost else sent["records"])
+            received: TailResult = _noted(fleet.finish(1, tick), topic)[0]
     facts = {
         "bench": "latency",
         **_topic_facts(topic),
@@ -120,7 +123,7 @@ def run_latency(
     }
     facts["records_per_s"] = _per_s(received.records, received.elapsed_s)
     facts["mb_per_s"] = _per_s(received.size_bytes / MB, received.elapsed_s)
-    return Outcome(facts, _send_problems(sent) + _tail_problems(sent, received, tail))
+    return Outcome(facts, _send_problems(sent) + _tail_problems(sent, received, tail, topic))
 
 
 def run_mixed(
@@ -141,15 +144,15 @@ def run_mixed(
             tick = _ticker(fleet, watch, "produce", "consume")
             fleet.start(tick)
             first = sum(fleet.prepared[slot] for slot in fleet.groups[1])
-            sent = _sent_facts(plan, fleet.finish(0, tick))
+            sent = _sent_facts(plan, _noted(fleet.finish(0, tick), topic))
             end = before + plan.warmup + sent["records"]
             with contextlib.suppress(HeadraceError):  # a node may be gone: what was acknowledged must do
                 end = max(end, topic.ends())
             expected = end - first
-            fleet.set_goal(expected)
-            read = _read_facts(reader, fleet.finish(1, tick))
+            fleet.set_goal(0 if topic.is_lost else expected)
+            read = _read_facts(reader, _noted(fleet.finish(1, tick), topic))
         problems = _send_problems(sent) + _log_problems(topic, before, plan, sent)
-        problems += _read_problems(read, expected, reader)
+        problems += _read_problems(read, expected, reader, topic)
     top = {name: sent[name] for name in ("records_per_s", "mb_per_s", "latency_ms")}
     read["expected"] = expected
     return Outcome(
@@ -186,10 +189,16 @@ def _fill(plan: SendPlan, topic: BenchTopic, watch: Watch) -> None:
     with Fleet(_senders(plan)) as fleet:
         tick = _ticker(fleet, watch, "fill")
         fleet.start(tick)
-        sent = _sent_facts(plan, fleet.finish(0, tick))
+        sent = _sent_facts(plan, _noted(fleet.finish(0, tick), topic))
     problems = _send_problems(sent)
     if problems:
         raise BenchFailedError("; ".join(["the topic could not be filled", *problems]))
+
+
+def _noted(results: list[R], topic: BenchTopic) -> list[R]:
+    """The results of workers; the topic is lost if any of them saw that no node answers any more."""
+    topic.is_lost = topic.is_lost or any(result.is_cut_off for result in results)
+    return results
 
 
 def _ticker(fleet: Fleet, watch: Watch, *titles: str) -> Callable[[], None]:
@@ -268,22 +277,27 @@ def _log_problems(topic: BenchTopic, before: int, plan: SendPlan, sent: dict[str
     return []
 
 
-def _read_problems(read: dict[str, Any], expected: int, plan: ReadPlan) -> list[str]:
+def _read_problems(read: dict[str, Any], expected: int, plan: ReadPlan, topic: BenchTopic) -> list[str]:
     if read["records"] >= expected:
         return []
-    return [f"only {read['records']} of {expected} records came, then none for {plan.timeout_s:g} s"]
+    return [f"only {read['records']} of {expected} records came, {_why(plan, topic)}"]
 
 
-def _tail_problems(sent: dict[str, Any], received: TailResult, tail: ReadPlan) -> list[str]:
+def _tail_problems(
+    sent: dict[str, Any], received: TailResult, tail: ReadPlan, topic: BenchTopic
+) -> list[str]:
     problems = []
     if received.records < sent["records"]:
         problems.append(
-            f"only {received.records} of {sent['records']} acknowledged records came, then none for"
-            f" {tail.timeout_s:g} s"
+            f"only {received.records} of {sent['records']} acknowledged records came, {_why(tail, topic)}"
         )
     if received.repeated:
         problems.append(f"{received.repeated} records came more than once")
     return problems
+
+
+def _why(plan: ReadPlan, topic: BenchTopic) -> str:
+    return f"then {GONE}" if topic.is_lost else f"then none for {plan.timeout_s:g} s"
 
 
 def _per_s(amount: float, elapsed_s: float) -> float:

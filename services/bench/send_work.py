@@ -15,6 +15,7 @@ from .histogram import Histogram
 from .pacing import Schedule
 from .pacing_io import due_ranges, now_ns, sharpen_timer
 from .plan import share
+from .vigil import GONE, Vigil
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +43,7 @@ class SendResult:
     cpu_s: float = 0.0
     latency: Histogram = field(default_factory=Histogram)
     first_error: str | None = None
+    is_cut_off: bool = False  # no node answered any more
 
 
 @dataclass(frozen=True)
@@ -71,10 +73,12 @@ class SendTask:
                 if result.failed:
                     raise HeadraceError(f"a record of the warm-up failed: {result.first_error}")
             sender = _Sender(producer, plan, source, link)
-            start_ns = link.start()
-            cpu_s = time.process_time()
-            sender.run(self.index, start_ns)
-            result = sender.close_books()
+            with Vigil(cluster, sender.acknowledged, sender.cut_off) as vigil:
+                start_ns = link.start()
+                cpu_s = time.process_time()
+                sender.run(self.index, start_ns)
+                result = sender.close_books()
+            result.is_cut_off = vigil.is_over
             result.elapsed_s = (sender.ended_ns - start_ns) / 1e9
             result.cpu_s = time.process_time() - cpu_s
             producer.close()  # its thread has run every callback then
@@ -280,6 +284,15 @@ class _Sender:
         return result[-1] if len(result) else None
 
     # --- books ------------------------------------------------------------------------------------------
+
+    def acknowledged(self) -> float:
+        """So far; any thread may ask."""
+        return self._producer.metrics()["record-send-total"]
+
+    def cut_off(self) -> None:
+        """No node answers any more, says another thread: what has no outcome fails, and no more is sent."""
+        self._error, self._is_stuck = HeadraceError(GONE), True
+        self._producer.close(0)
 
     def close_books(self) -> SendResult:
         """Wait for every outcome; what was measured."""

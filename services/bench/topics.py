@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import HeadraceError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from ...protocol.model import TopicPartition
+from .vigil import GONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -36,9 +37,12 @@ class BenchTopic:
     def __init__(self, admin: Admin, name: str, partitions: int, *, is_temporary: bool) -> None:
         self._admin, self.name, self.partitions = admin, name, partitions
         self.is_temporary = is_temporary
+        self.is_lost = False  # no node answered any more: nobody is asked about it
 
     def ends(self) -> int:
         """Sum of all end offsets. Errors: those of a partition that cannot be asked."""
+        if self.is_lost:
+            raise HeadraceError(GONE)
         from ...clients.admin.admin_types import LATEST
 
         return self._sum(LATEST)
@@ -78,14 +82,21 @@ def bench_topic(
             return
         admin.describe_cluster()  # nobody there: nothing was made, nothing is to be deleted
         name = TEMPORARY_PREFIX + secrets.token_hex(4)
+        made: BenchTopic | None = None
         try:
             # inside the try: it may have been made although the answer was lost
             admin.create_topics(NewTopic(name, plan.partitions, plan.replication_factor)).raise_for_errors()
-            yield _found(admin, name, is_temporary=True)
+            made = _found(admin, name, is_temporary=True)
+            yield made
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from group
         finally:
-            _delete(admin, name, note)
+            if made is not None and made.is_lost:
+                note(
+                    f"the temporary topic {name!r} is still there: {GONE}; `headrace topic delete` removes it"
+                )
+            else:
+                _delete(admin, name, note)
 
 
 def _create_missing(admin: Admin, topic: Any) -> None:

@@ -124,7 +124,8 @@ def _seen_by_ray(settings: Settings) -> dict[str, Any]:
         )
     facts = ray_host.status(name)
     if facts["state"] == "down" and facts["bootstrap"]:
-        note(f"no Ray answers at {facts['ray_address']}; -b asks the storage nodes themselves")
+        remedy = "`headrace up` starts it over the data" if facts["ray_is_ours"] else "start its head again"
+        note(f"no Ray answers at {facts['ray_address']}: {remedy}; -b asks the storage nodes themselves")
     return facts
 
 

@@ -22,6 +22,7 @@ from ...protocol.errors import (
     NoClusterError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
+    VoterNotFoundError,
 )
 from ..cluster_files_io import UnknownClusterError
 from . import bench, cluster, consume, logs, node, partition, produce, quickstart, quorum, topic
@@ -56,6 +57,7 @@ _NOT_FOUND = (
     UnknownTopicOrPartitionError,
     UnknownTopicIdError,
     BrokerIdNotRegisteredError,
+    VoterNotFoundError,
     FileNotFoundError,
 )
 

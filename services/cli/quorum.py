@@ -6,27 +6,58 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...clients.bootstrap import parse_addresses
+from ...protocol.errors import DuplicateVoterError, VoterNotFoundError
+from .admin import open_admin
 from .common import Settings, bootstrap_option, cluster_option, config_option, form_option, with_settings
-from .output import print_object, print_rows, write_line
+from .output import note, print_object, print_rows, write_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ...clients.admin.admin_types import QuorumDescription, QuorumReplicaInfo
+    from ...clients.cluster.network import Address
 
 _COLUMNS = ("id", "role", "end_offset", "lag", "last_fetch_ms", "last_caught_up_ms", "endpoint", "directory")
+DIRECTORY_ID_BYTES = 16
+
+
+def _directory_id(_context: click.Context, _option: click.Parameter, text: str | None) -> bytes | None:
+    """Errors: click.BadParameter."""
+    try:
+        found = None if text is None else bytes.fromhex(text)
+    except ValueError:
+        found = b""
+    if found is not None and len(found) != DIRECTORY_ID_BYTES:
+        raise click.BadParameter("a directory id has 32 hex digits; see `headrace quorum status`")
+    return found
+
+
+def _endpoint(_context: click.Context, _argument: click.Parameter, text: str) -> Address:
+    """Errors: click.BadParameter, ConfigError."""
+    if "," in text or not text.rpartition(":")[2].isdigit():
+        raise click.BadParameter(f"{text!r} is not HOST:PORT")
+    return parse_addresses(text)[0]
+
+
+_directory_option = click.option(
+    "--directory",
+    metavar="HEX",
+    callback=_directory_id,
+    help="Id of its metadata directory [default: the one that the leader sees].",
+)
 
 
 @click.group()
 def quorum() -> None:
-    """Look at the controllers of a cluster."""
+    """Look at the controllers of a cluster, change who of them decides."""
 
 
 @quorum.command()
 @with_settings(bootstrap_option, config_option, form_option, cluster_option)
 def status(settings: Settings) -> None:
     """Show who leads, in which epoch, what is decided, and how far every controller is."""
-    from ...clients.sync.admin_io import Admin
-
-    with Admin(settings.addresses(), config=settings.client_config()) as admin:
+    with open_admin(settings, settings.client_config()) as admin:
         facts = described(admin.describe_metadata_quorum())
     if settings.form != "text":
         print_object(facts, settings.form)
@@ -35,6 +66,34 @@ def status(settings: Settings) -> None:
     print_object({name: facts[name] for name in head}, "text")
     write_line("")
     print_rows([*facts["voters"], *facts["observers"]], _COLUMNS, "text")
+
+
+@quorum.command("add-voter")
+@click.argument("controller_id", type=click.IntRange(min=0), metavar="ID")
+@click.argument("address", metavar="HOST:PORT", callback=_endpoint)
+@_directory_option
+@with_settings(bootstrap_option, config_option, cluster_option)
+def add_voter(settings: Settings, *, controller_id: int, address: Address, directory: bytes | None) -> None:
+    """Let controller ID, which listens at HOST:PORT and follows the others already, vote with them."""
+    with open_admin(settings, settings.client_config()) as admin:
+        found = admin.describe_metadata_quorum()
+        if directory is None and _known_as(controller_id, found.voters):
+            raise DuplicateVoterError(f"controller {controller_id} votes already")
+        key = directory or _directory(controller_id, found.observers, "follows the others: start it first")
+        admin.add_raft_voter(controller_id, key, address)
+    note(f"controller {controller_id} votes")
+
+
+@quorum.command("remove-voter")
+@click.argument("controller_id", type=click.IntRange(min=0), metavar="ID")
+@_directory_option
+@with_settings(bootstrap_option, config_option, cluster_option)
+def remove_voter(settings: Settings, *, controller_id: int, directory: bytes | None) -> None:
+    """Take the vote of controller ID away. Stop it before if it joins by itself."""
+    with open_admin(settings, settings.client_config()) as admin:
+        voters = admin.describe_metadata_quorum().voters
+        admin.remove_raft_voter(controller_id, directory or _directory(controller_id, voters, "votes"))
+    note(f"controller {controller_id} does not vote any more")
 
 
 def described(found: QuorumDescription) -> dict[str, Any]:
@@ -61,6 +120,21 @@ def _row(each: QuorumReplicaInfo, leader_id: int, role: str) -> dict[str, Any]:
         "endpoint": f"{each.address.host}:{each.address.port}" if each.address.port else None,
         "directory": each.directory_id.hex(),
     }
+
+
+def _known_as(controller_id: int, replicas: Iterable[QuorumReplicaInfo]) -> list[bytes]:
+    return [each.directory_id for each in replicas if each.replica_id == controller_id]
+
+
+def _directory(controller_id: int, replicas: Iterable[QuorumReplicaInfo], what: str) -> bytes:
+    """Of the one that is meant. Errors: VoterNotFoundError; click.UsageError when there are several."""
+    found = _known_as(controller_id, replicas)
+    if not found:
+        raise VoterNotFoundError(f"no controller {controller_id} {what}")
+    if len(found) > 1:  # one was started over an empty disk lately, or two have the same id
+        names = ", ".join(directory.hex() for directory in found)
+        raise click.UsageError(f"controller {controller_id} was seen with several disks: --directory {names}")
+    return found[0]
 
 
 def _known(value: int) -> int | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..network_status import pieces
 from .admin import open_admin, raise_first
 from .common import (
     Settings,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 _PLACE_COLUMNS = ("partition", "leader", "leader_epoch", "partition_epoch", "replicas", "isr", "elr")
 _RARE_COLUMNS = ("last_known_elr", "adding_replicas", "removing_replicas", "offline_replicas")
 _OFFSET_COLUMNS = ("beginning", "end", "records")
-_TOPICS_PER_REQUEST = 500  # Bound: their configs with all docs come in one answer
 # By the option's name: whether a partition is shown, given its min.insync.replicas.
 _FILTERS: dict[str, Callable[[PartitionDescription, int], bool]] = {
     "under_replicated": lambda part, _: part.is_under_replicated,
@@ -113,8 +113,8 @@ def describe(settings: Settings, *, names: tuple[str, ...], all_configs: bool, *
         wanted = list(dict.fromkeys(names or [item.name for item in admin.list_topics(internal=True)]))
         described: list[dict[str, Any]] = []
         errors: dict[str, BaseException] = {}
-        for start in range(0, len(wanted), _TOPICS_PER_REQUEST):
-            found = admin.describe_topics(*wanted[start : start + _TOPICS_PER_REQUEST])
+        for piece in pieces(wanted):
+            found = admin.describe_topics(*piece)
             errors.update(found.errors)
             known = [name for name in found if name not in found.errors]
             configs = admin.describe_configs(*(Resource.topic(name) for name in known))

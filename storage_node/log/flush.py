@@ -36,12 +36,13 @@ class Flush:
                 # The cleaner has put another one in its place, which is on the disk already.
                 if not segment.is_replaced:
                     raise
+        if self.epochs is not None:
+            write_file_atomically(self.files, self.directory, names.LEADER_EPOCHS, self.epochs)
+        # Order: after the epochs, or what was deleted would pass for a beginning that was lost.
         if self.dropped:
             retire_oldest_first(self.files, self.directory, self.dropped)
         elif self.has_new_names:
             self.files.fsync_directory(self.directory)
-        if self.epochs is not None:
-            write_file_atomically(self.files, self.directory, names.LEADER_EPOCHS, self.epochs)
 
     def _sync_segment(self, segment: Segment) -> None:
         segment.file.fdatasync()

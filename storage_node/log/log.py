@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import CorruptMessageError, InvalidRecordError
-from ...protocol.model import NO_TIMESTAMP
+from ...protocol.model import NO_EPOCH, NO_TIMESTAMP
 from ...protocol.records.header import (
     CRC_POSITION,
     BatchHeader,
@@ -160,6 +160,11 @@ class Log(LogStart, LogCleaning):
     def segment_count(self) -> int:
         """Segments, the active one included."""
         return len(self._segments)
+
+    @property
+    def oldest_epoch(self) -> int:
+        """The oldest leader epoch in the log, -1 when there is none."""
+        return self._epochs.entries[0].epoch if self._epochs.entries else NO_EPOCH
 
     @property
     def latest_epoch(self) -> int:
@@ -345,6 +350,7 @@ class Log(LogStart, LogCleaning):
         self.hand_over(gone)
         self._has_new_names = True
         self.log_start_offset = offset if log_start_offset is None else log_start_offset
+        self.recovery.has_gap = False
         # An epoch that began before `offset` would be taken for that of what comes next.
         self._has_new_epochs |= self._epochs.truncate_from_end(0)
         self._after_truncation()

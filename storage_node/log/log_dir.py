@@ -151,7 +151,9 @@ class LogDir:
         marker = self._file(names.CLEAN_SHUTDOWN)
         if self.files.exists(marker):
             self.was_clean = True
-            self.clean_broker_epoch = parse_clean_shutdown(read_file(self.files, marker))
+            # Without its checkpoints nobody can tell what else is gone.
+            if self.files.exists(self._file(names.RECOVERY_POINTS)) and not self.faults:
+                self.clean_broker_epoch = parse_clean_shutdown(read_file(self.files, marker))
             self.files.remove(marker)
             self.files.fsync_directory(self.path)
 

@@ -20,6 +20,7 @@ from . import names
 from .checkpoints import NO_TOPIC_ID, uuid_text
 from .log_dir import Identity, LogDir
 from .log_tasks import CheckpointTask, CreateTask, LoadTask, NewLog, purge, write_topic_id
+from .losses import PreviousEnd, losses_in, previous_end
 from .retired import RetiredSegments
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class LogManager:
         self._to_purge: list[tuple[LogDir, str]] = []
         self._going: set[TopicPartition] = set()  # still here, but out of the checkpoints
         self._missing: set[TopicPartition] = set()  # of `failed`: those that have no folder
+        self._lost: set[TopicPartition] = set()  # found cut or gone after an orderly end
 
     # --- start --------------------------------------------------------------------------------------
 
@@ -126,6 +128,8 @@ class LogManager:
         for log_dir in self.online_dirs:
             self._find_missing(log_dir)
             self._lower_cleaner_offsets(log_dir)
+            here = {name: self.logs.get(name) for name, home in self._homes.items() if home is log_dir}
+            self._lost.update(losses_in(log_dir, here))
         self._check_any_online()
 
     def forget_missing(self, is_expected: Callable[[TopicPartition], bool]) -> None:
@@ -173,10 +177,9 @@ class LogManager:
         return tuple(d.directory_id for d in self.dirs if not d.is_online and d.directory_id is not None)
 
     @property
-    def clean_broker_epoch(self) -> int:
-        """The broker epoch of the process that closed every log dir in order, -1 if any of them was not."""
-        epochs = {d.clean_broker_epoch if d.was_clean and d.is_online else -1 for d in self.dirs}
-        return epochs.pop() if len(epochs) == 1 else -1
+    def previous_end(self) -> PreviousEnd:
+        """How the process before this one ended; known once the logs are loaded."""
+        return previous_end(self.dirs, self._lost)
 
     def mark_offline(self, path: str, reason: str) -> None:
         """Take a dir offline for a reason that the file layer did not see."""
@@ -336,7 +339,7 @@ class LogManager:
         Who never got a broker epoch was no replica of anything: it hands on the one that it found.
         """
         if broker_epoch < 0:
-            broker_epoch = self.clean_broker_epoch
+            broker_epoch = self.previous_end.epoch_to_hand_on
         for log in self.logs.values():
             try:
                 log.close()

@@ -149,7 +149,11 @@ class ReplicaFetcher:
             self._failures, self._retry_ms = 0, 0  # a leader anew: what failed was before
         followed = self.partitions[key] = Followed(partition, partition.leader_epoch)
         self._delayed.pop(key, None)
-        self._resume(followed)
+        if partition.log is not None and partition.log.recovery.has_gap:
+            # More at its end would not fill it, and one in sync with a gap might lead.
+            self._cut(followed, _Cut(0, is_restart=True), self._replicas.surroundings.now_ms)
+        else:
+            self._resume(followed)
 
     def remove(self, key: PartitionKey) -> None:
         """Follow it no more; answers that are on their way do nothing."""
@@ -376,7 +380,11 @@ class ReplicaFetcher:
             offset = min(own_end, leader_end)
         else:
             offset = own_end
-        self._cut(followed, _Cut(min(offset, log.log_end_offset), is_restart=False), now_ms)
+        if log.log_start_offset < answer.log_start_offset >= offset:
+            # Nothing is left that agrees: what lies below the leader's start cannot be compared any more.
+            self._cut(followed, _Cut(answer.log_start_offset, is_restart=True), now_ms)
+        else:
+            self._cut(followed, _Cut(min(offset, log.log_end_offset), is_restart=False), now_ms)
 
     def _on_out_of_range(self, followed: Followed, answer: FetchPartitionResponse, now_ms: int) -> None:
         """Go back to the leader's end if this log is longer, else on to the leader's start."""

@@ -118,8 +118,8 @@ class InSyncReplicas:
         return tuple(sorted({*self.committed, *proposed}))
 
     def is_under(self, min_isr: int) -> bool:
-        """Whether there are too few in-sync replicas for acks=all; never more than there are replicas."""
-        return len(self.committed) < min(min_isr, len(self.followers) + 1)
+        """Whether fewer replicas than `min_isr` are in sync, which must not be more than there are."""
+        return len(self.committed) < min_isr
 
     def updated(self, registration: PartitionRegistration, now_ms: int) -> bool:
         """The controller's decision of the same leader epoch; False if it is not newer than what is known.
@@ -186,9 +186,9 @@ class InSyncReplicas:
     ) -> int:
         """How far records are on everybody who counts; NO_OFFSET while that must not move.
 
-        `own_end` is how far they are safe here, `leader_end` how far the log goes. Below min.insync.replicas
-        nothing is committed (KIP-966). A follower that is caught up and may join the ISR is waited for as
-        well: else it could never reach a moving high watermark.
+        `own_end` is how far they are safe here, `leader_end` how far the log goes. Below `min_isr`, which is
+        never more than there are replicas, nothing is committed (KIP-966). A follower that is caught up and
+        may join the ISR is waited for as well: else it could never reach a moving high watermark.
         """
         if self.is_under(min_isr):
             return NO_OFFSET

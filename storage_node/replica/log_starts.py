@@ -9,6 +9,7 @@ Source: Kafka LogManager.scala cleanupLogs, UnifiedLog.java maybeIncrementLogSta
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -80,6 +81,7 @@ class LogStarts:
         if partition is None or partition.log is not log or not partition.is_online:
             return
         log.advance_log_start_offset(start)
+        self._replicas.note(logging.INFO, f"{log.topic_partition} starts at offset {start} now")
         self._to_trim[key] = None
         self._replicas.changed.append(key)
         self._replicas.fetchers.start_moved(key)

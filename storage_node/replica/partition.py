@@ -18,7 +18,7 @@ from ...protocol.errors import (
     UnknownLeaderEpochError,
     UnknownTopicIdError,
 )
-from ...protocol.model import NO_EPOCH, NO_NODE, TopicPartition
+from ...protocol.model import NO_EPOCH, NO_NODE, TopicPartition, effective_min_isr
 from ...runtime.config import MAX_LONG
 from .in_sync import NO_BROKER_EPOCH, Eligible, InSyncReplicas
 from .throttle import is_named
@@ -72,6 +72,7 @@ class Partition:
         "_durable",
         "_flush_messages",
         "_flush_ms",
+        "_min_insync_replicas",
         "epoch_start_offset",
         "flushed_offset",
         "high_watermark",
@@ -124,7 +125,8 @@ class Partition:
         self.epoch_start_offset = 0  # where the log ended when this node began to lead
         self.is_flushing = False
         self.is_damaged = False  # stored bytes were found to be wrong; told once
-        self.min_isr = 1
+        self.min_isr = 1  # what acks=all needs: see effective_min_isr
+        self._min_insync_replicas = 1
         self.oldest_unflushed_ms: int | None = None
         self.is_throttled_as_leader = self.is_throttled_as_follower = False
         self._durable = False
@@ -156,7 +158,8 @@ class Partition:
         """Take over what the log's config says; call it after each change of that config."""
         if self.log is not None:
             config = self.log.config
-            self.min_isr = config.min_insync_replicas
+            self._min_insync_replicas = config.min_insync_replicas
+            self.min_isr = effective_min_isr(self._min_insync_replicas, len(self.replicas))
             self._durable = config.durability == FSYNC
             self._flush_messages, self._flush_ms = config.flush_messages, config.flush_ms
             index, node_id = self.key[1], self.node_id
@@ -179,6 +182,7 @@ class Partition:
             self.leader, self.leader_epoch = registration.leader, registration.leader_epoch
             self.in_sync = None
             if self.is_leader and self.log is not None:
+                self.log.recovery.has_gap = False  # what it has is what there is
                 self.log.assign_leader_epoch(self.leader_epoch)
                 self.epoch_start_offset = self.log.log_end_offset
         elif registration.partition_epoch < self.partition_epoch:
@@ -188,6 +192,7 @@ class Partition:
 
     def _take_replicas(self, registration: PartitionRegistration) -> None:
         self.replicas, self.isr = registration.replicas, registration.isr
+        self.min_isr = effective_min_isr(self._min_insync_replicas, len(self.replicas))
         self.partition_epoch = registration.partition_epoch
         if not self.is_leader or registration.replicas == (self.node_id,):
             self.in_sync = None

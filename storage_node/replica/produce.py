@@ -112,10 +112,10 @@ class ProduceHandler:
         replicas = self._replicas
         partition = replicas.find(entry.topic_id, entry.partition)
         log = partition.leader_log(entry.leader_epoch)
-        if acks == ACKS_ALL and len(partition.isr) < partition.min_isr:
+        if acks == ACKS_ALL and partition.is_under_min_isr:
             raise NotEnoughReplicasError(
-                f"{partition.topic_partition} has {len(partition.isr)} in-sync replicas,"
-                f" min.insync.replicas is {partition.min_isr}"
+                f"{partition.topic_partition} has {len(partition.isr)} in-sync replicas, acks=all needs"
+                f" {partition.min_isr}"
             )
         try:
             info = log.append_as_leader(frame, leader_epoch=partition.leader_epoch, wall_ms=wall_ms)
@@ -169,8 +169,8 @@ class ProduceHandler:
 
 def _too_few(partition: Partition) -> NotEnoughReplicasAfterAppendError:
     return NotEnoughReplicasAfterAppendError(
-        f"{partition.topic_partition} has {len(partition.isr)} in-sync replicas now,"
-        f" min.insync.replicas is {partition.min_isr}"
+        f"{partition.topic_partition} has {len(partition.isr)} in-sync replicas now, acks=all needs"
+        f" {partition.min_isr}"
     )
 
 

@@ -245,7 +245,10 @@ class ReplicaFetchHandler:
             epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)
             if epoch == NO_EPOCH:
                 raise OffsetOutOfRangeError(f"epoch {asked.last_fetched_epoch} is newer than any in the log")
-            if epoch < asked.last_fetched_epoch or end_offset < offset:
+            # What this log has deleted with its epochs may be something else there, and nobody can tell.
+            is_older = asked.last_fetched_epoch < log.oldest_epoch
+            is_unknown = is_older and asked.log_start_offset < log.log_start_offset
+            if epoch < asked.last_fetched_epoch or end_offset < offset or is_unknown:
                 return epoch, end_offset
         if offset > log.log_end_offset:
             raise OffsetOutOfRangeError(f"offset {offset}, the log ends at {log.log_end_offset}")

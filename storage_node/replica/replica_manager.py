@@ -151,6 +151,8 @@ class ReplicaManager:
         removed = {topic.topic_id for topic in delta.topics_removed}
         if removed:
             self._remove_all([key for key in self.partitions if key[0] in removed])
+            gone = {topic.name for topic in delta.topics_removed}
+            self._manager.forget_missing(lambda name: name.topic not in gone)
         for topic_id, index in delta.partitions:
             self._follow(topic_id, index, is_new=not has_partition(old, topic_id, index))
         self._reconfigure(delta.configs)

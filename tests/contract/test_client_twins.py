@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
 from typing import TYPE_CHECKING, Any
 
 import headrace
@@ -24,9 +23,10 @@ from headrace.clients.sync.cluster_io import Cluster
 from headrace.clients.sync.consumer_io import Consumer
 from headrace.clients.sync.producer_io import Producer
 from headrace.runtime.loop_io import new_event_loop
+from waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 
 class Driver:
@@ -326,13 +326,6 @@ def test_admin_manages_topics(face: Face, topic: str) -> None:
     assert isinstance(admin.describe_topics(topic).errors[topic], errors.UnknownTopicOrPartitionError)
 
 
-def wait_for(is_so: Callable[[], bool]) -> None:
-    """Nodes learn one after the other what the controller has decided."""
-    ends_at = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < ends_at
-
-
 def test_admin_moves_leaders_and_replicas(face: Face) -> None:
     """Describe, drain a node, elect the preferred leader back, reassign, list, cancel; errors per item."""
     admin, name = face.make("admin"), f"moves.{type(face.make('admin')).__name__}"
@@ -342,16 +335,19 @@ def test_admin_moves_leaders_and_replicas(face: Face) -> None:
     def part() -> Any:
         return admin.describe_topics(name)[name].partitions[0]
 
-    wait_for(lambda: not admin.describe_topics(name).errors and part().isr == (1, 2))
+    wait_for(lambda: not admin.describe_topics(name).errors and part().isr == (1, 2), "both are in sync")
     assert (part().leader, part().replicas, part().elr, part().offline_replicas) == (1, (1, 2), (), ())
     assert part().partition_epoch >= 0
     admin.drain_node(1)  # it keeps what other tests have put there alone
-    wait_for(lambda: part().leader == 2)
-    wait_for(lambda: admin.describe_cluster().nodes[0].state == "shutting_down")
+    wait_for(lambda: part().leader == 2, "node 2 leads")
+    wait_for(lambda: admin.describe_cluster().nodes[0].state == "shutting_down", "the drain is seen")
     assert admin.drain_node(1, drained=False).node_id == 1
     preferred = headrace.ElectionType.PREFERRED
-    wait_for(lambda: list(admin.elect_leaders(preferred, [place, unknown]).errors) == [unknown])
-    wait_for(lambda: part().leader == 1)
+    wait_for(
+        lambda: list(admin.elect_leaders(preferred, [place, unknown]).errors) == [unknown],
+        "node 1 is elected",
+    )
+    wait_for(lambda: part().leader == 1, "node 1 leads")
     results = admin.elect_leaders(preferred, [unknown])
     assert isinstance(results.errors[unknown], errors.UnknownTopicOrPartitionError)
     results = admin.elect_leaders(preferred, [place])
@@ -359,7 +355,7 @@ def test_admin_moves_leaders_and_replicas(face: Face) -> None:
     assert place not in admin.elect_leaders(preferred)
     moved = admin.alter_partition_reassignments({place: (2,), unknown: (1,)})
     assert list(moved.errors) == [unknown]
-    wait_for(lambda: part().replicas == (2,))
+    wait_for(lambda: part().replicas == (2,), "it has moved")
     assert admin.list_partition_reassignments([place]) == {}
     cancelled = admin.alter_partition_reassignments({place: None})
     assert isinstance(cancelled.errors[place], errors.NoReassignmentInProgressError)

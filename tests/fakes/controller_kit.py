@@ -140,10 +140,10 @@ class Driver:
         for node_id in node_ids:
             assert self.beat(node_id, want_fence=True, want_shutdown=True).is_fenced
 
-    def come_back(self, node_id: int, process: int, *, is_clean: bool) -> None:
+    def come_back(self, node_id: int, process: int, *, is_clean: bool, **facts: Any) -> None:
         """A fenced node is started anew, having ended in order or not, and catches up."""
         previous = self.image.brokers[node_id].broker_epoch if is_clean else -1
-        assert self.register(node_id, process, previous_broker_epoch=previous).error_code == 0
+        assert self.register(node_id, process, previous_broker_epoch=previous, **facts).error_code == 0
         assert not self.beat(node_id).is_fenced
 
     def configure(self, topic: str, **values: str) -> None:

@@ -29,6 +29,8 @@ log = logging.getLogger("fake")
 
 Rule = Callable[["Ask"], "Fault | None"]
 
+FOR_EVER_MS = 1_000_000_000
+
 
 @dataclass(frozen=True)
 class Ask:
@@ -122,6 +124,8 @@ class FakeCluster(FakeReplication):
         self.latency_ms = latency_ms
         self.addresses = {node_id: Address(f"node{node_id}", 9000 + node_id) for node_id in range(nodes)}
         self.down: set[int] = set()
+        self.fenced: set[int] = set()  # not in the metadata, whatever else they do
+        self.dropped: list[Address] = []  # to which clients closed their connections
         self.topics: dict[str, FakeTopic] = {}
         self.node_configs: dict[str, dict[str, str]] = {}
         self.metadata_offset = 0
@@ -166,6 +170,10 @@ class FakeCluster(FakeReplication):
 
     def stop_node(self, node_id: int) -> None:
         self.down.add(node_id)
+
+    def freeze_node(self, node_id: int) -> None:
+        """From now on it hears and says nothing, and its connections stand."""
+        self.rules.insert(0, lambda ask: Fault(delay_ms=FOR_EVER_MS) if ask.node_id == node_id else None)
 
     def start_node(self, node_id: int) -> None:
         self.down.discard(node_id)
@@ -270,7 +278,7 @@ class FakeCluster(FakeReplication):
             tuple(
                 data.NodeEndpoint(node_id, address.host, address.port, self.racks.get(node_id))
                 for node_id, address in sorted(self.addresses.items())
-                if node_id not in self.down
+                if node_id not in self.down | self.fenced
             ),
             tuple(self._topic_metadata(name) for name in names),
         )
@@ -532,9 +540,11 @@ class FakeNetwork:
             raise errors.RequestTimedOutError(f"{address} did not answer") from None
         return reply if expect_reply else Reply(None, ())
 
-    def submit(self, *_args: Any, **_facts: Any) -> bool:
+    def submit(self, *_args: Any, **_facts: Any) -> None:
         """Nothing goes out without waiting here: the latency is waited for before."""
-        return False
+
+    def drop(self, address: Address) -> None:
+        self._cluster.dropped.append(address)
 
     async def close(self) -> None:
         self._is_closed = True

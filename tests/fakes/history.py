@@ -234,6 +234,19 @@ class History:
         self.processes.append(Process(name, self))
         return self.processes[-1]
 
+    def only(self, wanted: Callable[[Any], bool]) -> History:
+        """The operations that are about wanted keys alone."""
+
+        def is_wanted(op: Op) -> bool:
+            return all(map(wanted, (*op.keys, *(step.key for step in op.steps))))
+
+        left = History(self.clock)
+        left.starts = self.starts
+        left.ops = [op for op in self.ops if is_wanted(op)]
+        for process in self.processes:
+            left.process(process.name).ops = [op for op in process.ops if is_wanted(op)]
+        return left
+
     def anomalies(self) -> dict[str, list[str]]:
         """By name of the anomaly what was found, but for what is always allowed; empty if it is sound.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.controller.quorum.metadata_log import METADATA_PARTITION, MetadataLog, metadata_log_config
+from headrace.controller.quorum.quorum_state import QuorumState
+from headrace.controller.quorum.record_batches import encode_batch
 from headrace.protocol.metadata.records import PartitionRecord, TopicRecord
 from headrace.protocol.metadata.replay import replay
 
@@ -31,17 +33,30 @@ def topic(number: int) -> list[Any]:
 
 
 class Voter:
-    """One start of a controller: log and image. `history` are the images that it has made, in order."""
+    """One start of a controller that votes alone: log and image, in an epoch of its own. `history` are the
+    images that it has made, in order."""
 
-    def __init__(self, files: Any, segment_bytes: int = 2**20) -> None:
-        self.log = MetadataLog.open(
-            files, METADATA_DIR, controller_id=1, config=a_config(segment_bytes), wall_ms=NOW
-        )
+    def __init__(self, files: Any, segment_bytes: int = 2**20, metadata_dir: str = METADATA_DIR) -> None:
+        self.log = MetadataLog.open(files, metadata_dir, config=a_config(segment_bytes), wall_ms=NOW)
+        state = self.log.read_state()
+        self.epoch = max(state.leader_epoch if state else 0, self.log.last_epoch) + 1
+        self._commit()
         self.image: MetadataImage = self.log.recovered
+        for base_offset, records in self.log.committed(self.image.offset + 1, self.log.end_offset):
+            self.image, _ = replay(self.image, base_offset, records)
+        self.log.write_state(QuorumState(self.image.cluster_id, 1, self.epoch))
         self.history = [self.image]
 
     def decide(self, *records: Any) -> None:
         """Append and apply one decision."""
-        base_offset = self.log.append(records, NOW)
+        base_offset = self.log.append_batch(encode_batch(records, NOW), self.epoch, NOW)
         self.image, _ = replay(self.image, base_offset, records)
         self.history.append(self.image)
+
+    def flush(self) -> None:
+        """What was decided is durable, and as nobody else votes, committed."""
+        self.log.flush()
+        self._commit()
+
+    def _commit(self) -> None:
+        self.log.high_watermark = self.log.flushed_offset

@@ -40,6 +40,7 @@ TOPICS = st.sampled_from(["t", "u"])
 NUMBERS = st.integers(0, 2)
 OFF = st.integers(-1, 1)
 SETS = st.lists(NODES, min_size=0, max_size=4)
+LOST = st.frozensets(st.tuples(TOPICS, NUMBERS), max_size=2)
 
 
 class Cluster(RuleBasedStateMachine):
@@ -51,6 +52,7 @@ class Cluster(RuleBasedStateMachine):
         self.processes = 100
         self.seen = self.driver.image
         self.lossy: frozenset[int] = frozenset()
+        self.lost: frozenset[tuple[str, int]] | None = None  # where they are lossy, None for everywhere
 
     @initialize(min_isr=st.integers(1, 3), factor=st.integers(1, 4), unclean=st.booleans())
     def begin(self, min_isr: int, factor: int, unclean: bool) -> None:
@@ -64,17 +66,24 @@ class Cluster(RuleBasedStateMachine):
 
     # --- nodes -----------------------------------------------------------------------------------------
 
-    @rule(node=NODES, is_clean=st.booleans(), lag=st.integers(0, 1))
-    def start(self, node: int, is_clean: bool, lag: int) -> None:
-        """A new process of a node registers; maybe the one before is still counted as live."""
+    @rule(node=NODES, is_clean=st.booleans(), lag=st.integers(0, 1), lost=LOST)
+    def start(self, node: int, is_clean: bool, lag: int, lost: frozenset[tuple[str, int]]) -> None:
+        """A new process of a node registers; maybe the one before is still counted as live, and maybe some
+        logs were cut since that ended in order."""
         before = self.driver.image.brokers.get(node)
         self.processes += 1
         previous = before.broker_epoch if before is not None and is_clean else -lag
-        reply = self.driver.register(node, self.processes, previous_broker_epoch=previous)
-        if not reply.error_code and before is not None and previous != before.broker_epoch:
-            self.lossy = frozenset((node,))
-            partitions = [p for t in self.driver.image.topics.values() for p in t.partitions]
-            assert not any(node in p.isr + p.elr for p in partitions)
+        reply = self.driver.register(
+            node, self.processes, previous_broker_epoch=previous, lost_replicas=tuple(sorted(lost))
+        )
+        if reply.error_code or before is None:
+            return
+        self.lossy = frozenset((node,))
+        self.lost = lost if previous == before.broker_epoch else None
+        for topic in self.driver.image.topics.values():
+            for number, partition in enumerate(topic.partitions):
+                if self.lost is None or (topic.name, number) in self.lost:
+                    assert node not in partition.isr + partition.elr
 
     @rule(
         node=NODES, what=st.sampled_from(["", "", "", "want_fence", "want_shutdown"]), back=st.integers(0, 9)
@@ -106,12 +115,12 @@ class Cluster(RuleBasedStateMachine):
                 self.driver.beat(node)
             self.driver.wait(min(ms, 800))
 
-    @rule(node=NODES, is_clean=st.booleans())
-    def bounce(self, node: int, is_clean: bool) -> None:
+    @rule(node=NODES, is_clean=st.booleans(), lost=LOST)
+    def bounce(self, node: int, is_clean: bool, lost: frozenset[tuple[str, int]]) -> None:
         """A node is gone, and its next process comes and catches up."""
         if node in self.driver.image.brokers:
             self.driver.fence(node)
-            self.start(node, is_clean, 1)
+            self.start(node, is_clean, 1, lost)
             self.driver.beat(node)
 
     @rule(node=st.sets(NODES, min_size=1, max_size=4))
@@ -325,7 +334,9 @@ class Cluster(RuleBasedStateMachine):
                 topic = image.topics[image.topic_names[record.topic_id]]
                 now = after.topics[topic.name].partitions[record.partition]
                 min_isr = int(configured(image, topic.name, "min.insync.replicas") or 1)
-                check_change(topic.partitions[record.partition], now, min_isr, self.lossy)
+                is_lossy = self.lost is None or (topic.name, record.partition) in self.lost
+                lossy = self.lossy if is_lossy else frozenset()
+                check_change(topic.partitions[record.partition], now, min_isr, lossy)
             image = after
         self.seen, self.lossy = self.driver.image, frozenset()
 

@@ -32,6 +32,7 @@ from headrace.protocol.metadata.replay import image_of, replay
 from headrace.protocol.transport.dealer_io import Connection
 from node_rig import Client, batch
 from proxy import HOST, ChaosNetwork, between
+from waiting import PATIENCE_S, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from headrace.protocol.messages.quorum import DescribeQuorumResponse
     from headrace.protocol.metadata.image import PartitionRegistration
 
-PATIENCE_S = 60.0
 ASK_TIMEOUT_S = 2.0
 SESSION_S = 1.5  # broker.session.timeout.ms, the default
 LAG_S = 2.0  # replica.lag.time.max.ms, far below the default of 30 s: tests wait for it
@@ -114,7 +114,7 @@ class Server:
     def pause(self) -> None:
         """SIGSTOP, and standing still: no thread of it runs when this returns."""
         self._signal(signal.SIGSTOP)
-        wait_until(lambda: self._state() == "T", f"{self.name} stands still")
+        wait_for(lambda: self._state() == "T", f"{self.name} stands still")
 
     def resume(self) -> None:
         """SIGCONT."""
@@ -412,7 +412,7 @@ class FaultCluster:
         self, is_so: Callable[[], object], what: str, *, evidence: Callable[[], str] | None = None
     ) -> None:
         """Ask again and again. Fails with what every server told last."""
-        wait_until(is_so, what, evidence=evidence or self.evidence)
+        wait_for(is_so, what, evidence=evidence or self.evidence)
 
     def until_in_sync(self, topic: str, count: int = 3) -> None:
         """Every partition has a leader and this many replicas in sync."""
@@ -484,19 +484,6 @@ class FaultCluster:
             if folder.is_dir():
                 found[server.id] = b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
         return found
-
-
-def wait_until(
-    is_so: Callable[[], object],
-    what: str,
-    patience_s: float = PATIENCE_S,
-    evidence: Callable[[], str] = str,
-) -> None:
-    """Nothing tells, so it is asked again and again; fails after a long while."""
-    ends_at, never = time.monotonic() + patience_s, threading.Event()
-    while not is_so():
-        assert time.monotonic() < ends_at, f"not within {patience_s:.0f} s: {what}\n{evidence()}"
-        never.wait(0.02)
 
 
 def hold(seconds: float) -> None:

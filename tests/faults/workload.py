@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import headrace
-from fault_cluster import PATIENCE_S, wait_until
 from headrace import TopicPartition, errors
 from history import History, Outcome, Process, error_name
+from waiting import PATIENCE_S, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,13 +96,13 @@ class Workload:
             return len(new) >= count and len({ack.partition for ack in new}) == self._partitions
 
         what = f"{count} more records are acknowledged, in every partition"
-        wait_until(is_so, what, patience_s, self._cluster.evidence)
+        wait_for(is_so, what, patience_s, evidence=self._cluster.evidence)
 
     def rest(self) -> None:
         """Send nothing any more, until `go_on`; all that was sent has been answered."""
         self._may_send.clear()
         # a round that has begun is noticed by what it sends
-        wait_until(lambda: self._under_way == 0 and self._resting == self._counts[0], "all producers rest")
+        wait_for(lambda: self._under_way == 0 and self._resting == self._counts[0], "all producers rest")
 
     def go_on(self) -> None:
         """Send again."""

@@ -298,3 +298,34 @@ def test_a_node_that_is_gone_in_the_middle(command: str) -> None:
     assert report["failed"] + report["unsent"] > 0
     assert report["first_error"]
     assert "records failed" in err
+
+
+@pytest.mark.parametrize("command", ["produce", "latency", "mixed", "consume"])
+def test_the_only_node_is_gone_for_good(command: str) -> None:
+    """Nobody waits for the timeouts of clients, which are minutes long here: what was measured until then is
+    printed, and why it ended."""
+    bounds = ["default.api.timeout.ms"]
+    if command != "consume":
+        bounds += ["delivery.timeout.ms", "max.block.ms"]
+    options = [part for bound in bounds for part in ("-X", f"{bound}=3600000")]
+    with local(nodes=1) as cluster:
+        load = ["--duration", "3600", "--throughput", "1000"]
+        if command == "consume":
+            with cluster.admin() as admin, cluster.producer() as producer:
+                admin.create_topics(NewTopic("t")).raise_for_errors()
+                producer.send_many("t", [b"x"] * 10).raise_for_errors()
+            load = ["--topic", "t", "--records", "1000"]
+        wait = [] if command == "produce" else ["--timeout", "3600"]
+        process = start(cluster, command, "-o", "json", *load, *wait, *options)
+        wait_for_progress(process)
+        cluster.kill_node(0)
+        out, err = process.communicate(timeout=90)
+        cluster.restart_node(0)
+    report = json.loads(out)
+    assert process.returncode == 1, err
+    assert "no node answers any more" in err.splitlines()[-1]
+    report = report.get("produce", report)
+    assert report["records"] > 0
+    if command != "consume":
+        assert report["unsent"] > 0
+        assert "the temporary topic" in err

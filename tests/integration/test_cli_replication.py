@@ -5,25 +5,17 @@ from __future__ import annotations
 import io
 import json
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from headrace.services.cli.main import run
 from headrace.services.local_io import LocalCluster, local
+from waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.timeout(180)
-WAIT_S = 60.0
-
-
-def wait_for(is_so: Callable[[], bool], what: str) -> None:
-    ends_at = time.monotonic() + WAIT_S
-    while not is_so():  # each look is a question over the network
-        assert time.monotonic() < ends_at, f"not within {WAIT_S} s: {what}"
 
 
 class Shell:

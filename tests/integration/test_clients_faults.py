@@ -7,6 +7,7 @@ from typing import Any
 
 import headrace
 from headrace import NewTopic, errors
+from waiting import wait_for
 
 
 def test_a_steady_producer_and_consumer_outlive_killed_nodes() -> None:
@@ -39,16 +40,16 @@ def test_a_steady_producer_and_consumer_outlive_killed_nodes() -> None:
             thread.start()
         for index in (0, 1, 0):
             before = len(acked)
-            wait_for(lambda before=before: len(acked) > before + 200)
+            wait_for(lambda before=before: len(acked) > before + 200, "more is acknowledged")
             cluster.kill_node(index)
             cluster.restart_node(index)
         before = len(acked)
-        wait_for(lambda: len(acked) > before + 200)
+        wait_for(lambda: len(acked) > before + 200, "more is acknowledged")
         stop.set()
         threads[0].join(60)
         afterwards = read_to_the_end(clients.consumer("t", auto_offset_reset="earliest"))
         assert {where: afterwards.get(where) for where in acked} == acked
-        wait_for(lambda: len(read) >= len(afterwards))
+        wait_for(lambda: len(read) >= len(afterwards), "the reader has read all")
         has_read.set()
         threads[1].join(60)
         assert read == afterwards
@@ -115,13 +116,3 @@ def take(consumer: Any, count: int) -> list[bytes]:
         if len(values) >= count:
             return values
     raise AssertionError(f"only {len(values)} of {count} records came")
-
-
-def wait_for(is_so: Any) -> None:
-    """Until something is so; the wait is on an event that never comes, in small steps."""
-    never = threading.Event()
-    for _ in range(600):
-        if is_so():
-            return
-        never.wait(0.05)
-    raise AssertionError("it never happened")

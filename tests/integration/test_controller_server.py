@@ -11,7 +11,6 @@ from controller_kit import incarnation
 from fake_files import FakeFiles
 from headrace.controller.config import ControllerConfig
 from headrace.controller.controller_io import ControllerServer
-from headrace.controller.quorum.metadata_log import MetadataLog, metadata_log_config
 from headrace.protocol.errors import (
     InvalidRequestError,
     KafkaStorageError,
@@ -44,7 +43,6 @@ from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.records import FormatRecord, TopicRecord
 from headrace.protocol.metadata.replay import image_of, replay
 from headrace.protocol.transport.dealer_io import Connection
-from headrace.runtime.config import MIB
 from headrace.storage_node.log.files_io import OsFiles
 from metadata_rig import Voter
 
@@ -197,12 +195,11 @@ def test_the_log_of_a_controller_from_before_quorums_is_taken_over(tmp_path) -> 
     and stays it."""
 
     async def scenario():
-        files, config = OsFiles(), metadata_log_config(64 * MIB)
-        old = MetadataLog.open(files, str(tmp_path), controller_id=1, config=config, wall_ms=1)
-        old.append((FormatRecord("old-cluster"), TopicRecord("t", bytes(16))), 1)
+        old = Voter(OsFiles(), metadata_dir=str(tmp_path))
+        old.decide(FormatRecord("old-cluster"), TopicRecord("t", bytes(16)))
         old.flush()
         epoch = old.epoch
-        old.close()
+        old.log.close()
         for expected_epoch in (epoch + 1, epoch + 2):
             async with controller(tmp_path) as server:
                 assert server.cluster_id == "old-cluster"

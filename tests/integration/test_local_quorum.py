@@ -14,9 +14,9 @@ from headrace.protocol.errors import ApiTimeoutError, HeadraceError, NotControll
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import CreateTopicsRequest, NewTopicSpec
 from headrace.protocol.transport.dealer_io import Connection
+from waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.timeout(120)
@@ -26,13 +26,6 @@ FAST = {
     "controller_quorum_fetch_timeout_ms": 400,
     "controller_quorum_election_backoff_max_ms": 100,
 }
-
-
-def wait_for(is_true: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
-    ends_at = time.monotonic() + timeout_s
-    while not is_true():
-        assert time.monotonic() < ends_at, f"not within {timeout_s} s: {what}"
-        time.sleep(0.01)
 
 
 def active(cluster: Any) -> int:

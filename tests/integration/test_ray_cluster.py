@@ -19,9 +19,10 @@ from headrace.clients.sync.consumer_io import Consumer
 from headrace.clients.sync.producer_io import Producer
 from headrace.protocol.model import TopicPartition
 from headrace_command import Headrace
+from waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
@@ -41,13 +42,6 @@ def headrace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Headrace]:
         command.wait_until_nothing_runs()
     finally:
         command.kill_all()
-
-
-def wait_for(is_true: Callable[[], bool], what: str, timeout_s: float = RECOVERY_S) -> None:
-    ends_at = time.monotonic() + timeout_s
-    while not is_true():
-        assert time.monotonic() < ends_at, f"not within {timeout_s} s: {what}"
-        time.sleep(0.2)
 
 
 class SteadyProducer:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from headrace_command import Headrace
+from waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
-
-RECOVERY_S = 40.0
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +28,6 @@ def headrace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Headrace]:
         command.wait_until_nothing_runs()
     finally:
         command.kill_all()
-
-
-def wait_for(is_true: Callable[[], bool], what: str) -> None:
-    ends_at = time.monotonic() + RECOVERY_S
-    while not is_true():
-        assert time.monotonic() < ends_at, f"not within {RECOVERY_S} s: {what}"
-        time.sleep(0.2)
 
 
 def quorum_of(headrace: Headrace) -> Any:

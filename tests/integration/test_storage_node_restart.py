@@ -53,6 +53,35 @@ def test_everything_is_there_after_a_restart(tmp_path: Path, crash: bool) -> Non
     run(scenario)
 
 
+def test_a_log_that_was_cut_while_the_node_was_down_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It ended in order, and one of its two logs lost its end before the next start: the registration names
+    that one, and so does the node's log; the other is whole."""
+
+    def cut_the_log_of(folder: str) -> None:
+        (path,) = tmp_path.rglob(f"{folder}/*.log")
+        path.write_bytes(path.read_bytes()[:-1])
+
+    async def scenario() -> None:
+        async with node_rig(tmp_path) as rig:
+            topic_id = await rig.topic("t", partitions=2)
+            client = await rig.client()
+            for number in range(4):
+                await client.produce(topic_id, batch(b"%d" % number), partition=number % 2)
+            epoch = rig.node.status()["broker_epoch"]
+            client.close()
+            await rig.stop()
+            cut_the_log_of("t-1")
+            rig.node = rig.new_node()
+            await rig.start()
+            told = rig.controller.registrations[-1]
+            assert (told.previous_broker_epoch, told.lost_replicas) == (epoch, (("t", 1),))
+            assert "while the node was down: 1 logs: t-1" in caplog.text
+
+    run(scenario)
+
+
 async def start_process(directory: Path, controller: FakeController) -> tuple[Any, int]:
     """A node in its own process, ready; the process and its port."""
     process = await asyncio.create_subprocess_exec(

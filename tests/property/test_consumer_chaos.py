@@ -66,7 +66,7 @@ class Play:
             "max_partition_fetch_bytes": self.random.choice([1, 300, 100_000]),
             "fetch_max_bytes": self.random.choice([1024, 2000, 1 << 20]),
             "fetch_max_wait_ms": self.random.choice([0, 20, 500]),
-            "request_timeout_ms": 1000,
+            "request_timeout_ms": self.random.choice([1000, 10_000]),  # or the leader moves away before
         }
         bootstrap = "node0:9000,node1:9001,node2:9002"
         async with AsyncCluster(bootstrap, make_hub=self.fake.make_hub, config=config) as cluster:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller_kit import Driver
+from controller_kit import Driver, incarnation
 from headrace.controller.state.brokers import BrokerState, state_of
 from headrace.protocol.messages.control import (
     AlterConfigs,
@@ -33,6 +33,7 @@ STEPS = st.one_of(
     st.tuples(st.just("delete"), NAMES),
     st.tuples(st.just("alter"), NAMES, st.sampled_from(["1", "2", "x"])),
     st.tuples(st.just("wait"), st.sampled_from([10, 700, 1600])),
+    st.tuples(st.just("ended"), st.sets(st.integers(1, 5))),
     st.tuples(st.just("restart")),
 )
 
@@ -56,6 +57,9 @@ def _do(driver: Driver, kind: str, *facts) -> None:
     elif kind == "alter":
         change = ConfigChange("min.insync.replicas", 0, facts[1])
         driver.ask(IncrementalAlterConfigsRequest((AlterConfigs(ConfigResource(2, facts[0]), (change,)),)))
+    elif kind == "ended":
+        driver.core.note_ended({incarnation(process) for process in facts[0]})
+        driver.wait(0)
     elif kind == "wait":
         driver.wait(facts[0])
     else:
@@ -73,9 +77,9 @@ def _epochs(image: MetadataImage) -> dict:
 @settings(max_examples=150, deadline=None)
 @given(st.lists(STEPS, max_size=30))
 def test_any_history_keeps_the_laws(steps) -> None:
-    """Nodes register, fall silent, leave, come back as other processes; topics come, grow and go; the
-    controller restarts. `check` runs after every decision; epochs never go back; a leaderless partition has
-    no active replica; the log and its snapshot both give the image."""
+    """Nodes register, fall silent, leave, come back as other processes, and are said to have ended, rightly
+    or not; topics come, grow and go; the controller restarts. `check` runs after every decision; epochs never
+    go back; a leaderless partition has no active replica; the log and its snapshot both give the image."""
     driver = Driver()
     driver.join(1, 2)
     for step in steps:

@@ -28,14 +28,14 @@ class Life:
 
     def _start(self, decisions, snapshot_after) -> None:
         voter = Voter(self.files, SEGMENT_BYTES)
-        self.epoch = voter.log.epoch
+        self.epoch = voter.epoch
         for index, records in enumerate(decisions):
             # Noted before its write begins: a crash may leave it on the disk as a whole.
             self.history.append(replay(voter.image, voter.image.offset + 1, records)[0])
             voter.decide(*records)
             if index % 2:
                 continue  # two decisions share a flush
-            voter.log.flush()
+            voter.flush()
             self.answered = len(self.history) - 1
             if index in snapshot_after or index + 1 in snapshot_after:
                 voter.log.write_snapshot(voter.image, NOW)
@@ -73,7 +73,7 @@ def test_whatever_was_answered_is_there_again(number) -> None:
         for files in (life.files.restart(), *map(life.files.power_loss, ("none", "all", crash_at))):
             voter = Voter(files, SEGMENT_BYTES)
             assert voter.image in possible, f"crash at {crash_at} {OPERATIONS[crash_at]} torn at {tear_bytes}"
-            assert voter.log.epoch > life.epoch or voter.image == MetadataImage()
+            assert voter.epoch > life.epoch or voter.image == MetadataImage()
             _goes_on(voter, files)
 
 
@@ -91,10 +91,10 @@ def _goes_on(voter: Voter, files: FakeFiles) -> None:
     if not voter.image.cluster_id:
         voter.decide(FormatRecord("c"))
     voter.decide(*topic(99))
-    voter.log.flush()
+    voter.flush()
     again = Voter(files.power_loss("none"), SEGMENT_BYTES)
     assert again.image == voter.image
-    assert again.log.epoch > voter.log.epoch
+    assert again.epoch > voter.epoch
 
 
 def test_dying_again_during_recovery() -> None:

@@ -60,7 +60,7 @@ async def produce(
     fake: FakeCluster, random: Random, sent: dict[int, list[bytes]], acks: list[Any], *, may_repeat: bool
 ) -> None:
     config = {
-        "request_timeout_ms": 1000,
+        "request_timeout_ms": random.choice([1000, 30_000]),  # or the leader moves away before
         "linger_ms": random.choice([0, 5]),
         "batch_size": random.choice([100, 5000]),
     }

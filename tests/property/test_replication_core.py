@@ -68,9 +68,20 @@ def leaving_nodes_may_stay(self, node_id):
     return self
 
 
-def every_end_is_clean(self, image, before, _previous_broker_epoch):
+def every_end_is_clean(self, image, before, _request):
     """A restart is never a reason to doubt a node's log."""
     return self._fencing(image, before)
+
+
+def no_log_is_cut(_image, _request):
+    """After an end in order nothing of a log is ever missing."""
+    return frozenset()
+
+
+def one_cut_log_is_all(image, request):
+    """A node that lost something of one log is doubted in all."""
+    every = frozenset((t.topic_id, n) for t in image.topics.values() for n in range(len(t.partitions)))
+    return every if request.lost_replicas else frozenset()
 
 
 def no_partition_epoch(partition, record):
@@ -104,6 +115,8 @@ MUTATIONS = {
     "versions-are-not-checked": (in_sync, "_check_versions", versions_are_not_checked),
     "leaving-nodes-may-stay": (standing.Standing, "without", leaving_nodes_may_stay),
     "every-end-is-clean": (brokers.Brokers, "_ended", every_end_is_clean),
+    "no-log-is-cut": (brokers, "_lost_keys", no_log_is_cut),
+    "one-cut-log-is-all": (brokers, "_lost_keys", one_cut_log_is_all),
     "no-partition-epoch": (replay, "changed_partition", no_partition_epoch),
     "nobody-comes-back": (
         brokers,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import compacting
 import quorum_laws
 from cluster_laws import Laws, registration_of
+from cluster_losses import UNCLEAN, check_unclean
 from compacting import KeyedProducer, Mirror
 from erasing import NO_RETENTION, Eraser, retain
 from faults import Faults, draw_kinds
@@ -57,6 +58,7 @@ class Plan:
     faults: tuple[str, ...] = ()
     send_gap_ms: int = 40
     unreliable_producer: bool = True  # one with acks=1 beside the others
+    unclean: bool = False  # a second topic that would rather lose records than stay without a leader
     tail_cache_bytes: int = 1 << 20  # what is not in it followers and consumers read from files
     replica_fetch_bytes: int = 1 << 20
     fetchers: int = 1
@@ -68,6 +70,7 @@ class Plan:
         replication = random.choice((3, 3, 3, 3, 2, 1))
         min_isr = 1 if replication == 1 or random.random() < 0.15 else 2
         is_ordered = random.random() < 0.7
+        unclean = min_isr > 1 and random.random() < 0.3
         return cls(
             controllers=random.choice((1, 1, 3)),
             nodes=random.choice((3, 3, 4)),
@@ -83,12 +86,13 @@ class Plan:
                 duplicate=0.0 if is_ordered else random.choice((0.0, 0.05)),
                 is_ordered=is_ordered,
             ),
-            faults=draw_kinds(random, replication, min_isr),
+            faults=draw_kinds(random, replication, min_isr, unclean=unclean),
             send_gap_ms=random.choice((20, 60, 150)),
             unreliable_producer=random.random() < 0.4,
             tail_cache_bytes=random.choice((0, 1_000, 1 << 20)),
             replica_fetch_bytes=random.choice((1_000, 10_000, 1 << 20)),
             fetchers=random.choice((1, 1, 2)),
+            unclean=unclean,
             compacts=random.random() < 0.5,
         )
 
@@ -105,7 +109,7 @@ class SimCluster:
         self.transport = Transport(self.network)
         self.history = History(lambda: self.world.now_ms)
         self.rules = Laws(self)
-        self.topics = ["t"]
+        self.topics = ["t", UNCLEAN] if self.plan.unclean else ["t"]
         self.config = ControllerConfig.of(
             {
                 "metadata.log.dir": METADATA_DIR,
@@ -192,8 +196,9 @@ class SimCluster:
         for process in (*self.controllers.values(), *self.nodes.values()):
             self.world.after(self.random.randrange(50), f"{process.name} starts first", process.start)
         self._create_topics()
-        mirrors = [self.mirror] if self.keyed is not None else []
-        for client in (*self.producers, *self.consumers, *mirrors, self.eraser):
+        mirrors = (self.mirror,) if self.keyed is not None else ()
+        erasers = (self.eraser,) if self.may_erase else ()
+        for client in (*self.producers, *self.consumers, *mirrors, *erasers):
             self.world.after(self.random.randrange(500), f"{client.name} begins", client.start)
         self.require(WARM_UP_MS, self.has_progress(), "nothing works before any fault")
 
@@ -224,8 +229,10 @@ class SimCluster:
         self.rules.at_end()
         self.laws.at_end()
         self.history.starts = dict(self.rules.starts)
-        anomalies = self.history.anomalies()
+        anomalies = self.history.only(lambda key: key not in self.rules.unclean_epochs).anomalies()
         assert not anomalies, f"history: {anomalies}"
+        if self.plan.unclean:
+            check_unclean(self)
 
     def require(self, limit_ms: int, condition: Callable[[], bool], text: str) -> None:
         """Liveness: it must come true within the limit."""
@@ -341,10 +348,10 @@ class SimCluster:
         plan = self.plan
         image = self.rules.image
         if sum(not broker.is_fenced for broker in image.brokers.values()) == plan.nodes:
-            configs = {
-                "min.insync.replicas": str(plan.min_isr),
-                "durability": plan.durability,
-                "segment.ms": "1500",
+            configs = {"durability": plan.durability, "segment.ms": "1500"}
+            others = {
+                "t": {"min.insync.replicas": str(plan.min_isr)},
+                UNCLEAN: {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"},
             }
             ids = sorted(self.nodes)
             assignments = tuple(
@@ -352,7 +359,8 @@ class SimCluster:
                 for n in range(plan.partitions)
             )
             specs = tuple(
-                NewTopicSpec(name, assignments=assignments, configs=configs) for name in self.topics
+                NewTopicSpec(name, assignments=assignments, configs=configs | others[name])
+                for name in self.topics
             )
             if plan.compacts:
                 compacted = configs | compacting.CONFIGS

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 from cluster import Plan
 from cluster_laws import split
 from crc32c import crc32c
+from headrace.clients.consumer import fetcher
 from headrace.controller.state import elections
 from headrace.controller.state.brokers import Brokers
+from headrace.controller.state.standing import Standing
 from headrace.protocol.metadata import replay
 from headrace.protocol.metadata.records import NoOpRecord, PartitionChangeRecord
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import CRC_POSITION, read_batch_header
 from headrace.storage_node import node
-from headrace.storage_node.log import cleaner_work, retention
+from headrace.storage_node.log import cleaner_work, log_manager, retention
 from headrace.storage_node.log.log import Log
 from headrace.storage_node.replica.fetch import DelayedFetch, FetchHandler
 from headrace.storage_node.replica.follower import ReplicaFetcher
@@ -125,9 +127,28 @@ def takes_a_lossy_node_for_a_sound_one(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Brokers, "_ended", lambda self, image, before, _epoch: self._fencing(image, before))
 
 
+def trusts_a_log_that_was_cut(patch: pytest.MonkeyPatch) -> None:
+    """After an end in order nobody looks whether the logs are still what they were."""
+    patch.setattr(log_manager, "losses_in", lambda *_: ())
+
+
 def elects_anybody(patch: pytest.MonkeyPatch) -> None:
     """Any live replica may lead."""
     patch.setattr(elections, "_may_lead", lambda ballot, node_id: node_id in ballot.candidates)
+
+
+def elects_uncleanly_everywhere(patch: pytest.MonkeyPatch) -> None:
+    """Also topics that would rather stay without a leader get any."""
+    patch.setattr(Standing, "is_unclean_allowed", lambda *_: True)
+
+
+def reads_on_after_a_cut(patch: pytest.MonkeyPatch) -> None:
+    """A consumer takes its position for good whatever the new leader says (before KIP-320)."""
+
+    def agree(state: Any, leader_epoch: int, *_: int) -> None:
+        state.validated_epoch = leader_epoch
+
+    patch.setattr(fetcher, "compare", agree)
 
 
 def forgets_the_disk(patch: pytest.MonkeyPatch) -> None:
@@ -279,6 +300,8 @@ def swaps_what_is_not_on_the_disk(patch: pytest.MonkeyPatch) -> None:
 FIRST_TIMESTAMP = 34  # the last byte of it
 FSYNC = dataclasses.replace(PLAN, durability="fsync", faults=("power", "crash", "pause"))
 ALONE = dataclasses.replace(FSYNC, replication=1, min_isr=1)
+UNCLEAN = dataclasses.replace(PLAN, unclean=True)
+HARM = dataclasses.replace(PLAN, faults=("harm", "stop", "isolate"))
 CALM = dataclasses.replace(PLAN, faults=(), fault_ms=500)
 ERASED = dataclasses.replace(PLAN, faults=("erase", "kill", "power", "pause"), fault_gap_ms=100)
 RETAINED = dataclasses.replace(PLAN, faults=("retain", "cut", "pause", "isolate"), fault_gap_ms=200)
@@ -293,6 +316,7 @@ LOGS = ("_check_log", "_check_watermark", "on_acknowledged")
 BLIND: dict[str, tuple[tuple[str, ...], tuple[str, ...], Plan, int]] = {
     "commits_alone": (CANDIDATES, ("HighWatermarkInSync",), PLAN, 3),
     "elects_anybody": (CANDIDATES, ("LeaderCompleteness",), PLAN, 10),
+    "elects_uncleanly_everywhere": (("_note_election",), HELD, PLAN, 10),
     "takes_a_lossy_node_for_a_sound_one": (HOLDERS, ("LogMatching", "history", "ConsistentRead"), PLAN, 20),
     "acknowledges_at_once": (("on_acknowledged",), ("lost-write", "unseen"), PLAN, 10),
     "writes_something_else": (LOGS, ("differs on node",), CALM, 3),
@@ -309,7 +333,10 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     keeps_the_epoch_of_a_new_leader: (("SingleLeader", "LogMatching"), PLAN, 10),
     begins_epochs_anew: (("MonotonicEpoch",), PLAN, 10),
     takes_a_lossy_node_for_a_sound_one: (HELD, PLAN, 10),
+    trusts_a_log_that_was_cut: (HELD, HARM, 10),
     elects_anybody: (HELD, PLAN, 10),
+    elects_uncleanly_everywhere: (("UncleanElection",), PLAN, 10),
+    reads_on_after_a_cut: (("MixedRead",), UNCLEAN, 10),
     forgets_the_disk: (HELD, ALONE, 10),
     answers_twice: (("AnsweredOnce",), PLAN, 3),
     never_expires: (("AnsweredOnce",), CALM, 3),

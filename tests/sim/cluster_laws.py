@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cluster_losses import is_unclean
 from headrace.protocol.errors import CorruptMessageError
-from headrace.protocol.metadata.image import MetadataImage
+from headrace.protocol.metadata.image import RECOVERED, MetadataImage
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import read_batch_header
 
@@ -40,14 +41,14 @@ class Stored(NamedTuple):
 class _Seen:
     """One partition in one life of a node, as it was when last looked at."""
 
-    __slots__ = ("cuts", "end", "epochs", "high_watermark", "is_leader", "matched", "partition")
+    __slots__ = ("cuts", "end", "epochs", "has_gap", "high_watermark", "is_leader", "matched", "partition")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.high_watermark = self.matched = 0
         self.epochs = (-1, -1)  # leader, partition
         self.end, self.cuts = -1, 0
-        self.is_leader = False
+        self.is_leader = self.has_gap = False
 
 
 class Laws:
@@ -68,7 +69,11 @@ class Laws:
         self.starts: dict[Key, int] = defaultdict(int)  # the highest start of any log
         self._starts: dict[tuple[str, PartitionKey], int] = {}  # by node: of the log on its disk
         self._may_start: dict[Key, int] = defaultdict(int)  # how far deletions were asked for
-        self._is_retaining = False
+        self._may_start_anywhere = False
+        self.unclean_epochs: dict[Key, int] = {}  # leader epoch of the newest unclean election
+        self._begun_anew: dict[Key, int] = {}  # up to which of them its leader was seen
+        self.at_risk: dict[Key, dict[int, bytes]] = defaultdict(dict)  # acknowledged, and maybe cut off
+        self.final: dict[Key, dict[int, bytes]] = {}  # what is there at the end
 
     # --- after every event --------------------------------------------------------------------------------
 
@@ -102,19 +107,30 @@ class Laws:
     def _check_partition(self, node: SimNode, partition: Partition, log: Log) -> None:
         key: Key = tuple(partition.topic_partition)
         seen = self._seen.get((node.name, key))
-        if seen is None or seen.partition is not partition:  # a replica may go and come back
+        is_first = seen is None or seen.partition is not partition  # a replica may go and come back
+        if seen is None or is_first:
             seen = self._seen[node.name, key] = _Seen(partition)
         epochs = (partition.leader_epoch, partition.partition_epoch)
         where = f"{key} on {node.name}"
         assert epochs >= seen.epochs, f"MonotonicEpoch: {where} from {seen.epochs} back to {epochs}"
         is_new_leader = partition.is_leader and (not seen.is_leader or epochs[0] != seen.epochs[0])
         seen.epochs, seen.is_leader = epochs, partition.is_leader
+        was_cut = log.cuts != seen.cuts
         self._check_start(seen, node, key, partition, log)
         if key[0] != COMPACTED:  # replicas are compacted each for itself, see compacting.py
             self._check_log(seen, key, log, where)
         if is_new_leader:
             self._check_new_leader(node, key, partition, log)
         watermark = partition.high_watermark
+        had_gap, seen.has_gap = seen.has_gap, log.recovery.has_gap
+        if was_cut and had_gap and not seen.has_gap:  # it begins anew
+            seen.high_watermark = seen.matched = watermark
+        if key in self.unclean_epochs and not partition.is_leader:
+            if is_first:  # what it remembers may have been cut off elsewhere, and will be here
+                seen.high_watermark = seen.matched = watermark
+            elif was_cut:
+                seen.high_watermark = min(seen.high_watermark, watermark)
+                seen.matched = min(seen.matched, watermark)
         assert watermark >= seen.high_watermark, (
             f"MonotonicHighWatermark: {where} from {seen.high_watermark} back to {watermark}"
         )
@@ -128,17 +144,19 @@ class Laws:
         """A log never starts earlier than it did, whatever its node has been through; only where somebody
         asked for it, and never behind what is committed."""
         place, start = (node.name, partition.key), log.log_start_offset
-        if log.cuts == seen.cuts:
+        is_begun_anew = log.cuts != seen.cuts or log.log_end_offset == start == 0
+        if not is_begun_anew:
             before = self._starts.get(place, 0)
             assert start >= before, f"MonotonicLogStart: {key} on {node.name} from {before} back to {start}"
         self._starts[place] = start
-        if key[0] not in self._cluster.topics:
+        is_harmed = log.recovery.has_gap or key in self.unclean_epochs
+        if is_harmed or key[0] not in self._cluster.topics:
             return
         end = self.ends[key]
         assert start <= end, (
             f"OnlyCommittedDeleted: {key} on {node.name} starts at {start}, committed is {end}"
         )
-        assert self._is_retaining or start <= self._may_start[key], (
+        assert self._may_start_anywhere or start <= self._may_start[key], (
             f"OnlyAskedDeleted: {key} on {node.name} starts at {start}, not {self._may_start[key]}"
         )
         self.starts[key] = max(self.starts[key], start)
@@ -183,6 +201,10 @@ class Laws:
         leader = self._leaders.setdefault((partition.key, epoch), node.name)
         assert leader == node.name, f"SingleLeader: {leader} and {node.name} lead {key} in epoch {epoch}"
         self.marks["led"] += 1
+        if epoch < self.unclean_epochs.get(key, -1):
+            return
+        if self._is_pending(key):
+            self._begin_anew(key, partition, log)
         # It may learn late that it led once: only what leaders before it committed must be here.
         before = max((end for at, end in self._ends_in[key].items() if at < epoch), default=0)
         end = log.log_end_offset
@@ -199,6 +221,8 @@ class Laws:
 
     def _check_watermark(self, seen: _Seen, node: SimNode, key: Key, partition: Partition, log: Log) -> None:
         """What is below a high watermark is below all of them, and on everybody who may lead."""
+        if partition.leader_epoch < self.unclean_epochs.get(key, -1) or self._is_pending(key):
+            return  # it does not know yet that it is over
         watermark, committed = partition.high_watermark, self.committed[key]
         start = watermark if key[0] == COMPACTED else max(seen.matched, log.log_start_offset)
         for batch in stored(log, start, watermark):
@@ -244,6 +268,8 @@ class Laws:
             self._check_held(key, members, self.ends[key], "LeaderCandidateCompleteness")
 
     def _check_held(self, key: Key, members: tuple[int, ...], end: int, law: str) -> None:
+        if self._is_pending(key):
+            return
         for node_id in members:
             node = self._cluster.nodes[node_id]
             log = None if node.is_lossy else node.log_of(key)
@@ -252,10 +278,63 @@ class Laws:
                     f"{law}: {node.name} has {key} up to {log.log_end_offset}, {end} are committed"
                 )
 
+    # --- unclean elections --------------------------------------------------------------------------------
+
+    def _note_election(self, key: Key, old: PartitionRegistration, new: PartitionRegistration) -> None:
+        """Who has not all that was acknowledged is elected only where that is allowed, and it is told."""
+        if new.leader in (-1, old.leader, *old.isr, *old.elr) or new.leader_recovery_state == RECOVERED:
+            return
+        self.marks["unclean election"] += 1
+        is_copied = self._cluster.plan.replication > 1 and key[0] in self._cluster.topics
+        is_protected = is_copied and not is_unclean(key)
+        assert not is_protected, f"UncleanElection: {key} from {old} to {new}"
+        if is_unclean(key):
+            self.unclean_epochs[key] = new.leader_epoch
+
+    def _is_pending(self, key: Key) -> bool:
+        """Whether nobody has seen yet what the one who was elected uncleanly has."""
+        return self.unclean_epochs.get(key, -1) > self._begun_anew.get(key, -1)
+
+    def _begin_anew(self, key: Key, partition: Partition, log: Log) -> None:
+        """What is committed from now on is what this leader has; what it has not may be lost."""
+        here = {batch.base_offset: batch for batch in stored(log, log.log_start_offset, log.log_end_offset)}
+        before, watermark = self.committed[key], partition.high_watermark
+        missing = [offset for offset, batch in before.items() if here.get(offset) != batch]
+        cut = min(missing, default=log.log_end_offset)
+        acknowledged = self.acknowledged[key]
+        for offset in [offset for offset in acknowledged if offset >= cut]:
+            self.at_risk[key][offset] = acknowledged.pop(offset)
+        self.committed[key] = {
+            offset: batch
+            for offset, batch in here.items()
+            if batch.next_offset <= watermark or before.get(offset) == batch
+        }
+        self.ends[key] = watermark
+        self._ends_in[key] = {partition.leader_epoch: watermark}
+        self._begun_anew[key] = self.unclean_epochs[key]
+
+    def _is_led_with(self, key: Key, offset: int, value: bytes) -> bool:
+        """Whether the leader since the newest unclean election has the value there."""
+        for node in self._cluster.nodes.values():
+            log = node.log_of(key)
+            if log is None or not log.log_start_offset <= offset < log.log_end_offset:
+                continue
+            partition = next(p for p in node.running.replicas.partitions.values() if p.log is log)
+            if partition.is_leader and partition.leader_epoch >= self.unclean_epochs[key]:
+                return _value_at(log, offset) == value
+        return False
+
     # --- at what happens ----------------------------------------------------------------------------------
 
     def on_acknowledged(self, key: Key, values: dict[int, bytes]) -> None:
         """A producer was told that these are safe."""
+        if key in self.unclean_epochs:
+            # A leader that is not one any more may have said so.
+            is_anew = not self._is_pending(key)
+            for offset, value in values.items():
+                is_safe = is_anew and self._is_led_with(key, offset, value)
+                (self.acknowledged if is_safe else self.at_risk)[key][offset] = value
+            return
         last = max(values)
         assert last < self.ends[key], (
             f"AckedIsCommitted: {key} at {last}, only {self.ends[key]} are committed"
@@ -268,10 +347,11 @@ class Laws:
 
     def on_retention(self) -> None:
         """From now on segments may go."""
-        self._is_retaining = True
+        self._may_start_anywhere = True
 
-    def on_wipe(self, node: SimNode) -> None:
-        """Its disk is an empty one now."""
+    def on_harm(self, node: SimNode, *, is_missing_segments: bool = False) -> None:
+        """Its disk is another one now, or somebody took something away."""
+        self._may_start_anywhere |= is_missing_segments
         self._starts = {place: start for place, start in self._starts.items() if place[0] != node.name}
 
     def on_metadata(self, image: MetadataImage) -> None:
@@ -289,6 +369,7 @@ class Laws:
                 if old is not None:
                     assert registration.leader_epoch >= old.leader_epoch, f"MonotonicEpoch: {key}"
                     assert registration.partition_epoch > old.partition_epoch, f"MonotonicEpoch: {key}"
+                    self._note_election(key, old, registration)
                 self.marks["leader changed"] += old is not None and old.leader != registration.leader
                 self.marks["ISR shrunk"] += old is not None and len(old.isr) > len(registration.isr)
                 self.marks["ELR"] += bool(registration.elr)
@@ -331,15 +412,13 @@ class Laws:
         first = contents[registration.replicas[0]]
         for node_id, data in contents.items():
             assert data == first, f"{key} differs on node {node_id}: {len(data)} bytes, not {len(first)}"
-        here = {
-            record.offset: record.value for batch in split(first) for record in active_codec().decode(batch)
-        }
+        here = self.final[key] = _values(first)
+        for offset, value in self.at_risk[key].items():
+            self.marks["acknowledged lost"] += here.get(offset) != value
         for offset, value in self.acknowledged[key].items():
-            if offset < start:
-                continue
-            stored_value = (here.get(offset) or b"").rstrip(b" ")
-            assert stored_value == value, (
-                f"AcknowledgedLost: {key} at {offset} has {stored_value!r}, not {value!r}"
+            found_value = here.get(offset)
+            assert offset < start or found_value == value, (
+                f"AcknowledgedLost: {key} at {offset} has {found_value!r}, not {value!r}"
             )
 
 
@@ -378,3 +457,15 @@ def split(data: Any) -> Iterator[memoryview]:
         size = read_batch_header(view).size_bytes
         yield view[:size]
         view = view[size:]
+
+
+def _values(data: Any) -> dict[int, bytes]:
+    return {
+        record.offset: (record.value or b"").rstrip(b" ")
+        for batch in split(data)
+        for record in active_codec().decode(batch)
+    }
+
+
+def _value_at(log: Log, offset: int) -> bytes | None:
+    return _values(next(buffers(log, offset, log.log_end_offset))).get(offset)

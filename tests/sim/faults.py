@@ -2,7 +2,8 @@
 
 The budget: at any time at most one storage node may be about to lose what it did not sync, or have lost it
 without the controllers knowing; and each partition that it may lead has another replica that may lead. A
-partition without other replicas loses nothing only because it is synced. Controllers sync before they
+partition without other replicas loses nothing only because it is synced. A topic that allows unclean
+elections has no such protection. Controllers sync before they
 promise: of them any number may die, but no disk is taken away from them here (quorum.py does that).
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any
 
+from cluster_losses import UNCLEAN
 from erasing import NO_RETENTION, retain
 from headrace.controller.quorum import events
 from headrace.protocol.messages import registry
@@ -39,22 +41,25 @@ if TYPE_CHECKING:
     from sim_node import SimNode
 
 # After these a node may miss what it had not synced.
-LOSSY = ("crash", "io", "full", "kill", "power", "flip", "wipe")
+LOSSY = ("crash", "io", "full", "kill", "power", "flip", "wipe", "harm")
 KINDS = (
     *LOSSY, "stop", "pause", "cut", "isolate", "split", "clog", "weather", "slow", "clock", "evict",
     "controller_crash", "controller_power", "controller_pause", "controller_cut", "controller_stop",
-    "elect", "reassign", "grow", "topics", "configs", "erase", "retain",
+    "elect", "reassign", "grow", "topics", "configs", "notice", "erase", "retain",
 )  # fmt: skip
 
 
-def draw_kinds(random: random.Random, replication: int, min_isr: int) -> tuple[str, ...]:
-    """The kinds of faults of one run."""
+def draw_kinds(random: random.Random, replication: int, min_isr: int, *, unclean: bool) -> tuple[str, ...]:
+    """The kinds of faults of one run. Where records may be lost by elections, none are deleted: readers are
+    to be told of a loss, and of a deletion they are not."""
     excluded: tuple[str, ...] = ()
     if replication == 1:
-        excluded = ("flip", "wipe")
+        excluded = ("flip", "wipe", "harm")
     elif min_isr == 1:
         # Others may be fenced before it is back: then it is the last one in sync.
         excluded = LOSSY
+    if unclean:
+        excluded += ("erase", "retain")
     kinds = tuple(kind for kind in KINDS if kind not in excluded)
     return tuple(kind for kind in kinds if random.random() < 0.5) or ("pause",)
 
@@ -68,6 +73,8 @@ class Faults:
         self._is_on = False
         self._armed: SimNode | None = None  # will die of a fault that waits in its disk
         self._armed_life = 0
+        self._harmed: SimNode | None = None  # its logs will be harmed when it has ended in order
+        self._incarnations: list[bytes] = []  # of all processes of nodes, the dead ones too
 
     def begin(self) -> None:
         """From now on."""
@@ -87,6 +94,9 @@ class Faults:
             process.paused_until_ms = min(process.paused_until_ms, self._world.now_ms)
         for node in cluster.nodes.values():
             node.flush_ms = node.read_ms = 2
+            if node.taken.folder:  # put back where it was
+                node.taken.starts = 0
+                node.stop()
         for consumer in cluster.consumers:
             consumer.may_seek = False
         for producer in cluster.producers:
@@ -121,7 +131,7 @@ class Faults:
         images = [self._cluster.rules.image, *(core.image for core in cores if core is not None)]
         for image in images:
             for topic in image.topics.values():
-                for partition in topic.partitions:
+                for partition in () if topic.name == UNCLEAN else topic.partitions:
                     safe = {*partition.isr, *partition.elr}
                     if len(partition.replicas) > 1 and not safe - {node.node_id}:
                         return False
@@ -184,6 +194,21 @@ class Faults:
         if node is not None:
             self._cluster.rules.marks["wiped"] += 1
             node.wipe()
+
+    def _harm(self) -> None:
+        """A node ends in order, and before its next start a log of it is cut or taken away."""
+        node = self._victim()
+        if node is not None:
+            self._arm(node)
+            self._harmed = node
+            node.stop()
+
+    def on_stopped(self, node: SimNode) -> None:
+        """A node has ended in order."""
+        if node is self._harmed:
+            self._harmed = None
+            if self._is_on and node.life == self._armed_life and self._may_lose(node):
+                node.harm()
 
     def _any(self) -> SimNode:
         return self._random.choice(list(self._cluster.nodes.values()))
@@ -276,6 +301,14 @@ class Faults:
         controllers = list(self._cluster.controllers.values())
         active = [each for each in controllers if each.core is not None]
         return self._random.choice(active if active and self._random.random() < 0.5 else controllers)
+
+    def _notice(self) -> None:
+        """A host says that the process of a node has ended: in time, late, or although it lives."""
+        core = self._controller().core
+        if core is not None:
+            registered = {broker.incarnation_id for broker in core.image.brokers.values()}
+            self._incarnations += sorted(registered.difference(self._incarnations))
+            core.note_ended({self._random.choice(self._incarnations)})
 
     def _controller_crash(self) -> None:
         controller = self._controller()

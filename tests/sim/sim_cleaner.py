@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from headrace.storage_node.replica.log_cleaner import CleaningJob
     from sim_node import SimNode
 
+CLEAN_MS = 300
 STEP_MS = 20  # mean
 
 
@@ -25,7 +26,7 @@ class SimCleaner:
     def begin(self) -> None:
         """Begin to clean a log, if one is due."""
         node = self._node
-        if node.is_closing:
+        if node.is_closing or not node.cluster.plan.compacts:
             return
         # Not by the node's own calendar: when a tombstone may go rests on it.
         job = node.running.cleaner.next_job(FullSpeed(), node.world.now_ms, node.world.wall_ms)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cluster_losses import is_unclean
 from headrace.clients.cluster.backoff import Backoff
 from headrace.clients.cluster.metadata import ClusterView
 from headrace.clients.consumer import effects as f
@@ -16,7 +17,7 @@ from headrace.clients.consumer.requests import FetchLimits
 from headrace.clients.producer.accumulator import Accumulator, AccumulatorLimits, Batch
 from headrace.clients.producer.sender import RefreshMetadata, Resolve, Sender, SendProduce, TakeHint
 from headrace.clients.producer.splitting import split_batch
-from headrace.protocol.errors import KafkaError, NetworkError
+from headrace.protocol.errors import KafkaError, LogTruncationError, NetworkError, OffsetOutOfRangeError
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.data import (
     MetadataRequest,
@@ -315,10 +316,21 @@ class SimConsumer(SimClient):
 
         return done
 
+    def _start_over(self, tp: TopicPartition, error: Exception) -> None:
+        """What was read is not in the log any more: only where that is allowed. Go back as it says."""
+        is_told = isinstance(error, LogTruncationError | OffsetOutOfRangeError)
+        assert is_told, f"ConsistentRead: {self.name}: {error!r}"
+        assert is_unclean(tp), f"ConsistentRead: {self.name}: {error!r}"
+        self.cluster.rules.marks["reader told of a cut"] += 1
+        offset = error.divergent_offset if isinstance(error, LogTruncationError) else -1
+        self.fetcher.seek(tp, None if offset < 0 else offset, EARLIEST_TIMESTAMP)
+        self.process.move(tuple(tp))
+
     def _take(self) -> None:
         """Hand everything that is fetched to the user: one poll."""
         for tp, state in self.fetcher.states.items():
-            assert state.error is None, f"ConsistentRead: {self.name}: {state.error!r}"
+            if state.error is not None:
+                self._start_over(tp, state.error)
             reads: list[tuple[int, bytes]] = []
             while state.chunks:
                 chunk = state.chunks[0]

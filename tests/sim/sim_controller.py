@@ -145,10 +145,10 @@ class SimControllerNode(SimController):
         for base_offset, records in self.log.committed(self.image.offset + 1, end_offset):
             self.image, _ = replay(self.image, base_offset, records)
             decisions.append(records)
+            self.cluster.rules.on_metadata(self.image)
         laws.on_applied(self)
         if self.core is not None and self.core.image.offset == self.image.offset:
             assert self.core.image == self.image, f"MetadataLogMatching: {self.name} decided something else"
-        self.cluster.rules.on_metadata(self.image)
         if decisions:
             self.feed.publish(self.image, decisions)
             self.readers.on_news()

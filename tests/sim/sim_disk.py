@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cluster_losses import is_unclean
 from headrace.protocol.errors import CorruptMessageError
 from headrace.protocol.records.header import CRC_POSITION, read_batch_header
 from headrace.storage_node.log.checkpoints import parse_offsets
@@ -31,6 +33,74 @@ def rot(files: FakeFiles, log_dir: str, random: random.Random) -> bool:
     path, start, size = random.choice(spots)
     files.flip_bit(path, start + random.randrange(CRC_POSITION, size), random.randrange(8))
     return True
+
+
+@dataclass(slots=True)
+class Taken:
+    """The content of a folder that is not there, until somebody puts it back."""
+
+    folder: str = ""
+    contents: dict[str, bytes] = field(default_factory=dict)
+    starts: int = 0  # of nodes without it, that it may still miss
+
+    def take(self, files: FakeFiles, folder: str) -> None:
+        """Away with it; the next process does without."""
+        self.folder, self.starts = folder, 1
+        self.contents = {name: files.content(f"{folder}/{name}") for name in files.listdir(folder)}
+        for name in self.contents:
+            files.remove(f"{folder}/{name}")
+        files.rmdir(folder)
+
+    def maybe_put_back(self, files: FakeFiles) -> None:
+        """Before a process starts: once one has missed it."""
+        if self.folder and not self.starts:
+            if not files.exists(self.folder):
+                files.mkdir(self.folder)
+                for name, content in self.contents.items():
+                    files.put(f"{self.folder}/{name}", content)
+                files.fsync_directory(self.folder.rpartition("/")[0])
+            self.folder = ""
+        self.starts = 0
+
+
+def harm(files: FakeFiles, log_dir: str, random: random.Random, taken: Taken) -> str:
+    """Take away a log with records in it, or a part of its end; what was done, "" if there is no log."""
+    folders = [
+        f"{log_dir}/{name}"
+        for name in files.listdir(log_dir)
+        if parse_folder_name(name) and any(map(files.size, _segments(files, f"{log_dir}/{name}")))
+    ]
+    if not folders:
+        return ""
+    folder = random.choice(folders)
+    kind = random.choice(("log cut", "log beheaded", "log emptied", "log taken", "log moved"))
+    if kind == "log cut":
+        segments = [path for path in _segments(files, folder) if files.size(path)]
+        first = random.randrange(len(segments))
+        for path in segments[first + 1 :]:
+            files.remove(path)
+        content = files.content(segments[first])
+        files.put(segments[first], content[: random.randrange(len(content))])
+        files.fsync_directory(folder)
+    elif kind == "log beheaded" and not is_unclean(folder.rpartition("/")[2]):  # which might lead like this
+        segments = _segments(files, folder)
+        for path in segments[: random.randrange(len(segments))]:
+            files.remove(path)
+        files.fsync_directory(folder)
+    elif kind == "log emptied":
+        for path in _segments(files, folder):
+            files.remove(path)
+        files.fsync_directory(folder)
+    elif kind == "log taken" and not taken.folder:
+        taken.take(files, folder)
+    else:
+        files.rename(folder, f"{folder}.{len(files.listdir(log_dir))}")
+    files.fsync_directory(log_dir)
+    return kind
+
+
+def _segments(files: FakeFiles, folder: str) -> list[str]:
+    return [f"{folder}/{name}" for name in files.listdir(folder) if name.endswith(".log")]
 
 
 def _unsynced_segments(files: FakeFiles, log_dir: str) -> list[str]:

@@ -37,9 +37,10 @@ from headrace.storage_node.effects import (
     WakeAt,
 )
 from headrace.storage_node.log.log_manager import LogManager
+from headrace.storage_node.log.losses import PreviousEnd
 from headrace.storage_node.node import StorageNode
-from sim_cleaner import SimCleaner
-from sim_disk import rot
+from sim_cleaner import CLEAN_MS, SimCleaner
+from sim_disk import Taken, harm, rot
 from sim_transport import Link, SimReplies, SimRequest
 
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
 DIRS = "/d"
 CHECKPOINT_MS = 3_000
 TICK_MS = 1_000
-CLEAN_MS = 300
 FETCH_SILENCE_MS = 3_000
 
 
@@ -78,6 +78,8 @@ class SimNode:
         self.has_bad_disk = False
         self.may_restart = True
         self.is_closing = False
+        self.is_checkpointing = False
+        self.taken = Taken()  # a folder that somebody took away while nobody ran
         self.busy = 0  # jobs of threads that use the logs
         self.is_lossy = False  # lost unsynced bytes, and the controllers have not been told yet
         self.notes: list[str] = []
@@ -86,7 +88,6 @@ class SimNode:
         self._link: Link | None = None
         self._followed: dict[int, Link] = {}
         self._is_following = False
-        self._is_checkpointing = False
 
     # --- life and death -----------------------------------------------------------------------------------
 
@@ -112,6 +113,7 @@ class SimNode:
             return
         self.world.note(f"{self.name} starts")
         self.life += 1
+        self.taken.maybe_put_back(self.files)
         try:
             self._open()
         except Crash:
@@ -124,9 +126,8 @@ class SimNode:
         self.cluster.rules.on_start(self)
         self._perform_membership(self.membership.start())
         self._every(CHECKPOINT_MS, "checkpoint", self._checkpoint)
-        self._every(TICK_MS, "tick", self._tick)
-        if self.cluster.plan.compacts:
-            self._every(CLEAN_MS, "clean", SimCleaner(self).begin)
+        self._every(TICK_MS, "tick", lambda: self.running.tick(self.world.now_ms, self.wall_ms))
+        self._every(CLEAN_MS, "clean", SimCleaner(self).begin)
 
     def _open(self) -> None:
         config = self.config
@@ -141,9 +142,10 @@ class SimNode:
             on_offline=self._on_offline,
         )
         found = self.manager.open_dirs()
-        self.previous_broker_epoch = self.manager.clean_broker_epoch
         self.cluster_id = found.cluster_id or ""
         self.manager.load(self.wall_ms)
+        end = self.previous_end = self.manager.previous_end
+        assert not end.lost or self.is_lossy or self.taken.folder, f"FalseLoss: {self.name} {end.lost}"
         times = m.MembershipTimes(
             heartbeat_ms=config.heartbeat_interval_ms,
             backoff_ms=config.controller_backoff_ms,
@@ -176,13 +178,22 @@ class SimNode:
     def wipe(self) -> None:
         """The disk is replaced by an empty one."""
         self.die(power=True)
-        self.cluster.rules.on_wipe(self)
-        self.files = FakeFiles(capacity_bytes=self.files.capacity_bytes)
+        self.cluster.rules.on_harm(self)
+        self.files, self.taken = FakeFiles(capacity_bytes=self.files.capacity_bytes), Taken()
 
     def rot(self) -> None:
         """A bit flips in what recovery reads again."""
         if rot(self.files, DIRS, self.random):
             self.cluster.rules.marks["rotten"] += 1
+
+    def harm(self) -> None:
+        """Somebody cuts or removes a log after an end in order."""
+        kind = harm(self.files, DIRS, self.random, self.taken)
+        if kind:
+            self.world.note(f"{self.name} is harmed: {kind}")
+            self.cluster.rules.marks["harmed"] += 1
+            self.cluster.rules.on_harm(self, is_missing_segments=True)
+            self.is_lossy = True
 
     def stop(self) -> None:
         """Controlled shutdown: give leadership away, then end in order."""
@@ -209,6 +220,7 @@ class SimNode:
         self.cluster.rules.marks["stopped"] += 1
         self._end()
         self.files = self.files.restart()
+        self.cluster.faults.on_stopped(self)
         self._restart_soon()
 
     def _end(self) -> None:
@@ -216,9 +228,10 @@ class SimNode:
             timer.cancel()
         self._timers.clear()
         self.core = None
-        self._link, self._is_following, self._is_checkpointing = None, False, False
+        self._link, self._is_following = None, False
         self._followed.clear()
-        self.is_closing, self.busy = False, 0
+        self.is_closing = self.is_checkpointing = False
+        self.busy = 0
         self.requests.clear()
         self.cluster.transport.died(self)
         self.cluster.rules.on_death(self)
@@ -326,9 +339,8 @@ class SimNode:
                 self._off_loop(self.read_ms, "look up", lookup.run, lambda: core.looked_up(lookup))
             case ReadCold(read):
                 self.cluster.rules.marks["cold read"] += 1
-                self._off_loop(
-                    self.read_ms, "read", read.run, lambda: core.cold_read(read, self.world.now_ms)
-                )
+                done = lambda: core.cold_read(read, self.world.now_ms)  # noqa: E731 - one line of many alike
+                self._off_loop(self.read_ms, "read", read.run, done)
             case AdvisePages(advice):
                 advice.run()
             case WakeAt(deadline_ms):
@@ -349,7 +361,6 @@ class SimNode:
 
     def _off_loop(self, mean_ms: int, label: str, run: Callable[[], None], done: Callable[[], None]) -> None:
         """On a thread: it sees the disk as it is some time later."""
-
         self.busy += 1
 
         def happen() -> None:
@@ -366,7 +377,6 @@ class SimNode:
         if flush is None:
             core.flushed(partition, log.recovery_point)
             return
-
         self.busy += 1
 
         def finish() -> None:
@@ -422,29 +432,24 @@ class SimNode:
 
     def _checkpoint(self, *, only_starts: bool = False) -> None:
         """One at a time, and not while metadata is followed."""
-        if self.is_closing:
-            return
-        if self._is_checkpointing:
+        if self.is_checkpointing:
             self.later(1, "write checkpoints later", lambda: self._checkpoint(only_starts=only_starts))
+        if self.is_checkpointing or self.is_closing:
             return
-        core = self.running
-        tasks = core.checkpoints_begin(only_starts=only_starts)
-        self._is_checkpointing = True
+        tasks = self.running.checkpoints_begin(only_starts=only_starts)
+        self.is_checkpointing = True
         self.busy += 1
 
         def write() -> None:
             self.busy -= 1
-            self._is_checkpointing = False
+            self.is_checkpointing = False
             for task in tasks:
                 task.run()
-            core.checkpoints_end(tasks)
+            self.running.checkpoints_end(tasks)
             if not only_starts:
-                core.flush_all()
+                self.running.flush_all()
 
         self.later(self._delay(self.flush_ms), "write checkpoints", write)
-
-    def _tick(self) -> None:
-        self.running.tick(self.world.now_ms, self.wall_ms)
 
     # --- the controller -----------------------------------------------------------------------------------
 
@@ -516,6 +521,8 @@ class SimNode:
         return True
 
     def _register(self) -> None:
+        broker_epoch = self.membership.broker_epoch
+        end = PreviousEnd(broker_epoch) if broker_epoch >= 0 else self.previous_end
         body = BrokerRegistrationRequest(
             self.node_id,
             self.cluster_id,
@@ -524,7 +531,8 @@ class SimNode:
             9_000,
             None,
             self.manager.directory_ids,
-            epoch if (epoch := self.membership.broker_epoch) >= 0 else self.previous_broker_epoch,
+            end.broker_epoch,
+            end.lost,
         )
 
         def done(response: Any) -> None:
@@ -564,8 +572,8 @@ class SimNode:
                 if link is not None:
                     self._lost(link)
                 return
-            if self._is_checkpointing:
-                self.later(1, "follow later", lambda: done(response))
+            if self.is_checkpointing:  # the shell does one of the two at a time
+                self.later(1, "follows soon", lambda: done(response))
                 return
             core, broker_epoch = self.running, self.membership.broker_epoch
             step = core.read_metadata(response)

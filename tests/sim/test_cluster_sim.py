@@ -25,6 +25,8 @@ MARKS = (
     "died",
     "stopped",
     "wiped",
+    "harmed",
+    "unclean election",
     "cold read",
     "started later",
     "erased",

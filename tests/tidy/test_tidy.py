@@ -51,9 +51,6 @@ SLEEPERS = {
     "services/own_ray_io.py": "Ray's processes, which are nobody's children here",
     "services/ray_host.py": "actors that Ray starts and restarts",
     "tests/fakes/headrace_command.py": "processes that are nobody's children here",
-    "tests/integration/test_local_quorum.py": "elections, which are told to nobody outside",
-    "tests/integration/test_ray_cluster.py": "actors that Ray restarts",
-    "tests/integration/test_ray_quorum.py": "actors that Ray restarts",
 }
 
 

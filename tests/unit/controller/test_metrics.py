@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from controller_kit import Driver
 from headrace.controller.metrics import ElectionCounts, controller_metrics
-from headrace.protocol.metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord
+from headrace.protocol.metadata.records import (
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    TopicRecord,
+)
 
 ID = b"t" * 16
 
@@ -22,7 +27,7 @@ def test_gauges_of_a_cluster_with_one_node_down() -> None:
         "FencedBrokerCount": 1,
         "OfflinePartitionsCount": 2,
         "PreferredReplicaImbalanceCount": 2,
-        "LeaderElectionRateAndTimeMs": {"count": 0},
+        "LeaderElectionRateAndTimeMs": {"count": 0, "mean": 0, "p50": 0, "p95": 0, "p99": 0, "max": 0},
         "UncleanLeaderElectionsPerSec": {"count": 0},
     }
     assert controller_metrics(driver.image, ElectionCounts(), is_active=False)["ActiveControllerCount"] == 0
@@ -31,25 +36,32 @@ def test_gauges_of_a_cluster_with_one_node_down() -> None:
 def test_elections_are_counted_as_their_records_are_committed() -> None:
     """A first leader is not elected; who led already, or nobody, is no election; of the ELR is clean."""
     image, counts = Driver().image, ElectionCounts()
-    counts.committed(
-        image,
-        [
-            TopicRecord("t", ID),
-            PartitionRecord(ID, 0, (1, 2, 3), (1, 2), 1, 0, 0),
-            PartitionChangeRecord(ID, 0, leader=1, isr=(1,), elr=(2,)),  # the ISR, and a new epoch
-            PartitionChangeRecord(ID, 0, leader=-1, isr=(), elr=(1, 2)),
-        ],
-    )
+    made = [
+        TopicRecord("t", ID),
+        PartitionRecord(ID, 0, (1, 2, 3), (1, 2), 1, 0, 0),
+        PartitionChangeRecord(ID, 0, leader=1, isr=(1,), elr=(2,)),  # the ISR, and a new epoch
+        PartitionChangeRecord(ID, 0, leader=-1, isr=(), elr=(1, 2)),
+    ]
+    counts.committed(image, [made])
     assert (counts.elected, counts.unclean) == (0, 0)
-    counts.committed(
-        image,
-        [
-            PartitionRecord(ID, 0, (1, 2, 3), (), -1, 2, 2, elr=(1, 2)),
-            PartitionChangeRecord(ID, 0, leader=2, isr=(2,), elr=(1,)),
-            PartitionChangeRecord(ID, 0, leader=3, isr=(3,), elr=(), leader_recovery_state=1),
-            # A reassignment ends with a leader that has just come into the ISR: nothing is lost by it.
-            PartitionChangeRecord(ID, 0, isr=(3,), leader_recovery_state=0),
-            PartitionChangeRecord(ID, 0, leader=4, isr=(4,), replicas=(4,)),
-        ],
-    )
+    elected = [
+        PartitionRecord(ID, 0, (1, 2, 3), (), -1, 2, 2, elr=(1, 2)),
+        PartitionChangeRecord(ID, 0, leader=2, isr=(2,), elr=(1,)),
+        PartitionChangeRecord(ID, 0, leader=3, isr=(3,), elr=(), leader_recovery_state=1),
+        # A reassignment ends with a leader that has just come into the ISR: nothing is lost by it.
+        PartitionChangeRecord(ID, 0, isr=(3,), leader_recovery_state=0),
+        PartitionChangeRecord(ID, 0, leader=4, isr=(4,), replicas=(4,)),
+    ]
+    counts.committed(image, [elected])
     assert (counts.elected, counts.unclean) == (3, 1)
+    assert counts.times.count == 0, "who decided them knows how long they took"
+
+
+def test_elections_decided_here_are_timed() -> None:
+    """Each with the time of its decision: two in one of 8 ms, one in a later one of 2 ms, none in between."""
+    image, counts = Driver().image, ElectionCounts()
+    partition = PartitionRecord(ID, 0, (1, 2, 3), (1, 2, 3), 1, 0, 0)
+    changes = [PartitionChangeRecord(ID, 0, leader=leader) for leader in (2, 3, 1)]
+    decisions = [(TopicRecord("t", ID), partition), changes[:2], [NoOpRecord()], changes[2:]]
+    counts.committed(image, decisions, [1, 8, 50, 2])
+    assert (counts.elected, counts.times.count, counts.times.total, counts.times.highest) == (3, 3, 18, 8)

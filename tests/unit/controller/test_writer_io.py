@@ -70,7 +70,7 @@ class World:
             self.writer.on_committed(end_offset)
 
     # the feed and the router
-    def publish(self, image: Any, decisions: Sequence[Any]) -> None:
+    def publish(self, image: Any, decisions: Sequence[Any], _took_ms: Sequence[int] = ()) -> None:
         self.image = image
         self.events.append(f"publish {len(decisions)}")
 

@@ -295,3 +295,20 @@ def test_jsonl_and_back() -> None:
     again = History.of_lines(lines)
     assert list(again.lines()) == lines
     assert again.anomalies() == history.anomalies() != {}
+
+
+def test_the_history_of_some_keys() -> None:
+    """What is about another key, even in part, is left out; what is wrong with that shows no more."""
+    history, writer, reader = sound()
+    reader.poll("k", [(0, b"a"), (1, b"b"), (2, b"c")])
+    count = len(history.ops)
+    reader.poll("other", [(0, b"never sent")])
+    reader.move("other")
+    both = writer.txn()
+    both.send("k", b"x")
+    both.send("other", b"y")
+    assert history.anomalies() != {}
+    left = history.only(lambda key: key == "k")
+    assert left.ops == history.ops[:count]
+    assert [process.name for process in left.processes] == [process.name for process in history.processes]
+    assert left.anomalies() == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from headrace.protocol.model import TopicPartition, topic_metric_name, topic_name_fault
+from headrace.protocol.model import TopicPartition, effective_min_isr, topic_metric_name, topic_name_fault
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249, "...", "_"])
@@ -28,3 +28,9 @@ def test_colliding_names_share_a_metric_name() -> None:
 def test_a_partition_prints_as_its_folder() -> None:
     """`orders-3` in logs, messages and on disk."""
     assert str(TopicPartition("orders", 3)) == "orders-3"
+
+
+@pytest.mark.parametrize(("configured", "replicas", "expected"), [(2, 1, 1), (2, 2, 2), (2, 3, 2), (1, 3, 1)])
+def test_no_more_than_all_replicas_must_be_in_sync(configured: int, replicas: int, expected: int) -> None:
+    """A topic of one replica takes acks=all also where min.insync.replicas is 2."""
+    assert effective_min_isr(configured, replicas) == expected

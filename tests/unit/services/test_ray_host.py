@@ -12,7 +12,6 @@ from headrace.services.ray_host import (
     _active,
     _index_of,
     _merged,
-    _pin,
     _reason,
     _with,
     _with_those_there,
@@ -120,16 +119,6 @@ def test_a_cluster_that_another_machine_started_is_taken_whole() -> None:
         _with_those_there(UpOptions("c", nodes=4), fresh, names)
     with pytest.raises(ConfigError, match="runs already"):
         _with_those_there(UpOptions("c", config={"num.partitions": "7"}), fresh, names)
-
-
-def test_servers_are_tied_to_their_disks() -> None:
-    """One machine keeps its servers when another joins; several share; a resource of one's own wins."""
-    assert list(_pin(1, ["10.0.0.1"], None)) == ["node:10.0.0.1"]
-    machines = ["10.0.0.1", "10.0.0.2"]
-    tied = [next(iter(_pin(index, machines, None))) for index in range(5)]
-    assert tied == [f"node:10.0.0.{n}" for n in (1, 1, 2, 1, 2)]
-    assert list(_pin(2, machines, "disk")) == ["disk-2"]
-    assert list(_pin(0, ["10.0.0.1"], "disk")) == ["disk-0"]
 
 
 def test_names() -> None:

@@ -18,6 +18,7 @@ from headrace.protocol.errors import (
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import CreateTopicsRequest, FetchMetadataResponse, NewTopicSpec
 from headrace.protocol.metadata.records import NoOpRecord
+from headrace.protocol.model import TopicPartition
 from headrace.protocol.transport.wire import encode
 from headrace.runtime.shell_io import TaskOwner
 from headrace.storage_node.config import NodeConfig
@@ -28,6 +29,7 @@ from headrace.storage_node.controller_link_io import (
     fixed_locator,
 )
 from headrace.storage_node.leader_search_io import LeaderSearch
+from headrace.storage_node.log.losses import PreviousEnd
 from headrace.storage_node.membership import MembershipState
 from node_rig import run, until
 
@@ -77,7 +79,8 @@ class Rig:
         self.controller = FakeController()
         self.tasks = TaskOwner()
         self.node = Node()
-        identity = NodeIdentity(node_id, "", b"i" * 16, "127.0.0.1", 1, None, ())
+        end = PreviousEnd(7, (TopicPartition("t", 3),))
+        identity = NodeIdentity(node_id, "", b"i" * 16, "127.0.0.1", 1, None, (), end)
         self.link = ControllerLink(CONFIG, self.controller.locate, identity, self.node.events(), self.tasks)
 
 
@@ -164,15 +167,19 @@ def test_a_controller_that_is_not_there_yet_is_waited_for() -> None:
 
 
 def test_a_forgotten_node_registers_again() -> None:
-    """The controller does not know the epoch: a new registration, the same incarnation."""
+    """The controller does not know the epoch: a new registration, the same incarnation. The first one tells
+    of the end before; since then this process has lost nothing."""
 
     async def scenario() -> None:
         async with rig() as parts:
             await parts.link.is_active.wait()
+            epoch = parts.link.broker_epoch
             parts.controller.refuse_heartbeat = BrokerIdNotRegisteredError("who are you")
             await until(lambda: len(parts.controller.registrations) >= 2)
             first, second = parts.controller.registrations
             assert first.incarnation_id == second.incarnation_id
+            assert (first.previous_broker_epoch, first.lost_replicas) == (7, (("t", 3),))
+            assert (second.previous_broker_epoch, second.lost_replicas) == (epoch, ())
 
     run(scenario)
 

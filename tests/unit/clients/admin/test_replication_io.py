@@ -62,7 +62,8 @@ def test_partitions_are_described_with_all_that_operators_need(play: Play) -> No
         (1, (1, 2), (), 2, ("under_replicated", "at_min_isr")),
         (1, (1, 2), (3,), 2, ("at_min_isr",)),  # what is being added does not count yet
         (1, (1,), (), 2, ("under_replicated", "under_min_isr")),
-        (1, (1, 2, 3), (), 9, ("under_min_isr",)),  # more than there are: nobody can ever send with acks=all
+        (1, (1, 2, 3), (), 9, ("at_min_isr",)),  # more than there are count as all of them
+        (1, (1, 2), (), 9, ("under_replicated", "under_min_isr")),
         (-1, (), (), 1, ("under_replicated", "under_min_isr", "unavailable")),
         (7, (1, 2, 3), (), 1, ("under_min_isr", "unavailable")),  # the leader is down, nobody saw it yet
     ],

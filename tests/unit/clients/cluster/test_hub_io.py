@@ -86,9 +86,9 @@ def test_a_request_by_call_is_not_told_after_the_end() -> None:
         held: list[Any] = []
         heard: list[object] = []
 
-        def hold(*_args: Any, on_done: Any, **_facts: Any) -> bool:
+        def hold(*_args: Any, on_done: Any, **_facts: Any) -> Any:
             held.append(on_done)
-            return True
+            return lambda: None
 
         hub.network.submit = hold  # type: ignore[method-assign]
         for _ in range(2):

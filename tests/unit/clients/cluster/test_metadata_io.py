@@ -10,6 +10,7 @@ import pytest
 import virtual_loop
 from fake_cluster import FakeCluster, Fault
 from headrace.clients.aio.cluster_io import AsyncCluster
+from headrace.clients.cluster.metadata_io import HEDGE_MS, MAX_ASKED_AT_ONCE
 from headrace.protocol import errors
 from headrace.protocol.errors import ApiTimeoutError, ClosedError, ConfigError, UnsupportedVersionError
 from headrace.protocol.messages.data import MetadataResponse, TopicMetadata
@@ -63,6 +64,43 @@ def test_a_dead_node_is_passed_over(play: Play) -> None:
         assert sorted(metadata.view.nodes) == [1, 2]
 
     play(scenario, nodes=3)
+
+
+@pytest.mark.parametrize("frozen", [(0,), (1,), (0, 1), (1, 2), (0, 2)])
+def test_nodes_that_hang_hide_nobody(play: Play, frozen: tuple[int, ...]) -> None:
+    """Each of them costs half a second, and what is still asked of them is given up."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        metadata = cluster.hub.metadata
+        await metadata.refresh(now_ms() + 1000)
+        for node_id in frozen:
+            fake.freeze_node(node_id)
+        for _ in range(6):
+            fake.grow("t", len(fake.topics["t"].partitions) + 1)
+            began = now_ms()
+            await metadata.refresh(now_ms() + 20_000)
+            assert metadata.view.metadata_offset == fake.metadata_offset
+            # the interval before it, half a second each, a round trip
+            assert now_ms() - began <= 120 + HEDGE_MS * len(frozen) + 10
+            assert not any(fake.in_flight.values())
+
+    play(scenario, nodes=3)
+
+
+def test_a_hanging_cluster_is_asked_a_few_at_a_time(play: Play) -> None:
+    """Bound: however many nodes there are."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        metadata = cluster.hub.metadata
+        await metadata.refresh(now_ms() + 1000)
+        for node_id in range(10):
+            fake.freeze_node(node_id)
+        with pytest.raises(ApiTimeoutError):
+            await metadata.refresh(now_ms() + 4_000)
+        assert sum(fake.in_flight.values()) == MAX_ASKED_AT_ONCE
+
+    play(scenario, nodes=10)
 
 
 def test_moved_nodes_are_found_through_the_bootstrap() -> None:

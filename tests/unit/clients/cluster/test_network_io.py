@@ -230,16 +230,47 @@ def test_a_silent_node_costs_all_calls_their_connection() -> None:
 
         def look(_reply: Any, error: Any) -> None:
             heard.append(error)
-            is_closed.append(net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=other))
+            is_closed.append(net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=other) is None)
 
         assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=other)
         assert net.submit(address, METADATA, ASK, timeout_ms=50, on_done=look)
         await until(lambda: heard)
         assert isinstance(heard[0], RequestTimedOutError)
         assert "did not answer Metadata within 50 ms" in str(heard[0])
-        assert is_closed == [False], "a retry would overtake it on the old connection"
+        assert is_closed == [True], "a retry would overtake it on the old connection"
         assert [type(error) for error in other] == [NetworkError]
         await until(lambda: served.gone == ["me"])
+        await net.close()
+        served.router.close()
+
+    run(scenario())
+
+
+def test_a_call_that_is_given_up_hears_nothing_and_its_connection_goes_on() -> None:
+    """Its late answer is dropped, the next request is answered; `drop` ends the connection."""
+
+    async def scenario() -> None:
+        served, net, heard, other = Served(), network(), Heard(), Heard()
+        address = await opened(net, served)
+        served.is_holding = True
+        give_up = net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=heard)
+        await until(lambda: served.held)
+        assert give_up is not None
+        give_up()
+        served.is_holding = False
+        served.answer(served.held.pop())
+        assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=other)
+        await until(lambda: other)
+        assert other[0].body.cluster_id == "cluster"
+        assert heard == []
+        served.is_holding = True
+        assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=other)
+        net.drop(Address("nobody", 1))
+        net.drop(address)
+        assert isinstance(other[1], NetworkError)
+        assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=other) is None
+        await until(lambda: served.gone == ["me"])
+        assert heard == []
         await net.close()
         served.router.close()
 

@@ -413,3 +413,19 @@ def test_a_leader_that_lets_requests_time_out_may_be_one_of_the_past() -> None:
     (send,) = rig.step()
     rig.refuse(send, errors.RequestTimedOutError.code)
     assert RefreshMetadata() in rig.effects
+
+
+def test_an_abort_counts_what_expired_under_way_once() -> None:
+    """It has failed before, and its outcome was told."""
+    rig = ProducerRig(delivery_timeout_ms=100)
+    rig.put(b"under way")
+    rig.step()
+    rig.step(200)
+    rig.put(b"waits")
+    assert rig.sender.counters.records_failed == 1
+    rig._sends(rig.sender.abort(errors.ClosedError("over")))
+    assert rig.sender.counters.records_failed == 2
+    assert [type(resolve.error) for resolve in rig.resolved] == [
+        errors.DeliveryTimeoutError,
+        errors.ClosedError,
+    ]

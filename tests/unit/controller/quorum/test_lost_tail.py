@@ -19,7 +19,7 @@ def test_offsets_go_on_behind_the_snapshot(lost: int) -> None:
     voter.decide(*topic(1))
     for _ in range(3):
         voter.decide(NoOpRecord())
-    voter.log.flush()
+    voter.flush()
     voter.log.write_snapshot(voter.image, NOW)
     end_offset = voter.log.end_offset
     voter.log.close()
@@ -40,6 +40,6 @@ def test_offsets_go_on_behind_the_snapshot(lost: int) -> None:
     assert after.image == voter.image
     assert after.log.end_offset == end_offset
     after.decide(*topic(2))
-    after.log.flush()
+    after.flush()
     after.log.close()
     assert Voter(disk.restart()).image == after.image

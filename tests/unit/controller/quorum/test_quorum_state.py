@@ -1,4 +1,4 @@
-"""The quorum-state file: stored whole, and forgiving when damaged."""
+"""The quorum-state file: stored whole, and refused when damaged."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from headrace.controller.quorum.quorum_state import (
     read_quorum_state,
     write_quorum_state,
 )
+from headrace.protocol.errors import KafkaStorageError
 from headrace.storage_node.log.files_io import OsFiles
 
 STATE = QuorumState("cluster", 1, 7)
@@ -30,7 +31,8 @@ def test_there_and_back(tmp_path) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b"{}", b"\xff", b'{"clusterId":"c","leaderId":1,"leaderEpoch":"x"}']
 )
-def test_damage_is_no_state(tmp_path, content) -> None:
-    """The epochs in the log then say from where to count on."""
+def test_damage_is_refused(tmp_path, content) -> None:
+    """Whoever has forgotten a vote might give it twice."""
     (tmp_path / FILE_NAME).write_bytes(content)
-    assert read_quorum_state(OsFiles(), str(tmp_path)) is None
+    with pytest.raises(KafkaStorageError, match="is damaged"):
+        read_quorum_state(OsFiles(), str(tmp_path))

@@ -114,6 +114,14 @@ def test_bad_registrations_are_refused(facts, error) -> None:
     assert driver.image is before
 
 
+def test_nobody_loses_more_replicas_than_the_cluster_has() -> None:
+    """A list without end costs nothing."""
+    driver = Driver(**{"max.partitions": 2})
+    lost = tuple(("t", number) for number in range(3))
+    assert driver.register(1, lost_replicas=lost).error_code == InvalidRequestError.code
+    assert driver.register(1, lost_replicas=lost[:2]).error_code == 0
+
+
 def test_the_number_of_nodes_is_bounded() -> None:
     """Somebody registers new ids without end."""
     driver = Driver(**{"max.storage.nodes": 2})

@@ -106,6 +106,31 @@ def test_a_clean_end_under_another_epoch_is_no_proof(off) -> None:
     assert facts(driver)[2] == (3,)
 
 
+def test_a_log_that_was_cut_while_its_node_was_down_ends_eligibility_of_that_partition_alone() -> None:
+    """2 ended in order, and the log of one of its two partitions was cut then. A topic that is gone, and a
+    partition that never was, are passed over."""
+    driver = a_cluster()
+    driver.place("u", (1, 2, 3), (1, 2, 3), min_insync_replicas="2")
+    driver.fence(1, 2, 3)
+    lost = (("t", 0), ("u", 1), ("u", 7), ("gone", 0))
+    driver.come_back(2, 22, is_clean=True, lost_replicas=lost)
+    assert facts(driver) == (-1, (), (3,), (3,))
+    assert [(p.leader, p.elr) for p in driver.partitions("u")] == [(2, (3,)), (-1, (3,))]
+
+
+def test_a_cut_log_of_a_node_that_is_not_fenced_yet() -> None:
+    """It ended in order but could not say goodbye, and its session had run out: the ISR of the cut log loses
+    it for good, the other partition keeps it eligible."""
+    driver = a_cluster(replicas=(1, 2))
+    driver.place("u", (1, 2), min_insync_replicas="2")
+    epoch = driver.image.brokers[2].broker_epoch
+    driver.now_ms += 1500
+    answer = driver.register(2, 22, previous_broker_epoch=epoch, lost_replicas=(("t", 0),))
+    assert answer.error_code == 0
+    assert facts(driver) == (1, (1,), (), ())
+    assert driver.partitions("u")[0].elr == (2,)
+
+
 def test_a_quick_restart_that_lost_records_leaves_the_isr() -> None:
     """Its session had run out, but it was not fenced yet when its next process came."""
     driver = a_cluster()

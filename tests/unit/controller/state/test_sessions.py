@@ -35,3 +35,16 @@ def test_lost_time_is_given_back() -> None:
     sessions.extend(500)
     assert sessions.is_live(1, 599)
     assert not sessions.is_live(1, 600)
+
+
+def test_an_ended_session_stays_over_until_it_is_heard() -> None:
+    """Time that is given back does not bring it back; a heartbeat does. Nobody is made up."""
+    sessions = Sessions(100)
+    sessions.touch(1, 1_000)
+    sessions.end(1)
+    sessions.end(2)
+    sessions.extend(10_000)
+    assert sessions.expired(1_000) == [1]
+    assert len(sessions) == 1
+    sessions.touch(1, 1_001)
+    assert sessions.is_live(1, 1_100)

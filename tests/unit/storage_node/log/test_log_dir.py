@@ -80,12 +80,22 @@ def test_a_damaged_checkpoint_counts_as_empty() -> None:
 
 def test_the_clean_marker_is_gone_before_anything_is_loaded() -> None:
     """A crash from here on must not pass for a clean shutdown, whatever happens to the power."""
-    files, log_dir = dir_with(meta=GOOD, clean=b'{"version":0,"brokerEpoch":8}')
+    files, log_dir = dir_with(meta=GOOD, recovery=b"0\n0\n", clean=b'{"version":0,"brokerEpoch":8}')
     log_dir.open()
     assert (log_dir.was_clean, log_dir.clean_broker_epoch) == (True, 8)
     after = LogDir(files.power_loss("none"), "/d")
     after.open()
     assert not after.was_clean
+
+
+@pytest.mark.parametrize(
+    "checkpoints", [{}, {"recovery": b"0\n9\n"}, {"recovery": b"0\n0\n", "watermarks": b"x"}]
+)
+def test_an_end_in_order_that_does_not_say_what_was_there_is_no_proof(checkpoints: dict[str, bytes]) -> None:
+    """The checkpoints are gone or damaged: what is here is trusted, but not to be all that was here."""
+    _, log_dir = dir_with(meta=GOOD, clean=b'{"version":0,"brokerEpoch":8}', **checkpoints)
+    log_dir.open()
+    assert (log_dir.was_clean, log_dir.clean_broker_epoch) == (True, -1)
 
 
 def test_a_second_owner_is_refused_and_a_released_lock_is_free() -> None:

@@ -12,6 +12,7 @@ from headrace.protocol.model import TopicPartition
 from headrace.storage_node.log.files import NameTooLongError
 from headrace.storage_node.log.log_manager import LogManager
 from headrace.storage_node.log.log_tasks import NewLog
+from headrace.storage_node.log.losses import PreviousEnd
 from log_rig import NOW, TP, append, batch, check_dense, config, read_all
 
 ID = bytes(range(16))
@@ -88,10 +89,10 @@ def test_a_clean_end_before_any_registration_hands_on_the_one_before() -> None:
     files = files.restart()
     loaded(files).shutdown(broker_epoch=-1)
     files = files.restart()
-    assert loaded(files).clean_broker_epoch == 77  # and dies
+    assert loaded(files).previous_end == PreviousEnd(77)  # and dies
     files = files.restart()
     loaded(files).shutdown(broker_epoch=-1)
-    assert loaded(files.restart()).clean_broker_epoch == -1
+    assert loaded(files.restart()).previous_end == PreviousEnd()
 
 
 def test_partitions_go_to_the_dir_with_the_fewest() -> None:

@@ -263,6 +263,30 @@ def test_a_follower_begins_inside_a_batch() -> None:
     assert _start_on(again, 3) == 2
 
 
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_what_a_leader_has_deleted_is_not_kept_by_who_may_have_something_else(count: int) -> None:
+    """A leader of the past has records of its own there. Their epochs are gone at the leader, so nobody can
+    tell: it begins at the leader's start, before it learns that anything there is committed."""
+    cluster = replicated(1)
+    cluster.isolate(1)
+    for _ in range(count):
+        cluster.produce(b"mine", node=1, acks=1)
+    cluster.fence(1)
+    cluster.change(leader=2, isr=(2, 3))
+    cluster.produce(b"a", b"b")
+    cluster.settle()
+    request = asked(cluster.leader, TOPIC, -1)
+    cluster.settle()
+    assert request.first.low_watermark == 3
+    cluster.produce(b"c")
+    cluster.settle()
+    cluster.nodes[1].checkpoint_starts = lambda: False  # a start that is only wanted comes too late
+    cluster.heal()
+    cluster.settle()
+    cluster.pass_time(500)
+    assert (cluster.partition(1).log.log_start_offset, cluster.values(1)) == (3, [b"c"])
+
+
 def test_a_new_leader_does_not_bring_deleted_records_back() -> None:
     """What was acknowledged holds under the next leader."""
     cluster = replicated()

@@ -127,13 +127,6 @@ def test_below_min_isr_nothing_is_committed() -> None:
     assert view.committed_end(10, 10, 1, 0, nobody) == 10
 
 
-def test_min_isr_is_never_more_than_there_are_replicas() -> None:
-    """Else a topic of two could never commit with a minimum of three."""
-    view = leading(isr=(1, 2), replicas=(1, 2))
-    fetched(view, 2, 10, 10)
-    assert view.committed_end(10, 10, 3, 0, anybody) == 10
-
-
 def test_who_is_about_to_join_is_waited_for() -> None:
     """While it is caught up and may join."""
     view = leading(isr=(1, 2))

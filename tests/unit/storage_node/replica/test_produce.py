@@ -144,10 +144,26 @@ def test_the_leader_epoch_is_checked(rig: CoreRig) -> None:
 
 def test_too_few_replicas_refuse_acks_all_only(rig: CoreRig) -> None:
     """min.insync.replicas counts for acks=all; nothing is appended then."""
-    topic_id = rig.topic(min_insync_replicas="2")
+    topic_id = rig.topic(replicas=(1, 2), min_insync_replicas="2")
+    rig.metadata(PartitionChangeRecord(topic_id, 0, isr=(1,)))
     assert rig.produce(topic_id, acks=-1).first.error_code == NotEnoughReplicasError.code
-    assert rig.produce(topic_id, acks=1).first.error_code == 0
-    assert rig.values(topic_id) == [b"v"]
+    assert rig.produce(topic_id, acks=1).first.base_offset == 0
+
+
+def test_min_isr_above_the_replicas_counts_as_all_of_them(rig: CoreRig) -> None:
+    """One replica and min.insync.replicas 2: acks=all is answered by that one, as in Kafka, and the partition
+    is not told of as below its minimum."""
+    topic_id = rig.topic(min_insync_replicas="2")
+    assert rig.produce(topic_id, acks=-1).first.error_code == 0
+    metrics = rig.core.status()["metrics"]
+    assert (metrics["UnderMinIsrPartitionCount"], metrics["AtMinIsrPartitionCount"]) == (0, 1)
+
+
+def test_min_isr_counts_in_full_once_there_are_as_many_replicas(rig: CoreRig) -> None:
+    """A reassignment adds a second one: from then on both must be in sync, as their number was asked for."""
+    topic_id = rig.topic(min_insync_replicas="2")
+    rig.metadata(PartitionChangeRecord(topic_id, 0, replicas=(1, 2), adding_replicas=(2,)))
+    assert rig.produce(topic_id, acks=-1).first.error_code == NotEnoughReplicasError.code
 
 
 def test_log_append_time_is_told(rig: CoreRig) -> None:

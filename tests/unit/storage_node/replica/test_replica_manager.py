@@ -16,6 +16,7 @@ from headrace.protocol.metadata.image import BROKER_RESOURCE
 from headrace.protocol.metadata.records import (
     ConfigRecord,
     NoOpRecord,
+    PartitionChangeRecord,
     PartitionRecord,
     RemoveTopicRecord,
 )
@@ -94,6 +95,42 @@ def test_deleted_while_the_node_was_down(rig: CoreRig) -> None:
     after = rig.restarted(RemoveTopicRecord(old))
     assert after.values(kept) == [b"kept"]
     assert sorted(name.split(".")[0] for name in folders(after)) == ["kept-0", "t-0"]
+
+
+def test_a_topic_whose_folder_is_missing_may_be_deleted_and_made_again(rig: CoreRig) -> None:
+    """The operator's way out: the name is free at once, not only after the next start."""
+    old = rig.topic("t")
+    rig.produce(old, batch(b"old"))
+    rig.core.replicas.partitions[old, 0].log.flush()
+    rig.manager.checkpoint()
+    for name in rig.files.listdir("/d/t-0"):
+        rig.files.remove(f"/d/t-0/{name}")
+    rig.files.rmdir("/d/t-0")
+    after = rig.restarted()
+    assert after.produce(old).first.error_code == KafkaStorageError.code
+    new, records = after.topic_records("t")
+    after.metadata(RemoveTopicRecord(old), *records)
+    assert after.values(new) == []
+    assert after.produce(new).first.base_offset == 0
+
+
+@pytest.mark.parametrize("leader", [1, 2])
+def test_a_log_that_lost_its_beginning_begins_anew_as_a_follower(rig: CoreRig, leader: int) -> None:
+    """Its first segment was removed after an end in order. More at its end would not fill that, so it asks
+    the leader for everything; if it leads itself, what it has is what there is, also when it follows then."""
+    topic_id = rig.topic("t", replicas=(1, 2))
+    for value in (b"a", b"b"):
+        rig.produce(topic_id, batch(value), acks=1)
+        rig.core.replicas.partitions[topic_id, 0].log.roll()
+    rig.manager.shutdown(5)
+    files = rig.files.restart()
+    files.remove(f"/d/t-0/{0:020d}.log")
+    after = CoreRig(files, records=[*rig.records, PartitionChangeRecord(topic_id, 0, leader=leader)])
+    assert after.manager.previous_end.lost == (("t", 0),)
+    log = after.core.replicas.partitions[topic_id, 0].log
+    assert (log.log_start_offset, log.log_end_offset) == ((1, 2) if leader == 1 else (0, 0))
+    after.set_leader(topic_id, 2)
+    assert (log.log_start_offset, log.log_end_offset) == ((1, 2) if leader == 1 else (0, 0))
 
 
 def test_made_again_while_the_old_log_is_still_being_flushed(rig: CoreRig) -> None:

@@ -1,0 +1,92 @@
+"""The admin client's engine for the controllers: who votes, and how that changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import DuplicateVoterError, KafkaError, VoterNotFoundError, error_from_code
+from ...protocol.messages import registry as apis
+from ...protocol.messages.quorum import AddRaftVoterRequest, DescribeQuorumRequest, RemoveRaftVoterRequest
+from ..cluster.network import Address
+from .admin_types import QuorumDescription, QuorumReplicaInfo
+from .asking_io import error_of
+
+if TYPE_CHECKING:
+    from ...protocol.messages.quorum import DescribeQuorumResponse, QuorumReplica
+    from .asking_io import Asking, Call
+
+ANY_CLUSTER = ""
+
+
+class QuorumEngine:
+    """Runs on the loop of the client. Timeouts are in seconds; None takes default.api.timeout.ms.
+
+    One change of the voters is decided at a time: one that finds another under way is asked for again until
+    the time is over.
+    """
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    async def describe(self, *, timeout: float | None) -> QuorumDescription:
+        """The controller quorum as its leader sees it."""
+        return await self._described(self._asking.call(timeout))
+
+    async def add_voter(
+        self, voter_id: int, directory_id: bytes, address: Address, *, timeout: float | None
+    ) -> None:
+        """Done, or raises why not. A retry that finds this very voter has succeeded."""
+        call = self._asking.call(timeout)
+        request = AddRaftVoterRequest(ANY_CLUSTER, voter_id, directory_id, *address)
+
+        async def ask() -> KafkaError | None:
+            error = error_of(await self._asking.ask(apis.ADD_RAFT_VOTER, request, call))
+            if call.may_have_run and isinstance(error, DuplicateVoterError):
+                voters = (await self._described(call)).voters
+                keys = {(each.replica_id, each.directory_id) for each in voters}
+                return None if (voter_id, directory_id) in keys else error
+            return error
+
+        await self._asking.one(f"voter {voter_id}", ask, call)
+
+    async def remove_voter(self, voter_id: int, directory_id: bytes, *, timeout: float | None) -> None:
+        """Done, or raises why not. A retry that finds no such voter has succeeded."""
+        call = self._asking.call(timeout)
+        request = RemoveRaftVoterRequest(ANY_CLUSTER, voter_id, directory_id)
+
+        async def ask() -> KafkaError | None:
+            error = error_of(await self._asking.ask(apis.REMOVE_RAFT_VOTER, request, call))
+            return None if call.may_have_run and isinstance(error, VoterNotFoundError) else error
+
+        await self._asking.one(f"voter {voter_id}", ask, call)
+
+    async def _described(self, call: Call) -> QuorumDescription:
+        async def ask() -> QuorumDescription | KafkaError:
+            response = await self._asking.ask(apis.DESCRIBE_QUORUM, DescribeQuorumRequest(), call)
+            return error_from_code(response.error_code) if response.error_code else _quorum(response)
+
+        return await self._asking.one("the quorum", ask, call)
+
+
+def _quorum(response: DescribeQuorumResponse) -> QuorumDescription:
+    replicas = (*response.voters, *response.observers)
+    end_offset = max((each.log_end_offset for each in replicas), default=-1)
+
+    def shown(each: QuorumReplica) -> QuorumReplicaInfo:
+        return QuorumReplicaInfo(
+            each.replica_id,
+            each.directory_id,
+            each.log_end_offset,
+            -1 if each.log_end_offset < 0 else end_offset - each.log_end_offset,
+            each.last_fetch_ago_ms,
+            each.last_caught_up_ago_ms,
+            Address(each.endpoint.host, each.endpoint.port),
+        )
+
+    return QuorumDescription(
+        response.leader_id,
+        response.leader_epoch,
+        response.high_watermark,
+        tuple(shown(each) for each in response.voters),
+        tuple(shown(each) for each in response.observers),
+    )

@@ -1,0 +1,117 @@
+"""Ray's notice: hears from Ray's GCS which worker processes and which machines have ended.
+
+A second source beside heartbeats, and never needed: while the GCS is away, or should Ray change what it
+publishes, nothing is heard. Ray has no public way to be told; a call that is left waiting on an actor fails
+only one to two seconds after the actor's process, by a timer. So this reads what Ray's own processes read,
+the GCS's channels of ended workers and of machines, with the messages of the one Ray that is allowed.
+Source: Ray gcs_pubsub.py, pubsub.proto.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from ray._private.gcs_utils import create_gcs_channel
+from ray.core.generated import gcs_pb2, gcs_service_pb2, gcs_service_pb2_grpc, pubsub_pb2
+
+from .incarnation import Deaths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+log = logging.getLogger("headrace.host")
+
+SUBSCRIBER_ID_BYTES = 28
+ASK_TIMEOUT_S = 10.0
+# A GCS that was started anew knows nothing of us, and does not say so: each poll that brings nothing is
+# followed by another subscription. It is no news to a GCS that knows us.
+POLL_TIMEOUT_S = 10.0
+RETRY_S = 1.0
+_CHANNELS = (pubsub_pb2.GCS_WORKER_DELTA_CHANNEL, pubsub_pb2.GCS_NODE_INFO_CHANNEL)
+
+
+class DeathWatch:
+    """Calls `on_deaths` on a thread of its own. What it raises is logged, and watching goes on."""
+
+    def __init__(self, gcs_address: str, on_deaths: Callable[[Deaths], None]) -> None:
+        self._gcs_address, self._on_deaths = gcs_address, on_deaths
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="death-watch", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Watch no longer; news that is on its way may still come."""
+        self._is_over.set()
+
+    def join(self) -> None:
+        """Wait until nothing comes any more."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        channel = create_gcs_channel(self._gcs_address)
+        subscription = _Subscription(gcs_service_pb2_grpc.ControlPlanePubSubGcsServiceStub(channel))
+        while not self._is_over.is_set():
+            try:
+                subscription.begin()
+                while deaths := deaths_in(subscription.poll()):
+                    self._on_deaths(deaths)
+            except grpc.RpcError as error:
+                log.debug("Ray's GCS does not tell who has ended: %r", error)
+                self._is_over.wait(RETRY_S)
+            except Exception:
+                log.exception("news of ended processes could not be used")
+                self._is_over.wait(RETRY_S)
+        channel.close()
+
+
+class _Subscription:
+    """One subscriber of the GCS, on all our channels."""
+
+    def __init__(self, stub: Any) -> None:
+        self._stub = stub
+        self._id = os.urandom(SUBSCRIBER_ID_BYTES)
+        self._publisher_id = b""
+        self._last_sequence_id = 0
+
+    def begin(self) -> None:
+        """Subscribe; safe to repeat. Errors: grpc.RpcError."""
+        commands = [pubsub_pb2.Command(channel_type=each, subscribe_message={}) for each in _CHANNELS]
+        request = gcs_service_pb2.GcsSubscriberCommandBatchRequest(subscriber_id=self._id, commands=commands)
+        self._stub.GcsSubscriberCommandBatch(request, timeout=ASK_TIMEOUT_S)
+
+    def poll(self) -> list[Any]:
+        """Wait for the next messages; none when there is no news for a while. Errors: grpc.RpcError."""
+        request = gcs_service_pb2.GcsSubscriberPollRequest(
+            subscriber_id=self._id,
+            max_processed_sequence_id=self._last_sequence_id,
+            publisher_id=self._publisher_id,
+        )
+        try:
+            reply = self._stub.GcsSubscriberPoll(request, timeout=POLL_TIMEOUT_S)
+        except grpc.RpcError as error:
+            if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
+                return []
+            raise
+        if reply.publisher_id != self._publisher_id:  # another GCS, which counts from the beginning
+            self._publisher_id, self._last_sequence_id = reply.publisher_id, 0
+        fresh = [each for each in reply.pub_messages if each.sequence_id > self._last_sequence_id]
+        self._last_sequence_id = max((each.sequence_id for each in fresh), default=self._last_sequence_id)
+        return fresh
+
+
+def deaths_in(messages: Iterable[Any]) -> Deaths:
+    """What Ray's messages (pubsub_pb2.PubMessage) say has ended."""
+    machines, processes = set(), set()
+    for message in messages:
+        if message.channel_type == pubsub_pb2.GCS_WORKER_DELTA_CHANNEL:
+            processes.add(message.key_id)
+        elif message.node_info_message.state == gcs_pb2.GcsNodeInfo.DEAD:
+            machines.add(message.key_id)
+    return Deaths.of(machines=machines, processes=processes)

@@ -1,0 +1,26 @@
+"""Waiting for what nobody tells: asked again and again, with an end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PATIENCE_S = 60.0
+STEP_S = 0.02
+
+
+def wait_for(
+    is_so: Callable[[], object],
+    what: str,
+    patience_s: float = PATIENCE_S,
+    evidence: Callable[[], str] = str,
+) -> None:
+    """Fails after a long while, with what was waited for and the evidence."""
+    ends_at, never = time.monotonic() + patience_s, threading.Event()
+    while not is_so():
+        assert time.monotonic() < ends_at, f"not within {patience_s:.0f} s: {what}\n{evidence()}"
+        never.wait(STEP_S)

@@ -1,0 +1,207 @@
+"""Faults of Ray: its processes are killed one kind at a time, on a Ray of several machines.
+
+The session timeout is ten minutes in the short ones: only Ray's notice can have fenced whoever is fenced.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fault_cluster import hold
+from headrace_command import Headrace
+from ray_machines import RayMachines, kill_process
+from workload import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray"), pytest.mark.timeout(400)]
+
+NEVER_MS = 600_000
+# Ray's own settings; with its defaults a machine counts as dead some 15 s after its raylet. One that refuses
+# is asked again at once, so it is dead in 2.5 s; one that is only slow has 10 s.
+QUICK = {
+    "health_check_initial_delay_ms": 500,
+    "health_check_period_ms": 500,
+    "health_check_timeout_ms": 2_000,
+    "health_check_failure_threshold": 5,
+}
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayMachines]:
+    """Three machines, whose nodes would be given up by their silence after ten minutes only."""
+    config = {"broker.session.timeout.ms": NEVER_MS}
+    with RayMachines(tmp_path_factory.mktemp("ray"), config=config, ray=QUICK) as found:
+        yield found
+
+
+def test_a_killed_node_is_fenced_by_rays_notice_alone(machines: RayMachines) -> None:
+    """SIGKILL of the leader's process under load: others lead long before its session is over; Ray starts it
+    again, and it registers under a new broker epoch although the session of the old one would still run."""
+    machines.create_topic("killed", 3, min_insync_replicas=2)
+    work = Workload(machines, "killed").start()
+    leader = machines.partition("killed").leader
+    before = machines.servers()[f"node-{leader}"]
+    kill_process(before["pid"])
+    machines.until_led_by_another("killed", leader)
+    work.more()
+    machines.until_in_sync("killed")
+    work.more()
+    work.finish()
+    after = machines.servers()[f"node-{leader}"]
+    assert after["pid"] != before["pid"]
+    assert after["broker_epoch"] > before["broker_epoch"]
+    assert after["node_id"] == before["node_id"]
+
+
+def test_a_node_waits_for_the_machine_of_its_disk(machines: RayMachines) -> None:
+    """The raylet of a machine is killed: the others serve on, and the node is started nowhere else. When the
+    machine is back, it runs there, over its disk, catches up and is in sync."""
+    machines.create_topic("moved", 3, min_insync_replicas=2)
+    work = Workload(machines, "moved").start()
+    before = machines.servers()["node-2"]
+    machines.kill(2)
+    machines.until_led_by_another("moved", 2)
+    work.more()
+    assert machines.servers()["node-2"]["state"] == "waiting"
+    assert "node-2 waits for the machine with headrace-disk-2" in machines.up()
+    machines.add(2)
+    machines.until_in_sync("moved")
+    work.more()
+    work.finish()
+    after = machines.servers()["node-2"]
+    assert after["log_dirs"][0]["path"] == before["log_dirs"][0]["path"]
+    assert after["broker_epoch"] > before["broker_epoch"]
+    assert all(server["state"] in ("running", "active") for server in machines.servers().values())
+
+
+def test_the_data_plane_goes_on_without_the_gcs(machines: RayMachines) -> None:
+    """Ray's head service is gone for a while: records are written and read, topics are made. When it is back,
+    Ray is asked again, and its notices come again."""
+    machines.create_topic("headless", 3, min_insync_replicas=2)
+    work = Workload(machines, "headless").start()
+    machines.kill_gcs()
+    _, told = machines.command.run("status", code=1)
+    assert "start its head again; -b asks the storage nodes" in told
+    machines.create_topic("made-meanwhile")
+    work.more()
+    machines.start_gcs()
+    everybody = {"node-1", "node-2", "node-3", "controller-1"}
+    machines.until(lambda: set(machines.servers()) == everybody, "Ray knows its actors again")
+    before = machines.servers()
+    leader = machines.partition("headless").leader
+    kill_process(before[f"node-{leader}"]["pid"])
+    machines.until_led_by_another("headless", leader)
+    machines.until_in_sync("headless")
+    work.more()
+    work.finish()
+
+
+def test_up_again_makes_what_ray_gave_up(machines: RayMachines) -> None:
+    """An actor is gone for good, as after too many restarts or when a GCS forgot it: `up` adopts the others,
+    and starts it over its disk."""
+    machines.create_topic("again", 3, min_insync_replicas=2)
+    machines.end_actor("node-3")
+    machines.until_led_by_another("again", 3)
+    assert "adopted controller-1, node-1, node-2\n" in machines.up()
+    machines.until_in_sync("again")
+
+
+# --- long ones, with the default session ------------------------------------------------------------------
+
+
+@pytest.mark.faults
+def test_nodes_are_killed_again_and_again(tmp_path: Any, measured: Any) -> None:
+    """SIGKILL of the leader's process, five times, under load and with the defaults of everything."""
+    with RayMachines(tmp_path) as machines:
+        machines.create_topic("t", 3, min_insync_replicas=2)
+        work = Workload(machines, "t").start()
+        begun_s = time.monotonic()
+        for _ in range(5):
+            leader = machines.partition("t").leader
+            kill_process(machines.servers()[f"node-{leader}"]["pid"])
+            machines.until_led_by_another("t", leader)
+            work.more()
+            machines.until_in_sync("t")
+        measured(work, begun_s)
+        work.finish()
+
+
+@pytest.mark.faults
+def test_every_machine_is_killed_and_comes_back(tmp_path: Any, measured: Any) -> None:
+    """One after the other, raylet and all; heartbeats notice it long before Ray does."""
+    with RayMachines(tmp_path) as machines:
+        machines.create_topic("t", 3, min_insync_replicas=2)
+        work = Workload(machines, "t").start()
+        begun_s = time.monotonic()
+        for number in (1, 2, 3):
+            machines.kill(number)
+            machines.until_led_by_another("t", number)
+            work.more()
+            machines.add(number)
+            machines.until_in_sync("t")
+        measured(work, begun_s)
+        work.finish()
+
+
+@pytest.mark.faults
+def test_the_gcs_is_away_for_longer_than_ray_waits(tmp_path: Any, measured: Any) -> None:
+    """75 s, where raylets give up after 60 s unless they are told otherwise; a node is killed meanwhile:
+    heartbeats fence it without any notice, and Ray starts it again when its GCS is back."""
+    with RayMachines(tmp_path, ray={"gcs_rpc_server_reconnect_timeout_s": 3_600}) as machines:
+        machines.create_topic("t", 3, min_insync_replicas=2)
+        work = Workload(machines, "t").start()
+        pids = {name: server["pid"] for name, server in machines.servers().items()}
+        machines.kill_gcs()
+        begun_s = time.monotonic()
+        leader = machines.partition("t").leader
+        kill_process(pids[f"node-{leader}"])
+        machines.until_led_by_another("t", leader)
+        hold(75)
+        work.more()
+        measured(work, begun_s)
+        machines.start_gcs()
+        machines.until_in_sync("t")
+        work.more()
+        work.finish()
+
+
+@pytest.mark.faults
+def test_a_cluster_grows_and_ends_by_its_machines(tmp_path: Any) -> None:
+    """A node whose machine never was is refused, and says what it needs; with the machine it is there. `down`
+    waits for no machine that is away, and says what it could not delete."""
+    with RayMachines(tmp_path, nodes=1, ray=QUICK) as machines:
+        told = machines.up(nodes=2, code=2)
+        assert "node-2 needs a machine with the Ray resource headrace-disk-2" in told
+        machines.add(2)
+        machines.up(nodes=2)
+        assert machines.servers()["node-2"]["state"] == "active"
+        machines.kill(2)
+        machines.until(lambda: machines.servers()["node-2"]["state"] == "waiting", "Ray misses the machine")
+        told = machines.command.run("down", "--delete-data", "--yes", code=4)[1]
+        assert "node-2 has no machine: its data stays there" in told
+        assert machines.command.run("status", code=3)[0] == b""
+
+
+@pytest.mark.faults
+def test_our_own_ray_ends_with_its_gcs_and_says_how_to_come_back(tmp_path: Any) -> None:
+    """On one machine Ray watches over its own processes and ends them all. `status` says what to do, and `up`
+    does it: everything acknowledged is there."""
+    command = Headrace(tmp_path)
+    try:
+        command.run("up", "--nodes", "1", "--ray-address", "local")
+        command.run("topic", "create", "t")
+        command.run("produce", "t", data=b"a\nb\n")
+        (gcs,) = [process for process in command.processes() if process.name() == "gcs_server"]
+        kill_process(gcs.pid)
+        command.wait_until_nothing_runs()
+        assert "`headrace up` starts it over the data" in command.run("status", code=1)[1]
+        command.run("up")
+        assert command.run("consume", "t", "-e")[0] == b"a\nb\n"
+        command.run("down", "--delete-data", "--yes")
+        command.wait_until_nothing_runs()
+    finally:
+        command.kill_all()

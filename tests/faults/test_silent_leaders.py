@@ -1,0 +1,77 @@
+"""A leader that says nothing while its connections stand: clients go on with the next one."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import headrace
+import pytest
+from headrace.protocol.transport import dealer_io
+from proxy import between
+
+if TYPE_CHECKING:
+    from fault_cluster import FaultCluster, Server
+
+pytestmark = pytest.mark.timeout(200)
+
+HOUR_MS = 3_600_000
+SLOW = {"request_timeout_ms": HOUR_MS}
+
+
+def pause(_cluster: FaultCluster, node: Server) -> None:
+    node.pause()
+
+
+def cut_off(cluster: FaultCluster, node: Server) -> None:
+    """Nobody's bytes reach it any more, and none of its own arrive."""
+    others = [name for name in cluster.servers if name != node.name]
+    cluster.network.freeze([*between([node.name], others), *cluster.client_links([node])])
+
+
+def come_back(cluster: FaultCluster, node: Server) -> None:
+    node.resume()
+    cluster.network.heal()
+
+
+@pytest.mark.parametrize("silence", [pause, cut_off])
+def test_clients_do_not_wait_for_a_leader_that_is_silent(
+    make_cluster: Any, monkeypatch: pytest.MonkeyPatch, silence: Any
+) -> None:
+    """No connection breaks and no request times out: only the metadata can tell them. They are done, each
+    record once and in order, while the old leader says nothing, and nothing is added once it is back."""
+    no_heartbeats = functools.partial(
+        dealer_io.ConnectionOptions, heartbeat_interval_ms=HOUR_MS, heartbeat_timeout_ms=HOUR_MS
+    )
+    monkeypatch.setattr(dealer_io, "ConnectionOptions", no_heartbeats)
+    cluster = make_cluster()
+    cluster.create_topic("t", min_insync_replicas=2)
+    with headrace.connect(cluster.bootstrap, client_id="client-1") as clients:
+        producer = clients.producer(acks="all", linger_ms=0, delivery_timeout_ms=2 * HOUR_MS, **SLOW)
+        consumer = clients.consumer("t", auto_offset_reset="earliest", **SLOW)
+        sent, read = [b"before"], list[bytes]()
+        producer.send("t", sent[0]).result(60)
+        read_up_to(consumer, read, 1)
+        node = cluster.node(cluster.leader("t"))
+        silence(cluster, node)
+        for number in range(50):
+            sent.append(b"%d" % number)
+            producer.send("t", sent[-1])
+        producer.flush(60)
+        read_up_to(consumer, read, len(sent))
+        assert cluster.is_fenced(node.id)
+        assert read == sent
+        come_back(cluster, node)
+        cluster.until_in_sync("t")
+        sent.append(b"after")
+        producer.send("t", sent[-1]).result(60)
+        read_up_to(consumer, read, len(sent))
+        assert read == sent
+    cluster.until_replicas_agree("t")
+
+
+def read_up_to(consumer: Any, read: list[bytes], count: int) -> None:
+    while len(read) < count:
+        records = consumer.poll(60)
+        assert records, f"{len(read)} of {count} records came"
+        read += [record.value for record in records]

@@ -1,0 +1,100 @@
+"""`headrace quorum` on three controllers in this process: a voter is taken out and put in again."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from headrace.services.cli.main import run
+from headrace.services.local_io import local
+from waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.timeout(120)
+
+QUORUM = {
+    "controller_quorum_auto_join_enable": False,  # or who is taken out would join again
+    "controller_quorum_election_timeout_ms": 200,
+    "controller_quorum_fetch_timeout_ms": 400,
+    "controller_quorum_election_backoff_max_ms": 100,
+}
+
+
+def roles(found: Any) -> dict[int, str]:
+    return {each["id"]: each["role"] for each in [*found["voters"], *found["observers"]]}
+
+
+def test_a_voter_is_taken_out_and_put_in_again(capfd: pytest.CaptureFixture[str]) -> None:
+    """Of three, down to one, which stays; the errors say what is wrong."""
+    with local(nodes=1, controllers=3, **QUORUM) as cluster:
+
+        def shell(*arguments: str) -> tuple[int, str]:
+            code = run(["-b", cluster.bootstrap, "quorum", *arguments])
+            out, err = capfd.readouterr()
+            return code, out + err
+
+        def status() -> Any:
+            return json.loads(shell("status", "-o", "json")[1])
+
+        before = status()
+        follower = next(each for each in before["voters"] if each["role"] == "follower")
+        number = str(follower["id"])
+        check_errors(shell, follower)
+
+        assert shell("remove-voter", number) == (0, f"controller {number} does not vote any more\n")
+        wait_for(lambda: roles(status()).get(follower["id"]) == "observer", "it goes on as an observer")
+        assert len(status()["voters"]) == 2
+        code, said = shell("remove-voter", number)
+        assert (code, f"no controller {number} votes" in said) == (3, True)
+        code, said = shell("remove-voter", number, "--directory", follower["directory"])
+        assert (code, "VoterNotFoundError" in said) == (3, True)
+
+        wait_for(lambda: has_caught_up(status(), follower["id"]), "it has caught up")
+        assert shell("add-voter", number, follower["endpoint"]) == (0, f"controller {number} votes\n")
+        wait_for(lambda: sorted(roles(status())) == [1, 2, 3], "three again")
+        found = status()
+        assert {row["id"]: row["directory"] for row in found["voters"]} == {
+            row["id"]: row["directory"] for row in before["voters"]
+        }
+        assert (
+            next(r for r in found["voters"] if r["id"] == follower["id"])["endpoint"] == follower["endpoint"]
+        )
+
+        leader = str(found["leader_id"])
+        assert shell("remove-voter", leader)[0] == 0, "another one leads then"
+        wait_for(lambda: status()["leader_id"] not in (int(leader), -1), "another one leads")
+        (other,) = (row["id"] for row in status()["voters"] if row["id"] != status()["leader_id"])
+        assert shell("remove-voter", str(other))[0] == 0
+        code, said = shell("remove-voter", str(status()["leader_id"]))
+        assert (code, "the only voter cannot be removed" in said) == (1, True)
+        assert len(status()["voters"]) == 1
+
+
+def has_caught_up(found: Any, controller_id: int) -> bool:
+    return any(row["id"] == controller_id and row["lag"] == 0 for row in found["observers"])
+
+
+def check_errors(shell: Callable[..., tuple[int, str]], follower: Any) -> None:
+    number, endpoint = str(follower["id"]), follower["endpoint"]
+    for arguments, code, what in (
+        (("remove-voter", "9"), 3, "no controller 9 votes"),
+        (("remove-voter", "-1"), 2, "-1"),
+        (("remove-voter", number, "--directory", "00" * 16), 3, "VoterNotFoundError"),
+        (("remove-voter", number, "--directory", "abc"), 2, "32 hex digits"),
+        (("add-voter", number, endpoint), 1, f"controller {number} votes already"),
+        (("add-voter", number, endpoint, "--directory", "00" * 16), 1, "DuplicateVoterError"),
+        (("add-voter", "9", endpoint), 3, "start it first"),
+        (("add-voter", "9", "nowhere"), 2, "not HOST:PORT"),
+        (("add-voter", "9", "a:1,b:2"), 2, "not HOST:PORT"),
+        (("add-voter", "9", "host:70000"), 2, "bad port"),
+    ):
+        found, said = shell(*arguments)
+        assert (found, what in said) == (code, True), (arguments, said)
+    # nobody has this disk, so it never catches up: the command says why when its time is over
+    code, said = shell(
+        "add-voter", "9", endpoint, "--directory", "11" * 16, "-X", "default.api.timeout.ms=500"
+    )
+    assert (code, "has not caught up" in said) == (1, True), said

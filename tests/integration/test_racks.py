@@ -1,0 +1,88 @@
+"""Reading from the replica next door (KIP-392): three real nodes in three racks, and what they counted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from headrace import NewTopic, local
+from waiting import wait_for
+
+if TYPE_CHECKING:
+    from headrace.services.local_io import LocalCluster
+
+pytestmark = pytest.mark.timeout(180)
+RACKS = ("a", "b", "c")  # of the nodes 1, 2, 3
+SESSION_MS = 6_000
+
+
+def put_into_racks(cluster: LocalCluster) -> None:
+    """Each node starts again with a config of its own, which `local` has none for."""
+    configs = cluster._cores._node_configs
+    for index, rack in enumerate(RACKS):
+        configs[index] = replace(configs[index], broker_rack=rack)
+        cluster.restart_node(index)
+
+
+def counted(cluster: LocalCluster, node_id: int, name: str) -> int:
+    return int(cluster.status()["nodes"][node_id - 1]["counters"][name])
+
+
+def read_up_to(consumer: Any, read: list[bytes], count: int) -> None:
+    while len(read) < count:
+        records = consumer.poll(60)
+        assert records, f"{len(read)} of {count} records came"
+        read += [record.value for record in records]
+
+
+def test_a_consumer_reads_in_its_rack_what_is_committed_and_outlives_the_replica() -> None:
+    """All its bytes come from the follower there, not one from the leader. What a replica that died does not
+    have is not shown, although the follower has it, before the ISR goes on without it. When the follower
+    dies too, the leader is read: each record once, in order."""
+    settings = {"replica_selector_class": "RackAwareReplicaSelector", "broker_session_timeout_ms": SESSION_MS}
+    with local(nodes=3, **settings) as cluster:
+        put_into_racks(cluster)
+        with cluster.admin() as admin, cluster.producer(acks="all", linger_ms=0) as producer:
+            admin.create_topics(NewTopic("t", 1, 3)).raise_for_errors()
+
+            def partition() -> Any:
+                return admin.describe_topics("t")["t"].partitions[0]
+
+            wait_for(lambda: len(partition().isr) == 3, "all replicas are in sync")
+            leader = partition().leader
+            near, far = (node_id for node_id in (1, 2, 3) if node_id != leader)
+            sent = [b"%d" % number for number in range(200)]
+            for value in sent:
+                producer.send("t", value)
+            producer.flush()
+            with cluster.consumer(
+                "t", client_rack=RACKS[near - 1], auto_offset_reset="earliest", fetch_max_wait_ms=100
+            ) as consumer:
+                read: list[bytes] = []
+                read_up_to(consumer, read, len(sent))
+                assert counted(cluster, near, "fetched_bytes") > sum(map(len, sent))
+                assert counted(cluster, leader, "fetched_bytes") == 0
+
+                cluster.kill_node(far - 1)
+                before = counted(cluster, near, "replicated_in_bytes")
+                sent.append(b"not committed yet")
+                pending = producer.send("t", sent[-1])
+                wait_for(
+                    lambda: counted(cluster, near, "replicated_in_bytes") > before, "the follower has it"
+                )
+                early = [record.value for record in consumer.poll(1)]
+                assert not early or len(partition().isr) == 2, "shown before it was committed"
+                read += early
+                read_up_to(consumer, read, len(sent))
+                pending.result(60)
+                assert counted(cluster, leader, "fetched_bytes") == 0
+
+                cluster.kill_node(near - 1)
+                sent += [b"after %d" % number for number in range(100)]
+                for value in sent[-100:]:
+                    producer.send("t", value)
+                producer.flush()
+                read_up_to(consumer, read, len(sent))
+                assert counted(cluster, leader, "fetched_bytes") > 0
+                assert read == sent

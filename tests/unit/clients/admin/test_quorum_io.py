@@ -1,0 +1,106 @@
+"""Changes of the voters over a fake cluster, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fake_cluster import Fault
+from headrace.protocol import errors
+from headrace.protocol.messages import quorum
+
+Play = Callable[..., Any]
+DISK = b"d" * 16
+
+
+class FakeQuorum:
+    """Voters by (id, directory id); `busy` changes are refused because another one is under way."""
+
+    def __init__(self, fake: Any) -> None:
+        self.voters = {(1, b"1" * 16)}
+        self.busy = 0
+        for name in ("AddRaftVoter", "RemoveRaftVoter", "DescribeQuorum"):
+            setattr(fake, f"_do_{name}", getattr(self, name))
+
+    def _refusal(self) -> Any:
+        self.busy -= 1
+        return quorum.RaftVoterResponse(errors.RequestTimedOutError.code, "another change is under way")
+
+    def AddRaftVoter(self, body: Any) -> Any:
+        if self.busy:
+            return self._refusal()
+        if body.voter_id in {voter for voter, _ in self.voters}:
+            return quorum.RaftVoterResponse(errors.DuplicateVoterError.code, "exists")
+        assert (body.host, body.port) == ("h", 7)
+        self.voters.add((body.voter_id, body.directory_id))
+        return quorum.RaftVoterResponse(0)
+
+    def RemoveRaftVoter(self, body: Any) -> Any:
+        if self.busy:
+            return self._refusal()
+        if (body.voter_id, body.directory_id) not in self.voters:
+            return quorum.RaftVoterResponse(errors.VoterNotFoundError.code, "no such voter")
+        self.voters.remove((body.voter_id, body.directory_id))
+        return quorum.RaftVoterResponse(0)
+
+    def DescribeQuorum(self, _body: Any) -> Any:
+        return quorum.DescribeQuorumResponse(
+            0, leader_id=1, voters=tuple(quorum.QuorumReplica(*key) for key in sorted(self.voters))
+        )
+
+
+def test_a_change_under_way_is_waited_for(play: Play) -> None:
+    """Then the voter is there, and gone."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        found, admin = FakeQuorum(fake), cluster.admin()
+        found.busy = 3
+        await admin.add_raft_voter(2, DISK, ("h", 7))
+        assert (2, DISK) in found.voters
+        found.busy = 3
+        await admin.remove_raft_voter(2, DISK)
+        assert found.voters == {(1, b"1" * 16)}
+
+    play(scenario)
+
+
+def test_a_change_under_way_for_too_long(play: Play) -> None:
+    """The error says what kept it."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        FakeQuorum(fake).busy = 10**6
+        with pytest.raises(errors.ApiTimeoutError, match="another change is under way"):
+            await cluster.admin().add_raft_voter(2, DISK, ("h", 7), timeout=3)
+
+    play(scenario)
+
+
+def test_a_lost_answer_is_no_error(play: Play) -> None:
+    """What the retry finds is what was asked for."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        found, admin = FakeQuorum(fake), cluster.admin()
+        fake.fail_next("AddRaftVoter", Fault(lost_reply=True))
+        await admin.add_raft_voter(2, DISK, ("h", 7))
+        fake.fail_next("RemoveRaftVoter", Fault(lost_reply=True))
+        await admin.remove_raft_voter(2, DISK)
+        assert found.voters == {(1, b"1" * 16)}
+        fake.fail_next("AddRaftVoter", Fault(lost_request=True))
+        with pytest.raises(errors.DuplicateVoterError):
+            await admin.add_raft_voter(1, DISK, ("h", 7))
+
+    play(scenario)
+
+
+def test_what_is_wrong_is_told(play: Play) -> None:
+    """By the errors of the quorum."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        FakeQuorum(fake)
+        with pytest.raises(errors.DuplicateVoterError, match="exists"):
+            await cluster.admin().add_raft_voter(1, DISK, ("h", 7))
+        with pytest.raises(errors.VoterNotFoundError, match="no such voter"):
+            await cluster.admin().remove_raft_voter(1, DISK)
+
+    play(scenario)

@@ -1,0 +1,78 @@
+"""Which requests count as unanswered, and which of them no answer can help any more."""
+
+from __future__ import annotations
+
+from headrace.clients.cluster.metadata import ClusterView
+from headrace.clients.cluster.network import Address
+from headrace.clients.cluster.silence import SILENT_TICKS, TICK_MS, Pending, Silence, Stake
+from producer_rig import TOPIC_ID, view_of
+
+HERE = Address("h0", 1)
+
+
+def pending(*stakes: Stake, node_id: int = 0) -> Pending:
+    return Pending(node_id, HERE, lambda: stakes, lambda _error: None)
+
+
+def stake(partition: int = 0, epoch: int = 0) -> Stake:
+    return Stake("t", TOPIC_ID, partition, epoch)
+
+
+def silent(*asked: Pending) -> Silence:
+    """All of these are overdue."""
+    silence = Silence()
+    for each in asked:
+        silence.started(each, 0)
+    for _ in range(SILENT_TICKS + 1):
+        silence.tick()
+    return silence
+
+
+def test_a_request_is_unanswered_after_whole_ticks() -> None:
+    """The tick that was due when it began does not count; what the request allows is added."""
+    silence, plain, patient = Silence(), pending(), pending()
+    silence.started(plain, 0)
+    assert [silence.tick() for _ in range(SILENT_TICKS)] == [frozenset()] * SILENT_TICKS
+    assert silence.tick() == {HERE}
+    assert silence.ended(plain)
+    assert not silence.ended(plain), "it has its outcome"
+    silence.started(patient, 3 * TICK_MS - 1)
+    assert not any(silence.tick() for _ in range(SILENT_TICKS + 3))
+    assert silence.tick() == {HERE}
+    assert silence.is_waiting_for(HERE)
+    assert not silence.is_waiting_for(Address("h1", 1))
+
+
+def test_a_request_is_hopeless_once_all_of_it_is_led_elsewhere_in_newer_epochs() -> None:
+    """Not by one partition of two, nor by another leader in the same epoch, nor by the same in a newer."""
+    both = pending(stake(0), stake(1))
+    silence = silent(both)
+    assert silence.hopeless(view_of(0, 0)) == []
+    assert silence.hopeless(view_of(0, 0, epoch=1)) == [], "it leads on"
+    assert silence.hopeless(view_of(1, 1)) == [], "who led before says nothing"
+    assert silence.hopeless(view_of(0, 1, epoch=1)) == [], "the first could be appended twice"
+    assert silence.hopeless(view_of(1, 2, epoch=1)) == [both]
+    assert silence.hopeless(view_of(-1, -1, epoch=1)) == [both], "nobody leads"
+    assert silence.hopeless(view_of(1, epoch=1)) == [], "of the second nothing is known"
+
+
+def test_a_request_to_a_node_that_left_is_hopeless() -> None:
+    """Whatever it is about; one to a node that is there and about nothing waits."""
+    gone, there = pending(stake(), node_id=9), pending()
+    assert silent(gone, there).hopeless(view_of(0)) == [gone]
+
+
+def test_a_topic_that_was_made_again_has_moved_and_an_unknown_one_has_not() -> None:
+    """By the topic's id."""
+    old = pending(Stake("t", b"o" * 16, 5, 7))
+    unknown = pending(Stake("u", TOPIC_ID, 0, 0))
+    assert silent(old, unknown).hopeless(view_of(0)) == [old]
+
+
+def test_an_answer_that_is_not_late_is_waited_for() -> None:
+    """Although its leader is another: it may say that all is well, and a retry would double the records."""
+    silence, early = Silence(), pending(stake())
+    silence.started(early, 0)
+    silence.tick()
+    assert silence.hopeless(view_of(1, epoch=1)) == []
+    assert silence.hopeless(ClusterView()) == []
