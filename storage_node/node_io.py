@@ -268,7 +268,6 @@ class NodeServer:
     async def _close_sockets(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
         if self._replication is not None:
             self._replication.close()
         if self._link is not None:

@@ -224,7 +224,7 @@ class MetadataLog:
         while len(view):
             header = read_batch_header(view)
             batch = view[: header.size_bytes]
-            self._log.append_as_follower(batch)
+            self._log.append_as_follower(batch, is_dense=True)
             self.bytes_since_snapshot += len(batch)
             if header.is_control:
                 self._note_voters(batch)

@@ -221,9 +221,9 @@ class Log(LogStart, LogCleaning):
             self._note_epoch(leader_epoch, base_offset)
         return AppendInfo(base_offset, last_offset, wall_ms if is_append_time else NO_TIMESTAMP)
 
-    def append_as_follower(self, data: Buffer, *, wall_ms: int = 0) -> None:
+    def append_as_follower(self, data: Buffer, *, wall_ms: int = 0, is_dense: bool = False) -> None:
         """Append the whole batches in `data` as the leader wrote them, offsets and epochs included. They may
-        lie behind the log's end: the leader's has been compacted.
+        lie behind the log's end, unless it `is_dense`: the leader's has been compacted.
 
         Errors: CorruptMessage for a batch cut short or damaged, InvalidRecord for one below the log's end, or
         so far behind it that no segment can hold both; batches before it are in the log.
@@ -237,11 +237,8 @@ class Log(LogStart, LogCleaning):
             if fault:
                 raise CorruptMessageError(f"the batch at offset {header.base_offset}: {fault}")
             gap = header.base_offset - self.log_end_offset
-            if (
-                gap < 0
-                or header.last_offset_delta < 0
-                or gap + header.last_offset_delta > MAX_RELATIVE_OFFSET
-            ):
+            largest = 0 if is_dense else MAX_RELATIVE_OFFSET - header.last_offset_delta
+            if not 0 <= gap <= largest or header.last_offset_delta < 0:
                 raise InvalidRecordError(
                     f"a batch at offset {header.base_offset}, the log of {self.topic_partition} "
                     f"ends at {self.log_end_offset}"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TOPIC = COMPACTED
 KEYS = 8
+AWAY_MS = 2_000
 CONFIGS = {
     "cleanup.policy": "compact",
     "segment.ms": "300",
@@ -67,12 +68,23 @@ class KeyedProducer(SimProducer):
 
 
 class Mirror(SimConsumer):
-    """Reads along and keeps what it has read, as a table."""
+    """Reads along, with pauses, and keeps what it has read, as a table."""
 
     def __init__(self, cluster: SimCluster) -> None:
         super().__init__(cluster, "mirror", may_seek=False)
         self.topics = [TOPIC]
         self.tables: dict[int, Table] = defaultdict(dict)
+        self._away_until_ms = 0
+
+    def _poll(self) -> None:
+        """Now and then it is away, for less than tombstones stay."""
+        now_ms = self.world.now_ms
+        if now_ms >= self._away_until_ms and self.random.random() < 0.02:
+            self._away_until_ms = now_ms + AWAY_MS
+        if now_ms >= self._away_until_ms:
+            super()._poll()
+        else:
+            self._poll_in(self._away_until_ms)
 
     def _take(self) -> None:
         for tp, state in self.fetcher.states.items():

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cleaner_rig import FullSpeed
 from fake_files import Crash, FakeFiles
 from headrace.protocol.errors import (
-    HeadraceError,
     KafkaError,
     KafkaStorageError,
     NetworkError,
@@ -41,6 +39,7 @@ from headrace.storage_node.effects import (
 from headrace.storage_node.log.log_manager import LogManager
 from headrace.storage_node.log.losses import PreviousEnd
 from headrace.storage_node.node import StorageNode
+from sim_cleaner import CLEAN_MS, SimCleaner
 from sim_disk import Taken, harm, rot
 from sim_transport import Link, SimReplies, SimRequest
 
@@ -50,13 +49,11 @@ if TYPE_CHECKING:
     from cluster import SimCluster
     from headrace.storage_node.config import NodeConfig
     from headrace.storage_node.log.log import Log
-    from headrace.storage_node.replica.log_cleaner import CleaningJob
     from headrace.storage_node.replica.partition import Partition
 
 DIRS = "/d"
 CHECKPOINT_MS = 3_000
 TICK_MS = 1_000
-CLEAN_MS = 300
 FETCH_SILENCE_MS = 3_000
 
 
@@ -129,9 +126,9 @@ class SimNode:
         self.cluster.rules.on_start(self)
         self._perform_membership(self.membership.start())
         self._every(CHECKPOINT_MS, "checkpoint", self._checkpoint)
-        self._every(TICK_MS, "tick", self._tick)
+        self._every(TICK_MS, "tick", lambda: self.running.tick(self.world.now_ms, self.wall_ms))
         if self.cluster.plan.compacts:
-            self._every(CLEAN_MS, "clean", self._clean)
+            self._every(CLEAN_MS, "clean", SimCleaner(self).begin)
 
     def _open(self) -> None:
         config = self.config
@@ -342,9 +339,8 @@ class SimNode:
                 self._off_loop(self.read_ms, "look up", lookup.run, lambda: core.looked_up(lookup))
             case ReadCold(read):
                 self.cluster.rules.marks["cold read"] += 1
-                self._off_loop(
-                    self.read_ms, "read", read.run, lambda: core.cold_read(read, self.world.now_ms)
-                )
+                done = lambda: core.cold_read(read, self.world.now_ms)  # noqa: E731 - one line of many alike
+                self._off_loop(self.read_ms, "read", read.run, done)
             case AdvisePages(advice):
                 advice.run()
             case WakeAt(deadline_ms):
@@ -365,7 +361,6 @@ class SimNode:
 
     def _off_loop(self, mean_ms: int, label: str, run: Callable[[], None], done: Callable[[], None]) -> None:
         """On a thread: it sees the disk as it is some time later."""
-
         self.busy += 1
 
         def happen() -> None:
@@ -382,7 +377,6 @@ class SimNode:
         if flush is None:
             core.flushed(partition, log.recovery_point)
             return
-
         self.busy += 1
 
         def finish() -> None:
@@ -458,49 +452,6 @@ class SimNode:
                 core.flush_all()
 
         self.later(self._delay(self.flush_ms), "write checkpoints", write)
-
-    def _clean(self) -> None:
-        """Begin to clean a log, if one is due."""
-        if self.is_closing:
-            return
-        # Not by this node's own calendar: when a tombstone may go rests on it.
-        job = self.running.cleaner.next_job(FullSpeed(), self.world.now_ms, self.world.wall_ms)
-        if job is not None:
-            self._clean_on(job, job.cleaning.index, lambda _: self._rewrite(job))
-
-    def _rewrite(self, job: CleaningJob) -> None:
-        self._clean_on(job, job.cleaning.rewrite, lambda is_written: self._install(job, is_written))
-
-    def _install(self, job: CleaningJob, is_written: bool) -> None:
-        if not is_written:
-            self.cluster.rules.marks["cleaned"] += 1
-            self.running.cleaned(job, None, self.world.now_ms)
-            return
-        job.cleaning.install()
-
-        def settled(old: Any) -> None:
-            job.cleaning.log.hand_over(old)
-            self._rewrite(job)
-
-        self._clean_on(job, job.cleaning.settle, settled)
-
-    def _clean_on(self, job: CleaningJob, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
-        """One step of a cleaning, on its thread."""
-        self.busy += 1
-
-        def happen() -> None:
-            self.busy -= 1
-            try:
-                result = work()
-            except HeadraceError as error:
-                self.running.cleaned(job, error, self.world.now_ms)
-                return
-            then(result)
-
-        self.later(self._delay(10 * self.read_ms), "clean", happen)
-
-    def _tick(self) -> None:
-        self.running.tick(self.world.now_ms, self.wall_ms)
 
     # --- the controller -----------------------------------------------------------------------------------
 

@@ -88,7 +88,8 @@ def test_an_offset_that_does_not_exist(offset: int) -> None:
 )
 def test_a_compacted_topic_keeps_its_records(policy: str, code: int) -> None:
     """Unless its policy says delete as well; without any policy nothing forbids it, as in Kafka."""
-    rig, topic_id = alone(cleanup_policy=policy)
+    rig, topic_id = alone()
+    rig.configure("t", "cleanup.policy", policy)
     request = asked(rig, topic_id, 2)
     rig.checkpoint_starts()
     assert request.first.error_code == code
