@@ -25,6 +25,14 @@ class NodeConfig(LogDefaults):
     log_dirs: tuple[str, ...] = key(
         "log.dirs", (), doc="Directories that hold the partitions, one per disk; at least one."
     )
+    log_dir_reserve_bytes: int = key(
+        "log.dir.reserve.bytes",
+        8 * MIB,
+        low=0,
+        high=GIB,
+        unit="bytes",
+        doc="Kept in each log dir for what must be written on a full disk, as checkpoints; 0 for none.",
+    )
     listener_host: str = key("listener.host", "127.0.0.1", doc="Address to bind; 0.0.0.0 for all.")
     advertised_host: str = key(
         "advertised.host",

@@ -76,6 +76,12 @@ class ProposeIsr:
 
 
 @dataclass(frozen=True, slots=True)
+class TellController:
+    """Something happened to a disk that the controller shall hear at once: beat without waiting for the
+    time."""
+
+
+@dataclass(frozen=True, slots=True)
 class WakeAt:
     """Call `expire` at this monotonic time, in ms; replaces the deadline of an earlier one."""
 
@@ -105,6 +111,7 @@ Effect = (
     | AdvisePages
     | SendFetch
     | ProposeIsr
+    | TellController
     | WakeAt
     | Note
     | EndNode

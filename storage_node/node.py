@@ -27,6 +27,7 @@ from ..runtime.purgatory import Purgatory
 from ..runtime.timing_wheel import TimingWheel
 from .counters import NodeCounters
 from .effects import Effect, Note, ProposeIsr, WakeAt
+from .log.files import DiskFullError
 from .log.tail_cache import TailCache
 from .metadata_view import MetadataView
 from .replica.epoch_ends import answer_epoch_ends
@@ -280,6 +281,7 @@ class StorageNode:
         """Ask for the flushes that flush.ms wants; now and then look for followers that lag, and for what
         lies below the starts of logs. Called about each second."""
         self.replicas.surroundings.now_ms = now_ms
+        self.replicas.disks.look_for_room()
         self.replicas.flush_overdue(now_ms)
         if now_ms >= self._next_shrink_ms:
             self._next_shrink_ms = now_ms + self._shrink_every_ms
@@ -332,18 +334,18 @@ class StorageNode:
         self.replicas.fetchers.may_cut(self.replicas.surroundings.now_ms)
         self._settle()
 
-    def offline(self) -> tuple[tuple[bytes, ...], tuple[tuple[bytes, int], ...]]:
-        """The ids of the log dirs that failed, and the partitions that are here and cannot be served."""
-        return self._manager.offline_directory_ids, self.replicas.offline_keys()
-
     def endpoint_of(self, node_id: int) -> tuple[str, int] | None:
         """Where another node listens, as the image knows it."""
         broker = self.image.brokers.get(node_id)
         return None if broker is None else (broker.host, broker.port)
 
     def flush_failed(self, partition: Partition, error: KafkaStorageError) -> None:
-        """A FlushLog effect failed. Never tried again: the system may have dropped the dirty pages."""
-        self.replicas.disk_failed(partition, error)
+        """A FlushLog effect failed. Never tried again: the system may have dropped the dirty pages. Unless
+        nothing failed but that there was no room for something new."""
+        if isinstance(error, DiskFullError):
+            self.replicas.disks.flush_refused(partition)
+        else:
+            self.replicas.disk_failed(partition, error)
         self._settle()
 
     def looked_up(self, lookup: OffsetLookup) -> None:
@@ -358,7 +360,7 @@ class StorageNode:
 
     def disk_failed(self, error: KafkaStorageError) -> None:
         """Some log dir went offline; the log manager knows which."""
-        self.replicas.lost_dirs(error)
+        self.replicas.disks.lost_dirs(error)
         self._settle()
 
     def connection_gone(self, session: int) -> None:

@@ -12,7 +12,7 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from ..protocol.errors import ClosedError, ConfigError, KafkaStorageError
+from ..protocol.errors import ClosedError, KafkaStorageError
 from ..protocol.messages import registry
 from ..protocol.transport.router_io import Router, RouterLimits, ServerIdentity
 from ..runtime.clock_io import monotonic_ms, wall_ms
@@ -29,12 +29,14 @@ from .effects import (
     ProposeIsr,
     ReadCold,
     SendFetch,
+    TellController,
     WakeAt,
 )
 from .forwarder_io import Forwarder
 from .log.files_io import OsFiles, raise_descriptor_limit
 from .log.listener_memory import remember_port, remembered_port
 from .log.log_manager import LogManager
+from .log_loading_io import load_logs
 from .node import StorageNode
 from .replication_io import Replication
 from .workers_io import Workers
@@ -86,6 +88,7 @@ class NodeServer:
             defaults=config.log_defaults(),
             new_uuid=_new_uuid,
             on_offline=self._on_offline,
+            reserve_bytes=config.log_dir_reserve_bytes,
         )
         recovery_threads = config.num_recovery_threads_per_data_dir * len(config.log_dirs)
         self._workers = Workers(
@@ -119,29 +122,15 @@ class NodeServer:
         require_assertions()
         try:
             self._loop = asyncio.get_running_loop()
-            await self._load()
+            self.node_id, self.cluster_id = await load_logs(
+                self._manager, self._workers, self._config.node_id
+            )
             link = self._open()
             link.start()
             await self._until_active(link)
         except BaseException:
             await self._release()
             raise
-
-    async def _load(self) -> None:
-        """Lock the dirs, learn who they belong to, recover their logs in parallel."""
-        manager = self._manager
-        found = await self._workers.run(manager.open_dirs)
-        wanted = self._config.node_id
-        if wanted >= 0 and found.node_id not in (None, wanted):
-            raise ConfigError(f"node.id is {wanted}, but the log dirs belong to node {found.node_id}")
-        self.node_id = wanted if found.node_id is None else found.node_id
-        self.cluster_id = found.cluster_id or ""
-        tasks = await self._workers.run(lambda: manager.load_tasks(wall_ms()))
-        await asyncio.gather(*(self._workers.run(task.run) for task in tasks))
-        manager.finish_loading(tasks)
-        for task in tasks:
-            if task.log is not None and task.log.recovery.faults:
-                log.warning("%s: %s", task.topic_partition, "; ".join(task.log.recovery.faults[:5]))
 
     def _open(self) -> ControllerLink:
         """Bind, and put the parts together. Order: no await, so no request comes in between."""
@@ -161,7 +150,9 @@ class NodeServer:
             log_dir_ids=self._manager.directory_ids,
             previous_broker_epoch=self._manager.clean_broker_epoch,
         )
-        events = LinkEvents(self._adopt, self._apply_metadata, lambda: core.image.offset, core.offline)
+        events = LinkEvents(
+            self._adopt, self._apply_metadata, lambda: core.image.offset, core.replicas.disks.news
+        )
         link = self._link = ControllerLink(config, self._locate, identity, events, tasks)
         self._forwarder = Forwarder(link, router, core, tasks, self._perform)
         self._replication = Replication(core, link, tasks, self._perform)
@@ -343,6 +334,9 @@ class NodeServer:
             case SendFetch() | ProposeIsr():
                 assert self._replication is not None, "made with the core"
                 self._replication.perform(effect)
+            case TellController():
+                assert self._link is not None, "made with the core"
+                self._link.beat_now()
             case WakeAt(deadline_ms):
                 self._set_timer(deadline_ms)
             case Note(level, text):

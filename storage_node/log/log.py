@@ -12,7 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...protocol.errors import CorruptMessageError, InvalidRecordError, OffsetOutOfRangeError
+from ...protocol.errors import (
+    CorruptMessageError,
+    InvalidRecordError,
+    KafkaStorageError,
+    OffsetOutOfRangeError,
+)
 from ...protocol.model import NO_TIMESTAMP
 from ...protocol.records.header import (
     CRC_POSITION,
@@ -24,9 +29,10 @@ from ...protocol.records.header import (
 from .append_rules import check_client_batch, restamped
 from .batches import crc_fault
 from .checkpoints import NO_TOPIC_ID, format_epochs
-from .files import make_directory_durably, remove_tree
+from .files import DiskFullError, make_directory_durably, remove_tree
 from .flush import Flush
 from .guarded_files import GuardedFiles, guarded
+from .leader_epochs import LeaderEpochs
 from .log_reads import LogReads
 from .recovery import RecoveryReport, recover_log, remove_snapshots_after, snapshot_offsets
 from .roll_rules import must_roll
@@ -156,6 +162,16 @@ class Log(LogReads):
         """Whether the disk below failed; nothing is taken or given any more."""
         return self._files.fuse.failure is not None
 
+    @property
+    def full(self) -> str | None:
+        """Why there is no room for records now, in words, or None."""
+        room = self._files.room
+        return None if room is None else room.full
+
+    def fail(self, error: KafkaStorageError) -> None:
+        """Take the log dir offline, unless the error says that its disk is fine."""
+        self._files.fuse.blow_by(error)
+
     def snapshot_offsets(self) -> list[int]:
         """Offsets of the producer-state snapshots that lie in the folder."""
         return snapshot_offsets(self._files, self.directory)
@@ -179,7 +195,7 @@ class Log(LogReads):
 
         `checked` is what `codec.inspect` gave for these bytes; without it they are inspected here.
         Errors: MessageTooLarge, InvalidTimestamp, InvalidRecord, CorruptMessage,
-        UnsupportedCompressionType (nothing was written); KafkaStorageError (the log is offline).
+        UnsupportedCompressionType, DiskFull (nothing was written); KafkaStorageError (the log is offline).
         """
         config = self.config
         facts = check_client_batch(batch, config, wall_ms=wall_ms, checked=checked, internal=internal)
@@ -204,7 +220,7 @@ class Log(LogReads):
         """Append the whole batches in `data` as the leader wrote them, offsets and epochs included.
 
         Errors: CorruptMessage for a batch cut short or damaged, InvalidRecord for one that does not follow
-        the log's end; batches before it are in the log.
+        the log's end, DiskFull; batches before it are in the log.
         """
         view = memoryview(data)
         position = 0
@@ -228,17 +244,30 @@ class Log(LogReads):
         """Begin `epoch` at the log end offset. It is written to the epoch file by the next flush."""
         self._note_epoch(epoch, self.log_end_offset)
 
+    def succeed(self, other: Log) -> None:
+        """Be as `other`, whose batches this log has: its epochs, start, watermark and config."""
+        self._epochs = LeaderEpochs(list(other._epochs.entries))
+        self._has_new_epochs = True
+        self.advance_log_start_offset(other.log_start_offset)
+        self.high_watermark = other.high_watermark
+        self.reconfigure(other.config)
+
     def roll(self, wall_ms: int = 0) -> None:
-        """Seal the active segment and start a new one; nothing happens while the active one is empty."""
+        """Seal the active segment and start a new one; nothing happens while the active one is empty, nor
+        when there is no room (DiskFullError)."""
         active = self._segments.active
         if not active.size_bytes:
             return
         active.seal()
         size = self.config.segment_bytes if self.config.preallocate else 0
-        segment = Segment.create(
-            self._files, self.directory, active.next_offset, created_ms=wall_ms, preallocate_bytes=size
-        )
         self._has_new_names = True
+        try:
+            segment = Segment.create(
+                self._files, self.directory, active.next_offset, created_ms=wall_ms, preallocate_bytes=size
+            )
+        except DiskFullError:
+            active.reopen()
+            raise
         self._segments.append(segment)
 
     # --- durability ---------------------------------------------------------------------------------
@@ -275,14 +304,28 @@ class Log(LogReads):
                 segment.synced_bytes = min(size, segment.size_bytes)
         self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.log_end_offset))
 
+    def abandon_flush(self) -> None:
+        """There was no room for what a flush had to write (DiskFullError): nothing is known to be on the disk
+        that was not before, and the next flush does it all again."""
+        flush, self._flush = self._flush, None
+        assert flush is not None, "only a flush under way"
+        self._has_new_names |= flush.has_new_names
+        self._has_new_epochs |= flush.epochs is not None
+        self._dropped = flush.dropped + self._dropped
+
     def flush(self) -> None:
         """Bring everything to the disk and move the recovery point to the log end offset."""
         self._files.fuse.check()
         assert self._flush is None, "one flush at a time; finish the one under way"
         flush = self.start_flush()
-        if flush is not None:
+        if flush is None:
+            return
+        try:
             flush.sync()
-            self.finish_flush(flush)
+        except DiskFullError:
+            self.abandon_flush()
+            raise
+        self.finish_flush(flush)
 
     # --- shorten ------------------------------------------------------------------------------------
 
@@ -396,6 +439,9 @@ class Log(LogReads):
     # --- inside -------------------------------------------------------------------------------------
 
     def _append(self, pieces: list[Buffer], header: BatchHeader, last_offset: int, wall_ms: int) -> None:
+        room = self._files.room
+        if room is not None and room.full is not None:
+            room.check()
         segment = self._segments.active
         if must_roll(segment, header, last_offset, self.config, self.topic_partition, wall_ms):
             self.roll(wall_ms)

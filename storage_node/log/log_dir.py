@@ -21,6 +21,7 @@ from .checkpoints import (
     uuid_from_text,
     uuid_text,
 )
+from .disk_room import DiskRoom
 from .files import FileLock, make_directory_durably, read_file, write_file_atomically
 from .guarded_files import Fuse, GuardedFiles
 
@@ -42,12 +43,20 @@ class Identity:
 
 
 class LogDir:
-    """One log dir. An error of its disk takes it offline for good; other dirs go on."""
+    """One log dir. An error of its disk takes it offline for good, a full disk for as long as it is full;
+    other dirs go on."""
 
-    def __init__(self, files: Files, path: str, on_offline: Callable[[str, str], None] | None = None) -> None:
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        on_offline: Callable[[str, str], None] | None = None,
+        reserve_bytes: int = 0,
+    ) -> None:
         self.path = path
         self._on_offline = on_offline
-        self.files = GuardedFiles(files, Fuse(self._notify))
+        self.room = DiskRoom(files, path, reserve_bytes)
+        self.files = GuardedFiles(files, Fuse(self._notify), self.room)
         self.identity = Identity()
         self.directory_id: bytes | None = None
         self.has_stored_id = False
@@ -83,6 +92,7 @@ class LogDir:
                 # The process before may have made a folder and died before it was on the disk.
                 self.files.fsync_directory(self.path)
                 self._read()
+                self.room.take_reserve()
         except CorruptFileError as error:
             self.files.fuse.blow(f"{self._file(names.META_PROPERTIES)}: {error}")
         except KafkaStorageError as error:
@@ -125,6 +135,14 @@ class LogDir:
         write_file_atomically(
             self.files, self.path, names.CLEAN_SHUTDOWN, format_clean_shutdown(broker_epoch)
         )
+
+    def look_for_room(self) -> bool:
+        """Whether the disk was full and has room again."""
+        try:
+            return self.is_online and self.room.look()
+        except KafkaStorageError as error:
+            self.files.fuse.blow_by(error)
+            return False
 
     def release(self) -> None:
         """Let go of the lock."""

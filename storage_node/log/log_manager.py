@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.errors import KafkaStorageError
 from . import names
 from .checkpoints import NO_TOPIC_ID, uuid_text
+from .duplicates import one_of_each
 from .log_dir import Identity, LogDir
 from .log_tasks import CheckpointTask, CreateTask, LoadTask, NewLog, purge, write_topic_id
 
@@ -45,10 +46,11 @@ class LogManager:
         defaults: LogConfig,
         new_uuid: Callable[[], bytes],
         on_offline: Callable[[str, str], None] | None = None,
+        reserve_bytes: int = 0,
     ) -> None:
         """`new_uuid` gives 16 random bytes; `on_offline(path, reason)` may be called on any thread."""
         assert log_dirs, "a storage node has at least one log dir"
-        self.dirs = [LogDir(files, path.rstrip("/") or "/", on_offline) for path in log_dirs]
+        self.dirs = [LogDir(files, path.rstrip("/") or "/", on_offline, reserve_bytes) for path in log_dirs]
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: dict[TopicPartition, str] = {}  # logs that could not be loaded, and why
         self.set_aside: list[str] = []  # folders that are no partitions: strays and unfinished moves
@@ -57,6 +59,11 @@ class LogManager:
         self._new_uuid = new_uuid
         self._homes: dict[TopicPartition, LogDir] = {}
         self._to_purge: list[tuple[LogDir, str]] = []
+        self._unfinished: list[
+            tuple[LogDir, str]
+        ] = []  # copies that a move left, of logs that are still here
+        self.cordoned: frozenset[str] = frozenset()  # paths of dirs, or * for all
+        self.preferred: dict[TopicPartition, str] = {}  # where an operator wants logs that are not here yet
         self._going: set[TopicPartition] = set()  # still here, but out of the checkpoints
         self._missing: set[TopicPartition] = set()  # of `failed`: those that have no folder
 
@@ -102,7 +109,9 @@ class LogManager:
                 found = names.parse_folder_name(name)
                 if name.endswith(names.DELETE_FOLDER):
                     self._to_purge.append((log_dir, path))
-                elif name.endswith((names.STRAY_FOLDER, names.FUTURE_FOLDER)):
+                elif name.endswith(names.FUTURE_FOLDER):
+                    self._unfinished.append((log_dir, path))
+                elif name.endswith(names.STRAY_FOLDER):
                     self.set_aside.append(path)
                 elif found is not None and found.topic != names.METADATA_TOPIC:
                     config = (overrides or {}).get(found.topic, self.defaults)
@@ -110,17 +119,21 @@ class LogManager:
         return tasks
 
     def finish_loading(self, tasks: Sequence[LoadTask]) -> None:
-        """Take over the logs that the tasks opened. Errors: KafkaStorageError if one is there twice."""
-        for task in tasks:
+        """Take over the logs that the tasks opened. Errors: KafkaStorageError if one is there twice, and
+        nobody can tell which it is."""
+        for task in one_of_each(tasks):
             topic_partition = task.topic_partition
-            if topic_partition in self._homes:
-                first = self._homes[topic_partition].path
-                raise KafkaStorageError(f"{topic_partition} lies in {first} and in {task.log_dir.path}")
             self._homes[topic_partition] = task.log_dir
             if task.log is not None:
                 self._take(task.log, task.log_dir)
             else:
                 self.failed[topic_partition] = str(task.error)
+        for log_dir, path in self._unfinished:
+            name = names.parse_folder_name(path.rpartition("/")[2].rpartition(".")[0])
+            if name in self.logs:
+                self._to_purge.append((log_dir, path))
+            else:
+                self.set_aside.append(path)
         for log_dir in self.online_dirs:
             self._find_missing(log_dir)
         self._check_any_online()
@@ -236,18 +249,22 @@ class LogManager:
     def creation_tasks(self, wanted: Iterable[NewLog], wall_ms: int = 0) -> list[CreateTask]:
         """Work that makes the logs that are not here yet; give it all to `finish_creating` once it ran.
 
-        Each goes to the online dir with the fewest partitions. Those that must not be made, as in `create`,
+        Each goes where an operator wants it, else to the online dir with the fewest partitions, of those
+        that are not cordoned and have room. Those that must not be made, as in `create`,
         are left out. No other creation may begin before these are finished.
         """
         dirs = self.online_dirs
         is_whole = len(dirs) == len(self.dirs)
+        dirs = [log_dir for log_dir in dirs if not self.is_cordoned(log_dir)] or dirs
+        dirs = [log_dir for log_dir in dirs if log_dir.room.full is None] or dirs
         counts = Counter(log_dir.path for log_dir in self._homes.values())
         tasks: list[CreateTask] = []
         filling: dict[str, CreateTask] = {}
         for new in wanted:
             if new.topic_partition in self._homes or not dirs or not (is_whole or new.is_new):
                 continue
-            log_dir = min(dirs, key=lambda each: counts[each.path])
+            preferred = self.dir_at(self.preferred.pop(new.topic_partition, ""))
+            log_dir = preferred or min(dirs, key=lambda each: counts[each.path])
             counts[log_dir.path] += 1
             task = filling.get(log_dir.path)
             if task is None or len(task.wanted) >= _LOGS_PER_TASK:
@@ -280,6 +297,42 @@ class LogManager:
                 detached += self._set_aside(mine, names.DELETE_FOLDER)
         return detached
 
+    def replace(self, log: Log, target: LogDir) -> Log:
+        """`log`, a whole and durable copy in `target`, takes the place of the partition's log, which is
+        returned detached; the space of that is freed by `Log.delete`.
+
+        Order: the copy has the name before the old log loses it. A start in between finds both, equal.
+        Errors: KafkaStorageError if `target` fails: the old log stays.
+        """
+        name = log.topic_partition
+        path = f"{target.path}/{name}"
+        target.files.rename(log.directory, path)
+        target.files.fsync_directory(target.path)
+        log.moved_to(path)
+        detached = self.detach_all([name])
+        if not detached:  # the old dir fails: what is left there is older than the copy, at the next start
+            old = self.logs.pop(name)
+            old.on_truncate = None
+            del self._homes[name]
+            self._going.discard(name)
+            detached = [old]
+        self._take(log, target)
+        self._checkpoint_of(target).run()
+        return detached[0]
+
+    def home_of(self, topic_partition: TopicPartition) -> LogDir | None:
+        """The dir where the partition's log lies, or should lie, or None."""
+        return self._homes.get(topic_partition)
+
+    def is_cordoned(self, log_dir: LogDir) -> bool:
+        """Whether the dir gets no new logs while there is another one."""
+        return log_dir.path in self.cordoned or "*" in self.cordoned
+
+    def dir_at(self, path: str) -> LogDir | None:
+        """The online dir of that path, or None."""
+        wanted = path.rstrip("/") or "/"
+        return next((log_dir for log_dir in self.online_dirs if log_dir.path == wanted), None)
+
     def delete(self, topic_partition: TopicPartition) -> None:
         """`detach` the log and free its space on this thread."""
         self.detach(topic_partition).delete()
@@ -293,7 +346,7 @@ class LogManager:
         self._going |= going
         for log_dir in {self._homes[name].path: self._homes[name] for name in sorted(going)}.values():
             if log_dir.is_online:
-                self._checkpoint_of(log_dir).run()
+                self._checkpoint_of(log_dir).run_now()
 
     def mark_stray(self, topic_partition: TopicPartition) -> str:
         """Take away a log that nobody assigned to this node, keeping its folder; the new path of that.
@@ -336,9 +389,10 @@ class LogManager:
             try:
                 log.close()
             except KafkaStorageError as error:
-                self._homes[log.topic_partition].files.fuse.blow_by(error)
+                # Also for want of room: the clean marker would vouch for what could not be written.
+                self._homes[log.topic_partition].files.fuse.blow(str(error))
         for log_dir in self.online_dirs:
-            self._checkpoint_of(log_dir).run()
+            self._checkpoint_of(log_dir).run_now()
             if log_dir.is_online:
                 self._mark_clean(log_dir, broker_epoch)
         self.abandon()
@@ -378,7 +432,7 @@ class LogManager:
     def _after_truncation(self, log: Log) -> None:
         """A recovery point that fell must be on the disk before anything new is appended above it, else the
         next recovery would trust bytes that were never flushed."""
-        self._checkpoint_of(self._homes[log.topic_partition]).run()
+        self._checkpoint_of(self._homes[log.topic_partition]).run_now()
 
     def _checkpoint_of(self, log_dir: LogDir) -> CheckpointTask:
         task = CheckpointTask(log_dir)
@@ -397,7 +451,7 @@ class LogManager:
         try:
             log_dir.mark_clean(broker_epoch)
         except KafkaStorageError as error:
-            log_dir.files.fuse.blow_by(error)
+            log_dir.files.fuse.blow(str(error))
 
     def _set_aside(self, topic_partitions: Sequence[TopicPartition], suffix: str) -> list[Log]:
         """Give the folders of logs in one dir other names. Errors: KafkaStorageError, and it is offline."""

@@ -6,6 +6,7 @@ the task or takes its log dir offline; it is never raised.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +18,7 @@ from .checkpoints import (
     format_partition_metadata,
     parse_partition_metadata,
 )
-from .files import read_file, remove_tree, write_file_atomically
+from .files import DiskFullError, read_file, remove_tree, write_file_atomically
 from .log import Log
 
 if TYPE_CHECKING:
@@ -124,12 +125,26 @@ class CheckpointTask:
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Write the three checkpoints; a failing disk takes the dir offline."""
+        """Write the three checkpoints; a failing disk takes the dir offline, a full one is tried again."""
+        with contextlib.suppress(DiskFullError):
+            self._write()
+
+    def run_now(self) -> None:
+        """As `run`, where what the checkpoints say must not be true any longer: what there is no room for,
+        not even with the reserve, takes the dir offline too."""
+        try:
+            self._write()
+        except DiskFullError as error:
+            self.log_dir.files.fuse.blow(str(error))
+
+    def _write(self) -> None:
         log_dir = self.log_dir
         try:
             log_dir.write_offsets(names.LOG_START_OFFSETS, self.log_start_offsets)
             log_dir.write_offsets(names.HIGH_WATERMARKS, self.high_watermarks)
             log_dir.write_offsets(names.RECOVERY_POINTS, self.recovery_points)
+        except DiskFullError:
+            raise
         except KafkaStorageError as error:
             log_dir.files.fuse.blow_by(error)
 

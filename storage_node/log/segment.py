@@ -18,7 +18,7 @@ from ...protocol.model import NO_TIMESTAMP
 from ...protocol.records.header import HEADER_BYTES
 from . import names, offset_index, time_index
 from .batches import scan_batches, walk_headers
-from .files import read_file
+from .files import DiskFullError, read_file
 from .offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from .time_index import TimeIndex
 from .transaction_index import truncate_transaction_index
@@ -91,11 +91,18 @@ class Segment:
     def create(
         cls, files: Files, directory: str, base_offset: int, *, created_ms: int, preallocate_bytes: int = 0
     ) -> Segment:
-        """A new empty segment; a file left over under its name is emptied."""
-        file = files.open(f"{directory}/{names.segment_name(base_offset, names.LOG)}", create=True)
+        """A new empty segment; a file left over under its name is emptied. Nothing is left of one that there
+        is no room for: a later start would take it for the end of the segment before."""
+        path = f"{directory}/{names.segment_name(base_offset, names.LOG)}"
+        file = files.open(path, create=True)
         file.truncate(0)
         if preallocate_bytes:
-            file.allocate(preallocate_bytes)
+            try:
+                file.allocate(preallocate_bytes)
+            except DiskFullError:
+                file.close()
+                files.remove(path)
+                raise
         return cls(files, directory, base_offset, file, created_ms)
 
     @property
@@ -141,9 +148,13 @@ class Segment:
 
     def append(self, buffers: Sequence[Buffer], header: BatchHeader, last_offset: int, interval: int) -> int:
         """Write one batch at the end; `buffers` together are the batch, `last_offset` its assigned one. How
-        many bytes it has."""
+        many bytes it has. A batch that there is no room for is taken back whole."""
         position = self.size_bytes
-        size = self.file.pwrite(position, buffers)
+        try:
+            size = self.file.pwrite(position, buffers)
+        except DiskFullError:
+            self.file.truncate(position)
+            raise
         self.note_batch(position, size, last_offset, header.max_timestamp, interval)
         return size
 
@@ -180,6 +191,12 @@ class Segment:
         # recovery point would pass it, and after a power loss they would be trusted as they are.
         self.synced_bytes = -1
         self.is_sealed = True
+
+    def reopen(self) -> None:
+        """Take `seal` back: the segment goes on. Its index files are of no account until it is sealed
+        again."""
+        self.synced_bytes = 0
+        self.is_sealed = False
 
     def unsynced_paths(self) -> list[str]:
         """Files to bring to the disk before the recovery point may pass the end of this sealed segment."""

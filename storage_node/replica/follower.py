@@ -32,6 +32,7 @@ from ...protocol.errors import (
 )
 from ...protocol.messages.data import FetchPartition, FetchRequest
 from ...protocol.model import NO_EPOCH, NO_OFFSET
+from ..log.files import DiskFullError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -291,6 +292,9 @@ class ReplicaFetcher:
                 self._on_divergence(followed, answer, now_ms)
             else:
                 self._append(followed, answer, data, wall_ms)
+        except DiskFullError as error:  # what was before it is in the log; the rest is asked for again
+            self._replicas.disk_failed(followed.partition, error)
+            self._delay(followed, now_ms)
         except KafkaStorageError as error:
             self._replicas.disk_failed(followed.partition, error)
         except KafkaError as error:  # a damaged batch on its way here: what was before it is in the log
@@ -398,7 +402,8 @@ class ReplicaFetcher:
             else:
                 partition.truncate_to(cut.offset)
         except KafkaStorageError as error:
-            self._replicas.disk_failed(partition, error)
+            # Also for want of room: nobody knows how much of it is cut.
+            self._replicas.disk_failed(partition, KafkaStorageError(str(error)))
             return
         end = partition.log.log_end_offset
         if end != old_end:

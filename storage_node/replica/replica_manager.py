@@ -14,7 +14,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import (
-    CorruptMessageError,
     KafkaStorageError,
     NotLeaderOrFollowerError,
     UnknownTopicIdError,
@@ -22,11 +21,13 @@ from ...protocol.errors import (
 )
 from ...protocol.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from ...protocol.model import NO_EPOCH, NO_NODE, TopicPartition
-from ..effects import DeleteLog, Effect, EndNode, FlushLog, Note
+from ..effects import DeleteLog, Effect, FlushLog, Note
 from ..log.checkpoints import NO_TOPIC_ID
+from ..log.files import DiskFullError
 from ..log.log_defaults import TOPIC_KEY_SYNONYMS, effective_log_config
 from ..log.log_tasks import NewLog
 from ..log.tail_cache import Tail
+from .disk_trouble import DiskTrouble
 from .fetchers import Fetchers
 from .image_lookup import all_partitions, has_partition, registration_of
 from .isr_changes import IsrChanges
@@ -86,8 +87,8 @@ class ReplicaManager:
         self.changed: list[PartitionKey] = []
         self.effects: list[Effect] = []
         self._retiring: dict[TopicPartition, Partition] = {}  # removed, but a flush still holds the log
-        self._known_offline: list[str] = []
         self._manager = manager
+        self.disks = DiskTrouble(self, manager)
         self._defaults = defaults
 
     # --- looking up ------------------------------------------------------------------------------------
@@ -111,10 +112,6 @@ class ReplicaManager:
         if registration is None:
             return NO_NODE, NO_EPOCH
         return registration.leader, registration.leader_epoch
-
-    def offline_keys(self) -> tuple[PartitionKey, ...]:
-        """The partitions that this node has and cannot serve."""
-        return tuple(key for key, partition in self.partitions.items() if not partition.is_online)
 
     # --- following the image ---------------------------------------------------------------------------
 
@@ -212,6 +209,11 @@ class ReplicaManager:
                 self.appended.append(key)  # its replicas may have changed
         self.maybe_flush(partition)
 
+    def begin_anew(self, key: PartitionKey, *, is_new: bool) -> None:
+        """Replace a partition that could not get a log."""
+        del self.partitions[key]
+        self._follow(*key, is_new=is_new)
+
     def _open(self, name: TopicPartition, topic_id: bytes, *, is_new: bool) -> Log | None:
         """The partition's log, made if it is not there yet; None leaves the partition offline.
 
@@ -225,10 +227,12 @@ class ReplicaManager:
             try:
                 return self._manager.create(name, topic_id, self._config_of(name.topic), is_new=is_new)
             except KafkaStorageError as error:
+                if isinstance(error, DiskFullError):
+                    self.disks.has_no_log((topic_id, name.partition), is_new=is_new)
                 if len(self._manager.online_dirs) == dirs_before:
                     self._note(logging.ERROR, f"{name} is offline: {error}")
                     return None
-                self.lost_dirs(error)  # the next dir may be good
+                self.disks.lost_dirs(error)  # the next dir may be good
         return None
 
     def _mark_stray(self, name: TopicPartition) -> bool:
@@ -237,7 +241,7 @@ class ReplicaManager:
         try:
             self._manager.mark_stray(name)
         except KafkaStorageError as error:
-            self.lost_dirs(error)
+            self.disks.lost_dirs(error)
             return False
         return True
 
@@ -262,14 +266,13 @@ class ReplicaManager:
         self.effects += [DeleteLog(log) for log in self._manager.detach_all(names)]
         lost = [name for name in names if self._manager.get(name) is not None]
         if lost:
-            self.lost_dirs(KafkaStorageError(f"the log of {lost[0]} could not be taken away"))
+            self.disks.lost_dirs(KafkaStorageError(f"the log of {lost[0]} could not be taken away"))
 
-    def _is_retiring(self, partition: Partition) -> bool:
-        """Whether its removal waits for a flush; one whose disk was lost before is not waited for."""
-        return self._retiring.get(partition.topic_partition) is partition
-
-    def _end_retirement(self, partition: Partition) -> None:
-        """The last flush of a removed partition came back; its name may have a new owner by now."""
+    def end_retirement(self, partition: Partition) -> None:
+        """The last flush of a removed partition came back, if it is one; its name may have a new owner by
+        now. One whose disk was lost before is not waited for."""
+        if self._retiring.get(partition.topic_partition) is not partition:
+            return
         name = partition.topic_partition
         del self._retiring[name]
         if partition.log is not None and not partition.log.is_offline:
@@ -359,43 +362,12 @@ class ReplicaManager:
             self.fetchers.flushed(partition.key, self.surroundings.now_ms)
         if partition.state is not PartitionState.DELETED:
             self.maybe_flush(partition)
-        elif self._is_retiring(partition):
-            self._end_retirement(partition)
+        else:
+            self.end_retirement(partition)
 
     def disk_failed(self, partition: Partition, error: KafkaStorageError) -> None:
-        """An IO error on one partition's log: its whole log dir is offline, before anything else is
-        acknowledged (KAFKA-10778). After it, nobody knows what else that disk has lost."""
-        partition.is_flushing = False
-        self._take_offline(partition)
-        self.changed.append(partition.key)
-        self.lost_dirs(error)
-        if self._is_retiring(partition):
-            self._end_retirement(partition)
-
-    def found_damage(self, partition: Partition, error: CorruptMessageError) -> None:
-        """Stored bytes are not what was written. They are never served; what is whole still is."""
-        if not partition.is_damaged:
-            partition.is_damaged = True
-            self.effects.append(Note(logging.ERROR, f"{partition.topic_partition} is damaged: {error}"))
-
-    def lost_dirs(self, error: KafkaStorageError) -> None:
-        """Take the partitions on offline dirs offline; with no dir left the node ends."""
-        lost = [p for p in self.partitions.values() if p.is_online and p.log is not None and p.log.is_offline]
-        for partition in lost:
-            self._take_offline(partition)
-            self.changed.append(partition.key)
-        offline = [log_dir.path for log_dir in self._manager.dirs if not log_dir.is_online]
-        if offline != self._known_offline:
-            self._known_offline = offline
-            paths = ", ".join(offline)
-            self._note(logging.ERROR, f"log dirs offline: {paths}; partitions lost: {len(lost)}; {error}")
-            if not self._manager.online_dirs:
-                self.effects.append(EndNode(error))
-
-    def _take_offline(self, partition: Partition) -> None:
-        if self.partitions.get(partition.key) is partition:
-            self.fetchers.drop(partition.key)
-        partition.go_offline()
+        """An operation on the partition's log failed; see DiskTrouble."""
+        self.disks.failed(partition, error)
 
     def note(self, level: int, text: str) -> None:
         """Words for the operator's log."""

@@ -119,7 +119,9 @@ class CoreRig:
         self._timer_ms: int | None = None
         self.room = 1 << 40
         values = {name.replace("_", "."): value for name, value in config.items()}
-        self.config = NodeConfig.of({"log.dirs": dirs, "node.id": node_id} | values)
+        self.config = NodeConfig.of(
+            {"log.dirs": dirs, "node.id": node_id, "log.dir.reserve.bytes": 0} | values
+        )
         for path in self.config.log_dirs:
             self.files.mkdir(path)
         self.files.fsync_directory("/")
@@ -128,6 +130,7 @@ class CoreRig:
             self.config.log_dirs,
             defaults=self.config.log_defaults(),
             new_uuid=lambda: next(_FRESH).to_bytes(16, "big"),
+            reserve_bytes=self.config.log_dir_reserve_bytes,
         )
         self.manager.open_dirs()
         self.manager.load(WALL_MS)

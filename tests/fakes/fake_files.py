@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.protocol.errors import KafkaStorageError
-from headrace.storage_node.log.files import FileGoneError, NameTooLongError
+from headrace.storage_node.log.files import DiskFullError, FileGoneError, NameTooLongError, Space
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -358,6 +358,11 @@ class FakeFiles:
         self._begin("fsync_directory", directory)
         folder.sync()
 
+    def space(self, directory: str) -> Space:
+        self._folder(directory)
+        total = 1 << 40 if self.capacity_bytes is None else self.capacity_bytes
+        return Space(total, max(total - self.used_bytes(), 0))
+
     def lock(self, path: str) -> FakeLock | None:
         self.open(path, create=True).close()
         if path in self._locks:
@@ -473,6 +478,10 @@ def _used(node: _Inode | _Folder) -> int:
 
 
 def _fail(operation: str, path: str, error: int) -> None:
-    classes = {errno.ENOENT: FileGoneError, errno.ENAMETOOLONG: NameTooLongError}
+    classes: dict[int, type[KafkaStorageError]] = {
+        errno.ENOENT: FileGoneError,
+        errno.ENAMETOOLONG: NameTooLongError,
+        errno.ENOSPC: DiskFullError,
+    }
     cls = classes.get(error, KafkaStorageError)
     raise cls(f"{operation} {path}: {os.strerror(error)} ({errno.errorcode[error]})")

@@ -8,12 +8,12 @@ have all replicas in sync and byte-identical, and all consumers at the end. The 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import quorum_laws
 from cluster_laws import Laws, registration_of
-from faults import Faults, draw_kinds
+from faults import BLACKOUT, Faults, draw_kinds
 from headrace.controller.config import ControllerConfig
 from headrace.controller.quorum.voters import Endpoint, ReplicaKey, voter
 from headrace.protocol.errors import KafkaError
@@ -54,6 +54,7 @@ class Plan:
     faults: tuple[str, ...] = ()
     send_gap_ms: int = 40
     unreliable_producer: bool = True  # one with acks=1 beside the others
+    readers: bool = True  # also while faults happen, not only at the end
     tail_cache_bytes: int = 1 << 20  # what is not in it followers and consumers read from files
     replica_fetch_bytes: int = 1 << 20
     fetchers: int = 1
@@ -64,7 +65,7 @@ class Plan:
         replication = random.choice((3, 3, 3, 3, 2, 1))
         min_isr = 1 if replication == 1 or random.random() < 0.15 else 2
         is_ordered = random.random() < 0.7
-        return cls(
+        plan = cls(
             controllers=random.choice((1, 1, 3)),
             nodes=random.choice((3, 3, 4)),
             partitions=random.choice((1, 2, 3)),
@@ -86,6 +87,10 @@ class Plan:
             replica_fetch_bytes=random.choice((1_000, 10_000, 1 << 20)),
             fetchers=random.choice((1, 1, 2)),
         )
+        is_safe = plan.durability == "fsync" and (replication == 1 or min_isr > 1)
+        if is_safe and random.random() < 0.5:
+            plan = replace(plan, faults=(*plan.faults, BLACKOUT))
+        return plan
 
 
 class SimCluster:
@@ -134,6 +139,7 @@ class SimCluster:
     def _node_config(self, node_id: int) -> NodeConfig:
         values = {
             "log.dirs": DIRS,
+            "log.dir.reserve.bytes": 2_000,  # not always enough
             "node.id": node_id,
             "controller.request.timeout.ms": 1_000,
             "controller.backoff.ms": 20,
@@ -158,6 +164,8 @@ class SimCluster:
             SimConsumer(self, "tail", may_seek=False),
             SimConsumer(self, "seeker", may_seek=True),
         ]
+        if not plan.readers:
+            self.consumers.clear()
 
     # --- a run --------------------------------------------------------------------------------------------
 

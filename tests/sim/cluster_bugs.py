@@ -18,7 +18,9 @@ from headrace.protocol.metadata import replay
 from headrace.protocol.metadata.records import NoOpRecord, PartitionChangeRecord
 from headrace.protocol.records.header import CRC_POSITION, read_batch_header
 from headrace.storage_node import node
+from headrace.storage_node.log.flush import Flush
 from headrace.storage_node.log.log import Log
+from headrace.storage_node.log.names import METADATA_TOPIC
 from headrace.storage_node.replica.fetch import DelayedFetch, FetchHandler
 from headrace.storage_node.replica.follower import ReplicaFetcher
 from headrace.storage_node.replica.in_sync import InSyncReplicas
@@ -137,6 +139,21 @@ def forgets_the_disk(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "configured", configured)
 
 
+def forgets_the_disk_of_all(patch: pytest.MonkeyPatch) -> None:
+    """The same, where other replicas have it in their page caches: only a power loss of all shows it."""
+    forgets_the_disk(patch)
+
+
+def counts_as_flushed_what_is_not(patch: pytest.MonkeyPatch) -> None:
+    """The recovery point of a storage node's log moves although nothing was synced."""
+
+    def sync(self: Flush, sync: Any = Flush.sync) -> None:
+        if METADATA_TOPIC in self.directory:
+            sync(self)
+
+    patch.setattr(Flush, "sync", sync)
+
+
 def answers_twice(patch: pytest.MonkeyPatch) -> None:
     """A produce request stays in purgatory after its answer."""
 
@@ -232,8 +249,18 @@ def writes_something_else(patch: pytest.MonkeyPatch) -> None:
 
 FIRST_TIMESTAMP = 34  # the last byte of it
 FSYNC = dataclasses.replace(PLAN, durability="fsync", faults=("power", "crash", "pause"))
+BLACKOUT = dataclasses.replace(PLAN, durability="fsync", faults=("blackout",), fault_gap_ms=1_500)
+# What is flushed when, decides what must survive; nobody has read what nobody keeps.
+BLACKOUT_ASYNC = dataclasses.replace(
+    BLACKOUT,
+    durability="async",
+    faults=("blackout", "slow", "elect"),
+    readers=False,
+    unreliable_producer=False,
+)
 ALONE = dataclasses.replace(FSYNC, replication=1, min_isr=1)
 CALM = dataclasses.replace(PLAN, faults=(), fault_ms=500)
+LOST = ("AcknowledgedLost", "lost-write", "LeaderCandidateCompleteness", "LeaderCompleteness", "LogReadable")
 HELD = ("LeaderCandidateCompleteness", "HighWatermarkInSync", "LeaderCompleteness")
 # Laws that stand in front of others: without them, those behind must notice.
 CANDIDATES = ("_check_candidates",)
@@ -261,6 +288,8 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     takes_a_lossy_node_for_a_sound_one: (HELD, PLAN, 10),
     elects_anybody: (HELD, PLAN, 10),
     forgets_the_disk: (HELD, ALONE, 10),
+    forgets_the_disk_of_all: (LOST, BLACKOUT, 10),
+    counts_as_flushed_what_is_not: (LOST, BLACKOUT_ASYNC, 10),
     answers_twice: (("AnsweredOnce",), PLAN, 3),
     never_expires: (("AnsweredOnce",), CALM, 3),
     serves_what_is_not_committed: (("ConsistentRead", "history"), PLAN, 10),

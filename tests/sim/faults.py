@@ -2,8 +2,10 @@
 
 The budget: at any time at most one storage node may be about to lose what it did not sync, or have lost it
 without the controllers knowing; and each partition that it may lead has another replica that may lead. A
-partition without other replicas loses nothing only because it is synced. Controllers sync before they
-promise: of them any number may die, but no disk is taken away from them here (quorum.py does that).
+partition without other replicas loses nothing only because it is synced. With durability=fsync all may lose
+what they did not sync at the same moment; without, what may be lost then is what some replica in sync had not
+flushed, and nothing else. Controllers sync before they promise: of them any number may die, but no disk is
+taken away from them here (quorum.py does that).
 """
 
 from __future__ import annotations
@@ -44,6 +46,9 @@ KINDS = (
     "controller_crash", "controller_power", "controller_pause", "controller_cut", "controller_stop",
     "elect", "reassign", "grow", "topics", "configs",
 )  # fmt: skip
+
+
+BLACKOUT = "blackout"
 
 
 def draw_kinds(random: random.Random, replication: int, min_isr: int) -> tuple[str, ...]:
@@ -105,15 +110,19 @@ class Faults:
     def _victim(self) -> SimNode | None:
         """A living node that may lose what it did not sync."""
         nodes = self._cluster.nodes.values()
-        armed = self._armed
-        if armed is not None and (armed.life != self._armed_life or not armed.is_alive):
-            self._armed = None
-        if self._armed is not None or any(node.is_lossy for node in nodes):
+        if self._armed_node() is not None or any(node.is_lossy for node in nodes):
             return None
         candidates = [node for node in nodes if node.is_alive and self._may_lose(node)]
         if not candidates:
             return None
         return self._random.choice(candidates)
+
+    def _armed_node(self) -> SimNode | None:
+        """Who is about to die of a fault in its disk."""
+        armed = self._armed
+        if armed is not None and (armed.life != self._armed_life or not armed.is_alive):
+            self._armed = None
+        return self._armed
 
     def _may_lose(self, node: SimNode) -> bool:
         cores = [each.core for each in self._cluster.controllers.values()]
@@ -149,7 +158,7 @@ class Faults:
             node.files.fail(operation, "", errno.EIO, self._random.randrange(5))
 
     def _full(self) -> None:
-        """The disk is full for a while."""
+        """The disk is full for a while; the node lives on, if what it must write has room in the reserve."""
         node = self._victim()
         if node is not None:
             self._arm(node)
@@ -158,7 +167,10 @@ class Faults:
 
             def make_room() -> None:
                 node.files.capacity_bytes = None
+                if self._armed is node and node.life == life:
+                    self._armed = None
 
+            life = node.life
             self._world.after(self._random.randrange(1, 3_000), f"{node.name} has room", make_room)
 
     def _kill(self) -> None:
@@ -170,6 +182,18 @@ class Faults:
         node = self._victim()
         if node is not None:
             node.die(power=True)
+
+    def _blackout(self) -> None:
+        """Scenario 32: the power fails everywhere in one moment; of each disk other unsynced sectors
+        survive."""
+        cluster = self._cluster
+        nodes = list(cluster.nodes.values())
+        if self._armed_node() is not None or any(node.is_lossy for node in nodes):
+            return
+        cluster.rules.on_blackout()
+        for process in (*nodes, *cluster.controllers.values()):
+            if process.is_alive:
+                process.die(power=True)
 
     def _flip(self) -> None:
         """The power fails, and one bit of what is not known to be synced is wrong."""

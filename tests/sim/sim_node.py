@@ -32,6 +32,7 @@ from headrace.storage_node.effects import (
     ProposeIsr,
     ReadCold,
     SendFetch,
+    TellController,
     WakeAt,
 )
 from headrace.storage_node.log.log_manager import LogManager
@@ -132,6 +133,7 @@ class SimNode:
             defaults=config.log_defaults(),
             new_uuid=self._uuid,
             on_offline=self._on_offline,
+            reserve_bytes=config.log_dir_reserve_bytes,
         )
         found = self.manager.open_dirs()
         self.previous_broker_epoch = self.manager.clean_broker_epoch
@@ -320,6 +322,8 @@ class SimNode:
                 )
             case AdvisePages(advice):
                 advice.run()
+            case TellController():
+                self._submit(m.NewsCame())
             case WakeAt(deadline_ms):
                 self._set_timer("core", deadline_ms, lambda: core.expire(self.world.now_ms))
             case Note(_, text):
@@ -518,13 +522,15 @@ class SimNode:
         self._ask(registry.BROKER_REGISTRATION, body, self.config.controller_request_timeout_ms, done)
 
     def _beat(self, broker_epoch: int, *, want_shutdown: bool) -> None:
+        news = self.running.replicas.disks.news()
         body = BrokerHeartbeatRequest(
             self.node_id,
             broker_epoch,
             self.running.image.offset,
             want_shutdown=want_shutdown,
-            offline_log_dirs=self.manager.offline_directory_ids,
-            offline_replicas=self.running.replicas.offline_keys(),
+            offline_log_dirs=news.offline_dirs,
+            offline_replicas=news.offline,
+            full_replicas=news.full,
         )
         self._ask(
             registry.BROKER_HEARTBEAT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from itertools import count
 
@@ -18,7 +19,9 @@ ID = bytes(range(16))
 OTHER = TopicPartition("other-topic", 3)
 
 
-def manager_of(files: FakeFiles, *dirs: str, offline: list[str] | None = None) -> LogManager:
+def manager_of(
+    files: FakeFiles, *dirs: str, offline: list[str] | None = None, reserve_bytes: int = 0
+) -> LogManager:
     """An opened manager, not loaded yet."""
     numbers = count(1)
     manager = LogManager(
@@ -27,13 +30,16 @@ def manager_of(files: FakeFiles, *dirs: str, offline: list[str] | None = None) -
         defaults=config(),
         new_uuid=lambda: next(numbers).to_bytes(16, "big"),
         on_offline=None if offline is None else lambda path, _: offline.append(path),
+        reserve_bytes=reserve_bytes,
     )
     manager.open_dirs()
     return manager
 
 
-def loaded(files: FakeFiles, *dirs: str, offline: list[str] | None = None) -> LogManager:
-    manager = manager_of(files, *dirs, offline=offline)
+def loaded(
+    files: FakeFiles, *dirs: str, offline: list[str] | None = None, reserve_bytes: int = 0
+) -> LogManager:
+    manager = manager_of(files, *dirs, offline=offline, reserve_bytes=reserve_bytes)
     manager.set_identity("cluster", 5)
     manager.load(NOW)
     return manager
@@ -271,15 +277,48 @@ def test_without_any_dir_there_is_no_node() -> None:
         manager_of(after)
 
 
-def test_a_partition_that_lies_in_two_dirs_stops_the_start() -> None:
+def test_of_two_folders_of_a_partition_the_newer_one_counts() -> None:
+    """A crash in the middle of a move: the longer one is the log, the other one is set aside, not removed."""
+    for longer in ("/a", "/b"):
+        files = FakeFiles()
+        for number, path in enumerate(("/a", "/b")):
+            manager = loaded(files, path)
+            log = manager.create(TP, ID, config())
+            for _ in range(1 + number if longer == "/b" else 2 - number):
+                append(log, batch(1))
+            manager.shutdown()
+        disk = files.restart()
+        again = loaded(disk)
+        assert again.home_of(TP) is again.dir_at(longer)
+        assert again.logs[TP].log_end_offset == 2
+        assert "lies in /a and in /b" in again.logs[TP].recovery.faults[-1]
+        again.shutdown()
+        assert len(loaded(disk.restart()).set_aside) == 1
+
+
+def test_a_partition_that_lies_in_two_dirs_as_two_topics_stops_the_start() -> None:
     """Nobody can tell which copy is right."""
     files = FakeFiles()
-    manager = loaded(files)
-    manager.create(TP, ID, config())
-    manager.shutdown()
-    files.mkdir("/b/t-0")
-    with pytest.raises(KafkaStorageError, match="/a and in /b"):
+    for number, path in enumerate(("/a", "/b")):
+        manager = loaded(files, path)
+        append(manager.create(TP, bytes([number + 1]) * 16, config()), batch(1))
+        manager.shutdown()
+    with pytest.raises(KafkaStorageError, match="/a and in /b, as two topics"):
         loaded(files.restart())
+
+
+def test_a_creation_that_failed_in_a_dir_which_comes_back() -> None:
+    """The first dir fails in the middle, the log is made in the second one; the next start finds both."""
+    files = FakeFiles()
+    manager = loaded(files)
+    files.fail("pwrite", "/a/t-0/partition.metadata")
+    with pytest.raises(KafkaStorageError, match="EIO"):
+        manager.create(TP, ID, config(), is_new=True)
+    append(manager.create(TP, ID, config(), is_new=True), batch(3))
+    manager.shutdown()
+    again = loaded(files.restart())
+    assert again.home_of(TP) is again.dir_at("/b")
+    assert again.logs[TP].log_end_offset == 3
 
 
 def test_a_log_that_cannot_be_loaded_is_not_made_anew() -> None:
@@ -459,3 +498,52 @@ def test_many_logs_go_at_the_cost_of_one() -> None:
     assert sum(operation.startswith("rename /a/t-") for operation in done) == 40
     assert sum(operation.startswith("fsync_directory") for operation in done) <= 4
     assert files.content("/a/recovery-point-offset-checkpoint") == b"0\n0\n"
+
+
+@pytest.mark.parametrize("part", [".timeindex", "checkpoint", ".kafka_cleanshutdown"])
+def test_an_end_on_a_full_disk_is_no_clean_one(part: str) -> None:
+    """The marker would vouch for what there was no room to write; nothing is lost."""
+    files = FakeFiles()
+    manager = loaded(files, "/a")
+    append(manager.create(TP, ID, config()), batch(4))
+    files.fail("pwrite", part, errno.ENOSPC)
+    manager.shutdown()
+    again = loaded(files.restart(), "/a")
+    assert not again.dirs[0].was_clean
+    assert again.logs[TP].log_end_offset == 4
+
+
+def test_a_checkpoint_without_room_is_written_the_next_time() -> None:
+    """The old one stays meanwhile, and the dir is online."""
+    files = FakeFiles()
+    manager = loaded(files, "/a")
+    log = manager.create(TP, ID, config())
+    append(log, batch(4))
+    log.flush()
+    files.fail("pwrite", "recovery-point", errno.ENOSPC)
+    manager.checkpoint()
+    assert manager.dirs[0].is_online
+    assert manager.dirs[0].look_for_room()
+    manager.checkpoint()
+    assert loaded(files.restart(), "/a").dirs[0].recovery_points == {TP: 4}
+
+
+def test_what_must_leave_the_checkpoints_finds_the_reserve_or_ends_the_dir() -> None:
+    """A recovery point above a log that was cut would make the next start trust what is not there."""
+    for reserve_bytes in (4_000, 0):
+        files = FakeFiles()
+        manager = loaded(files, "/a", reserve_bytes=reserve_bytes)
+        log = manager.create(TP, ID, config())
+        for _ in range(3):
+            append(log, batch(1))
+        log.flush()
+        manager.checkpoint()
+        files.capacity_bytes = files.used_bytes()
+        files.fail("pwrite", "checkpoint.tmp", errno.ENOSPC)
+        if reserve_bytes:
+            log.truncate_to(1)
+            assert loaded(files.restart(), "/a").dirs[0].recovery_points == {TP: 1}
+        else:
+            with contextlib.suppress(KafkaStorageError):
+                log.truncate_to(1)
+        assert manager.dirs[0].is_online == bool(reserve_bytes)

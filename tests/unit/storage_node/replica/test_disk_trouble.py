@@ -1,0 +1,127 @@
+"""A full disk under the partitions of a node: refused, told, read on, and gone on with when there is room."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from core_rig import CoreRig
+from headrace.protocol.errors import KafkaStorageError
+from headrace.storage_node.effects import TellController
+from node_rig import batch
+from replica_rig import Replicas
+
+
+def folders(rig: CoreRig, path: str = "/d") -> list[str]:
+    return [name for name in rig.files.listdir(path) if rig.files.is_directory(f"{path}/{name}")]
+
+
+def fill(rig: CoreRig, room: int = 0) -> None:
+    rig.files.capacity_bytes = rig.files.used_bytes() + room
+
+
+def make_room(rig: CoreRig) -> None:
+    rig.files.capacity_bytes = None
+    rig.core.tick(rig.now_ms)
+    rig.check()
+
+
+def test_a_full_disk_refuses_records_serves_readers_and_goes_on() -> None:
+    """A clear error, nothing offline, nothing half-written, no restart; the controller hears of both at
+    once."""
+    rig = CoreRig()
+    topic_id = rig.topic("t")
+    rig.produce(topic_id, batch(b"a"))
+    fill(rig, 20)
+    for _ in range(2):
+        answer = rig.produce(topic_id, batch(b"b")).first
+        assert answer.error_code == KafkaStorageError.code
+    assert "the disk of /d is full: 0 bytes free" in answer.error_detail
+    assert rig.values(topic_id) == [b"a"]
+    news = rig.core.replicas.disks.news()
+    assert (news.offline, news.full) == ((), ((topic_id, 0),))
+    assert len(rig.pop(TellController)) == 1
+    assert rig.notes().count("nothing is appended there until there is room") == 1
+    make_room(rig)
+    assert len(rig.pop(TellController)) == 1
+    assert rig.core.replicas.disks.news().full == ()
+    assert rig.produce(topic_id, batch(b"b")).first.base_offset == 1
+    assert rig.values(topic_id) == [b"a", b"b"]
+    assert not rig.ended()
+
+
+def test_only_the_partitions_of_the_full_disk_are_refused() -> None:
+    """Two disks, one full (by quota, say): new partitions go to the other one."""
+    rig = CoreRig(dirs="/a,/b")
+    topic_id = rig.topic("t", partitions=2)
+    rig.files.fail("pwrite", "/a/t-", errno.ENOSPC)
+    codes = [rig.produce(topic_id, partition=partition).first.error_code for partition in range(2)]
+    assert sorted(codes) == [0, KafkaStorageError.code]
+    rig.topic("u", partitions=3)
+    assert (len(folders(rig, "/a")), len(folders(rig, "/b"))) == (1, 4)
+
+
+@pytest.mark.parametrize("operation", ["mkdir", "create", "pwrite", "rename"])
+def test_a_partition_that_there_was_no_room_to_make_is_made_later(operation: str) -> None:
+    """It is offline until then, and the controller knows; then it takes records, as a new object."""
+    rig = CoreRig()
+    rig.files.fail(operation, "/d/t-0", errno.ENOSPC)
+    rig.files.fail(operation, "/d/t-0", errno.ENOSPC, 1)
+    topic_id = rig.topic("t")
+    assert rig.produce(topic_id).first.error_code == KafkaStorageError.code
+    assert rig.core.replicas.disks.news().offline == ((topic_id, 0),)
+    make_room(rig)
+    rig.files._faults.clear()
+    make_room(rig)
+    assert rig.produce(topic_id).first.error_code == 0
+    assert rig.core.replicas.disks.news() == type(rig.core.replicas.disks.news())()
+    assert CoreRig(rig.files.restart(), records=rig.records).produce(topic_id).first.base_offset == 1
+
+
+def test_a_flush_without_room_for_the_epochs_is_done_again() -> None:
+    """durability=fsync: the records are on the disk, their epoch is not: no ack until it is."""
+    rig = CoreRig()
+    topic_id = rig.topic("t", durability="fsync")
+    rig.files.fail("pwrite", "leader-epoch-checkpoint", errno.ENOSPC)
+    request = rig.produce(topic_id, batch(b"a"))
+    rig.flush()
+    assert not request.is_answered
+    assert not rig.flush(), "no second try before there is room"
+    make_room(rig)
+    rig.flush()
+    assert request.first.error_code == 0
+
+
+def test_a_topic_is_deleted_on_a_full_disk() -> None:
+    """It is how an operator makes room."""
+    rig = CoreRig(log_dir_reserve_bytes=2_000)
+    topic_id, other = rig.topic("t"), rig.topic("u")
+    for _ in range(20):
+        rig.produce(topic_id, batch(b"a" * 100))
+    fill(rig)
+    assert rig.produce(other).first.error_code == KafkaStorageError.code
+    rig.remove(topic_id)
+    rig.purge()
+    assert folders(rig) == ["u-0"]
+    rig.core.tick(rig.now_ms)
+    rig.check()
+    assert rig.produce(other).first.error_code == 0
+
+
+def test_a_follower_on_a_full_disk_waits_and_catches_up() -> None:
+    """It asks again and again, its log is what it was, and it gets the rest when there is room."""
+    cluster = Replicas()
+    cluster.produce(b"a")
+    cluster.settle()
+    full = cluster.nodes[2]
+    full.files.capacity_bytes = full.files.used_bytes() + 30
+    cluster.produce(b"b", timeout_ms=60_000)
+    cluster.pass_time(3_000)
+    assert cluster.end(2) == 1
+    assert "nothing is appended there until there is room" in full.notes()
+    assert cluster.partition(2).is_online
+    full.files.capacity_bytes = None
+    full.core.tick(full.now_ms)
+    cluster.pass_time(3_000)
+    assert cluster.end(2) == 2
+    assert cluster.values(2) == [b"a", b"b"]
