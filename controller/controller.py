@@ -55,7 +55,7 @@ class Controller:
         self._balance_due_ms = now_ms + self._balance_interval_ms
         self._unclean_due_ms = now_ms + config.unclean_leader_election_interval_ms
         self._brokers = Brokers(config, self.sessions, leaderless(image))
-        self._topics = Topics(config, randomness)
+        self._topics = Topics(config, randomness, self.sessions.cordoned)
         self._configs = Configs(config)
         self._decide: dict[type, Callable[[Any, int], Decision]] = {
             control.BrokerRegistrationRequest: self._decide_registration,

@@ -412,6 +412,20 @@ class VoterNotFoundError(KafkaError):
 
 
 @dataclass(eq=False)
+class ReplicaNotAvailableError(KafkaError):
+    """The node has no replica of the partition."""
+
+    code = 9
+
+
+@dataclass(eq=False)
+class LogDirNotFoundError(KafkaError):
+    """The node has no log dir of this name, or it is offline."""
+
+    code = 57
+
+
+@dataclass(eq=False)
 class IneligibleReplicaError(KafkaError):
     """A replica that is fenced, shutting down, registered anew or without room may not be in the ISR; a
     cordoned log dir, or a node that has no other, gets no new replica."""

@@ -33,6 +33,9 @@ class NodeConfig(LogDefaults):
         unit="bytes",
         doc="Kept in each log dir for what must be written on a full disk, as checkpoints; 0 for none.",
     )
+    cordoned_log_dirs: tuple[str, ...] = key(
+        "cordoned.log.dirs", (), doc="Log dirs that get no new replicas; * for all; dynamic values win."
+    )
     listener_host: str = key("listener.host", "127.0.0.1", doc="Address to bind; 0.0.0.0 for all.")
     advertised_host: str = key(
         "advertised.host",

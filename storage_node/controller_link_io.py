@@ -332,6 +332,7 @@ class ControllerLink:
             offline_log_dirs=news.offline_dirs,
             offline_replicas=news.offline,
             full_replicas=news.full,
+            cordoned_log_dirs=news.cordoned_dirs,
         )
         response = await self._ask(registry.BROKER_HEARTBEAT, request, self._timeout_s)
         if response is not None:

@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from ..protocol.errors import KafkaError
     from ..protocol.messages.control import AlterPartitionRequest
     from ..protocol.messages.data import FetchRequest
+    from .log.future_log import FutureLog
     from .log.log import Log
     from .replica.catch_up import PageAdvice
     from .replica.cold_reads import ColdRead
     from .replica.list_offsets import OffsetLookup
-    from .replica.partition import Partition
+    from .replica.partition import Partition, PartitionKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,14 @@ class AdvisePages:
     """Run the advice on such a thread, in no hurry; nobody waits for it."""
 
     advice: PageAdvice
+
+
+@dataclass(frozen=True, slots=True)
+class CopyLog:
+    """Run a step of the move of a partition between log dirs on a thread, in no hurry; then `copied`."""
+
+    key: PartitionKey
+    move: FutureLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +118,7 @@ Effect = (
     | LookUpOffsets
     | ReadCold
     | AdvisePages
+    | CopyLog
     | SendFetch
     | ProposeIsr
     | TellController

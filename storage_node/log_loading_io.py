@@ -1,4 +1,5 @@
-"""The start of a storage node's disks: lock the log dirs, learn who they belong to, recover their logs."""
+"""The start of a storage node's disks: lock the log dirs, learn or write who they belong to, recover their
+logs."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ..protocol.errors import ConfigError
+from ..protocol.errors import ConfigError, KafkaStorageError
 from ..runtime.clock_io import wall_ms
 
 if TYPE_CHECKING:
@@ -32,3 +33,17 @@ async def load_logs(manager: LogManager, workers: Workers, wanted_node_id: int) 
         if task.log is not None and task.log.recovery.faults:
             log.warning("%s: %s", task.topic_partition, "; ".join(task.log.recovery.faults[:5]))
     return wanted_node_id if found.node_id is None else found.node_id, found.cluster_id or ""
+
+
+def write_identity(manager: LogManager, node_id: int, cluster_id: str) -> None:
+    """Into every log dir; one whose disk fails on it is offline then, which the others survive. Errors:
+    KafkaStorageError, InconsistentClusterIdError."""
+    while True:
+        dirs_before = len(manager.online_dirs)
+        try:
+            manager.set_identity(cluster_id, node_id)
+        except KafkaStorageError:
+            if not manager.online_dirs or len(manager.online_dirs) == dirs_before:
+                raise
+        else:
+            return

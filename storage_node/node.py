@@ -11,8 +11,7 @@ Invariant: between two events `changed` is empty and all effects were taken by t
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import (
     InvalidRequestError,
@@ -29,11 +28,13 @@ from .counters import NodeCounters
 from .effects import Effect, Note, ProposeIsr, WakeAt
 from .log.files import DiskFullError
 from .log.tail_cache import TailCache
+from .metadata_steps import AwaitingMetadata, MetadataStep
 from .metadata_view import MetadataView
 from .replica.epoch_ends import answer_epoch_ends
 from .replica.fetch import FetchHandler, FetchLimits
 from .replica.follower import FollowerLimits
 from .replica.list_offsets import ListOffsetsHandler
+from .replica.log_dirs import LogDirsHandler
 from .replica.partition import PartitionState
 from .replica.produce import ProduceHandler
 from .replica.reading import RecordReader
@@ -45,45 +46,18 @@ if TYPE_CHECKING:
 
     from ..protocol.messages.control import AlterPartitionResponse, FetchMetadataResponse
     from ..protocol.messages.data import FetchResponse, MetadataRequest
-    from ..protocol.metadata.image import MetadataDelta, MetadataImage
+    from ..protocol.metadata.image import MetadataImage
     from ..protocol.records.header import Buffer
     from .config import NodeConfig
+    from .log.future_log import FutureLog
     from .log.log_manager import LogManager
     from .log.log_tasks import CreateTask
     from .replica.cold_reads import ColdRead, ColdReads
     from .replica.list_offsets import OffsetLookup
-    from .replica.partition import Partition
+    from .replica.partition import Partition, PartitionKey
     from .replies import Incoming, Replies
 
 _METADATA_KEY = "metadata"  # watch key of requests that wait for the image to move on
-
-
-@dataclass(slots=True)
-class _AwaitingMetadata:
-    """An answer that is held back until this node's image contains what it tells of."""
-
-    node: StorageNode
-    offset: int
-    answer: Callable[[], None]
-
-    def try_complete(self) -> bool:
-        """Answer once the image is there."""
-        if self.node.image.offset < self.offset:
-            return False
-        self.answer()
-        return True
-
-    def on_expire(self) -> None:
-        """The image is late; what the answer tells of has happened all the same."""
-        self.answer()
-
-
-class MetadataStep(NamedTuple):
-    """From one image to the next; without a delta they may lie far apart."""
-
-    old: MetadataImage
-    image: MetadataImage
-    delta: MetadataDelta | None
 
 
 class StorageNode:
@@ -157,6 +131,9 @@ class StorageNode:
         self._list_offsets = ListOffsetsHandler(
             self.replicas, replies, max_partitions=config.max_request_partitions
         )
+        self._log_dirs = LogDirsHandler(
+            self.replicas, manager, replies, max_partitions=config.max_request_partitions
+        )
         self._max_request_partitions = config.max_request_partitions
         self._has_caught_up = False
         self._wake_at_ms: int | None = None
@@ -192,6 +169,8 @@ class StorageNode:
                 self._replies.reply(
                     request, answer_epoch_ends(self.replicas, request.body, self._max_request_partitions)
                 )
+            elif key in (registry.DESCRIBE_LOG_DIRS.key, registry.ALTER_REPLICA_LOG_DIRS.key):
+                self._log_dirs.handle(request)
             elif key == registry.METADATA.key:
                 self._check_caught_up()
                 self._replies.reply(request, self._view.answer(self._bounded(request.body)))
@@ -265,7 +244,7 @@ class StorageNode:
 
     def when_metadata_reaches(self, offset: int, answer: Callable[[], None], deadline_ms: int) -> None:
         """Call `answer` once the image contains `offset`, at the latest at the deadline."""
-        self._fetches.park(_AwaitingMetadata(self, offset, answer), (_METADATA_KEY,), deadline_ms)
+        self._fetches.park(AwaitingMetadata(self, offset, answer), (_METADATA_KEY,), deadline_ms)
         self._settle()
 
     def flushed(self, partition: Partition, end_offset: int) -> None:
@@ -282,6 +261,7 @@ class StorageNode:
         lies below the starts of logs. Called about each second."""
         self.replicas.surroundings.now_ms = now_ms
         self.replicas.disks.look_for_room()
+        self.replicas.moves.try_all_swaps()
         self.replicas.flush_overdue(now_ms)
         if now_ms >= self._next_shrink_ms:
             self._next_shrink_ms = now_ms + self._shrink_every_ms
@@ -331,6 +311,7 @@ class StorageNode:
     def checkpoints_end(self) -> None:
         """See `checkpoints_begin`."""
         self.replicas.is_checkpointing = False
+        self.replicas.moves.try_all_swaps()
         self.replicas.fetchers.may_cut(self.replicas.surroundings.now_ms)
         self._settle()
 
@@ -351,6 +332,11 @@ class StorageNode:
     def looked_up(self, lookup: OffsetLookup) -> None:
         """A LookUpOffsets effect is done."""
         self._list_offsets.finish(lookup)
+        self._settle()
+
+    def copied(self, key: PartitionKey, move: FutureLog) -> None:
+        """A CopyLog effect is done."""
+        self.replicas.moves.stepped(key, move)
         self._settle()
 
     def cold_read(self, read: ColdRead, now_ms: int) -> None:

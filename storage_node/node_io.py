@@ -20,6 +20,7 @@ from ..runtime.shell_io import TaskOwner, require_assertions
 from .controller_link_io import ControllerLink, ControllerLocators, LinkEvents, NodeIdentity
 from .effects import (
     AdvisePages,
+    CopyLog,
     DeleteLog,
     Effect,
     EndNode,
@@ -36,7 +37,7 @@ from .forwarder_io import Forwarder
 from .log.files_io import OsFiles, raise_descriptor_limit
 from .log.listener_memory import remember_port, remembered_port
 from .log.log_manager import LogManager
-from .log_loading_io import load_logs
+from .log_loading_io import load_logs, write_identity
 from .node import StorageNode
 from .replication_io import Replication
 from .workers_io import Workers
@@ -48,9 +49,10 @@ if TYPE_CHECKING:
     from ..protocol.transport.peers import Peer, Request
     from .config import NodeConfig
     from .log.files import Files
+    from .log.future_log import FutureLog
     from .replica.cold_reads import ColdRead
     from .replica.list_offsets import OffsetLookup
-    from .replica.partition import Partition
+    from .replica.partition import Partition, PartitionKey
 
 log = logging.getLogger("headrace.storage_node")
 
@@ -61,6 +63,8 @@ SERVED_APIS = (
     registry.METADATA,
     registry.DESCRIBE_CLUSTER,
     registry.OFFSET_FOR_LEADER_EPOCH,
+    registry.DESCRIBE_LOG_DIRS,
+    registry.ALTER_REPLICA_LOG_DIRS,
     *registry.FORWARDED,
 )
 _FORWARDED_KEYS = frozenset(api.key for api in registry.FORWARDED)
@@ -89,6 +93,7 @@ class NodeServer:
             new_uuid=_new_uuid,
             on_offline=self._on_offline,
             reserve_bytes=config.log_dir_reserve_bytes,
+            cordoned_dirs=config.cordoned_log_dirs,
         )
         recovery_threads = config.num_recovery_threads_per_data_dir * len(config.log_dirs)
         self._workers = Workers(
@@ -322,15 +327,8 @@ class NodeServer:
         match effect:
             case FlushLog(partition, is_awaited):
                 self._start_flush(partition, is_awaited=is_awaited)
-            case DeleteLog(of_partition):
-                self._start_purge(of_partition.delete)
-            case LookUpOffsets(lookup):
-                self._workers.look_up(lookup.run, lambda: self._looked_up(lookup))
-            case ReadCold(read):
-                self._read_cold(read)
-            case AdvisePages(advice):
-                if not self._is_ending():
-                    self._workers.read_cold(advice.run)
+            case DeleteLog() | LookUpOffsets() | ReadCold() | AdvisePages() | CopyLog():
+                self._start_work(effect)
             case SendFetch() | ProposeIsr():
                 assert self._replication is not None, "made with the core"
                 self._replication.perform(effect)
@@ -343,6 +341,20 @@ class NodeServer:
                 log.log(level, "node %d: %s", self.node_id, text)
             case EndNode(error):
                 self._tasks.fail(error)
+
+    def _start_work(self, effect: DeleteLog | LookUpOffsets | ReadCold | AdvisePages | CopyLog) -> None:
+        match effect:
+            case DeleteLog(of_partition):
+                self._start_purge(of_partition.delete)
+            case LookUpOffsets(lookup):
+                self._workers.look_up(lookup.run, lambda: self._looked_up(lookup))
+            case ReadCold(read):
+                self._read_cold(read)
+            case AdvisePages(advice):
+                if not self._is_ending():
+                    self._workers.read_cold(advice.run)
+            case CopyLog(key, move):
+                self._workers.start(move.run, lambda _error: self._copied(key, move))
 
     def _set_timer(self, deadline_ms: int) -> None:
         if self._timer is not None:
@@ -395,6 +407,10 @@ class NodeServer:
         self._running_core().cold_read(read, monotonic_ms())
         self._perform()
 
+    def _copied(self, key: PartitionKey, move: FutureLog) -> None:
+        self._running_core().copied(key, move)
+        self._perform()
+
     def _looked_up(self, lookup: OffsetLookup) -> None:
         self._running_core().looked_up(lookup)
         self._perform()
@@ -436,22 +452,10 @@ class NodeServer:
     # --- the controller --------------------------------------------------------------------------------
 
     def _adopt(self, node_id: int, cluster_id: str, controller_id: int) -> None:
-        self._write_identity(node_id, cluster_id)
+        write_identity(self._manager, node_id, cluster_id)
         self.node_id, self.cluster_id = node_id, cluster_id
         self._identity.node_id, self._identity.cluster_id = node_id, cluster_id
         self._running_core().joined(node_id, controller_id)
-
-    def _write_identity(self, node_id: int, cluster_id: str) -> None:
-        """Into every log dir; one whose disk fails on it is offline then, which the others survive."""
-        while True:
-            dirs_before = len(self._manager.online_dirs)
-            try:
-                self._manager.set_identity(cluster_id, node_id)
-            except KafkaStorageError:
-                if not self._manager.online_dirs or len(self._manager.online_dirs) == dirs_before:
-                    raise
-            else:
-                return
 
     async def _apply_metadata(self, response: FetchMetadataResponse) -> int:
         """One step at a time: a new connection may bring the next while logs are made for the last."""

@@ -221,6 +221,9 @@ class Brokers:
         is_first = not self.sessions.was_heard(broker.node_id)
         self.sessions.touch(broker.node_id, now_ms, request.metadata_offset)
         self.sessions.note_full(broker.node_id, request.full_replicas)
+        dirs = set(broker.log_dir_ids) - set(request.offline_log_dirs)
+        is_cordoned = bool(dirs) and dirs <= set(request.cordoned_log_dirs)
+        (self.sessions.cordoned.add if is_cordoned else self.sessions.cordoned.discard)(broker.node_id)
         has_no_disk = bool(broker.log_dir_ids) and set(broker.log_dir_ids) <= set(request.offline_log_dirs)
         if request.want_shutdown and (broker.is_fenced or request.want_fence):
             return self._end(image, broker)
@@ -332,7 +335,14 @@ class Brokers:
         """How the nodes stand now; `drained` is one that will not get leadership any more."""
         sessions = self.sessions
         active = active_nodes(image) - {drained}
-        return Standing(image, self.config, active, sessions.offline_replicas, sessions.full_replicas)
+        return Standing(
+            image,
+            self.config,
+            active,
+            sessions.offline_replicas,
+            sessions.full_replicas,
+            cordoned=sessions.cordoned,
+        )
 
     def _fencing(self, image: MetadataImage, broker: BrokerRegistration) -> list[MetadataRecord]:
         return [] if broker.is_fenced else self._leaving(image, broker, FENCED)

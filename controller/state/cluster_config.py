@@ -33,6 +33,21 @@ class NodeDynamicConfig(Config):
         live=True,
         doc="The most that a node fetches for its throttled replicas.",
     )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = key(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        MAX_LONG,
+        low=0,
+        high=MAX_LONG,
+        unit="bytes/s",
+        live=True,
+        doc="The most that a node copies between its log dirs, for all moves together.",
+    )
+    cordoned_log_dirs: tuple[str, ...] = key(
+        "cordoned.log.dirs",
+        (),
+        live=True,
+        doc="Log dirs of the node that get no new replicas; * for all.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ class Sessions:
         self._seen: dict[int, int] = {}  # the metadata offset that each node has applied
         self._shutdown_offsets: dict[int, int] = {}
         self.offline_replicas: dict[int, frozenset[tuple[bytes, int]]] = {}  # (topic id, partition) by node
+        self.cordoned: set[int] = set()  # nodes all of whose log dirs that work are cordoned
         self.full_replicas: dict[int, frozenset[tuple[bytes, int]]] = {}  # those without room for records
 
     def touch(self, node_id: int, now_ms: int, metadata_offset: int = -1) -> None:
@@ -45,6 +46,7 @@ class Sessions:
             self.full_replicas,
         ):
             facts.pop(node_id, None)
+        self.cordoned.discard(node_id)
 
     def lowest_seen(self, node_ids: Iterable[int]) -> int:
         """The metadata offset that all these nodes, at least one, have applied; -1: one was not heard yet."""

@@ -42,6 +42,7 @@ class Standing:
     offline_replicas: Mapping[int, frozenset[ReplicaKey]] = field(default_factory=dict)
     full_replicas: Mapping[int, frozenset[ReplicaKey]] = field(default_factory=dict)
     leaving: int = NO_NODE
+    cordoned: Set[int] = frozenset()  # nodes that get no new replicas
 
     def without(self, node_id: int) -> Standing:
         """As it will be once the node is gone."""

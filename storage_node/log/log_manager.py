@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.errors import KafkaStorageError
 from . import names
 from .checkpoints import NO_TOPIC_ID, uuid_text
-from .duplicates import one_of_each
 from .log_dir import Identity, LogDir
+from .log_folders import folders_of, missing_from, one_of_each
 from .log_tasks import CheckpointTask, CreateTask, LoadTask, NewLog, purge, write_topic_id
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class LogManager:
         new_uuid: Callable[[], bytes],
         on_offline: Callable[[str, str], None] | None = None,
         reserve_bytes: int = 0,
+        cordoned_dirs: Iterable[str] = (),
     ) -> None:
         """`new_uuid` gives 16 random bytes; `on_offline(path, reason)` may be called on any thread."""
         assert log_dirs, "a storage node has at least one log dir"
@@ -62,7 +63,8 @@ class LogManager:
         self._unfinished: list[
             tuple[LogDir, str]
         ] = []  # copies that a move left, of logs that are still here
-        self.cordoned: frozenset[str] = frozenset()  # paths of dirs, or * for all
+        self.cordoned: frozenset[str] = frozenset(cordoned_dirs)  # paths of dirs, or * for all
+        self._configured_cordon = self.cordoned
         self.preferred: dict[TopicPartition, str] = {}  # where an operator wants logs that are not here yet
         self._going: set[TopicPartition] = set()  # still here, but out of the checkpoints
         self._missing: set[TopicPartition] = set()  # of `failed`: those that have no folder
@@ -104,7 +106,7 @@ class LogManager:
         """
         tasks: list[LoadTask] = []
         for log_dir in self.online_dirs:
-            for name in _folders(log_dir):
+            for name in folders_of(log_dir):
                 path = f"{log_dir.path}/{name}"
                 found = names.parse_folder_name(name)
                 if name.endswith(names.DELETE_FOLDER):
@@ -135,7 +137,9 @@ class LogManager:
             else:
                 self.set_aside.append(path)
         for log_dir in self.online_dirs:
-            self._find_missing(log_dir)
+            for name, reason in missing_from(log_dir, self._homes).items():
+                self.failed[name], self._homes[name] = reason, log_dir
+                self._missing.add(name)
         self._check_any_online()
 
     def forget_missing(self, is_expected: Callable[[TopicPartition], bool]) -> None:
@@ -181,6 +185,11 @@ class LogManager:
     def offline_directory_ids(self) -> tuple[bytes, ...]:
         """The ids of the dirs that do not work, of those whose id could be read."""
         return tuple(d.directory_id for d in self.dirs if not d.is_online and d.directory_id is not None)
+
+    @property
+    def cordoned_directory_ids(self) -> tuple[bytes, ...]:
+        """The ids of the dirs that are to get no new logs."""
+        return tuple(d.directory_id for d in self.dirs if d.directory_id and self.is_cordoned(d))
 
     @property
     def clean_broker_epoch(self) -> int:
@@ -324,6 +333,15 @@ class LogManager:
         """The dir where the partition's log lies, or should lie, or None."""
         return self._homes.get(topic_partition)
 
+    def cordon(self, paths: frozenset[str] | None) -> bool:
+        """Keep new logs out of these dirs, * for all; None for what was configured. Whether that is news."""
+        before, self.cordoned = self.cordoned, self._configured_cordon if paths is None else paths
+        return before != self.cordoned
+
+    def unique(self) -> str:
+        """For the name of a folder."""
+        return self._new_uuid().hex()
+
     def is_cordoned(self, log_dir: LogDir) -> bool:
         """Whether the dir gets no new logs while there is another one."""
         return log_dir.path in self.cordoned or "*" in self.cordoned
@@ -411,24 +429,6 @@ class LogManager:
         self.logs[log.topic_partition] = log
         self._homes[log.topic_partition] = log_dir
 
-    def _find_missing(self, log_dir: LogDir) -> None:
-        """Partitions that had records by the checkpoints and have no folder: to begin them anew would pass
-        for an empty log, so they stay offline until the folder or the decision of an operator comes."""
-        listed = {*_folders(log_dir)}
-        set_aside = {name.rpartition(".")[0] for name in listed if not names.parse_folder_name(name)}
-        for name in sorted(log_dir.recovery_points.keys() | log_dir.high_watermarks.keys()):
-            offset = max(log_dir.recovery_points.get(name, 0), log_dir.high_watermarks.get(name, 0))
-            if offset <= 0 or name in self._homes or name.topic == names.METADATA_TOPIC:
-                continue
-            if str(name) in listed or str(name) in set_aside:
-                continue
-            self.failed[name] = (
-                f"its folder is missing in {log_dir.path}, where it had records up to offset {offset}; "
-                f"restore it, or delete the topic"
-            )
-            self._missing.add(name)
-            self._homes[name] = log_dir
-
     def _after_truncation(self, log: Log) -> None:
         """A recovery point that fell must be on the disk before anything new is appended above it, else the
         next recovery would trust bytes that were never flushed."""
@@ -488,12 +488,3 @@ class LogManager:
             raise KafkaStorageError(
                 f"the log of {log.topic_partition} has topic id {log.topic_id.hex()}, not {topic_id.hex()}"
             )
-
-
-def _folders(log_dir: LogDir) -> list[str]:
-    try:
-        listed = log_dir.files.listdir(log_dir.path)
-        return [name for name in listed if log_dir.files.is_directory(f"{log_dir.path}/{name}")]
-    except KafkaStorageError as error:
-        log_dir.files.fuse.blow_by(error)
-        return []

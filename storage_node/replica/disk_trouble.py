@@ -29,6 +29,7 @@ class DiskNews(NamedTuple):
     offline_dirs: tuple[bytes, ...] = ()  # ids of the log dirs that failed
     offline: tuple[PartitionKey, ...] = ()  # here, and cannot be served
     full: tuple[PartitionKey, ...] = ()  # served, but without room for records
+    cordoned_dirs: tuple[bytes, ...] = ()  # ids of the log dirs that get no new replicas
 
 
 class DiskTrouble:
@@ -45,7 +46,10 @@ class DiskTrouble:
         """How the disks are now, for the controller."""
         partitions = self._replicas.partitions
         offline = tuple(key for key, partition in partitions.items() if not partition.is_online)
-        return DiskNews(self._manager.offline_directory_ids, offline, self._full_keys())
+        manager = self._manager
+        return DiskNews(
+            manager.offline_directory_ids, offline, self._full_keys(), manager.cordoned_directory_ids
+        )
 
     def _full_keys(self) -> tuple[PartitionKey, ...]:
         if not any(log_dir.room.full for log_dir in self._manager.online_dirs):
@@ -90,6 +94,11 @@ class DiskTrouble:
                 TellController() if self._manager.online_dirs else EndNode(KafkaStorageError(str(error)))
             )
 
+    def look_at_dirs(self, error: Exception) -> None:
+        """Something other than a partition's own log met `error`: see which dirs failed or ran full."""
+        self.note_full()
+        self.lost_dirs(KafkaStorageError(str(error)))
+
     def found_damage(self, partition: Partition, error: CorruptMessageError) -> None:
         """Stored bytes are not what was written. They are never served; what is whole still is."""
         if not partition.is_damaged:
@@ -100,6 +109,7 @@ class DiskTrouble:
     def _take_offline(self, partition: Partition) -> None:
         if self._replicas.partitions.get(partition.key) is partition:
             self._replicas.fetchers.drop(partition.key)
+            self._replicas.moves.cancel(partition.key)
         partition.go_offline()
 
     # --- disks that are full -------------------------------------------------------------------------------

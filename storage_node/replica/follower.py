@@ -406,6 +406,7 @@ class ReplicaFetcher:
             self._replicas.disk_failed(partition, KafkaStorageError(str(error)))
             return
         end = partition.log.log_end_offset
+        self._replicas.moves.was_cut(partition)
         if end != old_end:
             lost = f", below its high watermark {watermark}" if end < watermark else ""
             # What nobody had acknowledged goes after any change of leader; below the watermark is news.

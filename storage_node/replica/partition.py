@@ -255,6 +255,15 @@ class Partition:
         self.high_watermark = log.high_watermark = committed
         return True
 
+    def take_log(self, log: Log) -> None:
+        """Go on with another log that has the same records, all flushed. No flush is under way."""
+        assert not self.is_flushing, "a flush names the log"
+        assert self.log is not None, "only an online partition moves"
+        assert log.log_end_offset == self.log.log_end_offset, "it has the same records"
+        self._drop_tail()
+        self.log, self.flushed_offset = log, log.recovery_point
+        self.configured()
+
     # --- following -------------------------------------------------------------------------------------
 
     @property

@@ -21,7 +21,7 @@ from ...protocol.errors import (
 )
 from ...protocol.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from ...protocol.model import NO_EPOCH, NO_NODE, TopicPartition
-from ..effects import DeleteLog, Effect, FlushLog, Note
+from ..effects import DeleteLog, Effect, FlushLog, Note, TellController
 from ..log.checkpoints import NO_TOPIC_ID
 from ..log.files import DiskFullError
 from ..log.log_defaults import TOPIC_KEY_SYNONYMS, effective_log_config
@@ -31,8 +31,9 @@ from .disk_trouble import DiskTrouble
 from .fetchers import Fetchers
 from .image_lookup import all_partitions, has_partition, registration_of
 from .isr_changes import IsrChanges
+from .moves import Moves
 from .partition import Partition, PartitionKey, PartitionState, Surroundings
-from .throttle import Throttles
+from .throttle import Throttles, cordoned_dirs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -89,6 +90,7 @@ class ReplicaManager:
         self._retiring: dict[TopicPartition, Partition] = {}  # removed, but a flush still holds the log
         self._manager = manager
         self.disks = DiskTrouble(self, manager)
+        self.moves = Moves(self, manager)
         self._defaults = defaults
 
     # --- looking up ------------------------------------------------------------------------------------
@@ -143,7 +145,7 @@ class ReplicaManager:
     def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Follow the image one step."""
         old, self.image = self.image, image
-        self.throttles.configured(image.configs, self.node_id)
+        self._node_configured()
         removed = {topic.topic_id for topic in delta.topics_removed}
         if removed:
             self._remove_all([key for key in self.partitions if key[0] in removed])
@@ -159,7 +161,7 @@ class ReplicaManager:
         At the first image nothing counts as new: this node may have held it before it was restarted.
         """
         old, self.image = self.image, image
-        self.throttles.configured(image.configs, self.node_id)
+        self._node_configured()
         self._remove_all([key for key in self.partitions if key[0] not in self.image.topic_names])
         self._manager.forget_missing(lambda name: name.topic in image.topics)
         for topic in self.image.topics.values():
@@ -170,6 +172,12 @@ class ReplicaManager:
             self._mark_stray(stray)
         self._reconfigure([(TOPIC_RESOURCE, name) for name in self.image.topics])
         self._grow_all()
+
+    def _node_configured(self) -> None:
+        """Take over what the image says of this node's own configs."""
+        self.throttles.configured(self.image.configs, self.node_id)
+        if self._manager.cordon(cordoned_dirs(self.image.configs, self.node_id)):
+            self.effects.append(TellController())
 
     def _is_expected(self, name: TopicPartition, _topic_id: bytes) -> bool:
         """By name: a log of a wrong id was set aside when its partition was opened, of a lost id it stays."""
@@ -190,8 +198,7 @@ class ReplicaManager:
             if name in self._retiring:
                 return  # `flushed` comes back to it once the old log of that name is out of the way
             log = self._open(name, topic_id, is_new=is_new)
-            if log is not None and self._tails is not None:
-                log.tail = Tail(self._tails)
+            self._keep_newest(log)
             partition = self.partitions[key] = Partition(name, topic_id, self.node_id, log, self.surroundings)
         if partition.node_id == registration.leader:
             self.fetchers.drop(key)  # Order: nothing is fetched any more when it begins to lead
@@ -208,6 +215,16 @@ class ReplicaManager:
             if not was_changed:
                 self.appended.append(key)  # its replicas may have changed
         self.maybe_flush(partition)
+
+    def _keep_newest(self, log: Log | None) -> None:
+        if log is not None and self._tails is not None:
+            log.tail = Tail(self._tails)
+
+    def take_log(self, partition: Partition, log: Log) -> None:
+        """The partition has moved: its log is another one, with the same records."""
+        self._keep_newest(log)
+        partition.take_log(log)
+        self.changed.append(partition.key)
 
     def begin_anew(self, key: PartitionKey, *, is_new: bool) -> None:
         """Replace a partition that could not get a log."""
@@ -255,6 +272,7 @@ class ReplicaManager:
         self._manager.drop_from_checkpoints(partition.topic_partition for partition in online)
         for partition in removed:
             self.fetchers.drop(partition.key)
+            self.moves.cancel(partition.key)
             partition.remove()
             self.changed.append(partition.key)
         # a flush names the folder that deletion renames, so it comes back first
@@ -357,6 +375,7 @@ class ReplicaManager:
     def flushed(self, partition: Partition, end_offset: int) -> None:
         """The log of `partition` below `end_offset` is on the disk."""
         partition.flushed(end_offset)
+        self.moves.try_swap(partition)
         self.changed.append(partition.key)
         if partition.is_online:
             self.fetchers.flushed(partition.key, self.surroundings.now_ms)

@@ -64,11 +64,12 @@ class Throttle:
 
 
 class Throttles:
-    """Both of one node."""
+    """All of one node: of replicas that are fed, that fetch, and that move between its log dirs."""
 
     def __init__(self) -> None:
         self.leader = Throttle()
         self.follower = Throttle()
+        self.mover = Throttle()
 
     def configured(self, configs: Mapping[tuple[int, str], Mapping[str, str]], node_id: int) -> None:
         """Take over the rates: the node's own, else the cluster's, else none."""
@@ -78,6 +79,18 @@ class Throttles:
         }
         self.leader.limit(_rate(merged.get("leader.replication.throttled.rate")))
         self.follower.limit(_rate(merged.get("follower.replication.throttled.rate")))
+        self.mover.limit(_rate(merged.get("replica.alter.log.dirs.io.max.bytes.per.second")))
+
+
+def cordoned_dirs(
+    configs: Mapping[tuple[int, str], Mapping[str, str]], node_id: int
+) -> frozenset[str] | None:
+    """What cordoned.log.dirs names for this node, or None if it has no value but that of the node's file."""
+    for name in (str(node_id), ""):
+        value = configs.get((BROKER_RESOURCE, name), {}).get("cordoned.log.dirs")
+        if value is not None:
+            return frozenset(path.strip() for path in value.split(",") if path.strip())
+    return None
 
 
 def is_named(throttled_replicas: tuple[str, ...], partition: int, node_id: int) -> bool:

@@ -31,6 +31,7 @@ from headrace.protocol.metadata.replay import image_records, replay
 from headrace.storage_node.config import NodeConfig
 from headrace.storage_node.effects import (
     AdvisePages,
+    CopyLog,
     DeleteLog,
     EndNode,
     FlushLog,
@@ -131,6 +132,7 @@ class CoreRig:
             defaults=self.config.log_defaults(),
             new_uuid=lambda: next(_FRESH).to_bytes(16, "big"),
             reserve_bytes=self.config.log_dir_reserve_bytes,
+            cordoned_dirs=self.config.cordoned_log_dirs,
         )
         self.manager.open_dirs()
         self.manager.load(WALL_MS)
@@ -266,6 +268,7 @@ class CoreRig:
         for partition in self.core.replicas.partitions.values():
             partition.check()
         self.core.replicas.fetchers.check()
+        self.core.replicas.moves.check()
         self.core.cold_reads.check()
 
     def pop(self, kind: type[Any]) -> list[Any]:
@@ -312,6 +315,17 @@ class CoreRig:
             self.core.cold_read(effect.read, self.now_ms)
             self.check()
         return len(done)
+
+    def copy(self) -> int:
+        """Perform steps of moves between log dirs until none is asked for; how many."""
+        count = 0
+        while asked := self.pop(CopyLog):
+            for effect in asked:
+                effect.move.run()
+                self.core.copied(effect.key, effect.move)
+                self.check()
+                count += 1
+        return count
 
     def purge(self) -> None:
         """Perform the deletions asked for so far."""

@@ -138,7 +138,7 @@ class SimCluster:
 
     def _node_config(self, node_id: int) -> NodeConfig:
         values = {
-            "log.dirs": DIRS,
+            "log.dirs": ",".join(DIRS),
             "log.dir.reserve.bytes": 2_000,  # not always enough
             "node.id": node_id,
             "controller.request.timeout.ms": 1_000,

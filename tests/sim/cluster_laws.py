@@ -78,6 +78,7 @@ class Laws:
                 partition.check()
                 self._check_partition(node, partition, partition.log)
         node.core.replicas.fetchers.check()
+        node.core.replicas.moves.check()
         self._check_image(node, node.core.image)
 
     def _check_image(self, node: SimNode, image: MetadataImage) -> None:

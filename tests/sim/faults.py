@@ -44,7 +44,7 @@ LOSSY = ("crash", "io", "full", "kill", "power", "flip", "wipe")
 KINDS = (
     *LOSSY, "stop", "pause", "cut", "isolate", "split", "clog", "weather", "slow", "clock", "evict",
     "controller_crash", "controller_power", "controller_pause", "controller_cut", "controller_stop",
-    "elect", "reassign", "grow", "topics", "configs",
+    "elect", "move", "reassign", "grow", "topics", "configs",
 )  # fmt: skip
 
 
@@ -91,6 +91,7 @@ class Faults:
             process.paused_until_ms = min(process.paused_until_ms, self._world.now_ms)
         for node in cluster.nodes.values():
             node.flush_ms = node.read_ms = 2
+            node.repair()
         for consumer in cluster.consumers:
             consumer.may_seek = False
         for producer in cluster.producers:
@@ -149,13 +150,15 @@ class Faults:
             node.files.tear_bytes = self._random.choice((0, 30, 100, 1 << 20))
 
     def _io(self) -> None:
-        """An operation on the disk fails: the node ends, and may have lost anything since the last sync."""
+        """An operation on a disk fails: it is offline, and may have lost anything since the last sync. The
+        node ends with its last disk, or when an operator starts it again."""
         node = self._victim()
         if node is not None:
             self._arm(node)
             node.has_bad_disk = True
             operation = self._random.choice(("pwrite", "fdatasync", "fsync_directory", "rename"))
             node.files.fail(operation, "", errno.EIO, self._random.randrange(5))
+            self._world.after(self._random.randrange(500, 3_000), f"{node.name} is repaired", node.repair)
 
     def _full(self) -> None:
         """The disk is full for a while; the node lives on, if what it must write has room in the reserve."""
@@ -356,6 +359,12 @@ class Faults:
 
     def _ask(self, api: Any, body: Any) -> None:
         self._cluster.ask_controller(api, body, lambda _: None)
+
+    def _move(self) -> None:
+        """A replica goes to another disk of its node."""
+        node = self._any()
+        if node.is_alive:
+            node.awake("moves a replica", node.move)
 
     def _elect(self) -> None:
         """An operator asks for preferred leaders."""

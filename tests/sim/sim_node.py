@@ -24,6 +24,7 @@ from headrace.protocol.messages.control import (
 from headrace.storage_node import membership as m
 from headrace.storage_node.effects import (
     AdvisePages,
+    CopyLog,
     DeleteLog,
     EndNode,
     FlushLog,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from headrace.storage_node.log.log import Log
     from headrace.storage_node.replica.partition import Partition
 
-DIRS = "/d"
+DIRS = ("/d", "/e")
 CHECKPOINT_MS = 3_000
 TICK_MS = 1_000
 FETCH_SILENCE_MS = 3_000
@@ -175,8 +176,21 @@ class SimNode:
 
     def rot(self) -> None:
         """A bit flips in what recovery reads again."""
-        if rot(self.files, DIRS, self.random):
+        if rot(self.files, self.random.choice(DIRS), self.random):
             self.cluster.rules.marks["rotten"] += 1
+
+    def move(self) -> None:
+        """One of its replicas goes to the other disk, or comes back."""
+        replicas, dirs = self.running.replicas, self.manager.online_dirs
+        partitions = [p for p in replicas.partitions.values() if p.is_online]
+        if partitions and len(dirs) > 1 and not self.is_closing:
+            partition = self.random.choice(partitions)
+            replicas.moves.begin(partition, dirs[dirs[0] is self.manager.home_of(partition.topic_partition)])
+
+    def repair(self) -> None:
+        """An operator has looked at the disks: a node that lost one of them is started again."""
+        if self.is_alive and self.manager.offline_dirs:
+            self.stop()
 
     def stop(self) -> None:
         """Controlled shutdown: give leadership away, then end in order."""
@@ -208,6 +222,7 @@ class SimNode:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        self.cluster.rules.marks["moved"] += self.core.replicas.moves.finished if self.core else 0
         self.core = None
         self._link, self._is_following = None, False
         self._followed.clear()
@@ -313,15 +328,8 @@ class SimNode:
                 self._flush(partition)
             case DeleteLog(of_partition):
                 self.later(self._delay(self.flush_ms), "delete", of_partition.delete)
-            case LookUpOffsets(lookup):
-                self._off_loop(self.read_ms, "look up", lookup.run, lambda: core.looked_up(lookup))
-            case ReadCold(read):
-                self.cluster.rules.marks["cold read"] += 1
-                self._off_loop(
-                    self.read_ms, "read", read.run, lambda: core.cold_read(read, self.world.now_ms)
-                )
-            case AdvisePages(advice):
-                advice.run()
+            case LookUpOffsets() | ReadCold() | AdvisePages() | CopyLog():
+                self._start_work(effect)
             case TellController():
                 self._submit(m.NewsCame())
             case WakeAt(deadline_ms):
@@ -336,6 +344,20 @@ class SimNode:
                 self.die(power=True)
             case _:
                 raise AssertionError(f"nobody performs {effect}")
+
+    def _start_work(self, effect: Any) -> None:
+        core = self.running
+        match effect:
+            case LookUpOffsets(lookup):
+                self._off_loop(self.read_ms, "look up", lookup.run, lambda: core.looked_up(lookup))
+            case ReadCold(read):
+                self.cluster.rules.marks["cold read"] += 1
+                done = lambda: core.cold_read(read, self.world.now_ms)  # noqa: E731
+                self._off_loop(self.read_ms, "read", read.run, done)
+            case AdvisePages(advice):
+                advice.run()
+            case CopyLog(key, move):
+                self._off_loop(self.read_ms, "copy", move.run, lambda: core.copied(key, move))
 
     def _delay(self, mean_ms: int) -> int:
         return int(self.random.expovariate(1 / mean_ms))

@@ -27,6 +27,7 @@ MARKS = (
     "stopped",
     "wiped",
     "cold read",
+    "moved",
 )
 
 

@@ -1,8 +1,9 @@
-"""A partition's folder lies in two log dirs: which of them is its log.
+"""Which folders of the log dirs are the logs of partitions.
 
-A crash in the middle of a move between dirs, or of a creation whose dir then failed, leaves two. Nobody
-appends to one that has not the other's records: so whichever went on has the newer epochs, or else the
-larger end. The other one is set aside as a stray, never removed.
+A partition's folder may lie in two log dirs: a crash in the middle of a move between dirs, or of a
+creation whose dir then failed, leaves two. Nobody appends to one that has not the other's records: so
+whichever went on has the newer epochs, or else the larger end. The other one is set aside as a stray,
+never removed.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from . import names
 from .checkpoints import NO_TOPIC_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ...protocol.model import TopicPartition
     from .log import Log
+    from .log_dir import LogDir
     from .log_tasks import LoadTask
 
 
@@ -67,3 +69,32 @@ def _set_aside(task: LoadTask) -> None:
     with contextlib.suppress(KafkaStorageError):  # the dir is offline then; the next start does it again
         log_dir.files.rename(log.directory, path)
         log_dir.files.fsync_directory(log_dir.path)
+
+
+def missing_from(log_dir: LogDir, homes: Mapping[TopicPartition, LogDir]) -> dict[TopicPartition, str]:
+    """Partitions that had records by the checkpoints and have no folder, and what to do: to begin them
+    anew would pass for an empty log, so they stay offline until the folder or the decision of an operator
+    comes."""
+    listed = {*folders_of(log_dir)}
+    set_aside = {name.rpartition(".")[0] for name in listed if not names.parse_folder_name(name)}
+    found: dict[TopicPartition, str] = {}
+    for name in sorted(log_dir.recovery_points.keys() | log_dir.high_watermarks.keys()):
+        offset = max(log_dir.recovery_points.get(name, 0), log_dir.high_watermarks.get(name, 0))
+        if offset <= 0 or name in homes or name.topic == names.METADATA_TOPIC:
+            continue
+        if str(name) not in listed and str(name) not in set_aside:
+            found[name] = (
+                f"its folder is missing in {log_dir.path}, where it had records up to offset {offset}; "
+                f"restore it, or delete the topic"
+            )
+    return found
+
+
+def folders_of(log_dir: LogDir) -> list[str]:
+    """Names of all folders in the dir; none if its disk fails."""
+    try:
+        listed = log_dir.files.listdir(log_dir.path)
+        return [name for name in listed if log_dir.files.is_directory(f"{log_dir.path}/{name}")]
+    except KafkaStorageError as error:
+        log_dir.files.fuse.blow_by(error)
+        return []
