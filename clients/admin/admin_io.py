@@ -42,6 +42,7 @@ from .admin_types import (
     TopicListing,
 )
 from .asking_io import Asking, error_of
+from .log_dirs_io import LogDirsEngine
 from .replication_io import ReplicationEngine
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class AdminEngine:
         self._hub, self._config = hub, config
         self._asking = Asking(hub, config)
         self.replication = ReplicationEngine(self._asking)
+        self.log_dirs = LogDirsEngine(self._asking)
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool, timeout: float | None

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...protocol.errors import (
     ApiTimeoutError,
+    BrokerIdNotRegisteredError,
     ElectionNotNeededError,
     EligibleLeadersNotAvailableError,
     KafkaError,
+    KafkaStorageError,
     PreferredLeaderNotAvailableError,
     RequestTimedOutError,
     UnknownTopicIdError,
@@ -38,6 +40,7 @@ _FACTS = (
     PreferredLeaderNotAvailableError,
     EligibleLeadersNotAvailableError,
     ElectionNotNeededError,
+    KafkaStorageError,
 )
 
 
@@ -76,6 +79,21 @@ class Asking:
             api, request, deadline_ms=call.deadline_ms, attempt_ms=attempt_ms, on_lost=call.lost
         )
         return reply.body
+
+    async def nodes(self, call: Call) -> frozenset[int]:
+        """The nodes that serve now. Errors: as `Metadata.refresh`."""
+        return frozenset((await self.hub.metadata.refresh(call.deadline_ms)).nodes)
+
+    async def ask_node(self, node_id: int, api: Api, request: Any, call: Call) -> Any:
+        """One answer of that node, asked once. Errors: BrokerIdNotRegisteredError if it does not serve,
+        those of `Network.request`."""
+        node = self.hub.metadata.view.nodes.get(node_id)
+        if node is None:
+            node = (await self.hub.metadata.refresh(call.deadline_ms)).nodes.get(node_id)
+        if node is None:
+            raise BrokerIdNotRegisteredError(f"node {node_id} is not registered, or fenced")
+        timeout_ms = self.left_ms(call)
+        return (await self.hub.network.request(node.address, api, request, timeout_ms=timeout_ms)).body
 
     async def one(self, name: str, ask: Callable[[], Awaitable[V | KafkaError]], call: Call) -> V:
         """What `ask` returns, asked again while that is a retriable error; another error is raised."""
