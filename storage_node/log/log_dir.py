@@ -6,11 +6,12 @@ Source: Kafka LogManager.scala, MetaPropertiesEnsemble.java, OffsetCheckpointFil
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import InconsistentClusterIdError, KafkaStorageError
 from . import names
 from .checkpoints import (
+    NO_TOPIC_ID,
     CorruptFileError,
     format_clean_shutdown,
     format_offsets,
@@ -135,6 +136,15 @@ class LogDir:
         write_file_atomically(
             self.files, self.path, names.CLEAN_SHUTDOWN, format_clean_shutdown(broker_epoch)
         )
+
+    def describe(self) -> dict[str, Any]:
+        """JSON-able facts, for people."""
+        return {
+            "path": self.path,
+            "directory_id": uuid_text(self.directory_id or NO_TOPIC_ID),
+            "failure": self.failure,
+            "full": self.room.full,
+        }
 
     def look_for_room(self) -> bool:
         """Whether the disk was full and has room again."""

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import KafkaStorageError
 from . import names
-from .checkpoints import NO_TOPIC_ID, uuid_text
+from .checkpoints import NO_TOPIC_ID
+from .cordon import Cordon
 from .log_dir import Identity, LogDir
-from .log_folders import folders_of, missing_from, one_of_each
+from .log_folders import folders_of, missing_from, one_of_each, set_aside
 from .log_tasks import CheckpointTask, CreateTask, LoadTask, NewLog, purge, write_topic_id
 
 if TYPE_CHECKING:
@@ -60,11 +61,11 @@ class LogManager:
         self._new_uuid = new_uuid
         self._homes: dict[TopicPartition, LogDir] = {}
         self._to_purge: list[tuple[LogDir, str]] = []
+        self._rivals: dict[TopicPartition, LoadTask] = {}  # logs of other topics under the names of logs
         self._unfinished: list[
             tuple[LogDir, str]
         ] = []  # copies that a move left, of logs that are still here
-        self.cordoned: frozenset[str] = frozenset(cordoned_dirs)  # paths of dirs, or * for all
-        self._configured_cordon = self.cordoned
+        self.cordon = Cordon(cordoned_dirs)
         self.preferred: dict[TopicPartition, str] = {}  # where an operator wants logs that are not here yet
         self._going: set[TopicPartition] = set()  # still here, but out of the checkpoints
         self._missing: set[TopicPartition] = set()  # of `failed`: those that have no folder
@@ -121,9 +122,9 @@ class LogManager:
         return tasks
 
     def finish_loading(self, tasks: Sequence[LoadTask]) -> None:
-        """Take over the logs that the tasks opened. Errors: KafkaStorageError if one is there twice, and
-        nobody can tell which it is."""
-        for task in one_of_each(tasks):
+        """Take over the logs that the tasks opened."""
+        found, self._rivals = one_of_each(tasks)
+        for task in found:
             topic_partition = task.topic_partition
             self._homes[topic_partition] = task.log_dir
             if task.log is not None:
@@ -187,11 +188,6 @@ class LogManager:
         return tuple(d.directory_id for d in self.dirs if not d.is_online and d.directory_id is not None)
 
     @property
-    def cordoned_directory_ids(self) -> tuple[bytes, ...]:
-        """The ids of the dirs that are to get no new logs."""
-        return tuple(d.directory_id for d in self.dirs if d.directory_id and self.is_cordoned(d))
-
-    @property
     def clean_broker_epoch(self) -> int:
         """The broker epoch of the process that closed every log dir in order, -1 if any of them was not."""
         epochs = {d.clean_broker_epoch if d.was_clean and d.is_online else -1 for d in self.dirs}
@@ -205,19 +201,7 @@ class LogManager:
 
     def describe_dirs(self) -> list[dict[str, Any]]:
         """JSON-able facts of every dir, for people."""
-        return [
-            {
-                "path": log_dir.path,
-                "directory_id": uuid_text(log_dir.directory_id or NO_TOPIC_ID),
-                "failure": log_dir.failure,
-                "set_aside": sum(path.startswith(f"{log_dir.path}/") for path in self.set_aside),
-                "partitions": sum(1 for home in self._homes.values() if home is log_dir),
-                "size_bytes": sum(
-                    log.size_bytes for key, log in self.logs.items() if self._homes[key] is log_dir
-                ),
-            }
-            for log_dir in self.dirs
-        ]
+        return [self._described(log_dir) for log_dir in self.dirs]
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
         """The partition's log, if it is here and loaded; it may be offline by now."""
@@ -264,7 +248,7 @@ class LogManager:
         """
         dirs = self.online_dirs
         is_whole = len(dirs) == len(self.dirs)
-        dirs = [log_dir for log_dir in dirs if not self.is_cordoned(log_dir)] or dirs
+        dirs = [log_dir for log_dir in dirs if not self.cordon.holds(log_dir)] or dirs
         dirs = [log_dir for log_dir in dirs if log_dir.room.full is None] or dirs
         counts = Counter(log_dir.path for log_dir in self._homes.values())
         tasks: list[CreateTask] = []
@@ -329,22 +313,29 @@ class LogManager:
         self._checkpoint_of(target).run()
         return detached[0]
 
+    def choose(self, topic_partition: TopicPartition, topic_id: bytes | None) -> None:
+        """Of two logs under one name the one of this topic counts; the other one is set aside as a stray."""
+        rival = self._rivals.pop(topic_partition, None)
+        if rival is None or rival.log is None:
+            return
+        loser, its_dir = rival.log, rival.log_dir
+        if rival.log.topic_id == topic_id:
+            loser, its_dir = self.logs[topic_partition], self._homes[topic_partition]
+            self._take(rival.log, rival.log_dir)
+        self.set_aside.append(set_aside(loser, its_dir))
+
+    def choose_all(self) -> None:
+        """The metadata has been seen, and knows no topic of the rivals that are left."""
+        for name in list(self._rivals):
+            self.choose(name, None)
+
     def home_of(self, topic_partition: TopicPartition) -> LogDir | None:
         """The dir where the partition's log lies, or should lie, or None."""
         return self._homes.get(topic_partition)
 
-    def cordon(self, paths: frozenset[str] | None) -> bool:
-        """Keep new logs out of these dirs, * for all; None for what was configured. Whether that is news."""
-        before, self.cordoned = self.cordoned, self._configured_cordon if paths is None else paths
-        return before != self.cordoned
-
     def unique(self) -> str:
         """For the name of a folder."""
         return self._new_uuid().hex()
-
-    def is_cordoned(self, log_dir: LogDir) -> bool:
-        """Whether the dir gets no new logs while there is another one."""
-        return log_dir.path in self.cordoned or "*" in self.cordoned
 
     def dir_at(self, path: str) -> LogDir | None:
         """The online dir of that path, or None."""
@@ -428,6 +419,16 @@ class LogManager:
         log.on_truncate = self._after_truncation
         self.logs[log.topic_partition] = log
         self._homes[log.topic_partition] = log_dir
+
+    def _described(self, log_dir: LogDir) -> dict[str, Any]:
+        names_here = [name for name, home in self._homes.items() if home is log_dir]
+        set_aside_here = [path for path in self.set_aside if path.startswith(f"{log_dir.path}/")]
+        sizes = [self.logs[name].size_bytes for name in names_here if name in self.logs]
+        return log_dir.describe() | {
+            "set_aside": len(set_aside_here),
+            "partitions": len(names_here),
+            "size_bytes": sum(sizes),
+        }
 
     def _after_truncation(self, log: Log) -> None:
         """A recovery point that fell must be on the disk before anything new is appended above it, else the

@@ -48,7 +48,7 @@ class DiskTrouble:
         offline = tuple(key for key, partition in partitions.items() if not partition.is_online)
         manager = self._manager
         return DiskNews(
-            manager.offline_directory_ids, offline, self._full_keys(), manager.cordoned_directory_ids
+            manager.offline_directory_ids, offline, self._full_keys(), manager.cordon.ids(manager.dirs)
         )
 
     def _full_keys(self) -> tuple[PartitionKey, ...]:

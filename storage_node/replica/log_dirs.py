@@ -91,7 +91,7 @@ class LogDirsHandler:
             found[move.target.path].append(LogDirReplica(*name, size, lag, is_future=True))
 
     def _described(self, log_dir: LogDir, replicas: tuple[LogDirReplica, ...]) -> LogDirDescription:
-        is_cordoned, directory_id = self._manager.is_cordoned(log_dir), log_dir.directory_id or b""
+        is_cordoned, directory_id = self._manager.cordon.holds(log_dir), log_dir.directory_id or b""
         try:
             space = log_dir.files.space(log_dir.path)
         except KafkaStorageError as error:
@@ -137,7 +137,7 @@ class LogDirsHandler:
             raise UnknownTopicOrPartitionError(f"topic {name.topic} has no partition {name.partition}")
         partition = None if topic is None else self._replicas.partitions.get((topic.topic_id, name.partition))
         home = self._manager.home_of(name)
-        if home is not target and self._manager.is_cordoned(target):
+        if home is not target and self._manager.cordon.holds(target):
             raise IneligibleReplicaError(f"the log dir {path} is cordoned")
         if partition is None:
             self._prefer(name, target.path)

@@ -170,13 +170,14 @@ class ReplicaManager:
                 self._follow(topic.topic_id, index, is_new=is_new)
         for stray in self._manager.find_strays(self._is_expected):
             self._mark_stray(stray)
+        self._manager.choose_all()
         self._reconfigure([(TOPIC_RESOURCE, name) for name in self.image.topics])
         self._grow_all()
 
     def _node_configured(self) -> None:
         """Take over what the image says of this node's own configs."""
         self.throttles.configured(self.image.configs, self.node_id)
-        if self._manager.cordon(cordoned_dirs(self.image.configs, self.node_id)):
+        if self._manager.cordon.change(cordoned_dirs(self.image.configs, self.node_id)):
             self.effects.append(TellController())
 
     def _is_expected(self, name: TopicPartition, _topic_id: bytes) -> bool:
@@ -236,6 +237,7 @@ class ReplicaManager:
 
         A log of another topic id is a stray. One whose id is lost could be anybody's: it stays untouched.
         """
+        self._manager.choose(name, topic_id)
         log = self._manager.get(name)
         if log is not None and log.topic_id not in (topic_id, NO_TOPIC_ID) and not self._mark_stray(name):
             return None

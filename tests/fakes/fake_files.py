@@ -219,6 +219,7 @@ class FakeFiles:
     def __init__(self, *, capacity_bytes: int | None = None) -> None:
         self.operations: list[str] = []
         self.crash_at: int | None = None  # die in the operation with this number, counted from 0
+        self.error_at: tuple[int, int] | None = None  # the operation with this number fails, with this errno
         self.tear_bytes = 0  # if that is a write, this many bytes of it (at most) get through
         self.capacity_bytes = capacity_bytes
         self.is_dead = False
@@ -383,6 +384,8 @@ class FakeFiles:
             if operation == "pwrite":
                 return min(self.tear_bytes, size)
             raise Crash(f"before {operation} {path}")
+        if self.error_at is not None and number == self.error_at[0]:
+            _fail(operation, path, self.error_at[1])
         self._inject(operation, path)
         return None
 

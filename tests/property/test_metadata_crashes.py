@@ -62,9 +62,9 @@ def _points() -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("number", range(0, len(OPERATIONS), 10))
 def test_whatever_was_answered_is_there_again(number) -> None:
-    """The process is killed, or the power fails, in one operation; ten operations per test. The next start
-    finds everything that was answered, nothing that was never decided, and half of no decision; it goes on
-    from there with a higher epoch."""
+    """Scenario 25: the process is killed, or the power fails, in one operation; ten operations per test.
+    The next start finds everything that was answered, nothing that was never decided, and half of no
+    decision; it goes on from there with a higher epoch."""
     for crash_at, tear_bytes in _points():
         if not number <= crash_at < number + 10:
             continue
@@ -98,7 +98,7 @@ def _goes_on(voter: Voter, files: FakeFiles) -> None:
 
 
 def test_dying_again_during_recovery() -> None:
-    """It dies with half a decision written, and again in every operation of the recovery."""
+    """Scenario 30: it dies with half a decision written, and again in every operation of the recovery."""
     write = max(
         n for n, operation in enumerate(OPERATIONS) if operation.startswith("pwrite") and ".log" in operation
     )

@@ -296,15 +296,38 @@ def test_of_two_folders_of_a_partition_the_newer_one_counts() -> None:
         assert len(loaded(disk.restart()).set_aside) == 1
 
 
-def test_a_partition_that_lies_in_two_dirs_as_two_topics_stops_the_start() -> None:
-    """Nobody can tell which copy is right."""
+@pytest.mark.parametrize("number", [1, 2, None])
+def test_of_two_folders_of_two_topics_the_metadata_chooses(number: int | None) -> None:
+    """A dir was away while the topic was deleted and made again: nobody else can tell which one it is."""
     files = FakeFiles()
-    for number, path in enumerate(("/a", "/b")):
+    for each, path in ((1, "/a"), (2, "/b")):
         manager = loaded(files, path)
-        append(manager.create(TP, bytes([number + 1]) * 16, config()), batch(1))
+        append(manager.create(TP, bytes([each]) * 16, config()), batch(each))
         manager.shutdown()
-    with pytest.raises(KafkaStorageError, match="/a and in /b, as two topics"):
-        loaded(files.restart())
+    disk = files.restart()
+    again = loaded(disk)
+    again.choose(TP, None if number is None else bytes([number]) * 16)
+    assert again.logs[TP].log_end_offset == (number or 1)
+    again.checkpoint()
+    append(again.logs[TP], batch(1))
+    again.shutdown()
+    after = loaded(disk.restart())
+    assert after.logs[TP].log_end_offset == (number or 1) + 1
+    assert len(after.set_aside) == 1
+
+
+def test_of_two_folders_one_cannot_be_read() -> None:
+    """It may be the one that counts: the partition is offline, and both stay for an operator."""
+    files = FakeFiles()
+    for path in ("/a", "/b"):
+        manager = loaded(files, path)
+        append(manager.create(TP, ID, config()), batch(1))
+        manager.shutdown()
+    files.put("/b/t-0/00000000000000000000.log.swap", b"x")
+    again = loaded(files.restart())
+    assert "/a and in /b" in again.failed[TP]
+    with pytest.raises(KafkaStorageError, match="cannot be read"):
+        again.create(TP, ID, config(), is_new=True)
 
 
 def test_a_creation_that_failed_in_a_dir_which_comes_back() -> None:

@@ -8,6 +8,7 @@ import pytest
 from core_rig import CoreRig
 from headrace.protocol.errors import KafkaStorageError
 from headrace.storage_node.effects import TellController
+from headrace.storage_node.replica.disk_trouble import DiskNews
 from node_rig import batch
 from replica_rig import Replicas
 
@@ -74,7 +75,7 @@ def test_a_partition_that_there_was_no_room_to_make_is_made_later(operation: str
     rig.files._faults.clear()
     make_room(rig)
     assert rig.produce(topic_id).first.error_code == 0
-    assert rig.core.replicas.disks.news() == type(rig.core.replicas.disks.news())()
+    assert rig.core.replicas.disks.news() == DiskNews()
     assert CoreRig(rig.files.restart(), records=rig.records).produce(topic_id).first.base_offset == 1
 
 
@@ -125,3 +126,73 @@ def test_a_follower_on_a_full_disk_waits_and_catches_up() -> None:
     cluster.pass_time(3_000)
     assert cluster.end(2) == 2
     assert cluster.values(2) == [b"a", b"b"]
+
+
+# --- bad disks ------------------------------------------------------------------------------------------
+
+
+def test_fsync_fails_once_then_there_is_no_room_then_nothing_can_be_read() -> None:
+    """Scenario 28: after the first error the dir is offline, and later ones are met by nobody: no ack, no
+    read, no second try; the controller is told at once, and the other disk goes on."""
+    rig = CoreRig(dirs="/a,/b")
+    topic_id = rig.topic("t", partitions=2, durability="fsync")
+    requests = [rig.produce(topic_id, batch(b"v"), partition=partition) for partition in (0, 1)]
+    rig.files.fail("fdatasync", "/a/t-", errno.EIO)
+    rig.files.fail("pwrite", "/a/", errno.ENOSPC)
+    rig.files.fail("pread", "/a/", errno.EIO)
+    rig.flush()
+    codes = sorted(request.first.error_code for request in requests)
+    assert codes == [0, KafkaStorageError.code]
+    bad = next(n for n, request in enumerate(requests) if request.first.error_code)
+    assert len(rig.pop(TellController)) == 1
+    assert rig.core.replicas.disks.news().offline == ((topic_id, bad),)
+    done = list(rig.files.operations)
+    assert rig.produce(topic_id, partition=bad).first.error_code == KafkaStorageError.code
+    assert rig.fetch(topic_id, partition=bad).first.error_code == KafkaStorageError.code
+    rig.core.tick(rig.now_ms + 5_000)
+    rig.core.flush_all()
+    rig.check()
+    rig.flush()
+    assert [each for each in rig.files.operations[len(done) :] if "/a/" in each] == []
+    good = rig.produce(topic_id, partition=1 - bad)
+    rig.flush()
+    assert good.first.base_offset == 1
+    assert not rig.ended()
+
+
+@pytest.mark.parametrize("byte", range(61))
+def test_a_follower_never_takes_a_flipped_bit_of_its_leaders_disk(byte: int) -> None:
+    """Scenario 27, each byte of the header of a stored batch: no follower has it, no consumer sees it, and
+    what the ISR had acknowledged is still on those that have it."""
+    cluster = Replicas(nodes=2, min_isr=2, node={"log_tail_cache_bytes": 0})
+    cluster.produce(b"a")
+    cluster.settle()
+    cluster.isolate(2)
+    cluster.produce(b"b", acks=1)
+    leader = cluster.nodes[1]
+    log = leader.core.replicas.partitions[cluster.partition(1).key].log
+    assert log is not None
+    path = f"{log.directory}/{0:020d}.log"
+    leader.files.flip_bit(path, log.size_bytes // 2 + byte, 1)
+    cluster.heal()
+    cluster.pass_time(2_000)
+    held = cluster.values(2)
+    assert held in ([b"a"], [b"a", b"b"])
+    if len(held) == 2:
+        assert byte in range(12, 16), "only the leader epoch has no check of its own"
+
+
+def test_a_repaired_dir_comes_back_with_a_restart() -> None:
+    """Its disk failed, its partition left the ISR; the next process has the records, and the controller
+    hears that nothing is offline."""
+    rig = CoreRig(dirs="/a,/b")
+    topic_id = rig.topic("t", partitions=2)
+    for partition in (0, 1):
+        rig.produce(topic_id, batch(b"v"), partition=partition)
+    rig.files.fail("pwrite", "/a/t-", errno.EIO)
+    for partition in (0, 1):
+        rig.produce(topic_id, partition=partition)
+    assert len(rig.core.replicas.disks.news().offline) == 1
+    again = CoreRig(rig.files.restart(), "/a,/b", rig.records)
+    assert again.core.replicas.disks.news() == DiskNews()
+    assert [again.values(topic_id, partition)[0] for partition in (0, 1)] == [b"v", b"v"]
