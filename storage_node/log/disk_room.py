@@ -45,7 +45,7 @@ class DiskRoom:
         free = "?"
         with contextlib.suppress(KafkaStorageError):
             free = str(self._files.space(self._directory).usable)
-        self.full = f"the disk of {self._directory} is full: {free} bytes free ({error})"
+        self.full = self._in_words(free, error)
 
     def give_reserve(self) -> bool:
         """Make room for something small; False if there is no reserve."""
@@ -69,12 +69,16 @@ class DiskRoom:
             self.ran_out(error)
 
     def look(self) -> bool:
-        """Whether a disk that was full has room again, with the reserve taken back."""
+        """Whether a disk that was full has room again: the reserve is there, and as much besides, so that
+        it is not full again at once. Without a reserve only the next append can tell."""
         if self.full is None:
             return False
         self.full = None
         self.take_reserve()
-        return self.full is None
+        free = self._files.space(self._directory).usable
+        if free < self._reserve_bytes:
+            self.full = self._in_words(str(free), "not enough to go on")
+        return not self.full
 
     def _resize(self, size: int) -> None:
         """Order: an allocation that fails leaves nothing of what it got, which others need more."""
@@ -90,6 +94,9 @@ class DiskRoom:
                 raise
         finally:
             file.close()
+
+    def _in_words(self, free: str, why: object) -> str:
+        return f"the disk of {self._directory} is full: {free} bytes free ({why})"
 
     @property
     def _path(self) -> str:

@@ -435,6 +435,7 @@ class ReplicaManager:
 
     def isr_answered(self, response: AlterPartitionResponse, now_ms: int) -> None:
         """The controller answered what the ISR changes asked."""
+        asked = self.isr_changes.asked
         for proposed, answer in self.isr_changes.answered(response, now_ms):
             partition, old_isr = proposed.partition, proposed.partition.isr
             if answer.leader != self.node_id:
@@ -443,6 +444,9 @@ class ReplicaManager:
                 self._count_isr_change(old_isr, partition.isr)
                 partition.advance()
                 self._grow(partition)
+                self.changed.append(partition.key)
+        for partition in asked:  # those that were refused hold up nobody any more
+            if partition.advance():
                 self.changed.append(partition.key)
 
     def _count_isr_change(self, old: Sequence[int], new: Sequence[int]) -> None:
@@ -464,6 +468,8 @@ class ReplicaManager:
         if len(in_sync.committed) > len(in_sync.followers):
             return
         for node_id in in_sync.followers:
+            if in_sync.was_turned_away(node_id, around.now_ms):
+                continue
             if in_sync.is_silent(node_id, log.log_end_offset, around.now_ms):
                 continue  # what it had when it was last heard says nothing: it has just left for that
             proposal = in_sync.propose_growth(

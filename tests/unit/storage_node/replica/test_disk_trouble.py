@@ -128,6 +128,26 @@ def test_a_follower_on_a_full_disk_waits_and_catches_up() -> None:
     assert cluster.values(2) == [b"a", b"b"]
 
 
+def test_a_full_follower_that_was_taken_out_of_the_isr_holds_up_no_producer() -> None:
+    """It was caught up when its disk ran full, and asks to be let in again and again."""
+    cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 60_000})
+    cluster.produce(b"a")
+    cluster.settle()
+    full = cluster.nodes[3]
+    full.files.capacity_bytes = full.files.used_bytes() + 30
+    cluster.full.add(3)
+    cluster.change(isr=(1, 2))
+    for number in range(5):
+        request = cluster.produce(b"%d" % number, timeout_ms=60_000)
+        cluster.pass_time(400)
+        assert request.is_answered, f"record {number} waits for a node whose disk is full"
+        assert request.first.error_code == 0
+    full.files.capacity_bytes = None
+    cluster.full.clear()
+    cluster.pass_time(5_000)
+    assert cluster.registration.isr == (1, 2, 3)
+
+
 # --- bad disks ------------------------------------------------------------------------------------------
 
 
