@@ -395,6 +395,7 @@ class StorageNode:
                 "UnderReplicatedPartitions": sum(len(p.isr) < len(p.replicas) for p in leading),
                 "UnderMinIsrPartitionCount": sum(p.is_under_min_isr for p in leading),
                 "AtMinIsrPartitionCount": sum(len(p.isr) == p.min_isr for p in leading),
+                "OfflineLogDirectoryCount": len(self._manager.offline_dirs),
                 "MaxLag": max((followed.lag for followed in self.replicas.fetchers.followed), default=0),
                 "IsrShrinksPerSec": {"count": self.counters.isr_shrinks},
                 "IsrExpandsPerSec": {"count": self.counters.isr_expands},

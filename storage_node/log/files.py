@@ -98,7 +98,8 @@ class Files(Protocol):
     """A file system. Paths use '/'."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing. Errors: FileGoneError if it is missing and not `create`."""
+        """Open for reading and writing. Errors: FileGoneError if it is missing and not `create`; what cannot
+        be made because its folder is gone says that the disk is not what it was."""
 
     def exists(self, path: str) -> bool:
         """Whether a file or folder has this name."""

@@ -193,8 +193,13 @@ class OsFiles:
     def open(self, path: str, *, create: bool = False) -> OsFile:
         """Open for reading and writing. See files.Files."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        with _naming("open", path):
-            return OsFile(path, os.open(path, flags, _FILE_MODE), self._cached)
+        try:
+            with _naming("open", path):
+                return OsFile(path, os.open(path, flags, _FILE_MODE), self._cached)
+        except FileGoneError as error:
+            if create:
+                raise KafkaStorageError(f"its folder is gone: {error}") from error
+            raise
 
     def exists(self, path: str) -> bool:
         """Whether a file or folder has this name."""

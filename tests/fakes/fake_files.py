@@ -289,7 +289,12 @@ class FakeFiles:
     # --- the file layer ----------------------------------------------------------------------------------
 
     def open(self, path: str, *, create: bool = False) -> FakeFile:
-        folder, name = self._parent(path)
+        try:
+            folder, name = self._parent(path)
+        except FileGoneError as error:
+            if create:
+                raise KafkaStorageError(f"its folder is gone: {error}") from error
+            raise
         node = folder.names.get(name)
         if node is None:
             if not create:

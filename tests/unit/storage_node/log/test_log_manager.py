@@ -570,3 +570,19 @@ def test_what_must_leave_the_checkpoints_finds_the_reserve_or_ends_the_dir() -> 
             with contextlib.suppress(KafkaStorageError):
                 log.truncate_to(1)
         assert manager.dirs[0].is_online == bool(reserve_bytes)
+
+
+def test_a_dir_that_vanishes_is_noticed_by_the_next_checkpoint() -> None:
+    """Unmounted or removed while the logs are open: appends would go on into files without names."""
+    files = FakeFiles()
+    offline: list[str] = []
+    manager = loaded(files, offline=offline)
+    manager.create(TP, ID, config())
+    for name in files.listdir("/a/t-0"):
+        files.remove(f"/a/t-0/{name}")
+    files.rmdir("/a/t-0")
+    for name in files.listdir("/a"):
+        files.remove(f"/a/{name}")
+    files.rmdir("/a")
+    manager.checkpoint()
+    assert offline == ["/a"]
