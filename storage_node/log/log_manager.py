@@ -19,6 +19,7 @@ from ...protocol.errors import KafkaStorageError
 from . import names
 from .checkpoints import NO_TOPIC_ID
 from .cordon import Cordon
+from .files import DiskFullError
 from .log_dir import Identity, LogDir
 from .log_folders import folders_of, missing_from, one_of_each, set_aside
 from .log_tasks import CheckpointTask, CreateTask, LoadTask, NewLog, purge, write_topic_id
@@ -55,6 +56,7 @@ class LogManager:
         self.dirs = [LogDir(files, path.rstrip("/") or "/", on_offline, reserve_bytes) for path in log_dirs]
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: dict[TopicPartition, str] = {}  # logs that could not be loaded, and why
+        self._without_room: dict[TopicPartition, LoadTask] = {}  # of `failed`: those that may load yet
         self.set_aside: list[str] = []  # folders that are no partitions: strays and unfinished moves
         self.identity = Identity()
         self.defaults = defaults
@@ -131,6 +133,8 @@ class LogManager:
                 self._take(task.log, task.log_dir)
             else:
                 self.failed[topic_partition] = str(task.error)
+                if isinstance(task.error, DiskFullError):
+                    self._without_room[topic_partition] = task
         for log_dir, path in self._unfinished:
             name = names.parse_folder_name(path.rpartition("/")[2].rpartition(".")[0])
             if name in self.logs:
@@ -150,20 +154,24 @@ class LogManager:
                 self._missing.discard(name)
                 del self.failed[name], self._homes[name]
 
-    def load(
-        self,
-        wall_ms: int,
-        overrides: Mapping[str, LogConfig] | None = None,
-        run_all: Callable[[Sequence[LoadTask]], None] | None = None,
-    ) -> None:
-        """All of loading: `run_all` calls `run` of every task, on threads if it likes; else one by one."""
-        tasks = self.load_tasks(wall_ms, overrides)
-        if run_all is not None:
-            run_all(tasks)
-        else:
-            for task in tasks:
-                task.run()
+    def load(self, wall_ms: int) -> None:
+        """All of loading on this thread."""
+        tasks = self.load_tasks(wall_ms)
+        for task in tasks:
+            task.run()
         self.finish_loading(tasks)
+
+    def load_again(self) -> list[TopicPartition]:
+        """Load the logs that a full disk had no room to recover; those that are here now."""
+        loaded = []
+        for name, task in list(self._without_room.items()):
+            task.error = None
+            task.run()
+            if task.log is not None:
+                del self._without_room[name], self.failed[name]
+                self._take(task.log, task.log_dir)
+                loaded.append(name)
+        return loaded
 
     # --- logs ---------------------------------------------------------------------------------------
 

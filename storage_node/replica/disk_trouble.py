@@ -148,7 +148,12 @@ class DiskTrouble:
                 self._make_logs()
 
     def _make_logs(self) -> None:
-        waiting, self._without_log = self._without_log, {}
+        """Those that could not be made, and those that could not be recovered at the start."""
+        loaded = set(self._manager.load_again())
+        here = self._replicas.partitions.values()
+        waiting = {partition.key: False for partition in here if partition.topic_partition in loaded}
+        waiting |= self._without_log
+        self._without_log = {}
         for key, is_new in waiting.items():
             partition = self._replicas.partitions.get(key)
             if partition is not None and partition.state is PartitionState.OFFLINE and partition.log is None:

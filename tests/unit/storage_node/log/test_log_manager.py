@@ -382,7 +382,10 @@ def test_loading_may_run_on_threads_of_the_callers() -> None:
         append(manager.create(TopicPartition("t", number), ID, config()), batch(number + 1))
     manager.shutdown()
     again = manager_of(files.restart())
-    again.load(NOW, run_all=lambda tasks: [task.run() for task in reversed(tasks)])
+    tasks = again.load_tasks(NOW)
+    for task in reversed(tasks):
+        task.run()
+    again.finish_loading(tasks)
     assert {key.partition: log.log_end_offset for key, log in again.logs.items()} == {
         n: n + 1 for n in range(5)
     }

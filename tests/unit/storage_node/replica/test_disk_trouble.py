@@ -9,7 +9,7 @@ from core_rig import CoreRig
 from headrace.protocol.errors import KafkaStorageError
 from headrace.storage_node.effects import TellController
 from headrace.storage_node.replica.disk_trouble import DiskNews
-from node_rig import batch
+from node_rig import WALL_MS, batch, values_of
 from replica_rig import Replicas
 
 
@@ -77,6 +77,26 @@ def test_a_partition_that_there_was_no_room_to_make_is_made_later(operation: str
     assert rig.produce(topic_id).first.error_code == 0
     assert rig.core.replicas.disks.news() == DiskNews()
     assert CoreRig(rig.files.restart(), records=rig.records).produce(topic_id).first.base_offset == 1
+
+
+def test_a_start_on_a_full_disk_recovers_its_logs_when_there_is_room() -> None:
+    """There is no room for what a recovery writes: the partition is offline, then it is there, without a
+    restart."""
+    rig = CoreRig()
+    topic_id = rig.topic("t", segment_ms="5000")
+    for number in range(3):
+        rig.produce(topic_id, batch(b"%d" % number, timestamp_ms=WALL_MS + 10_000 * number))
+    files = rig.files.restart()
+    files.fail("pwrite", "/d/t-0", errno.ENOSPC)
+    after = CoreRig(files, records=rig.records)
+    assert after.fetch(topic_id).first.error_code == KafkaStorageError.code
+    assert after.core.replicas.disks.news().offline == ((topic_id, 0),)
+    make_room(after)
+    assert after.core.replicas.disks.news() == DiskNews()
+    found = after.fetch(topic_id, 1)
+    after.read_cold()
+    assert values_of(found.answer_frames)[0] == (1, b"1")
+    assert after.produce(topic_id).first.base_offset == 3
 
 
 def test_a_flush_without_room_for_the_epochs_is_done_again() -> None:
