@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.timeout(400), pytest.mark.faults]
 
 TMPFS_BYTES = 48 << 20
+RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 CHECKPOINT_MS = 300  # something is written in each log dir so often
 
 
@@ -131,3 +132,50 @@ def test_s28_a_log_dir_that_cannot_be_written(make_cluster: Any, measured: Any, 
     work.more()
     measured(work, begun_s)
     work.finish()
+
+
+def test_a_node_is_killed_while_its_replicas_move_to_another_disk(make_cluster: Any, measured: Any) -> None:
+    """Slowly, so that it dies in the middle: what it had copied goes, the replica is where it was; asked
+    again all move, one of them under load, and everything is there."""
+    cluster = make_cluster(config={"log.tail.cache.bytes": 1 << 20})
+    node = cluster.nodes[0]
+    node.stop()
+    dirs = node.directory, node.directory.with_name(f"{node.name}-second")
+    node.arguments[0] = ",".join(map(str, dirs))
+    node.start()
+    for topic in ("t", "large"):
+        cluster.create_topic(topic, min_insync_replicas=2)
+    work = Workload(cluster, "t").start()
+    with cluster.clients.producer(acks="all") as producer:
+        for _ in range(200):
+            producer.send("large", b"x" * 50_000)
+    begun_s = time.monotonic()
+    homes = {topic: next(each for each in dirs if (each / f"{topic}-0").is_dir()) for topic in ("t", "large")}
+    targets = {topic: next(each for each in dirs if each != home) for topic, home in homes.items()}
+    moves = {headrace.TopicPartitionReplica(topic, 0, node.id): str(path) for topic, path in targets.items()}
+    throttled = {headrace.Resource.broker(node.id): {RATE: 500_000}}
+    with cluster.clients.admin() as admin:
+        admin.alter_configs(throttled).raise_for_errors()
+        cluster.until_serving("large")
+        admin.alter_replica_log_dirs(moves).raise_for_errors()
+        cluster.until(lambda: list(targets["large"].glob("large-0.*-future/*.log")), "the copy has begun")
+        node.kill()
+        work.more()
+        node.start()
+        cluster.until_in_sync("large")
+        cluster.until(lambda: not any([*each.glob("*-future")] for each in dirs), "the copies are gone")
+        assert (homes["large"] / "large-0").is_dir()
+        admin.alter_configs({broker: {RATE: None} for broker in throttled}).raise_for_errors()
+        cluster.until(lambda: not admin.alter_replica_log_dirs(moves).errors, "they move")
+    for topic, home in homes.items():
+        cluster.until(lambda topic=topic: (targets[topic] / f"{topic}-0").is_dir(), f"{topic} has moved")
+        cluster.until(
+            lambda topic=topic, home=home: not (home / f"{topic}-0").exists(), "its old log is gone"
+        )
+    work.more()
+    measured(work, begun_s)
+    work.finish()
+    for topic, target in targets.items():
+        cluster.until_in_sync(topic)
+        node.directory = target
+        cluster.until_replicas_agree(topic)
