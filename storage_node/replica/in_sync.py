@@ -108,7 +108,7 @@ class InSyncReplicas:
         self.partition_epoch = registration.partition_epoch
         self.is_recovering = registration.leader_recovery_state != RECOVERED
         self.proposal: IsrProposal | None = None
-        self._turned_away_ms: dict[int, int] = {}  # who was refused as a member, when; until it gets on
+        self._turned_away_ms: dict[int, int] = {}  # who was refused or put out, when; until it gets on
         self._follow(registration.replicas, now_ms)
 
     @property
@@ -161,7 +161,7 @@ class InSyncReplicas:
             self._turned_away_ms.update(dict.fromkeys(joining, now_ms))
 
     def was_turned_away(self, node_id: int, now_ms: int) -> bool:
-        """Whether it was refused just now, so that asking for it again would only hold up what is
+        """Whether it was refused or put out just now, so that asking for it again would only hold up what is
         committed."""
         return now_ms - self._turned_away_ms.get(node_id, NEVER_MS) < ASK_AGAIN_MS
 
@@ -267,10 +267,12 @@ class InSyncReplicas:
             progress = self.followers.get(node_id)
             if progress is not None and node_id not in self.committed:
                 progress.caught_up_ms = max(progress.caught_up_ms, now_ms)  # its time counts from here
-        self.committed, self.partition_epoch = isr, partition_epoch
-        self.proposal = None
+        # Whom the controller took out may have been caught up a moment ago, and its disk be gone since.
+        self._turned_away_ms |= {node_id: now_ms for node_id in self.committed if node_id not in isr}
         for node_id in isr:
             self._turned_away_ms.pop(node_id, None)
+        self.committed, self.partition_epoch = isr, partition_epoch
+        self.proposal = None
 
     def _propose(self, isr: Sequence[int], leader_broker_epoch: int) -> IsrProposal:
         members = tuple(

@@ -287,6 +287,19 @@ def test_who_was_turned_away_holds_up_nobody_until_it_gets_on() -> None:
     assert view.committed_end(14, 14, 1, 0, anybody) == 12, "it gets on, so it is waited for again"
 
 
+def test_whom_the_controller_takes_out_is_not_waited_for() -> None:
+    """Its log dir failed: it was caught up until then, and will not fetch any more."""
+    view = leading(isr=(1, 2, 3))
+    for node in (2, 3):
+        fetched(view, node, 10, 10)
+    fetched(view, 2, 12, 12)
+    assert view.committed_end(12, 12, 1, 0, anybody) == 10
+    view.updated(registration(isr=(1, 2), partition_epoch=1), 0)
+    assert view.committed_end(12, 12, 1, 0, anybody) == 12
+    fetched(view, 3, 12, 12)
+    assert view.propose_growth(3, 12, EPOCH, anybody) is not None
+
+
 def test_replicas_come_and_go_by_metadata() -> None:
     """Those that stay keep what is known of them."""
     view = leading(isr=(1, 2), replicas=(1, 2))
