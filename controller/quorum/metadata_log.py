@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import (
     CorruptMessageError,
+    InvalidRecordError,
     PositionOutOfRangeError,
     SnapshotNotFoundError,
 )
@@ -216,7 +217,8 @@ class MetadataLog:
         return offset
 
     def append_as_follower(self, data: Buffer) -> None:
-        """Write whole batches as the leader has them. A voter set counts at once.
+        """Write whole batches as the leader has them. A voter set counts at once. Nothing compacts this log:
+        behind a gap there is nothing to take.
 
         Errors: CorruptMessage, InvalidRecord; batches before the bad one are in the log.
         """
@@ -224,6 +226,10 @@ class MetadataLog:
         while len(view):
             header = read_batch_header(view)
             batch = view[: header.size_bytes]
+            if header.base_offset > self.end_offset:
+                raise InvalidRecordError(
+                    f"a batch at offset {header.base_offset}, the metadata log ends at {self.end_offset}"
+                )
             self._log.append_as_follower(batch)
             self.bytes_since_snapshot += len(batch)
             if header.is_control:
