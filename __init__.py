@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Results,
         Serde,
         SerdeContext,
+        TopicPartitionReplica,
         append,
         bytes_,
         connect,
@@ -69,7 +70,7 @@ __all__ = [
     "ProducerRecord", "Record", "RecordMetadata", "OffsetAndTimestamp", "PartitionInfo", "TopicPartition",
     "BatchResult", "RecordFuture", "ProducerInterceptor", "murmur2_sticky",
     "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",
-    "ElectionType",
+    "ElectionType", "TopicPartitionReplica",
     "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64", "uuid", "json", "msgpack",
     "errors", "HeadraceError", "KafkaError",
 ]  # fmt: skip

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         NewTopic,
         Resource,
         Results,
+        TopicPartitionReplica,
         append,
         subtract,
     )
@@ -41,7 +42,7 @@ _HOMES = {
     ".producer.partitioner": ("murmur2_sticky",),
     ".admin.admin_types": (
         "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",
-        "ElectionType",
+        "ElectionType", "TopicPartitionReplica",
     ),
     ".serdes": (
         "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64", "uuid", "json", "msgpack",
@@ -54,7 +55,7 @@ __all__ = [
     "ProducerRecord", "Record", "RecordMetadata", "OffsetAndTimestamp", "PartitionInfo",
     "BatchResult", "RecordFuture", "ProducerInterceptor", "murmur2_sticky",
     "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",
-    "ElectionType",
+    "ElectionType", "TopicPartitionReplica",
     "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64", "uuid", "json", "msgpack",
 ]  # fmt: skip
 

@@ -58,7 +58,7 @@ class Controller:
         self._unclean_due_ms = now_ms + self._config.unclean_leader_election_interval_ms
         self._brokers = Brokers(self._config, self.sessions, leaderless(image))
         self._sizes = ConfigSizes(image, config.max_config_bytes)
-        self._topics = Topics(self._config, randomness, self._sizes)
+        self._topics = Topics(self._config, randomness, self._sizes, self.sessions.cordoned)
         self._configs = Configs(config, self._sizes)
         self._decide: dict[type, Callable[[Any, int], Decision]] = {
             control.BrokerRegistrationRequest: self._decide_registration,

@@ -1,4 +1,5 @@
-"""Every error that headrace raises to a user or sends over the wire.
+"""Every error that headrace raises to a user or sends over the wire; those that no server sends come from
+client_errors.py.
 
 Wire errors carry Kafka's error codes: the number never changes, the name is Kafka's. `retriable` says that
 the same request may succeed later, `refresh_metadata` that the client's picture of the cluster is stale.
@@ -7,32 +8,42 @@ Source: Kafka Errors.java.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-
-@dataclass(eq=False)
-class HeadraceError(Exception):
-    """Base of every error of headrace. Survives pickling (and so Ray) with its fields."""
-
-    detail: str = ""
-
-    retriable: ClassVar[bool] = False
-    refresh_metadata: ClassVar[bool] = False
-
-    def __str__(self) -> str:
-        return self.detail or (type(self).__doc__ or type(self).__name__).splitlines()[0]
-
-    def __repr__(self) -> str:
-        facts = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))
-        return f"{type(self).__name__}({facts})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), {f.name: getattr(self, f.name) for f in fields(self)})
-
-
-def _rebuild(cls: type[HeadraceError], facts: dict[str, Any]) -> HeadraceError:
-    return cls(**facts)
+from .client_errors import (
+    ApiTimeoutError as ApiTimeoutError,
+)
+from .client_errors import (
+    BufferExhaustedError as BufferExhaustedError,
+)
+from .client_errors import (
+    ClosedError as ClosedError,
+)
+from .client_errors import (
+    ConfigError as ConfigError,
+)
+from .client_errors import (
+    DeliveryTimeoutError as DeliveryTimeoutError,
+)
+from .client_errors import (
+    FlushTimeoutError as FlushTimeoutError,
+)
+from .client_errors import (
+    HeadraceError as HeadraceError,
+)
+from .client_errors import (
+    LogTruncationError as LogTruncationError,
+)
+from .client_errors import (
+    NoClusterError as NoClusterError,
+)
+from .client_errors import (
+    NoOffsetError as NoOffsetError,
+)
+from .client_errors import (
+    SerializationError as SerializationError,
+)
 
 
 @dataclass(eq=False)
@@ -40,71 +51,6 @@ class KafkaError(HeadraceError):
     """An error with a Kafka error code, the same on the wire as in Apache Kafka."""
 
     code: ClassVar[int] = -1
-
-
-# --- errors that exist only in a client -------------------------------------------------------------
-
-
-@dataclass(eq=False)
-class ConfigError(HeadraceError, ValueError):
-    """A configuration key is unknown, or its value is out of range."""
-
-
-@dataclass(eq=False)
-class NoClusterError(ConfigError):
-    """No cluster was named, and none was found."""
-
-
-@dataclass(eq=False)
-class ClosedError(HeadraceError):
-    """The client, connection or cluster was closed."""
-
-
-@dataclass(eq=False)
-class SerializationError(HeadraceError, ValueError):
-    """A key or value could not be turned into bytes, or back."""
-
-
-@dataclass(eq=False)
-class BufferExhaustedError(HeadraceError, TimeoutError):
-    """The producer's buffer stayed full for max.block.ms."""
-
-    retriable = True
-
-
-@dataclass(eq=False)
-class DeliveryTimeoutError(HeadraceError, TimeoutError):
-    """A record was not acknowledged within delivery.timeout.ms; it may or may not be in the log."""
-
-
-@dataclass(eq=False)
-class FlushTimeoutError(HeadraceError, TimeoutError):
-    """`flush` ran out of time; `remaining` records are still on their way."""
-
-    remaining: int = 0
-
-
-@dataclass(eq=False)
-class ApiTimeoutError(HeadraceError, TimeoutError):
-    """A call did not finish within its timeout."""
-
-
-@dataclass(eq=False)
-class NoOffsetError(HeadraceError):
-    """A partition has no position and auto.offset.reset is 'none'."""
-
-
-@dataclass(eq=False)
-class LogTruncationError(HeadraceError):
-    """Records that were read are no longer in the log, and auto.offset.reset is 'none'.
-
-    What was read before `position` is the log's only up to `divergent_offset` (-1: not known); seek there.
-    """
-
-    topic: str = ""
-    partition: int = -1
-    position: int = -1
-    divergent_offset: int = -1
 
 
 # --- wire errors, in the order of their codes ---------------------------------------------------------
@@ -271,7 +217,7 @@ class PolicyViolationError(KafkaError):
 
 
 class KafkaStorageError(KafkaError):
-    """The disk under the partition failed; its log dir is offline."""
+    """The disk under the partition failed, and its log dir is offline; or it is full."""
 
     code = 56
     retriable = True
@@ -431,8 +377,21 @@ class VoterNotFoundError(KafkaError):
     code = 127
 
 
+class ReplicaNotAvailableError(KafkaError):
+    """The node has no replica of the partition."""
+
+    code = 9
+
+
+class LogDirNotFoundError(KafkaError):
+    """The node has no log dir of this name, or it is offline."""
+
+    code = 57
+
+
 class IneligibleReplicaError(KafkaError):
-    """A replica that is fenced, shutting down or registered anew may not be in the ISR."""
+    """A replica that is fenced, shutting down, registered anew or without room may not be in the ISR; a
+    cordoned log dir, or a node that has no other, gets no new replica."""
 
     code = 107
 

@@ -29,6 +29,17 @@ class NodeConfig(LogDefaults, CleanerConfig):
     log_dirs: tuple[str, ...] = key(
         "log.dirs", (), doc="Directories that hold the partitions, one per disk; at least one."
     )
+    log_dir_reserve_bytes: int = key(
+        "log.dir.reserve.bytes",
+        8 * MIB,
+        low=0,
+        high=GIB,
+        unit="bytes",
+        doc="Kept in each log dir for what must be written on a full disk, as checkpoints; 0 for none.",
+    )
+    cordoned_log_dirs: tuple[str, ...] = key(
+        "cordoned.log.dirs", (), live=True, doc="Log dirs that get no new replicas; * for all."
+    )
     listener_host: str = key("listener.host", "127.0.0.1", doc="Address to bind; 0.0.0.0 for all.")
     advertised_host: str = key(
         "advertised.host",
@@ -281,6 +292,15 @@ class NodeConfig(LogDefaults, CleanerConfig):
         unit="bytes/s",
         live=True,
         doc="The most that a node fetches for its throttled replicas.",
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = key(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        MAX_LONG,
+        low=0,
+        high=MAX_LONG,
+        unit="bytes/s",
+        live=True,
+        doc="The most that a node copies between its log dirs, for all moves together.",
     )
     replica_selector_class: str = key(
         "replica.selector.class",

@@ -34,6 +34,7 @@ from ..runtime.clock_io import monotonic_ms
 from . import membership as m
 from .leader_search_io import ControllerLocators, ElectingError, LeaderSearch, fixed_locator
 from .log.losses import PreviousEnd
+from .replica.disk_trouble import DiskNews
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -45,9 +46,7 @@ if TYPE_CHECKING:
     from ..runtime.shell_io import TaskOwner
     from .config import NodeConfig
 
-Offline = tuple[tuple[bytes, ...], tuple[tuple[bytes, int], ...]]  # log dirs; (topic id, partition)
-
-__all__ = ["ControllerLink", "ControllerLocators", "LinkEvents", "NodeIdentity", "Offline", "fixed_locator"]
+__all__ = ["ControllerLink", "ControllerLocators", "LinkEvents", "NodeIdentity", "fixed_locator"]
 
 log = logging.getLogger("headrace.storage_node")
 
@@ -79,14 +78,14 @@ class LinkEvents:
     """What the owner of the link does when the controller speaks.
 
     `adopted` gets node id, cluster id and controller id before any metadata. `metadata` applies records
-    and returns the offset of the image then; `metadata_offset` is the image's offset now. `offline` gives
-    the ids of the log dirs that failed, and the partitions that cannot be served.
+    and returns the offset of the image then; `metadata_offset` is the image's offset now. `disks` tells how
+    the node's disks are.
     """
 
     adopted: Callable[[int, str, int], None]
     metadata: Callable[[FetchMetadataResponse], Awaitable[int]]
     metadata_offset: Callable[[], int]
-    offline: Callable[[], Offline] = lambda: ((), ())
+    disks: Callable[[], DiskNews] = DiskNews
 
 
 class ControllerLink:
@@ -140,6 +139,10 @@ class ControllerLink:
     def ask_to_leave(self) -> None:
         """Begin the controlled shutdown; `has_left` is set when it is done or has no use."""
         self._submit(m.StopAsked())
+
+    def beat_now(self) -> None:
+        """Send a heartbeat without waiting for its time: there is news that it brings."""
+        self._submit(m.NewsCame())
 
     def close(self) -> None:
         """Drop the connection and all timers; nothing is sent any more."""
@@ -327,14 +330,16 @@ class ControllerLink:
             self._submit(m.RegistrationAnswered(response.body))
 
     async def _beat(self, broker_epoch: int, want_shutdown: bool) -> None:
-        log_dirs, replicas = self._events.offline()
+        news = self._events.disks()
         request = BrokerHeartbeatRequest(
             self._identity.node_id,
             broker_epoch,
             self._events.metadata_offset(),
             want_shutdown=want_shutdown,
-            offline_log_dirs=log_dirs,
-            offline_replicas=replicas,
+            offline_log_dirs=news.offline_dirs,
+            offline_replicas=news.offline,
+            full_replicas=news.full,
+            cordoned_log_dirs=news.cordoned_dirs,
         )
         response = await self._ask(registry.BROKER_HEARTBEAT, request, self._timeout_s)
         if response is not None:

@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from ..protocol.errors import KafkaError
     from ..protocol.messages.control import AlterPartitionRequest
     from ..protocol.messages.data import FetchRequest
+    from .log.future_log import FutureLog
     from .log.log import Log
     from .log.retired import Removal
     from .replica.catch_up import PageAdvice
     from .replica.cold_reads import ColdRead
     from .replica.list_offsets import OffsetLookup
-    from .replica.partition import Partition
+    from .replica.partition import Partition, PartitionKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,14 @@ class AdvisePages:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyLog:
+    """Run a step of the move of a partition between log dirs on a thread, in no hurry; then `copied`."""
+
+    key: PartitionKey
+    move: FutureLog
+
+
+@dataclass(frozen=True, slots=True)
 class SendFetch:
     """Send a follower's fetch to the leader, `where`[0], after those before; then `replica_fetched` or
     `replica_fetch_failed` with `where` and `number`."""
@@ -94,6 +103,12 @@ class ProposeIsr:
     """Ask the controller to change ISRs; then `isr_answered` or `isr_failed`."""
 
     request: AlterPartitionRequest
+
+
+@dataclass(frozen=True, slots=True)
+class TellController:
+    """Something happened to a disk that the controller shall hear at once: beat without waiting for the
+    time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +141,10 @@ Effect = (
     | LookUpOffsets
     | ReadCold
     | AdvisePages
+    | CopyLog
     | SendFetch
     | ProposeIsr
+    | TellController
     | WakeAt
     | Note
     | EndNode

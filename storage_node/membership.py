@@ -96,6 +96,11 @@ class StopAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class NewsCame:
+    """The next heartbeat has something to tell that must not wait."""
+
+
+@dataclass(frozen=True, slots=True)
 class TimeCame:
     """A SetTimer effect is due."""
 
@@ -109,6 +114,7 @@ Event = (
     | HeartbeatAnswered
     | MetadataApplied
     | StopAsked
+    | NewsCame
     | TimeCame
 )
 
@@ -216,6 +222,7 @@ class Membership:
         self._failures = 0
         self._refused_since_ms: int | None = None
         self._heartbeat_is_out = False
+        self._has_news = False  # since the heartbeat that is out
 
     def start(self) -> tuple[Effect, ...]:
         """The first thing to do."""
@@ -239,6 +246,8 @@ class Membership:
                 effects = self._on_metadata(offset)
             case StopAsked():
                 effects = self._on_stop(now_ms)
+            case NewsCame():
+                effects = self._on_news()
             case TimeCame(key):
                 effects = self._on_timer(key)
         return effects
@@ -313,16 +322,21 @@ class Membership:
             return (SetTimer(HEARTBEAT_TIMER, now_ms + _LEAVE_RETRY_MS),)
         if self.state not in (MembershipState.FENCED, MembershipState.ACTIVE):
             return ()
-        if response.error_code in _LOST_REGISTRATION:
-            self._become(MembershipState.REGISTERING)
-            return (SendRegistration(),)
-        if response.error_code in _FATAL:
-            return self._fail(error_from_code(response.error_code, response.error_detail))
+        if response.error_code in _LOST_REGISTRATION | _FATAL:
+            return self._on_unknown(response)
         if not response.error_code:
             wanted = MembershipState.FENCED if response.is_fenced else MembershipState.ACTIVE
             if wanted is not self.state:
                 self._become(wanted)
-        return (SetTimer(HEARTBEAT_TIMER, now_ms + self._heartbeat_ms),)
+        next_beat = SetTimer(HEARTBEAT_TIMER, now_ms + self._heartbeat_ms)
+        return self._heartbeat() if self._has_news else (next_beat,)
+
+    def _on_unknown(self, response: BrokerHeartbeatResponse) -> tuple[Effect, ...]:
+        """The controller does not know this registration any more, or is of another cluster."""
+        if response.error_code in _FATAL:
+            return self._fail(error_from_code(response.error_code, response.error_detail))
+        self._become(MembershipState.REGISTERING)
+        return (SendRegistration(),)
 
     def _on_metadata(self, offset: int) -> tuple[Effect, ...]:
         """A fenced node is let in once it has caught up: say so at once instead of at the next beat."""
@@ -336,8 +350,15 @@ class Membership:
     def _heartbeat(self) -> tuple[Effect, ...]:
         if self._heartbeat_is_out or not self.is_connected:
             return ()
-        self._heartbeat_is_out = True
+        self._heartbeat_is_out, self._has_news = True, False
         return (SendHeartbeat(self.broker_epoch, self.state is MembershipState.LEAVING),)
+
+    def _on_news(self) -> tuple[Effect, ...]:
+        """What is not told now, every later heartbeat tells."""
+        if self.state not in (_S.FENCED, _S.ACTIVE):
+            return ()
+        self._has_news = self._heartbeat_is_out
+        return self._heartbeat()
 
     # --- leaving and timers ----------------------------------------------------------------------------
 

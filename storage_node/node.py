@@ -11,8 +11,7 @@ Invariant: between two events `changed` is empty and all effects were taken by t
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import (
     InvalidRequestError,
@@ -28,7 +27,9 @@ from ..runtime.timing_wheel import TimingWheel
 from .counters import NodeCounters
 from .effects import Effect, Note, ProposeIsr, WakeAt
 from .live_config import LiveConfig
+from .log.files import DiskFullError
 from .log.tail_cache import TailCache
+from .metadata_steps import AwaitingMetadata, MetadataStep
 from .metadata_view import MetadataView
 from .node_status import status_of
 from .replica.delete_records import DeleteRecordsHandler
@@ -37,6 +38,7 @@ from .replica.fetch import FetchHandler, FetchLimits
 from .replica.follower import FollowerLimits
 from .replica.list_offsets import ListOffsetsHandler
 from .replica.log_cleaner import LogCleaner
+from .replica.log_dirs import LogDirsHandler
 from .replica.produce import ProduceHandler
 from .replica.reading import RecordReader
 from .replica.replica_fetch import ReplicaFetchHandler
@@ -48,46 +50,19 @@ if TYPE_CHECKING:
     from ..protocol.errors import HeadraceError
     from ..protocol.messages.control import AlterPartitionResponse, FetchMetadataResponse
     from ..protocol.messages.data import FetchResponse, MetadataRequest
-    from ..protocol.metadata.image import MetadataDelta, MetadataImage
+    from ..protocol.metadata.image import MetadataImage
     from ..protocol.records.header import Buffer
     from .config import NodeConfig
+    from .log.future_log import FutureLog
     from .log.log_manager import LogManager
     from .log.log_tasks import CheckpointTask, CreateTask
     from .replica.cold_reads import ColdRead, ColdReads
     from .replica.list_offsets import OffsetLookup
     from .replica.log_cleaner import CleaningJob
-    from .replica.partition import Partition
+    from .replica.partition import Partition, PartitionKey
     from .replies import Incoming, Replies
 
 _METADATA_KEY = "metadata"  # watch key of requests that wait for the image to move on
-
-
-@dataclass(slots=True)
-class _AwaitingMetadata:
-    """An answer that is held back until this node's image contains what it tells of."""
-
-    node: StorageNode
-    offset: int
-    answer: Callable[[], None]
-
-    def try_complete(self) -> bool:
-        """Answer once the image is there."""
-        if self.node.image.offset < self.offset:
-            return False
-        self.answer()
-        return True
-
-    def on_expire(self) -> None:
-        """The image is late; what the answer tells of has happened all the same."""
-        self.answer()
-
-
-class MetadataStep(NamedTuple):
-    """From one image to the next; without a delta they may lie far apart."""
-
-    old: MetadataImage
-    image: MetadataImage
-    delta: MetadataDelta | None
 
 
 class StorageNode:
@@ -165,6 +140,9 @@ class StorageNode:
             max_partitions=config.max_request_partitions,
             metadata_key=_METADATA_KEY,
         )
+        self._log_dirs = LogDirsHandler(
+            self.replicas, manager, replies, max_partitions=config.max_request_partitions
+        )
         self._max_request_partitions = config.max_request_partitions
         self._has_caught_up = False
         self._wake_at_ms: int | None = None
@@ -202,6 +180,8 @@ class StorageNode:
                 self._replies.reply(
                     request, answer_epoch_ends(self.replicas, request.body, self._max_request_partitions)
                 )
+            elif key in (registry.DESCRIBE_LOG_DIRS.key, registry.ALTER_REPLICA_LOG_DIRS.key):
+                self._log_dirs.handle(request)
             elif key == registry.METADATA.key:
                 self.check_caught_up()
                 self._replies.reply(request, self._view.answer(self._bounded(request.body)))
@@ -275,7 +255,7 @@ class StorageNode:
 
     def when_metadata_reaches(self, offset: int, answer: Callable[[], None], deadline_ms: int) -> None:
         """Call `answer` once the image contains `offset`, at the latest at the deadline."""
-        self._fetches.park(_AwaitingMetadata(self, offset, answer), (_METADATA_KEY,), deadline_ms)
+        self._fetches.park(AwaitingMetadata(self, offset, answer), (_METADATA_KEY,), deadline_ms)
         self._settle()
 
     def flushed(self, partition: Partition, end_offset: int) -> None:
@@ -291,6 +271,8 @@ class StorageNode:
         """Ask for the flushes that flush.ms wants; look for what retention lets go, and now and then for
         followers that lag. Called about each second."""
         self.replicas.surroundings.now_ms = now_ms
+        self.replicas.disks.look_for_room()
+        self.replicas.moves.try_all_swaps()
         self.replicas.flush_overdue(now_ms)
         if now_ms >= self._next_shrink_ms:
             self._next_shrink_ms = now_ms + self._shrink_every_ms
@@ -342,12 +324,9 @@ class StorageNode:
         """See `checkpoints_begin`; what was not written is wanted still."""
         self.replicas.is_checkpointing = False
         self.replicas.log_starts.checkpointed(tasks)
+        self.replicas.moves.try_all_swaps()
         self.replicas.fetchers.may_cut(self.replicas.surroundings.now_ms)
         self._settle()
-
-    def offline(self) -> tuple[tuple[bytes, ...], tuple[tuple[bytes, int], ...]]:
-        """The ids of the log dirs that failed, and the partitions that are here and cannot be served."""
-        return self._manager.offline_directory_ids, self.replicas.offline_keys()
 
     def endpoint_of(self, node_id: int) -> tuple[str, int] | None:
         """Where another node listens, as the image knows it."""
@@ -355,13 +334,22 @@ class StorageNode:
         return None if broker is None else (broker.host, broker.port)
 
     def flush_failed(self, partition: Partition, error: KafkaStorageError) -> None:
-        """A FlushLog effect failed. Never tried again: the system may have dropped the dirty pages."""
-        self.replicas.disk_failed(partition, error)
+        """A FlushLog effect failed. Never tried again: the system may have dropped the dirty pages. Unless
+        nothing failed but that there was no room for something new."""
+        if isinstance(error, DiskFullError):
+            self.replicas.disks.flush_refused(partition)
+        else:
+            self.replicas.disk_failed(partition, error)
         self._settle()
 
     def looked_up(self, lookup: OffsetLookup) -> None:
         """A LookUpOffsets effect is done."""
         self._list_offsets.finish(lookup)
+        self._settle()
+
+    def copied(self, key: PartitionKey, move: FutureLog) -> None:
+        """A CopyLog effect is done."""
+        self.replicas.moves.stepped(key, move)
         self._settle()
 
     def cold_read(self, read: ColdRead, now_ms: int) -> None:
@@ -376,7 +364,7 @@ class StorageNode:
 
     def disk_failed(self, error: KafkaStorageError) -> None:
         """Some log dir went offline; the log manager knows which."""
-        self.replicas.lost_dirs(error)
+        self.replicas.disks.lost_dirs(error)
         self._settle()
 
     def connection_gone(self, session: int) -> None:
@@ -415,7 +403,13 @@ class StorageNode:
 
     def status(self) -> dict[str, Any]:
         """JSON-able facts."""
-        return status_of(self.replicas, self.counters, self.cleaner, parked=self.parked)
+        return status_of(
+            self.replicas,
+            self.counters,
+            self.cleaner,
+            parked=self.parked,
+            offline_dirs=len(self._manager.offline_dirs),
+        )
 
     # --- inside ----------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from ..protocol.errors import ClosedError, ConfigError, KafkaStorageError
+from ..protocol.errors import ClosedError, KafkaStorageError
 from ..protocol.messages import registry
 from ..protocol.transport.router_io import Router, ServerIdentity
 from ..runtime.clock_io import monotonic_ms, wall_ms
@@ -23,6 +23,7 @@ from .controller_link_io import ControllerLink, ControllerLocators, LinkEvents, 
 from .effects import (
     AdvisePages,
     CheckpointStarts,
+    CopyLog,
     DeleteLog,
     Effect,
     EndNode,
@@ -33,6 +34,7 @@ from .effects import (
     ReadCold,
     RemoveFiles,
     SendFetch,
+    TellController,
     WakeAt,
 )
 from .forwarder_io import Forwarder
@@ -41,6 +43,7 @@ from .listener_io import router_limits
 from .log.files_io import OsFiles
 from .log.listener_memory import remember_port, remembered_port
 from .log.log_manager import LogManager
+from .log_loading_io import load_logs, write_identity
 from .node import StorageNode
 from .replication_io import Replication
 from .workers_io import Workers
@@ -52,9 +55,10 @@ if TYPE_CHECKING:
     from ..protocol.transport.peers import Peer, Request
     from .config import NodeConfig
     from .log.files import Files
+    from .log.future_log import FutureLog
     from .replica.cold_reads import ColdRead
     from .replica.list_offsets import OffsetLookup
-    from .replica.partition import Partition
+    from .replica.partition import Partition, PartitionKey
 
 log = logging.getLogger("headrace.storage_node")
 
@@ -66,6 +70,8 @@ SERVED_APIS = (
     registry.METADATA,
     registry.DESCRIBE_CLUSTER,
     registry.OFFSET_FOR_LEADER_EPOCH,
+    registry.DESCRIBE_LOG_DIRS,
+    registry.ALTER_REPLICA_LOG_DIRS,
     *registry.FORWARDED,
 )
 _FORWARDED_KEYS = frozenset(api.key for api in registry.FORWARDED)
@@ -94,6 +100,8 @@ class NodeServer:
             defaults=config.log_defaults(),
             new_uuid=_new_uuid,
             on_offline=self._on_offline,
+            reserve_bytes=config.log_dir_reserve_bytes,
+            cordoned_dirs=config.cordoned_log_dirs,
         )
         recovery_threads = config.num_recovery_threads_per_data_dir * len(config.log_dirs)
         self._workers = Workers(
@@ -129,29 +137,15 @@ class NodeServer:
         require_assertions()
         try:
             self._loop = asyncio.get_running_loop()
-            await self._load()
+            self.node_id, self.cluster_id = await load_logs(
+                self._manager, self._workers, self._config.node_id
+            )
             link = self._open()
             link.start()
             await self._until_active(link)
         except BaseException:
             await self._release()
             raise
-
-    async def _load(self) -> None:
-        """Lock the dirs, learn who they belong to, recover their logs in parallel."""
-        manager = self._manager
-        found = await self._workers.run(manager.open_dirs)
-        wanted = self._config.node_id
-        if wanted >= 0 and found.node_id not in (None, wanted):
-            raise ConfigError(f"node.id is {wanted}, but the log dirs belong to node {found.node_id}")
-        self.node_id = wanted if found.node_id is None else found.node_id
-        self.cluster_id = found.cluster_id or ""
-        tasks = await self._workers.run(lambda: manager.load_tasks(wall_ms()))
-        await asyncio.gather(*(self._workers.run(task.run) for task in tasks))
-        manager.finish_loading(tasks)
-        for task in tasks:
-            if task.log is not None and task.log.recovery.faults:
-                log.warning("%s: %s", task.topic_partition, "; ".join(task.log.recovery.faults[:5]))
 
     def _open(self) -> ControllerLink:
         """Bind, and put the parts together. Order: no await, so no request comes in between."""
@@ -175,7 +169,9 @@ class NodeServer:
             log_dir_ids=self._manager.directory_ids,
             previous_end=self._manager.previous_end,
         )
-        events = LinkEvents(self._adopt, self._apply_metadata, lambda: core.image.offset, core.offline)
+        events = LinkEvents(
+            self._adopt, self._apply_metadata, lambda: core.image.offset, core.replicas.disks.news
+        )
         link = self._link = ControllerLink(config, self._locate, identity, events, tasks)
         self._forwarder = Forwarder(link, router, core, tasks, self._perform)
         self._replication = Replication(core, link, tasks, self._perform)
@@ -343,6 +339,23 @@ class NodeServer:
             case CheckpointStarts():
                 assert self._checkpoints is not None, "made with the core"
                 self._checkpoints.start_writing_starts(self._tasks)
+            case LookUpOffsets() | ReadCold() | AdvisePages() | CopyLog():
+                self._start_work(effect)
+            case SendFetch() | ProposeIsr():
+                assert self._replication is not None, "made with the core"
+                self._replication.perform(effect)
+            case TellController():
+                assert self._link is not None, "made with the core"
+                self._link.beat_now()
+            case WakeAt(deadline_ms):
+                self._set_timer(deadline_ms)
+            case Note(level, text):
+                log.log(level, "node %d: %s", self.node_id, text)
+            case EndNode(error):
+                self._tasks.fail(error)
+
+    def _start_work(self, effect: LookUpOffsets | ReadCold | AdvisePages | CopyLog) -> None:
+        match effect:
             case LookUpOffsets(lookup):
                 self._workers.look_up(lookup.run, lambda: self._looked_up(lookup))
             case ReadCold(read):
@@ -350,15 +363,8 @@ class NodeServer:
             case AdvisePages(advice):
                 if not self._is_ending():
                     self._workers.read_cold(advice.run)
-            case SendFetch() | ProposeIsr():
-                assert self._replication is not None, "made with the core"
-                self._replication.perform(effect)
-            case WakeAt(deadline_ms):
-                self._set_timer(deadline_ms)
-            case Note(level, text):
-                log.log(level, "node %d: %s", self.node_id, text)
-            case EndNode(error):
-                self._tasks.fail(error)
+            case CopyLog(key, move):
+                self._workers.start(move.run, lambda _error: self._copied(key, move))
 
     def _set_timer(self, deadline_ms: int) -> None:
         if self._timer is not None:
@@ -411,6 +417,10 @@ class NodeServer:
         self._running_core().cold_read(read, monotonic_ms())
         self._perform()
 
+    def _copied(self, key: PartitionKey, move: FutureLog) -> None:
+        self._running_core().copied(key, move)
+        self._perform()
+
     def _looked_up(self, lookup: OffsetLookup) -> None:
         self._running_core().looked_up(lookup)
         self._perform()
@@ -435,22 +445,10 @@ class NodeServer:
     # --- the controller --------------------------------------------------------------------------------
 
     def _adopt(self, node_id: int, cluster_id: str, controller_id: int) -> None:
-        self._write_identity(node_id, cluster_id)
+        write_identity(self._manager, node_id, cluster_id)
         self.node_id, self.cluster_id = node_id, cluster_id
         self._identity.node_id, self._identity.cluster_id = node_id, cluster_id
         self._running_core().joined(node_id, controller_id)
-
-    def _write_identity(self, node_id: int, cluster_id: str) -> None:
-        """Into every log dir; one whose disk fails on it is offline then, which the others survive."""
-        while True:
-            dirs_before = len(self._manager.online_dirs)
-            try:
-                self._manager.set_identity(cluster_id, node_id)
-            except KafkaStorageError:
-                if not self._manager.online_dirs or len(self._manager.online_dirs) == dirs_before:
-                    raise
-            else:
-                return
 
     async def _apply_metadata(self, response: FetchMetadataResponse) -> int:
         """One step at a time: a new connection may bring the next while logs are made for the last."""

@@ -17,7 +17,7 @@ _LOGS_SHOWN = 100
 
 
 def status_of(
-    replicas: ReplicaManager, counters: NodeCounters, cleaner: LogCleaner, *, parked: int
+    replicas: ReplicaManager, counters: NodeCounters, cleaner: LogCleaner, *, parked: int, offline_dirs: int
 ) -> dict[str, Any]:
     """The node as a whole. `parked` are the requests that wait."""
     partitions = replicas.partitions.values()
@@ -30,6 +30,7 @@ def status_of(
             "UnderReplicatedPartitions": sum(len(p.isr) < len(p.replicas) for p in leading),
             "UnderMinIsrPartitionCount": sum(p.is_under_min_isr for p in leading),
             "AtMinIsrPartitionCount": sum(len(p.isr) == p.min_isr for p in leading),
+            "OfflineLogDirectoryCount": offline_dirs,
             "MaxLag": max((followed.lag for followed in replicas.fetchers.followed), default=0),
             "IsrShrinksPerSec": {"count": counters.isr_shrinks},
             "IsrExpandsPerSec": {"count": counters.isr_expands},

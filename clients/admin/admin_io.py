@@ -36,6 +36,7 @@ from .admin_types import (
 from .asking_io import Asking, error_of
 from .configs_io import TOPIC_TYPE, ConfigEngine
 from .deletion_io import delete_records
+from .log_dirs_io import LogDirsEngine
 from .quorum_io import QuorumEngine
 from .replication_io import ReplicationEngine
 
@@ -61,6 +62,7 @@ class AdminEngine:
         self.replication = ReplicationEngine(self._asking)
         self.quorum = QuorumEngine(self._asking)
         self.configs = ConfigEngine(self._asking)
+        self.log_dirs = LogDirsEngine(self._asking)
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool, timeout: float | None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ...protocol.model import effective_min_isr
 
 if TYPE_CHECKING:
+    from ...protocol.errors import KafkaError
     from ..cluster.network import Address
 
 K = TypeVar("K", bound=Hashable)
@@ -224,6 +225,40 @@ class ClusterDescription:
     cluster_id: str
     controller_id: int
     nodes: tuple[NodeInfo, ...]
+
+
+class TopicPartitionReplica(NamedTuple):
+    """One replica of a partition: that on one node."""
+
+    topic: str
+    partition: int
+    node_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirReplicaInfo:
+    """One log in a log dir. `offset_lag`: records that it misses, up to the high watermark; if
+    `is_future`, up to the log in another dir whose place it shall take."""
+
+    topic: str
+    partition: int
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirInfo:
+    """One log dir of a node. `error` says that it is offline; sizes are its file system's, -1 where not
+    known; `detail` says in words what is the matter with it, as that its disk is full."""
+
+    path: str
+    error: KafkaError | None
+    replicas: tuple[LogDirReplicaInfo, ...]
+    total_bytes: int
+    usable_bytes: int
+    is_cordoned: bool
+    detail: str
 
 
 class ConfigSource(IntEnum):

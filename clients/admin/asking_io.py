@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...protocol.errors import (
     ApiTimeoutError,
+    BrokerIdNotRegisteredError,
     ElectionNotNeededError,
     EligibleLeadersNotAvailableError,
     KafkaError,
-    NetworkError,
+    KafkaStorageError,
     PreferredLeaderNotAvailableError,
     RequestTimedOutError,
     UnknownTopicIdError,
@@ -39,6 +40,7 @@ _FACTS = (
     PreferredLeaderNotAvailableError,
     EligibleLeadersNotAvailableError,
     ElectionNotNeededError,
+    KafkaStorageError,
 )
 
 
@@ -78,15 +80,18 @@ class Asking:
         )
         return reply.body
 
+    async def nodes(self, call: Call) -> frozenset[int]:
+        """The nodes that serve now. Errors: as `Metadata.refresh`."""
+        return frozenset((await self.hub.metadata.refresh(call.deadline_ms)).nodes)
+
     async def ask_node(self, node_id: int, api: Api, request: Any, call: Call) -> Any:
         """One answer of one node, within half of the time that is left, so that others can be asked after it.
-        Errors: NetworkError if nobody knows the node; what it answers."""
-        metadata = self.hub.metadata
-        if node_id not in metadata.view.nodes:
-            await metadata.refresh(call.deadline_ms)
-        node = metadata.view.nodes.get(node_id)
+        Errors: BrokerIdNotRegisteredError if it does not serve, those of `Network.request`."""
+        node = self.hub.metadata.view.nodes.get(node_id)
         if node is None:
-            raise NetworkError(f"node {node_id} is not up")
+            node = (await self.hub.metadata.refresh(call.deadline_ms)).nodes.get(node_id)
+        if node is None:
+            raise BrokerIdNotRegisteredError(f"node {node_id} is not registered, or fenced")
         timeout_ms = max(self.left_ms(call) // 2, 1)
         return (await self.hub.network.request(node.address, api, request, timeout_ms=timeout_ms)).body
 

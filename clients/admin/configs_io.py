@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import ConfigError, KafkaError
+from ...protocol.errors import BrokerIdNotRegisteredError, ConfigError, KafkaError
 from ...protocol.messages import control
 from ...protocol.messages import registry as apis
 from ...runtime.config import text_of
@@ -65,6 +65,8 @@ class ConfigEngine:
         if node.isdecimal():
             try:
                 return await self._asking.ask_node(int(node), apis.DESCRIBE_CONFIGS, request, call)
+            except BrokerIdNotRegisteredError:
+                pass  # others know what it would have, too
             except KafkaError as error:
                 if not error.retriable:
                     raise

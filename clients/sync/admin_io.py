@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         DeletedRecords,
         DrainedNode,
         ElectionType,
+        LogDirInfo,
         NewTopic,
         OffsetSpec,
         PartitionReassignment,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         Results,
         TopicDescription,
         TopicListing,
+        TopicPartitionReplica,
     )
     from ..config import AdminOptions
     from ..records import OffsetAndTimestamp, TimestampLike
@@ -162,6 +164,25 @@ class Admin:
     def unregister_broker(self, node_id: int, *, timeout: float | None = None) -> None:
         """Forget a storage node that is gone for good: it is fenced and holds no replicas."""
         self._run(self._engine.replication.unregister_broker(node_id, timeout=timeout))
+
+    def describe_log_dirs(
+        self,
+        nodes: Iterable[int] | None = None,
+        *,
+        partitions: Iterable[TopicPartition] | None = None,
+        timeout: float | None = None,
+    ) -> Results[int, tuple[LogDirInfo, ...]]:
+        """Per node its log dirs and what lies there, of all nodes that serve or (`nodes`) of some, all
+        replicas or (`partitions`) some."""
+        return self._run(self._engine.log_dirs.describe(nodes, partitions, timeout=timeout))
+
+    def alter_replica_log_dirs(
+        self, moves: Mapping[TopicPartitionReplica, str], *, timeout: float | None = None
+    ) -> Results[TopicPartitionReplica, None]:
+        """Move replicas to other log dirs of their nodes. It has begun when this returns, and
+        `describe_log_dirs` shows the copies; naming the dir where one lies ends its move. A replica that
+        is not there yet (ReplicaNotAvailableError) will be made in that dir."""
+        return self._run(self._engine.log_dirs.alter(moves, timeout=timeout))
 
     def describe_metadata_quorum(self, *, timeout: float | None = None) -> QuorumDescription:
         """The controllers: who leads, who votes, and how far each one is."""

@@ -216,7 +216,8 @@ class MetadataLog:
         return offset
 
     def append_as_follower(self, data: Buffer) -> None:
-        """Write whole batches as the leader has them. A voter set counts at once.
+        """Write whole batches as the leader has them. A voter set counts at once. Nothing compacts this log:
+        behind a gap there is nothing to take.
 
         Errors: CorruptMessage, InvalidRecord; batches before the bad one are in the log.
         """

@@ -60,6 +60,7 @@ from .standing import (
     changes_of,
     leads_any,
     led_by,
+    relieved,
 )
 
 if TYPE_CHECKING:
@@ -218,8 +219,14 @@ class Brokers:
         broker = _registered_or_raise(image, request)
         if len(request.offline_replicas) > self.config.max_partitions:
             raise InvalidRequestError(f"{len(request.offline_replicas)} replicas, more than the cluster has")
+        if len(request.full_replicas) > self.config.max_partitions:
+            raise InvalidRequestError(f"{len(request.full_replicas)} replicas, more than the cluster has")
         is_first = not self.sessions.was_heard(broker.node_id)
         self.sessions.touch(broker.node_id, now_ms, request.metadata_offset)
+        self.sessions.note_full(broker.node_id, request.full_replicas)
+        dirs = set(broker.log_dir_ids) - set(request.offline_log_dirs)
+        is_cordoned = bool(dirs) and dirs <= set(request.cordoned_log_dirs)
+        (self.sessions.cordoned.add if is_cordoned else self.sessions.cordoned.discard)(broker.node_id)
         has_no_disk = bool(broker.log_dir_ids) and set(broker.log_dir_ids) <= set(request.offline_log_dirs)
         if request.want_shutdown and (broker.is_fenced or request.want_fence):
             return self._end(image, broker)
@@ -232,6 +239,9 @@ class Brokers:
         if broker.is_fenced and not is_behind:
             # It leads nothing yet and is in no ISR, so news of its disks alone have changed nothing.
             records = self._unfencing(image, broker)
+        if not records and not broker.is_fenced and request.full_replicas:
+            # Where it stayed it may be relieved later, when others are in sync: each heartbeat tries again.
+            records = [*relieved(self.standing(image), broker.node_id, frozenset(request.full_replicas))]
         return Decision(tuple(records), BrokerHeartbeatResponse(0, is_fenced=is_behind))
 
     def _shut_down(self, image: MetadataImage, broker: BrokerRegistration) -> Decision:
@@ -333,7 +343,16 @@ class Brokers:
 
     def standing(self, image: MetadataImage, drained: int = NO_NODE) -> Standing:
         """How the nodes stand now; `drained` is one that will not get leadership any more."""
-        return Standing(image, self.config, active_nodes(image) - {drained}, self.sessions.offline_replicas)
+        sessions = self.sessions
+        active = active_nodes(image) - {drained}
+        return Standing(
+            image,
+            self.config,
+            active,
+            sessions.offline_replicas,
+            sessions.full_replicas,
+            cordoned=sessions.cordoned,
+        )
 
     def _fencing(self, image: MetadataImage, broker: BrokerRegistration) -> list[MetadataRecord]:
         return [] if broker.is_fenced else self._leaving(image, broker, FENCED)

@@ -27,6 +27,7 @@ class Ballot(NamedTuple):
     leader: int
     candidates: Set[int]  # the nodes that may lead: active, and with the partition's disk in order
     last_leader: int = NO_NODE  # whom to take when ISR and ELR are empty; -1 if nobody may be taken so
+    avoided: Set[int] = frozenset()  # who shall lead only if nobody else may: their disk is full
 
 
 class Elected(NamedTuple):
@@ -41,19 +42,20 @@ NOBODY = Elected(NO_NODE, is_clean=True)
 
 def offline(ballot: Ballot) -> Elected:
     """Somebody must lead: who leads already, else the first replica of the ISR, else of the ELR (only while
-    the ISR is empty), else the last known leader (only while both are empty)."""
+    the ISR is empty), else the last known leader (only while both are empty). Who has no room comes last."""
     if _may_lead(ballot, ballot.leader):
         return Elected(ballot.leader, is_clean=True)
-    for node_id in ballot.replicas:
+    for node_id in sorted(ballot.replicas, key=lambda replica: replica in ballot.avoided):
         if _may_lead(ballot, node_id):
             return Elected(node_id, is_clean=True)
     return _last_known(ballot)
 
 
 def preferred(ballot: Ballot) -> Elected:
-    """The first assigned replica shall lead, if it may; else as `offline`."""
+    """The first assigned replica shall lead, if it may and can; else as `offline`."""
     first = ballot.replicas[0]
-    return Elected(first, is_clean=True) if _may_lead(ballot, first) else offline(ballot)
+    is_fit = _may_lead(ballot, first) and first not in ballot.avoided
+    return Elected(first, is_clean=True) if is_fit else offline(ballot)
 
 
 def reassignment(ballot: Ballot) -> Elected:

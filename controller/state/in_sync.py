@@ -63,7 +63,7 @@ def decide_alter_partition(
             if counts[item.topic_id, item.partition] > 1:
                 raise InvalidRequestError("the partition is named twice in one request")
             topic = _topic(image, item)
-            _check(image, topic.partitions[item.partition], request.node_id, item)
+            _check(standing, topic.partitions[item.partition], request.node_id, item)
         except KafkaError as error:
             results.append(_refused(image, item, error))
         else:
@@ -92,7 +92,7 @@ def _topic(image: MetadataImage, item: AlterPartitionItem) -> TopicImage:
 
 
 def _check(
-    image: MetadataImage, partition: PartitionRegistration, node_id: int, item: AlterPartitionItem
+    standing: Standing, partition: PartitionRegistration, node_id: int, item: AlterPartitionItem
 ) -> None:
     _check_versions(partition, node_id, item)
     isr = [member for member, _ in item.isr]
@@ -108,7 +108,10 @@ def _check(
         if partition.leader_recovery_state == RECOVERED:
             raise InvalidRequestError("a leader that has recovered does not begin to recover")
     for member, broker_epoch in item.isr:
-        _check_eligible(image, partition, member, broker_epoch)
+        _check_eligible(standing.image, partition, member, broker_epoch)
+    joining = standing.full_nodes((item.topic_id, item.partition)) & {*isr} - {*partition.isr}
+    if joining:
+        raise IneligibleReplicaError(f"the disks of nodes {sorted(joining)} are full")
 
 
 def _check_versions(partition: PartitionRegistration, node_id: int, item: AlterPartitionItem) -> None:

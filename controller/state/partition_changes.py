@@ -30,6 +30,7 @@ class Rules(NamedTuple):
     candidates: Set[int]  # the nodes that may lead it
     min_isr: int = 1  # min.insync.replicas; more than the partition's replicas count as all of them
     is_last_leader_allowed: bool = True  # unclean.recovery.strategy=Balanced
+    avoided: Set[int] = frozenset()  # the nodes whose disk is full
 
 
 class Wish(NamedTuple):
@@ -140,7 +141,15 @@ def _set_elr(partition: PartitionRegistration, target: _Target, wish: Wish, rule
 def _elect(partition: PartitionRegistration, target: _Target, wish: Wish, rules: Rules) -> None:
     last = partition.last_known_elr if rules.is_last_leader_allowed else ()
     last_leader = last[0] if len(last) == 1 and last[0] in target.replicas else NO_NODE
-    ballot = Ballot(target.replicas, target.isr, target.elr, partition.leader, rules.candidates, last_leader)
+    ballot = Ballot(
+        target.replicas,
+        target.isr,
+        target.elr,
+        partition.leader,
+        rules.candidates,
+        last_leader,
+        rules.avoided,
+    )
     target.leader, is_clean = wish.elect(ballot)
     if target.leader == NO_NODE or target.leader in target.isr:
         return

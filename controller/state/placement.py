@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...protocol.errors import InvalidReplicationFactorError
+from ...protocol.errors import IneligibleReplicaError, InvalidReplicationFactorError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence, Set
 
 
 class UsableNode(NamedTuple):
@@ -49,6 +49,14 @@ def place(
     spare = alternate_racks([node for node in nodes if node.is_fenced])
     placer = _Placer(order[turn:] + order[:turn], spare, existing)
     return [placer.next_partition(replication_factor) for _ in range(count)]
+
+
+def check_not_cordoned(cordoned: Set[int], node_ids: Iterable[int]) -> None:
+    """Errors: IneligibleReplicaError if one of the nodes has no log dir that takes a new replica
+    (KIP-1066)."""
+    named = sorted(cordoned & {*node_ids})
+    if named:
+        raise IneligibleReplicaError(f"all log dirs of node {named[0]} are cordoned")
 
 
 def alternate_racks(nodes: Sequence[UsableNode]) -> list[UsableNode]:

@@ -31,6 +31,7 @@ from ...protocol.model import MAX_TOPIC_NAME_LENGTH
 from .decision import Decision
 from .elections import reassignment, unclean
 from .partition_changes import Wish
+from .placement import check_not_cordoned
 
 if TYPE_CHECKING:
     from ...protocol.metadata.image import MetadataImage, PartitionRegistration, TopicImage
@@ -119,6 +120,7 @@ def _started(
         raise InvalidReplicationFactorError(
             f"the replication factor would change from {factor} to {len(target)}"
         )
+    check_not_cordoned(standing.cordoned, _without(target, partition.replicas))
     original = _without(partition.replicas, partition.adding_replicas)
     removing = _without(partition.replicas, target)
     wish = Wish(

@@ -20,6 +20,8 @@ class Sessions:
         self._seen: dict[int, int] = {}  # the metadata offset that each node has applied
         self._shutdown_offsets: dict[int, int] = {}
         self.offline_replicas: dict[int, frozenset[tuple[bytes, int]]] = {}  # (topic id, partition) by node
+        self.cordoned: set[int] = set()  # nodes all of whose log dirs that work are cordoned
+        self.full_replicas: dict[int, frozenset[tuple[bytes, int]]] = {}  # those without room for records
 
     def touch(self, node_id: int, now_ms: int, metadata_offset: int = -1) -> None:
         """The node was heard, and has applied the metadata up to `metadata_offset`."""
@@ -35,10 +37,23 @@ class Sessions:
         if node_id in self._last_contact_ms:
             self._last_contact_ms[node_id] = _LONG_AGO_MS
 
+    def note_full(self, node_id: int, keys: Iterable[tuple[bytes, int]]) -> None:
+        """The node has no room for records in these partitions, and in all others it has."""
+        self.full_replicas.pop(node_id, None)
+        if full := frozenset(keys):
+            self.full_replicas[node_id] = full
+
     def forget(self, node_id: int) -> None:
         """The session is over; does nothing if there is none."""
-        for facts in (self._last_contact_ms, self._seen, self._shutdown_offsets, self.offline_replicas):
+        for facts in (
+            self._last_contact_ms,
+            self._seen,
+            self._shutdown_offsets,
+            self.offline_replicas,
+            self.full_replicas,
+        ):
             facts.pop(node_id, None)
+        self.cordoned.discard(node_id)
 
     def lowest_seen(self, node_ids: Iterable[int]) -> int:
         """The metadata offset that all these nodes, at least one, have applied; -1: one was not heard yet."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.metadata.image import configured
-from ...protocol.model import NO_NODE
+from ...protocol.model import NO_NODE, effective_min_isr
 from .elections import controlled_shutdown, drain, offline, unclean
 from .partition_changes import Rules, Wish, change_partition
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ..config import ControllerConfig
 
 ReplicaKey = tuple[bytes, int]  # topic id, partition
-OfflineReplicas = dict[int, frozenset[ReplicaKey]]  # by node: what it holds on disks that failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +38,11 @@ class Standing:
     image: MetadataImage
     config: ControllerConfig
     active: frozenset[int]
+    # By node: what it holds on disks that failed, and on disks that are full.
     offline_replicas: Mapping[int, frozenset[ReplicaKey]] = field(default_factory=dict)
+    full_replicas: Mapping[int, frozenset[ReplicaKey]] = field(default_factory=dict)
     leaving: int = NO_NODE
+    cordoned: Set[int] = frozenset()  # nodes that get no new replicas
 
     def without(self, node_id: int) -> Standing:
         """As it will be once the node is gone."""
@@ -52,11 +54,17 @@ class Standing:
 
     def rules(self, topic: TopicImage, number: int) -> Rules:
         """What holds for a change of one partition."""
+        key = (topic.topic_id, number)
         return Rules(
-            candidates=self._candidates((topic.topic_id, number), topic.partitions[number].leader),
+            candidates=self._candidates(key, topic.partitions[number].leader),
+            avoided=self.full_nodes(key),
             min_isr=self.min_isr(topic.name),
             is_last_leader_allowed=self.config.unclean_recovery_strategy == "Balanced",
         )
+
+    def full_nodes(self, key: ReplicaKey) -> Set[int]:
+        """Who holds the partition on a disk without room."""
+        return {node for node, keys in self.full_replicas.items() if key in keys}
 
     def min_isr(self, topic: str) -> int:
         """The topic's min.insync.replicas, not yet bounded by its replicas."""
@@ -164,6 +172,26 @@ def changes_of(
         topic = standing.image.topics[name]
         if 0 <= number < len(topic.partitions) and reason.concerns(topic.partitions[number], node_id):
             record = _change(standing, topic, number, reason, node_id)
+            if record is not None:
+                yield record
+
+
+def relieved(standing: Standing, node_id: int, keys: Set[ReplicaKey]) -> Iterator[PartitionChangeRecord]:
+    """A node cannot append to these for want of room. It hands over what it leads, and leaves the ISR, where
+    that lets producers go on: where enough others in sync have room. Elsewhere it stays, and readers have it.
+    Sorted."""
+    for topic_id, number in sorted(keys):
+        name = standing.image.topic_names.get(topic_id)
+        topic = standing.image.topics[name] if name is not None else None
+        if topic is None or not 0 <= number < len(topic.partitions):
+            continue
+        partition = topic.partitions[number]
+        rules = standing.rules(topic, number)
+        fit = rules.candidates - rules.avoided - {node_id}
+        enough = effective_min_isr(rules.min_isr, len(partition.replicas))
+        if node_id in partition.isr and sum(node in fit for node in partition.isr) >= enough:
+            wish = Wish(isr=_without(partition.isr, node_id), elect=drain)
+            record = change_partition(topic_id, number, partition, wish, rules)
             if record is not None:
                 yield record
 

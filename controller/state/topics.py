@@ -47,12 +47,12 @@ from ...protocol.model import MAX_TOPIC_NAME_LENGTH, topic_metric_name, topic_na
 from ...storage_node.log.names import METADATA_TOPIC
 from .config_rules import ConfigSizes, Inheritance, checked_configs
 from .decision import Decision, Randomness
-from .placement import UsableNode, place
+from .placement import UsableNode, check_not_cordoned, place
 from .reassignments import MAX_REPLICATION_FACTOR
 from .standing import active_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Sequence, Set
 
     from ..config import ControllerConfig
 
@@ -88,6 +88,7 @@ class Topics:
     config: ControllerConfig
     randomness: Randomness
     sizes: ConfigSizes
+    cordoned: Set[int] = frozenset()  # nodes that get no new replicas, as they are at each decision
 
     def decide_create(self, image: MetadataImage, request: CreateTopicsRequest) -> Decision:
         """Create topics under new ids. Errors of the whole request: InvalidRequestError."""
@@ -139,6 +140,7 @@ class Topics:
                     "with a replica assignment, partitions and replication factor must be -1"
                 )
             quota.check(len(spec.assignments))
+            check_not_cordoned(self.cordoned, _named(spec.assignments))
             return _assigned(image, spec.assignments, first=0)
         count, factor = spec.num_partitions, spec.replication_factor
         count = self.config.num_partitions if count == DEFAULT else count
@@ -186,6 +188,7 @@ class Topics:
                 raise InvalidReplicaAssignmentError(
                     f"{added} new partitions, but {len(growth.assignments)} assignments"
                 )
+            check_not_cordoned(self.cordoned, _named(growth.assignments))
             placement = _assigned(image, growth.assignments, first=current)
             if len(placement[0]) != factor:
                 raise InvalidReplicaAssignmentError(
@@ -221,7 +224,7 @@ class Topics:
         nodes = [
             UsableNode(node_id, broker.rack, broker.is_fenced)
             for node_id, broker in sorted(image.brokers.items())
-            if not broker.in_controlled_shutdown
+            if not broker.in_controlled_shutdown and node_id not in self.cordoned
         ]
         start = self.randomness.randrange(max(1, len(nodes)))
         return place(count, factor, nodes, start, existing)
@@ -251,6 +254,10 @@ def _check_replication_factor(factor: int) -> None:
         raise InvalidReplicationFactorError(
             f"replication factor {factor}; it is at most {MAX_REPLICATION_FACTOR}"
         )
+
+
+def _named(assignments: Iterable[ReplicaAssignment]) -> set[int]:
+    return {node_id for assignment in assignments for node_id in assignment.replicas}
 
 
 def _assigned(image: MetadataImage, assignments: Sequence[ReplicaAssignment], first: int) -> list[Replicas]:

@@ -230,7 +230,9 @@ class BrokerRegistrationResponse(msgspec.Struct, array_like=True, frozen=True):
 
 class BrokerHeartbeatRequest(msgspec.Struct, array_like=True, frozen=True):
     """`metadata_offset` is the last metadata record the node has applied. `offline_replicas` are the
-    (topic id, partition) that the node holds but cannot serve, because their log dir failed."""
+    (topic id, partition) that the node holds but cannot serve, because their log dir failed, `full_replicas`
+    those that it serves but cannot append to, because their disk is full. Cordoned dirs get no new
+    replicas."""
 
     node_id: int
     broker_epoch: int
@@ -239,6 +241,8 @@ class BrokerHeartbeatRequest(msgspec.Struct, array_like=True, frozen=True):
     want_shutdown: bool = False
     offline_log_dirs: tuple[bytes, ...] = ()
     offline_replicas: tuple[tuple[bytes, int], ...] = ()
+    full_replicas: tuple[tuple[bytes, int], ...] = ()
+    cordoned_log_dirs: tuple[bytes, ...] = ()
 
 
 class BrokerHeartbeatResponse(msgspec.Struct, array_like=True, frozen=True):

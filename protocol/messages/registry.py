@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import control, data, quorum
+from . import control, data, log_dirs, quorum
 from .envelope import Api, ApiVersionsRequest, ApiVersionsResponse
 
 PRODUCE = Api(0, "Produce", 0, 0, data.ProduceRequest, data.ProduceResponse)
@@ -23,6 +23,17 @@ OFFSET_FOR_LEADER_EPOCH = Api(
     0,
     data.OffsetForLeaderEpochRequest,
     data.OffsetForLeaderEpochResponse,
+)
+ALTER_REPLICA_LOG_DIRS = Api(
+    34,
+    "AlterReplicaLogDirs",
+    0,
+    0,
+    log_dirs.AlterReplicaLogDirsRequest,
+    log_dirs.AlterReplicaLogDirsResponse,
+)
+DESCRIBE_LOG_DIRS = Api(
+    35, "DescribeLogDirs", 0, 0, log_dirs.DescribeLogDirsRequest, log_dirs.DescribeLogDirsResponse
 )
 CREATE_PARTITIONS = Api(
     37, "CreatePartitions", 0, 0, control.CreatePartitionsRequest, control.CreatePartitionsResponse
@@ -107,6 +118,8 @@ ALL_APIS: tuple[Api, ...] = (
     DELETE_RECORDS,
     OFFSET_FOR_LEADER_EPOCH,
     DESCRIBE_CONFIGS,
+    ALTER_REPLICA_LOG_DIRS,
+    DESCRIBE_LOG_DIRS,
     CREATE_PARTITIONS,
     ELECT_LEADERS,
     INCREMENTAL_ALTER_CONFIGS,

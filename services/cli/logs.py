@@ -1,4 +1,5 @@
-"""`headrace log dump`: what is in the files of a log, ours or Apache Kafka's."""
+"""`headrace log …`: what is in the files of a log, ours or Apache Kafka's, and in the log dirs of the
+nodes."""
 
 from __future__ import annotations
 
@@ -9,11 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...protocol.errors import HeadraceError
-from .common import Settings, form_option, with_settings
-from .output import OutputFormat, note, write_line
+from .admin import open_admin, raise_first
+from .common import Settings, bootstrap_option, cluster_option, config_option, form_option, with_settings
+from .output import OutputFormat, note, print_rows, size_text, write_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ...clients.admin.admin_types import LogDirInfo
+
+_DIR_COLUMNS = ("node", "log_dir", "state", "replicas", "size", "usable", "total", "cordoned")
+_REPLICA_COLUMNS = ("node", "log_dir", "topic", "partition", "size", "offset_lag", "future")
 
 
 class DamageError(HeadraceError):
@@ -22,35 +29,103 @@ class DamageError(HeadraceError):
 
 @click.group()
 def log() -> None:
-    """Look into the files of a log."""
+    """Look into the files of a log, and at the log dirs of nodes."""
 
 
 @log.command()
-@click.argument(
-    "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False), metavar="FILE…"
-)
+@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True), metavar="PATH…")
 @click.option("--records/--batches", "has_records", default=True, help="Records, or headers of batches only.")
-@click.option("--verify", is_flag=True, help="Check an index against the .log file beside it.")
+@click.option("--verify", is_flag=True, help="Check indexes, epochs, snapshots and checkpoints by the logs.")
+@click.option("--faults", "is_quiet", is_flag=True, help="Tell nothing but faults; checks as --verify.")
 @with_settings(form_option)
-def dump(settings: Settings, *, files: tuple[str, ...], has_records: bool, verify: bool) -> None:
-    """Print segments, indexes, snapshots and checkpoints. Exit code 1 when something is damaged."""
-    from ...storage_node.log.dump import dump_file
+def dump(
+    settings: Settings, *, paths: tuple[str, ...], has_records: bool, verify: bool, is_quiet: bool
+) -> None:
+    """Print segments, indexes, snapshots and checkpoints: of files, of the folders of partitions, or of whole
+    log dirs, of nodes that are stopped. Exit code 1 when something is damaged."""
+    from ...storage_node.log.dump_folders import dump_path
     from ...storage_node.log.files_io import OsFiles
 
     faults = 0
 
     def entries() -> Iterator[tuple[str, Any]]:
         nonlocal faults
-        for file in files:
-            for entry in dump_file(OsFiles(), os.path.abspath(file), has_records=has_records, verify=verify):
+        for path in paths:
+            absolute = os.path.abspath(path)
+            found = dump_path(
+                OsFiles(), absolute, has_records=has_records and not is_quiet, verify=verify or is_quiet
+            )
+            for file, entry in found:
+                shown = path + file.removeprefix(absolute)
                 if entry.is_fault:
                     faults += 1
-                    note(f"headrace: {file}: {entry.text()}")
-                yield file, entry
+                    note(f"headrace: {shown}: {entry.text()}")
+                if entry.is_fault or not is_quiet:
+                    yield shown, entry
 
-    _print(entries(), settings.form, shows_file=len(files) > 1)
+    is_one_file = len(paths) == 1 and not os.path.isdir(paths[0])
+    _print(entries(), settings.form, shows_file=not is_one_file)
     if faults:
         raise DamageError(f"{faults} {'fault' if faults == 1 else 'faults'} found")
+
+
+@log.command()
+@click.option("--node", "nodes", type=click.IntRange(min=0), multiple=True, help="Only this one; repeatable.")
+@click.option(
+    "-t", "--topic", "topics", metavar="NAME", multiple=True, help="Its replicas, one by one; repeatable."
+)
+@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+def dirs(settings: Settings, *, nodes: tuple[int, ...], topics: tuple[str, ...]) -> None:
+    """List the log dirs of the nodes: state, size of the logs, room on the disk; with --topic the
+    replicas."""
+    with open_admin(settings, settings.client_config()) as admin:
+        results = admin.describe_log_dirs(nodes or None)
+    found = [(node, each) for node in sorted(results) if node not in results.errors for each in results[node]]
+    if topics:
+        rows = [row for node, each in found for row in _replica_rows(node, each, topics, settings.form)]
+        print_rows(rows, _REPLICA_COLUMNS, settings.form)
+    else:
+        print_rows([_dir_row(node, each, settings.form) for node, each in found], _DIR_COLUMNS, settings.form)
+    raise_first({f"node {node}": error for node, error in results.errors.items()}, len(results), "nodes")
+
+
+def _dir_row(node: int, info: LogDirInfo, form: OutputFormat) -> dict[str, Any]:
+    state = "offline" if info.error is not None else "full" if info.detail else "online"
+    row: dict[str, Any] = {
+        "node": node,
+        "log_dir": info.path,
+        "state": state,
+        "replicas": len(info.replicas),
+        "size": _size(sum(each.size_bytes for each in info.replicas), form),
+        "usable": _size(info.usable_bytes, form),
+        "total": _size(info.total_bytes, form),
+        "cordoned": info.is_cordoned,
+    }
+    return row | {"detail": info.detail} if info.detail else row
+
+
+def _replica_rows(
+    node: int, info: LogDirInfo, topics: tuple[str, ...], form: OutputFormat
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "node": node,
+            "log_dir": info.path,
+            "topic": each.topic,
+            "partition": each.partition,
+            "size": _size(each.size_bytes, form),
+            "offset_lag": each.offset_lag,
+            "future": each.is_future,
+        }
+        for each in info.replicas
+        if each.topic in topics
+    ]
+
+
+def _size(size_bytes: int, form: OutputFormat) -> int | str:
+    if form != "text":
+        return size_bytes
+    return size_text(size_bytes) if size_bytes >= 0 else "?"
 
 
 def _print(entries: Iterator[tuple[str, Any]], form: OutputFormat, *, shows_file: bool) -> None:

@@ -133,6 +133,44 @@ def reassign(
             _cancel(admin, plan)
 
 
+@partition.command("move-dir")
+@click.argument("log_dir", metavar="DIR")
+@click.option("--node", "node_id", type=click.IntRange(min=0), required=True, help="The node that has DIR.")
+@click.option("-t", "--topic", metavar="NAME", required=True, help="Partitions of this topic.")
+@click.option(
+    "-p",
+    "--partition",
+    "numbers",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Only this one; repeatable [default: all of the topic that the node holds].",
+)
+@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+def move_dir(settings: Settings, *, log_dir: str, node_id: int, topic: str, numbers: tuple[int, ...]) -> None:
+    """Move replicas to log dir DIR of their node; `headrace log dirs --topic` shows how far the copies are.
+
+    Naming the dir where a replica lies ends its move.
+    """
+    from ...clients.admin.admin_types import TopicPartitionReplica
+
+    with open_admin(settings, settings.client_config()) as admin:
+        chosen = numbers or [
+            part.partition
+            for part in admin.describe_topics(topic)[topic].partitions
+            if node_id in part.replicas
+        ]
+        moves = {TopicPartitionReplica(topic, number, node_id): log_dir for number in chosen}
+        results = admin.alter_replica_log_dirs(moves)
+    rows = [
+        {"topic": topic, "partition": each.partition, "node": node_id, "log_dir": log_dir}
+        for each in results
+        if each not in results.errors
+    ]
+    print_rows(rows, ("topic", "partition", "node", "log_dir"), settings.form)
+    errors = {f"{topic}-{each.partition}": error for each, error in results.errors.items()}
+    raise_first(errors, len(results), "moves")
+
+
 def _list(admin: Admin, settings: Settings) -> None:
     ongoing = admin.list_partition_reassignments()
     print_rows([_row(place, move) for place, move in sorted(ongoing.items())], _MOVES, settings.form)

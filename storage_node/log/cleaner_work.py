@@ -19,14 +19,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ...protocol.errors import CorruptMessageError, HeadraceError
+from ...protocol.errors import CorruptMessageError, HeadraceError, KafkaStorageError
 from ...protocol.records.codec import active_codec
 from ...protocol.records.header import HEADER_BYTES
 from . import names
 from .batches import header_at
 from .cleaned_transactions import CleanedTransactions
 from .cleaner_plan import group_segments
-from .files import read_file, sync_files
+from .files import DiskFullError, read_file, sync_files
 from .last_of_producers import last_of_producers
 from .segment import Segment
 from .swap import settle, stage
@@ -166,7 +166,11 @@ class Cleaning:
         KafkaStorageError."""
         assert self._replacement is not None, "a group was installed"
         (old, new), self._replacement = (self._replacement.old, self._replacement.new), None
-        settle(self._files, old, new)
+        try:
+            settle(self._files, old, new)
+        except DiskFullError as error:  # nobody knows how much of it is done; the next start finishes it
+            self._files.fuse.blow(str(error))
+            raise KafkaStorageError(str(error)) from error
         return old
 
     # --- the map ---------------------------------------------------------------------------------------

@@ -72,6 +72,20 @@ class DumpEntry:
         return {"kind": self.kind, **position, **facts}
 
 
+def is_known(name: str) -> bool:
+    """Whether `dump_file` knows files of this name."""
+    name = _plain(name)
+    found = names.parse_segment_name(name)
+    is_segment = name.endswith(names.LOG) or (found is not None and found[1] in names.SEGMENT_SUFFIXES)
+    return is_segment or bool(_METADATA_SNAPSHOT.fullmatch(name)) or _small_file_dumper(name) is not None
+
+
+def _plain(name: str) -> str:
+    for suffix in _STATE_SUFFIXES:
+        name = name.removesuffix(suffix)
+    return name
+
+
 def dump_file(
     files: Files, path: str, *, has_records: bool = True, verify: bool = False
 ) -> Iterator[DumpEntry]:
@@ -80,9 +94,7 @@ def dump_file(
     With `has_records` every batch is decoded to its records. With `verify` index entries are checked against
     the `.log` file beside them. A file of an unknown name is one fault.
     """
-    name = path.rpartition("/")[2]
-    for suffix in _STATE_SUFFIXES:
-        name = name.removesuffix(suffix)
+    name = _plain(path.rpartition("/")[2])
     if name.endswith(names.LOG) or _METADATA_SNAPSHOT.fullmatch(name):
         yield from _dump_batches(files, path, has_records=has_records)
         return
@@ -95,12 +107,12 @@ def dump_file(
         return
     dump_small = _small_file_dumper(name)
     if dump_small is None:
-        yield _fault(0, f"{name!r} is no file of a log")
+        yield fault(0, f"{name!r} is no file of a log")
         return
     try:
         yield from dump_small(read_file(files, path))
     except CorruptFileError as error:
-        yield _fault(None, str(error))
+        yield fault(None, str(error))
 
 
 def _dump_batches(files: Files, path: str, *, has_records: bool) -> Iterator[DumpEntry]:
@@ -112,14 +124,14 @@ def _dump_batches(files: Files, path: str, *, has_records: bool) -> Iterator[Dum
             try:
                 header = _header(file, position, end)
             except CorruptMessageError as error:
-                yield _fault(position, f"{error}; the {end - position} bytes from here on are not read")
+                yield fault(position, f"{error}; the {end - position} bytes from here on are not read")
                 return
             yield DumpEntry("batch", _batch_facts(header), position)
             yield from _order_faults(header, position, expected)
             data = memoryview(file.pread(position, header.size_bytes))
-            fault = crc_fault(data, header)
-            if fault:
-                yield _fault(position, fault)
+            why = crc_fault(data, header)
+            if why:
+                yield fault(position, why)
             elif has_records:
                 yield from _dump_records(data, header, position)
             position += header.size_bytes
@@ -140,7 +152,7 @@ def _header(file: File, position: int, end: int) -> BatchHeader:
 
 def _order_faults(header: BatchHeader, position: int, expected: int | None) -> Iterator[DumpEntry]:
     if expected is not None and header.base_offset < expected:
-        yield _fault(position, f"base offset {header.base_offset} falls behind {expected}")
+        yield fault(position, f"base offset {header.base_offset} falls behind {expected}")
     elif expected is not None and header.base_offset > expected:
         yield DumpEntry("gap", {"from_offset": expected, "to_offset": header.base_offset}, position)
 
@@ -149,7 +161,7 @@ def _dump_records(data: memoryview, header: BatchHeader, position: int) -> Itera
     try:
         records = active_codec().decode(data, check_crc=False)
     except (CorruptMessageError, InvalidRecordError, UnsupportedCompressionTypeError) as error:
-        yield _fault(position, f"records: {error}")
+        yield fault(position, f"records: {error}")
         return
     for record in records:
         facts: dict[str, Any] = {"offset": record.offset, "timestamp": record.timestamp}
@@ -219,7 +231,7 @@ def _dump_transaction_index(data: bytes) -> Iterator[DumpEntry]:
         yield DumpEntry("aborted_transaction", entry._asdict(), number * ENTRY_BYTES)
     if len(data) % ENTRY_BYTES:
         at = len(data) - len(data) % ENTRY_BYTES
-        yield _fault(at, f"{len(data) - at} bytes at the end are no whole entry")
+        yield fault(at, f"{len(data) - at} bytes at the end are no whole entry")
 
 
 def _dump_producers(data: bytes) -> Iterator[DumpEntry]:
@@ -255,7 +267,8 @@ def _dump_json(data: bytes) -> Iterator[DumpEntry]:
     yield DumpEntry("properties", facts)
 
 
-def _fault(position: int | None, why: str) -> DumpEntry:
+def fault(position: int | None, why: str) -> DumpEntry:
+    """Something is wrong, at a byte of the file if that says anything."""
     return DumpEntry("fault", {"why": why}, position)
 
 

@@ -2,14 +2,14 @@
 
 Contract of every implementation, checked by tests/contract/test_files.py over the real and the fake one:
 an operation either does all of its work or raises KafkaStorageError naming the operation, the path and
-the errno (FileGoneError when nothing but the name is missing). Bytes survive the death of the process once
-`pwrite` returned, and the loss of power once `fdatasync` returned; a new, renamed or removed name survives
-the loss of power once `fsync_directory` of its folder returned.
+the errno (FileGoneError when nothing but the name is missing, DiskFullError when there is no room). Bytes
+survive the death of the process once `pwrite` returned, and the loss of power once `fdatasync` returned; a
+new, renamed or removed name survives the loss of power once `fsync_directory` of its folder returned.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...protocol.errors import KafkaStorageError
 
@@ -30,6 +30,18 @@ class NameTooLongError(KafkaStorageError):
 
 class FileGoneError(KafkaStorageError):
     """The file is missing or was closed, as happens to a reader of a deleted log; the disk is fine."""
+
+
+class DiskFullError(KafkaStorageError):
+    """There is no room for what was to be written: no space, a quota, or the largest size of a file is
+    reached. The disk is fine, and what it has stays; of a failed write any part may be in the file."""
+
+
+class Space(NamedTuple):
+    """Of the file system that a folder lies in, in bytes; `usable` is what this process may still write."""
+
+    total: int
+    usable: int
 
 
 class File(Protocol):
@@ -86,7 +98,8 @@ class Files(Protocol):
     """A file system. Paths use '/'."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing. Errors: FileGoneError if it is missing and not `create`."""
+        """Open for reading and writing. Errors: FileGoneError if it is missing and not `create`; what cannot
+        be made because its folder is gone says that the disk is not what it was."""
 
     def exists(self, path: str) -> bool:
         """Whether a file or folder has this name."""
@@ -114,6 +127,9 @@ class Files(Protocol):
 
     def fsync_directory(self, directory: str) -> None:
         """Return once the names in the folder are on the disk."""
+
+    def space(self, directory: str) -> Space:
+        """How large the file system of the folder is, and what is left of it."""
 
     def lock(self, path: str) -> FileLock | None:
         """An exclusive lock on the file, made if missing; None if another owner holds it."""

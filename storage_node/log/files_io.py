@@ -14,7 +14,7 @@ import resource
 from typing import TYPE_CHECKING, NoReturn
 
 from ...protocol.errors import KafkaStorageError
-from .files import FileGoneError, NameTooLongError
+from .files import DiskFullError, FileGoneError, NameTooLongError, Space
 from .page_buffers_io import PageBuffers
 
 if TYPE_CHECKING:
@@ -28,10 +28,13 @@ _FILE_MODE = 0o644
 # What preadv2 says where it cannot tell what is cached: an old kernel, a file system without it.
 _NO_NOWAIT = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 UNLIMITED = 1 << 30
-# What says nothing about the disk; everything else takes it offline.
+# What does not say that the disk is bad; everything else takes it offline.
 _CLASSES: dict[int, type[KafkaStorageError]] = {
     errno.ENOENT: FileGoneError,
     errno.ENAMETOOLONG: NameTooLongError,
+    errno.ENOSPC: DiskFullError,
+    errno.EDQUOT: DiskFullError,
+    errno.EFBIG: DiskFullError,  # the file system's or the process's bound of a file
 }
 
 
@@ -190,8 +193,13 @@ class OsFiles:
     def open(self, path: str, *, create: bool = False) -> OsFile:
         """Open for reading and writing. See files.Files."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        with _naming("open", path):
-            return OsFile(path, os.open(path, flags, _FILE_MODE), self._cached)
+        try:
+            with _naming("open", path):
+                return OsFile(path, os.open(path, flags, _FILE_MODE), self._cached)
+        except FileGoneError as error:
+            if create:
+                raise KafkaStorageError(f"its folder is gone: {error}") from error
+            raise
 
     def exists(self, path: str) -> bool:
         """Whether a file or folder has this name."""
@@ -239,6 +247,12 @@ class OsFiles:
                 os.fsync(number)
             finally:
                 os.close(number)
+
+    def space(self, directory: str) -> Space:
+        """How large the file system of the folder is, and what is left of it."""
+        with _naming("statvfs", directory):
+            found = os.statvfs(directory)
+        return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
     def lock(self, path: str) -> OsFileLock | None:
         """An exclusive flock on the file; None if another open of it holds one."""

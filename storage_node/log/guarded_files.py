@@ -3,6 +3,10 @@
 A disk that failed once may have lost what it acknowledged (a failed fsync drops the dirty pages and the next
 one succeeds), so nothing may be appended, and nothing acknowledged, between the error and taking the
 log dir offline (KAFKA-10778). Here that holds by construction, for every caller of the file layer.
+
+A full disk is no such error where the layer knows the room of its disk (disk_room.py): small files then
+get the reserve, and the rest is refused until there is room again. Without, as of a metadata log, it is
+one. A sync that fails is final for whatever reason: the dirty pages may be gone.
 """
 
 from __future__ import annotations
@@ -10,15 +14,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from ...protocol.errors import KafkaStorageError
-from .files import FileGoneError, NameTooLongError
+from . import names
+from .files import DiskFullError, FileGoneError, NameTooLongError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ...protocol.records.header import Buffer
-    from .files import File, FileLock, Files
+    from .disk_room import DiskRoom
+    from .files import File, FileLock, Files, Space
 
 _T = TypeVar("_T")
+_RECORDS = (names.LOG, f"{names.LOG}{names.CLEANED}")  # how files end whose content is as large as it likes
 
 
 class Fuse:
@@ -38,8 +45,8 @@ class Fuse:
                 self.on_blow(reason)
 
     def blow_by(self, error: KafkaStorageError) -> None:
-        """Take the log dir offline, unless it is only that a file is gone or its name too long."""
-        if not isinstance(error, (FileGoneError, NameTooLongError)):
+        """Take the log dir offline, unless the disk is fine: a file is gone, its name too long, no room."""
+        if not isinstance(error, (FileGoneError, NameTooLongError, DiskFullError)):
             self.blow(str(error))
 
     def check(self) -> None:
@@ -51,11 +58,12 @@ class Fuse:
 class GuardedFile:
     """An open file behind a fuse."""
 
-    __slots__ = ("_file", "_fuse", "path")
+    __slots__ = ("_file", "_files", "_fuse", "path")
 
-    def __init__(self, file: File, fuse: Fuse) -> None:
+    def __init__(self, file: File, files: GuardedFiles) -> None:
         self._file = file
-        self._fuse = fuse
+        self._files = files
+        self._fuse = files.fuse
         self.path = file.path
 
     def pwrite(self, position: int, buffers: Sequence[Buffer]) -> int:
@@ -64,17 +72,19 @@ class GuardedFile:
             self._fuse.check()
         try:
             return self._file.pwrite(position, buffers)
+        except DiskFullError as error:
+            return self._files.again(error, self.path, self._file.pwrite, position, buffers)
         except KafkaStorageError as error:
             self._fuse.blow_by(error)
             raise
 
     def pread(self, position: int, size: int) -> bytes:
         """See files.File."""
-        return _guarded(self._fuse, self._file.pread, position, size)
+        return self._files.guarded(self.path, self._file.pread, position, size)
 
     def pread_cached(self, position: int, size: int) -> Buffer | None:
         """See files.File."""
-        return _guarded(self._fuse, self._file.pread_cached, position, size)
+        return self._files.guarded(self.path, self._file.pread_cached, position, size)
 
     def will_need(self, position: int, size: int) -> None:
         """See files.File."""
@@ -86,19 +96,19 @@ class GuardedFile:
 
     def size(self) -> int:
         """See files.File."""
-        return _guarded(self._fuse, self._file.size)
+        return self._files.guarded(self.path, self._file.size)
 
     def truncate(self, size: int) -> None:
         """See files.File."""
-        _guarded(self._fuse, self._file.truncate, size)
+        self._files.guarded(self.path, self._file.truncate, size)
 
     def allocate(self, size: int) -> None:
         """See files.File."""
-        _guarded(self._fuse, self._file.allocate, size)
+        self._files.guarded(self.path, self._file.allocate, size)
 
     def fdatasync(self) -> None:
         """See files.File."""
-        _guarded(self._fuse, self._file.fdatasync)
+        self._files.synced(self._file.fdatasync)
 
     def close(self) -> None:
         """Let go of the file, also when the fuse has blown."""
@@ -106,55 +116,99 @@ class GuardedFile:
 
 
 class GuardedFiles:
-    """A file system behind a fuse."""
+    """A file system behind a fuse. With `room`, one that may be full and have room again."""
 
-    def __init__(self, files: Files, fuse: Fuse) -> None:
+    def __init__(self, files: Files, fuse: Fuse, room: DiskRoom | None = None) -> None:
         self._files = files
         self.fuse = fuse
+        self.room = room
 
     def open(self, path: str, *, create: bool = False) -> File:
         """See files.Files."""
-        return GuardedFile(_guarded(self.fuse, _opened, self._files, path, create), self.fuse)
+        return GuardedFile(self.guarded(path, _opened, self._files, path, create), self)
 
     def exists(self, path: str) -> bool:
         """See files.Files."""
-        return _guarded(self.fuse, self._files.exists, path)
+        return self.guarded(path, self._files.exists, path)
 
     def size(self, path: str) -> int:
         """See files.Files."""
-        return _guarded(self.fuse, self._files.size, path)
+        return self.guarded(path, self._files.size, path)
 
     def listdir(self, directory: str) -> list[str]:
         """See files.Files."""
-        return _guarded(self.fuse, self._files.listdir, directory)
+        return self.guarded(directory, self._files.listdir, directory)
 
     def is_directory(self, path: str) -> bool:
         """See files.Files."""
-        return _guarded(self.fuse, self._files.is_directory, path)
+        return self.guarded(path, self._files.is_directory, path)
 
     def mkdir(self, path: str) -> None:
         """See files.Files."""
-        _guarded(self.fuse, self._files.mkdir, path)
+        self.guarded(path, self._files.mkdir, path)
 
     def rename(self, source: str, target: str) -> None:
         """See files.Files."""
-        _guarded(self.fuse, self._files.rename, source, target)
+        self.guarded(source, self._files.rename, source, target)
 
     def remove(self, path: str) -> None:
         """See files.Files."""
-        _guarded(self.fuse, self._files.remove, path)
+        self.guarded(path, self._files.remove, path)
 
     def rmdir(self, path: str) -> None:
         """See files.Files."""
-        _guarded(self.fuse, self._files.rmdir, path)
+        self.guarded(path, self._files.rmdir, path)
 
     def fsync_directory(self, directory: str) -> None:
         """See files.Files."""
-        _guarded(self.fuse, self._files.fsync_directory, directory)
+        self.synced(self._files.fsync_directory, directory)
+
+    def space(self, directory: str) -> Space:
+        """See files.Files."""
+        return self.guarded(directory, self._files.space, directory)
 
     def lock(self, path: str) -> FileLock | None:
         """See files.Files."""
-        return _guarded(self.fuse, self._files.lock, path)
+        return self.guarded(path, self._files.lock, path)
+
+    def guarded(self, path: str, operation: Callable[..., _T], *arguments: object) -> _T:
+        """Run an operation on `path` unless the fuse has blown; an error blows it."""
+        self.fuse.check()
+        try:
+            return operation(*arguments)
+        except DiskFullError as error:
+            return self.again(error, path, operation, *arguments)
+        except KafkaStorageError as error:
+            self.fuse.blow_by(error)
+            raise
+
+    def again(self, error: DiskFullError, path: str, operation: Callable[..., _T], *arguments: object) -> _T:
+        """After `error` for want of room: once more with the room of the reserve, unless it is for
+        records."""
+        if self.room is None:
+            self.fuse.blow(str(error))
+            raise error
+        self.room.ran_out(error)
+        if path.endswith(_RECORDS) or not self.room.give_reserve():
+            raise error
+        try:
+            return operation(*arguments)
+        except DiskFullError:
+            raise
+        except KafkaStorageError as another:
+            self.fuse.blow_by(another)
+            raise
+
+    def synced(self, operation: Callable[..., None], *arguments: object) -> None:
+        """Run a sync; whatever it fails of, what is on the disk now is unknown."""
+        self.fuse.check()
+        try:
+            operation(*arguments)
+        except FileGoneError:
+            raise
+        except KafkaStorageError as error:
+            self.fuse.blow(str(error))
+            raise KafkaStorageError(str(error)) from error
 
 
 def guarded(files: Files) -> GuardedFiles:
@@ -164,12 +218,3 @@ def guarded(files: Files) -> GuardedFiles:
 
 def _opened(files: Files, path: str, create: bool) -> File:
     return files.open(path, create=create)
-
-
-def _guarded(fuse: Fuse, operation: Callable[..., _T], *arguments: object) -> _T:
-    fuse.check()
-    try:
-        return operation(*arguments)
-    except KafkaStorageError as error:
-        fuse.blow_by(error)
-        raise

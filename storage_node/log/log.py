@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...protocol.errors import CorruptMessageError, InvalidRecordError
+from ...protocol.errors import CorruptMessageError, InvalidRecordError, KafkaStorageError
 from ...protocol.model import NO_EPOCH, NO_TIMESTAMP
 from ...protocol.records.header import (
     CRC_POSITION,
@@ -23,11 +23,12 @@ from ...protocol.records.header import (
 )
 from .append_rules import check_client_batch, restamped
 from .batches import crc_fault
-from .checkpoints import NO_TOPIC_ID, format_epochs
-from .files import make_directory_durably, remove_tree
-from .flush import Flush
+from .checkpoints import NO_TOPIC_ID
+from .files import DiskFullError, make_directory_durably, remove_tree
 from .guarded_files import GuardedFiles, guarded
+from .leader_epochs import LeaderEpochs
 from .log_cleaning import LogCleaning
+from .log_flushing import LogFlushing
 from .log_start import LogStart
 from .offset_index import MAX_RELATIVE_OFFSET
 from .recovery import RecoveryReport, recover_log, remove_snapshots_after, snapshot_offsets
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from ...protocol.records.codec import BatchFacts
     from .config import LogConfig
     from .files import Files
+    from .flush import Flush
     from .log_cleaning import Abortable
     from .tail_cache import Tail
 
@@ -55,7 +57,7 @@ class AppendInfo(NamedTuple):
     log_append_time_ms: int
 
 
-class Log(LogStart, LogCleaning):
+class Log(LogStart, LogCleaning, LogFlushing):
     """One partition's log. Made by `open`.
 
     Invariant: log_start_offset <= recovery_point <= log_end_offset, or the recovery point is below the start.
@@ -176,6 +178,16 @@ class Log(LogStart, LogCleaning):
         """Whether the disk below failed; nothing is taken or given any more."""
         return self._files.fuse.failure is not None
 
+    @property
+    def full(self) -> str | None:
+        """Why there is no room for records now, in words, or None."""
+        room = self._files.room
+        return None if room is None else room.full
+
+    def fail(self, error: KafkaStorageError) -> None:
+        """Take the log dir offline, unless the error says that its disk is fine."""
+        self._files.fuse.blow_by(error)
+
     def snapshot_offsets(self) -> list[int]:
         """Offsets of the producer-state snapshots that lie in the folder."""
         return snapshot_offsets(self._files, self.directory)
@@ -200,7 +212,7 @@ class Log(LogStart, LogCleaning):
 
         `checked` is what `codec.inspect` gave for these bytes; without it they are inspected here.
         Errors: MessageTooLarge, InvalidTimestamp, InvalidRecord, CorruptMessage,
-        UnsupportedCompressionType (nothing was written); KafkaStorageError (the log is offline).
+        UnsupportedCompressionType, DiskFull (nothing was written); KafkaStorageError (the log is offline).
         """
         config = self.config
         facts = check_client_batch(batch, config, wall_ms=wall_ms, checked=checked, internal=internal)
@@ -226,7 +238,7 @@ class Log(LogStart, LogCleaning):
         lie behind the log's end, unless it `is_dense`: the leader's has been compacted.
 
         Errors: CorruptMessage for a batch cut short or damaged, InvalidRecord for one below the log's end, or
-        so far behind it that no segment can hold both; batches before it are in the log.
+        so far behind it that no segment can hold both, DiskFull; batches before it are in the log.
         """
         view = memoryview(data)
         position = 0
@@ -254,62 +266,34 @@ class Log(LogStart, LogCleaning):
         """Begin `epoch` at the log end offset. It is written to the epoch file by the next flush."""
         self._note_epoch(epoch, self.log_end_offset)
 
+    def succeed(self, other: Log) -> None:
+        """Be as `other`, whose batches this log has: its epochs, start, watermark, config, and how far it is
+        clean. A start that it wants only, it wants still."""
+        self._epochs = LeaderEpochs(list(other._epochs.entries))
+        self._has_new_epochs = True
+        self.advance_log_start_offset(other.log_start_offset)
+        self.want_start(other.wanted_start_offset)
+        self.high_watermark = other.high_watermark
+        self.cleaner_offset = other.cleaner_offset
+        self.reconfigure(other.config)
+
     def roll(self, wall_ms: int = 0) -> None:
-        """Seal the active segment and start a new one; nothing happens while the active one is empty."""
+        """Seal the active segment and start a new one; nothing happens while the active one is empty, nor
+        when there is no room (DiskFullError)."""
         active = self._segments.active
         if not active.size_bytes:
             return
         active.seal()
         size = self.config.segment_bytes if self.config.preallocate else 0
-        segment = Segment.create(
-            self._files, self.directory, active.next_offset, created_ms=wall_ms, preallocate_bytes=size
-        )
         self._has_new_names = True
+        try:
+            segment = Segment.create(
+                self._files, self.directory, active.next_offset, created_ms=wall_ms, preallocate_bytes=size
+            )
+        except DiskFullError:
+            active.reopen()
+            raise
         self._segments.append(segment)
-
-    # --- durability ---------------------------------------------------------------------------------
-
-    def start_flush(self) -> Flush | None:
-        """What to bring to the disk now, to be synced on any thread; None if all is there or a flush runs."""
-        if self._flush is not None:
-            return None
-        dirty = [segment for segment in self._segments if segment.synced_bytes != segment.size_bytes]
-        if not dirty and not self._has_new_names and not self._has_new_epochs:
-            self.recovery_point = self.log_end_offset
-            return None
-        self._flush = Flush(
-            files=self._files,
-            directory=self.directory,
-            end_offset=self.log_end_offset,
-            segments=[(segment, segment.size_bytes) for segment in dirty],
-            sealed=[segment for segment in dirty if segment.is_sealed],
-            has_new_names=self._has_new_names,
-            epochs=format_epochs(self._epochs.entries) if self._has_new_epochs else None,
-            dropped=self._dropped,
-        )
-        self._dropped = []
-        self._has_new_names = self._has_new_epochs = False
-        return self._flush
-
-    def finish_flush(self, flush: Flush) -> None:
-        """Move the recovery point after `flush.sync()` has returned."""
-        assert flush is self._flush, "one flush at a time, each finished once"
-        self._flush = None
-        for segment, size in flush.segments:
-            # Sealed while the flush ran: its index files were not part of it.
-            if segment.is_sealed == (segment in flush.sealed):
-                segment.synced_bytes = min(size, segment.size_bytes)
-        self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.log_end_offset))
-        self.hand_over(flush.dropped)
-
-    def flush(self) -> None:
-        """Bring everything to the disk and move the recovery point to the log end offset."""
-        self._files.fuse.check()
-        assert self._flush is None, "one flush at a time; finish the one under way"
-        flush = self.start_flush()
-        if flush is not None:
-            flush.sync()
-            self.finish_flush(flush)
 
     # --- shorten ------------------------------------------------------------------------------------
 
@@ -366,9 +350,13 @@ class Log(LogStart, LogCleaning):
             high_watermark=self.high_watermark,
             wall_ms=wall_ms,
         )
+        start_offset = found.start_offset
         if found.must_roll:
-            self.roll(wall_ms)
-        return self.want_start(found.start_offset)
+            try:
+                self.roll(wall_ms)
+            except DiskFullError:  # what is sealed goes all the same: that makes room
+                start_offset = min(start_offset, self._segments.active.base_offset)
+        return self.want_start(start_offset)
 
     # --- end ----------------------------------------------------------------------------------------
 
@@ -416,6 +404,9 @@ class Log(LogStart, LogCleaning):
     def _append(
         self, pieces: list[Buffer], header: BatchHeader, base_offset: int, last_offset: int, wall_ms: int
     ) -> None:
+        room = self._files.room
+        if room is not None and room.full is not None:
+            room.check()
         segment = self._segments.active
         if must_roll(segment, header, last_offset, self.config, self.topic_partition, wall_ms):
             self.roll(wall_ms)

@@ -6,11 +6,12 @@ Source: Kafka LogManager.scala, MetaPropertiesEnsemble.java, OffsetCheckpointFil
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import InconsistentClusterIdError, KafkaStorageError
 from . import names
 from .checkpoints import (
+    NO_TOPIC_ID,
     CorruptFileError,
     format_clean_shutdown,
     format_offsets,
@@ -21,11 +22,12 @@ from .checkpoints import (
     uuid_from_text,
     uuid_text,
 )
+from .disk_room import DiskRoom
 from .files import FileLock, make_directory_durably, read_file, write_file_atomically
 from .guarded_files import Fuse, GuardedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ...protocol.model import TopicPartition
     from .files import Files
@@ -42,12 +44,20 @@ class Identity:
 
 
 class LogDir:
-    """One log dir. An error of its disk takes it offline for good; other dirs go on."""
+    """One log dir. An error of its disk takes it offline for good, a full disk for as long as it is full;
+    other dirs go on."""
 
-    def __init__(self, files: Files, path: str, on_offline: Callable[[str, str], None] | None = None) -> None:
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        on_offline: Callable[[str, str], None] | None = None,
+        reserve_bytes: int = 0,
+    ) -> None:
         self.path = path
         self._on_offline = on_offline
-        self.files = GuardedFiles(files, Fuse(self._notify))
+        self.room = DiskRoom(files, path, reserve_bytes)
+        self.files = GuardedFiles(files, Fuse(self._notify), self.room)
         self.identity = Identity()
         self.directory_id: bytes | None = None
         self.has_stored_id = False
@@ -85,6 +95,7 @@ class LogDir:
                 # The process before may have made a folder and died before it was on the disk.
                 self.files.fsync_directory(self.path)
                 self._read()
+                self.room.take_reserve()
         except CorruptFileError as error:
             self.files.fuse.blow(f"{self._file(names.META_PROPERTIES)}: {error}")
         except KafkaStorageError as error:
@@ -133,6 +144,23 @@ class LogDir:
         write_file_atomically(
             self.files, self.path, names.CLEAN_SHUTDOWN, format_clean_shutdown(broker_epoch)
         )
+
+    def describe(self) -> dict[str, Any]:
+        """JSON-able facts, for people."""
+        return {
+            "path": self.path,
+            "directory_id": uuid_text(self.directory_id or NO_TOPIC_ID),
+            "failure": self.failure,
+            "full": self.room.full,
+        }
+
+    def look_for_room(self) -> bool:
+        """Whether the disk was full and has room again."""
+        try:
+            return self.is_online and self.room.look()
+        except KafkaStorageError as error:
+            self.files.fuse.blow_by(error)
+            return False
 
     def release(self) -> None:
         """Let go of the lock."""
@@ -186,3 +214,18 @@ class LogDir:
     def _notify(self, reason: str) -> None:
         if self._on_offline is not None:
             self._on_offline(self.path, reason)
+
+
+def common_identity(dirs: Iterable[LogDir]) -> Identity:
+    """What the dirs agree on. Errors: KafkaStorageError if they contradict each other."""
+    found = Identity()
+    for log_dir in dirs:
+        mine = log_dir.identity
+        for ours, theirs in ((mine.cluster_id, found.cluster_id), (mine.node_id, found.node_id)):
+            if ours is not None and theirs is not None and ours != theirs:
+                raise KafkaStorageError(f"{log_dir.path} belongs to {mine}, another log dir to {found}")
+        found = Identity(
+            mine.cluster_id if found.cluster_id is None else found.cluster_id,
+            mine.node_id if found.node_id is None else found.node_id,
+        )
+    return found

@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import KafkaStorageError
 from . import names
-from .checkpoints import NO_TOPIC_ID, uuid_text
-from .log_dir import Identity, LogDir
+from .checkpoints import NO_TOPIC_ID
+from .cordon import Cordon, share_out
+from .files import DiskFullError
+from .log_dir import Identity, LogDir, common_identity
+from .log_folders import folders_of, missing_from, one_of_each, set_aside
 from .log_tasks import CheckpointTask, CreateTask, LoadTask, NewLog, purge, write_topic_id
 from .losses import PreviousEnd, losses_in, previous_end
 from .retired import RetiredSegments
@@ -30,10 +33,6 @@ if TYPE_CHECKING:
     from .config import LogConfig
     from .files import Files
     from .log import Log
-
-# Bound: partitions made by one task: small enough to share the work among threads, large enough to share
-# the sync of the log dir.
-_LOGS_PER_TASK = 50
 
 
 class LogManager:
@@ -47,12 +46,15 @@ class LogManager:
         defaults: LogConfig,
         new_uuid: Callable[[], bytes],
         on_offline: Callable[[str, str], None] | None = None,
+        reserve_bytes: int = 0,
+        cordoned_dirs: Iterable[str] = (),
     ) -> None:
         """`new_uuid` gives 16 random bytes; `on_offline(path, reason)` may be called on any thread."""
         assert log_dirs, "a storage node has at least one log dir"
-        self.dirs = [LogDir(files, path.rstrip("/") or "/", on_offline) for path in log_dirs]
+        self.dirs = [LogDir(files, path.rstrip("/") or "/", on_offline, reserve_bytes) for path in log_dirs]
         self.logs: dict[TopicPartition, Log] = {}
         self.failed: dict[TopicPartition, str] = {}  # logs that could not be loaded, and why
+        self._without_room: dict[TopicPartition, LoadTask] = {}  # of `failed`: those that may load yet
         self.set_aside: list[str] = []  # folders that are no partitions: strays and unfinished moves
         self.retired = RetiredSegments()
         self.identity = Identity()
@@ -60,6 +62,10 @@ class LogManager:
         self._new_uuid = new_uuid
         self._homes: dict[TopicPartition, LogDir] = {}
         self._to_purge: list[tuple[LogDir, str]] = []
+        self._rivals: dict[TopicPartition, LoadTask] = {}  # logs of other topics under the names of logs
+        self._unfinished: list[tuple[LogDir, str]] = []  # copies that moves left
+        self.cordon = Cordon(cordoned_dirs)
+        self.preferred: dict[TopicPartition, str] = {}  # where an operator wants logs that are not here yet
         self._going: set[TopicPartition] = set()  # still here, but out of the checkpoints
         self._missing: set[TopicPartition] = set()  # of `failed`: those that have no folder
         self._lost: set[TopicPartition] = set()  # found cut or gone after an orderly end
@@ -74,16 +80,8 @@ class LogManager:
         for log_dir in self.dirs:
             log_dir.open()
         self._check_any_online()
-        found = Identity()
+        found = common_identity(self.online_dirs)
         for log_dir in self.online_dirs:
-            mine = log_dir.identity
-            for ours, theirs in ((mine.cluster_id, found.cluster_id), (mine.node_id, found.node_id)):
-                if ours is not None and theirs is not None and ours != theirs:
-                    raise KafkaStorageError(f"{log_dir.path} belongs to {mine}, another log dir to {found}")
-            found = Identity(
-                mine.cluster_id if found.cluster_id is None else found.cluster_id,
-                mine.node_id if found.node_id is None else found.node_id,
-            )
             log_dir.directory_id = log_dir.directory_id or self._new_uuid()
         self.identity = found
         return found
@@ -101,12 +99,14 @@ class LogManager:
         """
         tasks: list[LoadTask] = []
         for log_dir in self.online_dirs:
-            for name in _folders(log_dir):
+            for name in folders_of(log_dir):
                 path = f"{log_dir.path}/{name}"
                 found = names.parse_folder_name(name)
                 if name.endswith(names.DELETE_FOLDER):
                     self._to_purge.append((log_dir, path))
-                elif name.endswith((names.STRAY_FOLDER, names.FUTURE_FOLDER)):
+                elif name.endswith(names.FUTURE_FOLDER):
+                    self._unfinished.append((log_dir, path))
+                elif name.endswith(names.STRAY_FOLDER):
                     self.set_aside.append(path)
                 elif found is not None:
                     config = (overrides or {}).get(found.topic, self.defaults)
@@ -114,21 +114,30 @@ class LogManager:
         return tasks
 
     def finish_loading(self, tasks: Sequence[LoadTask]) -> None:
-        """Take over the logs that the tasks opened. Errors: KafkaStorageError if one is there twice."""
-        for task in tasks:
+        """Take over the logs that the tasks opened."""
+        found, self._rivals = one_of_each(tasks)
+        for task in found:
             topic_partition = task.topic_partition
-            if topic_partition in self._homes:
-                first = self._homes[topic_partition].path
-                raise KafkaStorageError(f"{topic_partition} lies in {first} and in {task.log_dir.path}")
             self._homes[topic_partition] = task.log_dir
             if task.log is not None:
                 self._take(task.log, task.log_dir)
             else:
                 self.failed[topic_partition] = str(task.error)
+                if isinstance(task.error, DiskFullError):
+                    self._without_room[topic_partition] = task
+        for log_dir, path in self._unfinished:
+            name = names.parse_folder_name(path.rpartition("/")[2].rpartition(".")[0])
+            if name in self.logs:
+                self._to_purge.append((log_dir, path))
+            else:
+                self.set_aside.append(path)
         for log_dir in self.online_dirs:
-            self._find_missing(log_dir)
+            for name, reason in missing_from(log_dir, self._homes).items():
+                self.failed[name], self._homes[name] = reason, log_dir
+                self._missing.add(name)
             here = {name: self.logs.get(name) for name, home in self._homes.items() if home is log_dir}
-            self._lost.update(losses_in(log_dir, here))
+            rivals = {name: task.log for name, task in self._rivals.items() if task.log_dir is log_dir}
+            self._lost.update(losses_in(log_dir, here | rivals))
             self._lower_cleaner_offsets(log_dir)
         self._check_any_online()
 
@@ -139,20 +148,25 @@ class LogManager:
                 self._missing.discard(name)
                 del self.failed[name], self._homes[name]
 
-    def load(
-        self,
-        wall_ms: int,
-        overrides: Mapping[str, LogConfig] | None = None,
-        run_all: Callable[[Sequence[LoadTask]], None] | None = None,
-    ) -> None:
-        """All of loading: `run_all` calls `run` of every task, on threads if it likes; else one by one."""
-        tasks = self.load_tasks(wall_ms, overrides)
-        if run_all is not None:
-            run_all(tasks)
-        else:
-            for task in tasks:
-                task.run()
+    def load(self, wall_ms: int) -> None:
+        """All of loading on this thread."""
+        tasks = self.load_tasks(wall_ms)
+        for task in tasks:
+            task.run()
         self.finish_loading(tasks)
+
+    def load_again(self) -> list[TopicPartition]:
+        """Load the logs that a full disk had no room to recover; those that are here now."""
+        loaded = []
+        for name, task in list(self._without_room.items()):
+            task.error = None
+            task.run()
+            if task.log is not None:
+                del self._without_room[name], self.failed[name]
+                self._take(task.log, task.log_dir)
+                self._lower_cleaner_offsets(task.log_dir)
+                loaded.append(name)
+        return loaded
 
     # --- logs ---------------------------------------------------------------------------------------
 
@@ -189,19 +203,7 @@ class LogManager:
 
     def describe_dirs(self) -> list[dict[str, Any]]:
         """JSON-able facts of every dir, for people."""
-        return [
-            {
-                "path": log_dir.path,
-                "directory_id": uuid_text(log_dir.directory_id or NO_TOPIC_ID),
-                "failure": log_dir.failure,
-                "set_aside": sum(path.startswith(f"{log_dir.path}/") for path in self.set_aside),
-                "partitions": sum(1 for home in self._homes.values() if home is log_dir),
-                "size_bytes": sum(
-                    log.size_bytes for key, log in self.logs.items() if self._homes[key] is log_dir
-                ),
-            }
-            for log_dir in self.dirs
-        ]
+        return [self._described(log_dir) for log_dir in self.dirs]
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
         """The partition's log, if it is here and loaded; it may be offline by now."""
@@ -242,25 +244,12 @@ class LogManager:
     def creation_tasks(self, wanted: Iterable[NewLog], wall_ms: int = 0) -> list[CreateTask]:
         """Work that makes the logs that are not here yet; give it all to `finish_creating` once it ran.
 
-        Each goes to the online dir with the fewest partitions. Those that must not be made, as in `create`,
-        are left out. No other creation may begin before these are finished.
+        Those that must not be made, as in `create`, are left out. No other creation may begin before these
+        are finished.
         """
-        dirs = self.online_dirs
-        is_whole = len(dirs) == len(self.dirs)
+        missing = [new for new in wanted if new.topic_partition not in self._homes]
         counts = Counter(log_dir.path for log_dir in self._homes.values())
-        tasks: list[CreateTask] = []
-        filling: dict[str, CreateTask] = {}
-        for new in wanted:
-            if new.topic_partition in self._homes or not dirs or not (is_whole or new.is_new):
-                continue
-            log_dir = min(dirs, key=lambda each: counts[each.path])
-            counts[log_dir.path] += 1
-            task = filling.get(log_dir.path)
-            if task is None or len(task.wanted) >= _LOGS_PER_TASK:
-                task = filling[log_dir.path] = CreateTask(log_dir, [], wall_ms)
-                tasks.append(task)
-            task.wanted.append(new)
-        return tasks
+        return share_out(self, missing, counts, wall_ms)
 
     def finish_creating(self, tasks: Sequence[CreateTask]) -> None:
         """Take over the logs that the tasks made."""
@@ -286,6 +275,66 @@ class LogManager:
                 detached += self._set_aside(mine, names.DELETE_FOLDER)
         return detached
 
+    def replace(self, log: Log, target: LogDir) -> Log:
+        """`log`, a whole and durable copy in `target`, takes the place of the partition's log, which is
+        returned detached; the space of that is freed by `Log.delete`.
+
+        Order: the checkpoints of `target` name the copy before it has its name, or a crash would bring back
+        what lies below its start; and it has that before the old log loses it. A start in between finds both,
+        equal. Errors: KafkaStorageError if `target` fails or is full: the old log stays.
+        """
+        name = log.topic_partition
+        path = f"{target.path}/{name}"
+        try:
+            task = self._checkpoint_of(target)
+            task.note(log)
+            task.write()
+            target.files.rename(log.directory, path)
+            target.files.fsync_directory(target.path)
+        except KafkaStorageError:
+            self._checkpoint_of(target).run_now()
+            raise
+        log.moved_to(path)
+        detached = self.detach_all([name])
+        if not detached:  # the old dir fails: what is left there is older than the copy, at the next start
+            old = self.logs.pop(name)
+            old.on_truncate = None
+            del self._homes[name]
+            self._going.discard(name)
+            detached = [old]
+        self._take(log, target)
+        return detached[0]
+
+    def choose(self, topic_partition: TopicPartition, topic_id: bytes | None) -> None:
+        """Of two logs under one name the one of this topic counts; the other one is set aside as a stray."""
+        rival = self._rivals.pop(topic_partition, None)
+        if rival is None or rival.log is None:
+            return
+        loser, its_dir = rival.log, rival.log_dir
+        if rival.log.topic_id == topic_id:
+            loser, its_dir = self.logs[topic_partition], self._homes[topic_partition]
+            self._take(rival.log, rival.log_dir)
+            self._lower_cleaner_offsets(rival.log_dir)
+        self.set_aside.append(set_aside(loser, its_dir))
+
+    def choose_all(self) -> None:
+        """The metadata has been seen, and knows no topic of the rivals that are left."""
+        for name in list(self._rivals):
+            self.choose(name, None)
+
+    def home_of(self, topic_partition: TopicPartition) -> LogDir | None:
+        """The dir where the partition's log lies, or should lie, or None."""
+        return self._homes.get(topic_partition)
+
+    def unique(self) -> str:
+        """For the name of a folder."""
+        return self._new_uuid().hex()
+
+    def dir_at(self, path: str) -> LogDir | None:
+        """The online dir of that path, or None."""
+        wanted = path.rstrip("/") or "/"
+        return next((log_dir for log_dir in self.online_dirs if log_dir.path == wanted), None)
+
     def delete(self, topic_partition: TopicPartition) -> None:
         """`detach` the log and free its space on this thread."""
         self.detach(topic_partition).delete()
@@ -299,7 +348,7 @@ class LogManager:
         self._going |= going
         for log_dir in {self._homes[name].path: self._homes[name] for name in sorted(going)}.values():
             if log_dir.is_online:
-                self._checkpoint_of(log_dir).run()
+                self._checkpoint_of(log_dir).run_now()
 
     def mark_stray(self, topic_partition: TopicPartition) -> str:
         """Take away a log that nobody assigned to this node, keeping its folder; the new path of that.
@@ -344,9 +393,10 @@ class LogManager:
             try:
                 log.close()
             except KafkaStorageError as error:
-                self._homes[log.topic_partition].files.fuse.blow_by(error)
+                # Also for want of room: the clean marker would vouch for what could not be written.
+                self._homes[log.topic_partition].files.fuse.blow(str(error))
         for log_dir in self.online_dirs:
-            self._checkpoint_of(log_dir).run()
+            self._checkpoint_of(log_dir).run_now()
             if log_dir.is_online:
                 self._mark_clean(log_dir, broker_epoch)
         self.abandon()
@@ -372,57 +422,44 @@ class LogManager:
         for name, offset in log_dir.cleaner_offsets.items():
             log = self.logs.get(name)
             if log is not None and self._homes[name] is log_dir and log.cleaner_offset != offset:
-                self._checkpoint_of(log_dir).run()
+                self._checkpoint_of(log_dir).run_now()
                 return
 
-    def _find_missing(self, log_dir: LogDir) -> None:
-        """Partitions that had records by the checkpoints and have no folder: to begin them anew would pass
-        for an empty log, so they stay offline until the folder or the decision of an operator comes."""
-        listed = {*_folders(log_dir)}
-        set_aside = {name.rpartition(".")[0] for name in listed if not names.parse_folder_name(name)}
-        for name in sorted(log_dir.recovery_points.keys() | log_dir.high_watermarks.keys()):
-            offset = max(log_dir.recovery_points.get(name, 0), log_dir.high_watermarks.get(name, 0))
-            if offset <= 0 or name in self._homes or name.topic == names.METADATA_TOPIC:
-                continue
-            if str(name) in listed or str(name) in set_aside:
-                continue
-            self.failed[name] = (
-                f"its folder is missing in {log_dir.path}, where it had records up to offset {offset}; "
-                f"restore it, or delete the topic"
-            )
-            self._missing.add(name)
-            self._homes[name] = log_dir
+    def _described(self, log_dir: LogDir) -> dict[str, Any]:
+        names_here = [name for name, home in self._homes.items() if home is log_dir]
+        set_aside_here = [path for path in self.set_aside if path.startswith(f"{log_dir.path}/")]
+        sizes = [self.logs[name].size_bytes for name in names_here if name in self.logs]
+        return log_dir.describe() | {
+            "set_aside": len(set_aside_here),
+            "partitions": len(names_here),
+            "size_bytes": sum(sizes),
+        }
 
     def _after_truncation(self, log: Log) -> None:
         """A recovery point that fell must be on the disk before anything new is appended above it, else the
         next recovery would trust bytes that were never flushed."""
-        self._checkpoint_of(self._homes[log.topic_partition]).run()
+        self._checkpoint_of(self._homes[log.topic_partition]).run_now()
 
     def _checkpoint_of(self, log_dir: LogDir, *, only_starts: bool = False) -> CheckpointTask:
         task = CheckpointTask(log_dir, only_starts=only_starts)
         for topic_partition in self.failed:
             if self._homes[topic_partition] is log_dir:
                 task.keep(topic_partition)
+        for topic_partition, rival in self._rivals.items():
+            if rival.log_dir is log_dir:
+                task.keep(topic_partition)
         for topic_partition, log in self.logs.items():
-            start = log.wanted_start_offset
-            if only_starts and not start:
+            if only_starts and not log.wanted_start_offset:
                 continue  # thousands of logs must not hold up whoever waits for one
             if self._homes[topic_partition] is log_dir and topic_partition not in self._going:
-                task.recovery_points[topic_partition] = log.recovery_point
-                task.high_watermarks[topic_partition] = log.high_watermark
-                if log.cleaner_offset is not None:
-                    task.cleaner_offsets[topic_partition] = log.cleaner_offset
-                if start:
-                    task.log_start_offsets[topic_partition] = start
-                if start > log.log_start_offset:
-                    task.wanted.append((log, start))
+                task.note(log)
         return task
 
     def _mark_clean(self, log_dir: LogDir, broker_epoch: int) -> None:
         try:
             log_dir.mark_clean(broker_epoch)
         except KafkaStorageError as error:
-            log_dir.files.fuse.blow_by(error)
+            log_dir.files.fuse.blow(str(error))
 
     def _set_aside(self, topic_partitions: Sequence[TopicPartition], suffix: str) -> list[Log]:
         """Give the folders of logs in one dir other names. Errors: KafkaStorageError, and it is offline."""
@@ -459,12 +496,3 @@ class LogManager:
             raise KafkaStorageError(
                 f"the log of {log.topic_partition} has topic id {log.topic_id.hex()}, not {topic_id.hex()}"
             )
-
-
-def _folders(log_dir: LogDir) -> list[str]:
-    try:
-        listed = log_dir.files.listdir(log_dir.path)
-        return [name for name in listed if log_dir.files.is_directory(f"{log_dir.path}/{name}")]
-    except KafkaStorageError as error:
-        log_dir.files.fuse.blow_by(error)
-        return []

@@ -39,6 +39,11 @@ class LogStart(LogReads):
         """Base offset of the oldest segment."""
         return self._segments.first_base_offset
 
+    @property
+    def has_dropped(self) -> bool:
+        """Whether segments have left the log that no flush has taken the names of."""
+        return bool(self._dropped)
+
     def begins_inside(self, data: Buffer) -> bool:
         """Whether the first batch in `data` is sound and holds the start of this empty log, but begins before
         it: records were deleted up to the middle of a batch. Errors: CorruptMessageError."""

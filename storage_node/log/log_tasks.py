@@ -6,6 +6,7 @@ the task or takes its log dir offline; it is never raised.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -139,8 +140,34 @@ class CheckpointTask:
     only_starts: bool = False
     is_written: bool = False
 
+    def note(self, log: Log) -> None:
+        """They shall say what holds for `log` now."""
+        name, start = log.topic_partition, log.wanted_start_offset
+        self.recovery_points[name] = log.recovery_point
+        self.high_watermarks[name] = log.high_watermark
+        if log.cleaner_offset is not None:
+            self.cleaner_offsets[name] = log.cleaner_offset
+        if start:
+            self.log_start_offsets[name] = start
+        if start > log.log_start_offset:
+            self.wanted.append((log, start))
+
     def run(self) -> None:
-        """Write the checkpoints, or `only_starts`; a failing disk takes the dir offline."""
+        """Write the checkpoints, or `only_starts`; a failing disk takes the dir offline, a full one is tried
+        again."""
+        with contextlib.suppress(KafkaStorageError):
+            self.write()
+
+    def run_now(self) -> None:
+        """As `run`, where what the checkpoints say must not be true any longer: what there is no room for,
+        not even with the reserve, takes the dir offline too."""
+        try:
+            self.write()
+        except KafkaStorageError as error:
+            self.log_dir.files.fuse.blow(str(error))
+
+    def write(self) -> None:
+        """As `run`. Errors: KafkaStorageError."""
         log_dir = self.log_dir
         try:
             log_dir.write_offsets(names.LOG_START_OFFSETS, self.log_start_offsets)
@@ -151,6 +178,7 @@ class CheckpointTask:
             self.is_written = True
         except KafkaStorageError as error:
             log_dir.files.fuse.blow_by(error)
+            raise
 
     def keep(self, topic_partition: TopicPartition) -> None:
         """Carry over what was known at the start of a partition that has no log now."""

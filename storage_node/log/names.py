@@ -29,6 +29,7 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
+RESERVE = ".reserve"  # room for small files when the disk is full; not of Kafka
 
 METADATA_TOPIC = "__cluster_metadata"
 DELETE_FOLDER = "-delete"

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import CorruptMessageError
 from ...protocol.model import NO_TIMESTAMP
-from ...protocol.records.header import HEADER_BYTES
 from . import names, offset_index, time_index
 from .batches import scan_batches, walk_headers
-from .files import read_file
+from .files import DiskFullError, read_file
+from .index_files import index_size_fault, write_index
 from .offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from .time_index import TimeIndex
 from .transaction_index import truncate_transaction_index
@@ -95,11 +95,18 @@ class Segment:
     def create(
         cls, files: Files, directory: str, base_offset: int, *, created_ms: int, preallocate_bytes: int = 0
     ) -> Segment:
-        """A new empty segment; a file left over under its name is emptied."""
-        file = files.open(f"{directory}/{names.segment_name(base_offset, names.LOG)}", create=True)
+        """A new empty segment; a file left over under its name is emptied. Nothing is left of one that there
+        is no room for: a later start would take it for the end of the segment before."""
+        path = f"{directory}/{names.segment_name(base_offset, names.LOG)}"
+        file = files.open(path, create=True)
         file.truncate(0)
         if preallocate_bytes:
-            file.allocate(preallocate_bytes)
+            try:
+                file.allocate(preallocate_bytes)
+            except DiskFullError:
+                file.close()
+                files.remove(path)
+                raise
         return cls(files, directory, base_offset, file, created_ms)
 
     @property
@@ -166,9 +173,13 @@ class Segment:
         interval: int,
     ) -> int:
         """Write one batch at the end; `buffers` together are the batch, the offsets those assigned to it. How
-        many bytes it has."""
+        many bytes it has. A batch that there is no room for is taken back whole."""
         position = self.size_bytes
-        size = self.file.pwrite(position, buffers)
+        try:
+            size = self.file.pwrite(position, buffers)
+        except DiskFullError:
+            self.file.truncate(position)
+            raise
         self.note_batch(position, size, base_offset, last_offset, header.max_timestamp, interval)
         return size
 
@@ -205,12 +216,18 @@ class Segment:
         self._finish_indexes()
         if self.file.size() != self.size_bytes:
             self.file.truncate(self.size_bytes)
-        self._write(names.OFFSET_INDEX, self.offset_index.to_bytes())
-        self._write(names.TIME_INDEX, self.time_index.to_bytes())
+        write_index(self._files, self.path_of(names.OFFSET_INDEX), self.offset_index.to_bytes())
+        write_index(self._files, self.path_of(names.TIME_INDEX), self.time_index.to_bytes())
         # A segment whose batches are all synced must be flushed once more, for its new index files: else the
         # recovery point would pass it, and after a power loss they would be trusted as they are.
         self.synced_bytes = -1
         self.is_sealed = True
+
+    def reopen(self) -> None:
+        """Take `seal` back: the segment goes on. Its index files are of no account until it is sealed
+        again."""
+        self.synced_bytes = 0
+        self.is_sealed = False
 
     def unsynced_paths(self) -> list[str]:
         """Files to bring to the disk before the recovery point may pass the end of this sealed segment."""
@@ -424,7 +441,7 @@ class Segment:
     def _index_fault(self, interval: int) -> str | None:
         """Why the index files cannot be those of the log file, or None. Loads both."""
         for suffix, entry_bytes in ((names.OFFSET_INDEX, 8), (names.TIME_INDEX, 12)):
-            fault = self._index_size_fault(self.path_of(suffix), entry_bytes)
+            fault = index_size_fault(self._files, self.path_of(suffix), entry_bytes, self.size_bytes)
             if fault:
                 return fault
         self._offset_index = self._time_index = None
@@ -438,17 +455,6 @@ class Segment:
             return f"{self.path_of(names.TIME_INDEX)}: {fault}"
         if self.size_bytes and not len(self.time_index):
             return f"{self.path_of(names.TIME_INDEX)} is empty, the log has {self.size_bytes} bytes"
-        return None
-
-    def _index_size_fault(self, path: str, entry_bytes: int) -> str | None:
-        if not self._files.exists(path):
-            return f"{path} is missing"
-        size = self._files.size(path)
-        if size % entry_bytes:
-            return f"{path} has {size} bytes, no multiple of {entry_bytes}"
-        # Bound: an entry per batch, and one for the end; whoever wrote more must not fill our memory.
-        if size // entry_bytes > self.size_bytes // HEADER_BYTES + 1:
-            return f"{path} has {size} bytes for a log of {self.size_bytes}"
         return None
 
     def _needs_entries(self, interval: int) -> bool:
@@ -477,15 +483,6 @@ class Segment:
 
     def _read(self, suffix: str) -> bytes:
         return read_file(self._files, self.path_of(suffix))
-
-    def _write(self, suffix: str, content: bytes) -> None:
-        file = self._files.open(self.path_of(suffix), create=True)
-        try:
-            file.truncate(0)
-            if content:
-                file.pwrite(0, [content])
-        finally:
-            file.close()
 
 
 def follows(base_offset: int, next_offset: int, *, has_gaps: bool) -> bool:

@@ -264,7 +264,7 @@ class FetchHandler:
             self._replicas.disk_failed(partition, error)
             raise
         except CorruptMessageError as error:
-            self._replicas.found_damage(partition, error)
+            self._replicas.disks.found_damage(partition, error)
             raise
         frame_count = 0 if data is None else len(data)
         answer = FetchPartitionResponse(

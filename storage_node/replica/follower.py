@@ -33,6 +33,7 @@ from ...protocol.errors import (
 from ...protocol.messages.data import FetchPartition, FetchRequest
 from ...protocol.model import NO_EPOCH, NO_OFFSET
 from ...protocol.records.header import read_batch_header
+from ..log.files import DiskFullError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.data import FetchPartitionResponse, FetchResponse
     from ...protocol.records.header import Buffer
     from ..config import NodeConfig
+    from ..log.log import Log
     from .partition import Partition, PartitionKey
     from .replica_manager import ReplicaManager
 
@@ -316,6 +318,9 @@ class ReplicaFetcher:
                 self._on_divergence(followed, answer, now_ms)
             else:
                 self._append(followed, answer, data, wall_ms)
+        except DiskFullError as error:  # what was before it is in the log; the rest is asked for again
+            self._replicas.disk_failed(followed.partition, error)
+            self._delay(followed, now_ms)
         except KafkaStorageError as error:
             self._replicas.disk_failed(followed.partition, error)
         except KafkaError as error:  # a damaged batch on its way here: what was before it is in the log
@@ -329,10 +334,10 @@ class ReplicaFetcher:
         log = partition.log
         assert log is not None, "only an online partition follows"
         if data and log.begins_inside(data[0]):
-            if partition.is_flushing or self._replicas.is_checkpointing:
+            if partition.is_flushing or self._replicas.is_checkpointing or log.stop_cleaning():
                 self._delay(followed, self._replicas.surroundings.now_ms)
                 return
-            partition.restart_at(read_batch_header(data[0]).base_offset, log.log_start_offset)
+            self._restart_inside(partition, log, read_batch_header(data[0]).base_offset)
         for piece in data:
             log.append_as_follower(piece, wall_ms=wall_ms)
             self._replicas.replicated(len(piece))
@@ -344,6 +349,13 @@ class ReplicaFetcher:
         self._learn_offsets(followed)
         if data:
             self._resume(followed)
+
+    def _restart_inside(self, partition: Partition, log: Log, base_offset: int) -> None:
+        try:
+            partition.restart_at(base_offset, log.log_start_offset)
+        except DiskFullError as error:  # nobody knows how much of it is done
+            raise KafkaStorageError(str(error)) from error
+        self._replicas.moves.was_cut(partition)
 
     def _resume(self, followed: Followed) -> None:
         """Ask for more, as soon as this replica can answer for its whole log: the leader counts it."""
@@ -431,9 +443,11 @@ class ReplicaFetcher:
             else:
                 partition.truncate_to(cut.offset)
         except KafkaStorageError as error:
-            self._replicas.disk_failed(partition, error)
+            # Also for want of room: nobody knows how much of it is cut.
+            self._replicas.disk_failed(partition, KafkaStorageError(str(error)))
             return
         end = partition.log.log_end_offset
+        self._replicas.moves.was_cut(partition)
         if end != old_end:
             lost = f", below its high watermark {watermark}" if end < watermark else ""
             # What nobody had acknowledged goes after any change of leader; below the watermark is news.

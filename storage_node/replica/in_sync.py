@@ -26,6 +26,7 @@ Eligible = Callable[[int, int], bool]
 
 NO_BROKER_EPOCH = -1
 NEVER_MS = -(1 << 62)  # before any moment of a monotonic clock
+ASK_AGAIN_MS = 1_000  # before a follower is proposed again that was refused
 
 
 class IsrMember(NamedTuple):
@@ -107,6 +108,7 @@ class InSyncReplicas:
         self.partition_epoch = registration.partition_epoch
         self.is_recovering = registration.leader_recovery_state != RECOVERED
         self.proposal: IsrProposal | None = None
+        self._turned_away_ms: dict[int, int] = {}  # who was refused or put out, when; until it gets on
         self._follow(registration.replicas, now_ms)
 
     @property
@@ -150,10 +152,18 @@ class InSyncReplicas:
         self.is_recovering = False
         return True
 
-    def refused(self, proposal: IsrProposal) -> None:
-        """The controller said no to `proposal`, so that it will never be true: what is decided holds."""
+    def refused(self, proposal: IsrProposal, now_ms: int) -> None:
+        """The controller said no to `proposal`, so that it will never be true: what is decided holds. Whoever
+        should have joined is not waited for until it gets on: its disk may be full."""
         if self.proposal is proposal:
             self.proposal = None
+            joining = {member.node_id for member in proposal.isr}.difference(self.committed)
+            self._turned_away_ms.update(dict.fromkeys(joining, now_ms))
+
+    def was_turned_away(self, node_id: int, now_ms: int) -> bool:
+        """Whether it was refused or put out just now, so that asking for it again would only hold up what is
+        committed."""
+        return now_ms - self._turned_away_ms.get(node_id, NEVER_MS) < ASK_AGAIN_MS
 
     def fetched(
         self,
@@ -172,6 +182,8 @@ class InSyncReplicas:
         if offset < progress.end_offset and node_id not in self.maximal:
             # It has lost what it had, so nobody waits for it as for one that has just been caught up.
             progress = self.followers[node_id] = FollowerProgress()
+        if offset > progress.end_offset or broker_epoch != progress.broker_epoch:
+            self._turned_away_ms.pop(node_id, None)
         progress.broker_epoch, progress.log_start_offset = broker_epoch, log_start_offset
         progress.fetched(offset, leader_end, now_ms)
         return True
@@ -198,7 +210,8 @@ class InSyncReplicas:
             if progress.end_offset >= end:
                 continue
             if node_id in maximal or (
-                progress.is_caught_up(leader_end, now_ms, self._max_lag_ms)
+                node_id not in self._turned_away_ms
+                and progress.is_caught_up(leader_end, now_ms, self._max_lag_ms)
                 and is_eligible(node_id, progress.broker_epoch)
             ):
                 end = progress.end_offset
@@ -259,6 +272,10 @@ class InSyncReplicas:
             progress = self.followers.get(node_id)
             if progress is not None and node_id not in self.committed:
                 progress.caught_up_ms = max(progress.caught_up_ms, now_ms)  # its time counts from here
+        # Whom the controller took out may have been caught up a moment ago, and its disk be gone since.
+        self._turned_away_ms |= {node_id: now_ms for node_id in self.committed if node_id not in isr}
+        for node_id in isr:
+            self._turned_away_ms.pop(node_id, None)
         self.committed, self.partition_epoch = isr, partition_epoch
         self.proposal = None
 

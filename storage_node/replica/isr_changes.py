@@ -76,6 +76,11 @@ class IsrChanges:
     def __len__(self) -> int:
         return len(self._waiting) + len(self._under_way or ())
 
+    @property
+    def asked(self) -> list[Partition]:
+        """The partitions whose proposals wait for an answer."""
+        return [proposed.partition for proposed in self._under_way or ()]
+
     def add(self, partition: Partition, proposal: IsrProposal) -> None:
         """A leadership has made a proposal."""
         self._waiting.append(Proposed(partition, proposal))
@@ -117,7 +122,7 @@ class IsrChanges:
                 decided.append(Decided(proposed, answer))
             elif code in _REFUSED:
                 if proposed.partition.in_sync is not None:
-                    proposed.partition.in_sync.refused(proposed.proposal)
+                    proposed.partition.in_sync.refused(proposed.proposal, now_ms)
             elif code not in _OVERTAKEN:
                 again.append(proposed)
         if again:

@@ -137,7 +137,7 @@ class ListOffsetsHandler:
             elif isinstance(search.error, KafkaStorageError):
                 self._replicas.disk_failed(partition, search.error)
             elif isinstance(search.error, CorruptMessageError):
-                self._replicas.found_damage(partition, search.error)
+                self._replicas.disks.found_damage(partition, search.error)
             raise search.error
         if search.found is None or search.found[0] >= partition.high_watermark:
             return _answered(partition, NO_OFFSET)

@@ -1,8 +1,9 @@
 """Which of a node's logs are compacted, when, and what came of it. Pure; the work is in log/cleaner_work.py.
 
 Always the log with the largest dirty share comes first, of those that are due. While a log is cleaned nobody
-else takes segments out of it: who must (to cut it, to delete it) has the cleaning stop, and waits for that. A
-log whose cleaning fails, other than by its disk, is set aside until it is opened again.
+else takes segments out of it: who must (to cut it, to delete it, to move it) has the cleaning stop, and waits
+for that. A log on a full disk waits for room. One whose cleaning fails, other than by its disk, is set aside
+until it is opened again.
 Source: Kafka LogCleanerManager.java, LogCleaner.java.
 """
 
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.errors import CorruptMessageError, KafkaStorageError
 from ..log.cleaner_plan import cleanable
 from ..log.cleaner_work import Cleaning, CleaningAbortedError
+from ..log.files import DiskFullError
 
 if TYPE_CHECKING:
     from ...protocol.errors import HeadraceError
@@ -91,7 +93,7 @@ class LogCleaner:
         if error is None:
             log.cleaner_offset = cleaning.end_offset
             self._last, self._last_took_ms = job, now_ms - job.begun_ms
-        elif isinstance(error, KafkaStorageError) and log.is_offline:
+        elif isinstance(error, DiskFullError) or (isinstance(error, KafkaStorageError) and log.is_offline):
             self._replicas.disk_failed(partition, error)
         elif not isinstance(error, CleaningAbortedError):
             self._set_aside[partition] = str(error)
@@ -139,6 +141,8 @@ class LogCleaner:
                 continue
             if log.cleaning is not None or partition in self._set_aside:
                 continue
+            if log.full is not None or self._replicas.moves.of(partition.key) is not None:
+                continue  # what it writes needs room; and a copy is not to change under whoever makes it
             try:
                 plan = cleanable(log, wall_ms)
             except (CorruptMessageError, KafkaStorageError) as error:

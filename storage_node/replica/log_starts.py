@@ -37,7 +37,8 @@ _FIRST_ROUND_MS = 30_000  # Kafka's log.initial.task.delay.ms
 class LogStarts:
     """See the module's docstring.
 
-    Invariant: while a start is wanted, a checkpoint is under way or asked for.
+    Invariant: while a start is wanted, a checkpoint is under way or asked for; that of a full disk is asked
+    for again by the next step.
     """
 
     def __init__(self, replicas: ReplicaManager, manager: LogManager, config: LiveConfig) -> None:
@@ -48,7 +49,7 @@ class LogStarts:
         self._next_round_ms: int | None = None
         self._to_check: deque[PartitionKey] = deque()
         self._to_trim: dict[PartitionKey, None] = {}
-        self._is_asked = False
+        self._is_asked = self._had_no_room = False
 
     def _begin_anew(self, config: NodeConfig) -> None:
         """Rounds come at another interval, the next one after at most that."""
@@ -75,6 +76,7 @@ class LogStarts:
     def checkpointed(self, tasks: Iterable[CheckpointTask]) -> None:
         """What these say is on the disk, where they are written."""
         for task in tasks:
+            self._had_no_room |= bool(task.wanted) and not task.is_written
             for log, start in task.wanted if task.is_written else ():
                 self._moved(log, start)
 
@@ -98,6 +100,9 @@ class LogStarts:
 
     def step(self, now_ms: int, wall_ms: int) -> None:
         """Look for what retention lets go, and free the space of what is gone. Called about each second."""
+        if self._had_no_room:
+            self._had_no_room = False
+            self._ask()
         self._expire(now_ms, wall_ms)
         self._trim()
         self._replicas.effects += [RemoveFiles(removal) for removal in self._manager.retired.due(now_ms)]
@@ -131,7 +136,10 @@ class LogStarts:
                 del self._to_trim[key]
             elif partition.is_busy:
                 continue
-            elif partition.log.drop_segments_below(partition.log.log_start_offset, _TRIMMED_SEGMENTS):
+            elif (
+                partition.log.drop_segments_below(partition.log.log_start_offset, _TRIMMED_SEGMENTS)
+                or partition.log.has_dropped  # by a flush that there was no room for
+            ):
                 partition.is_flushing = True
                 self._replicas.effects.append(FlushLog(partition, is_awaited=False))
                 trimmed += 1

@@ -280,6 +280,16 @@ class Partition:
             starts += [self.in_sync.start_of(node) for node in self.in_sync.followers if is_alive(node)]
         return min(starts)
 
+    def take_log(self, log: Log) -> None:
+        """Go on with another log that has the same records, all flushed. Neither a flush nor a cleaning is
+        under way."""
+        assert not self.is_busy, "somebody names the log"
+        assert self.log is not None, "only an online partition moves"
+        assert log.log_end_offset == self.log.log_end_offset, "it has the same records"
+        self._drop_tail()
+        self.log, self.flushed_offset = log, log.recovery_point
+        self.configured()
+
     # --- following -------------------------------------------------------------------------------------
 
     @property

@@ -120,7 +120,7 @@ class ProduceHandler:
         try:
             info = log.append_as_leader(frame, leader_epoch=partition.leader_epoch, wall_ms=wall_ms)
         except KafkaStorageError as error:
-            # Order: the disk is offline before any later entry or request is acknowledged.
+            # Order: a bad disk is offline before any later entry or request is acknowledged.
             replicas.disk_failed(partition, error)
             raise
         end_offset = info.last_offset + 1

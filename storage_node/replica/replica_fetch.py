@@ -408,7 +408,7 @@ class ReplicaFetchHandler:
             self._replicas.disk_failed(partition, error)
             raise
         except CorruptMessageError as error:
-            self._replicas.found_damage(partition, error)
+            self._replicas.disks.found_damage(partition, error)
             raise
 
     def _failed(self, entry: SessionEntry, error: KafkaError) -> _Told:

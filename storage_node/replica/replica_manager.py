@@ -14,7 +14,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import (
-    CorruptMessageError,
     KafkaStorageError,
     NotLeaderOrFollowerError,
     UnknownTopicIdError,
@@ -22,15 +21,18 @@ from ...protocol.errors import (
 )
 from ...protocol.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from ...protocol.model import NO_EPOCH, NO_NODE, TopicPartition
-from ..effects import DeleteLog, Effect, EndNode, FlushLog, Note
+from ..effects import DeleteLog, Effect, FlushLog, Note, TellController
 from ..log.checkpoints import NO_TOPIC_ID
+from ..log.files import DiskFullError
 from ..log.log_defaults import effective_log_config
 from ..log.log_tasks import NewLog, log_fault
 from ..log.tail_cache import Tail
+from .disk_trouble import DiskTrouble
 from .fetchers import Fetchers
 from .image_lookup import all_partitions, has_partition, registration_of
 from .isr_changes import IsrChanges
 from .log_starts import LogStarts
+from .moves import Moves
 from .partition import Partition, PartitionKey, PartitionState, Surroundings
 from .throttle import Throttles
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.control import AlterPartitionResponse
     from ...protocol.messages.data import FetchPartition
     from ...protocol.metadata.image import MetadataDelta
+    from ..config import NodeConfig
     from ..counters import NodeCounters
     from ..live_config import LiveConfig
     from ..log.config import LogConfig
@@ -86,9 +89,11 @@ class ReplicaManager:
         self.changed: list[PartitionKey] = []
         self.effects: list[Effect] = []
         self._retiring: dict[TopicPartition, Partition] = {}  # removed, but a flush still holds the log
-        self._known_offline: list[str] = []
         self._manager = manager
+        self.disks = DiskTrouble(self, manager)
+        self.moves = Moves(self, manager)
         self._config = config
+        config.on_change(("cordoned.log.dirs",), self._cordon)
 
     # --- looking up ------------------------------------------------------------------------------------
 
@@ -111,10 +116,6 @@ class ReplicaManager:
         if registration is None:
             return NO_NODE, NO_EPOCH
         return registration.leader, registration.leader_epoch
-
-    def offline_keys(self) -> tuple[PartitionKey, ...]:
-        """The partitions that this node has and cannot serve."""
-        return tuple(key for key, partition in self.partitions.items() if not partition.is_online)
 
     # --- following the image ---------------------------------------------------------------------------
 
@@ -175,6 +176,7 @@ class ReplicaManager:
                 self._follow(topic.topic_id, index, is_new=is_new)
         for stray in self._manager.find_strays(self._is_expected):
             self._mark_stray(stray)
+        self._manager.choose_all()
         self._reconfigure([(TOPIC_RESOURCE, name) for name in self.image.topics])
         self._grow_all()
 
@@ -197,8 +199,7 @@ class ReplicaManager:
             if name in self._retiring:
                 return  # `flushed` comes back to it once the old log of that name is out of the way
             log = self._open(name, topic_id, is_new=is_new)
-            if log is not None and self._tails is not None:
-                log.tail = Tail(self._tails)
+            self._keep_newest(log)
             partition = self.partitions[key] = Partition(name, topic_id, self.node_id, log, self.surroundings)
             self.log_starts.opened(partition)
         if partition.node_id == registration.leader:
@@ -217,6 +218,23 @@ class ReplicaManager:
                 self.appended.append(key)  # its replicas may have changed
         self.maybe_flush(partition)
 
+    def _keep_newest(self, log: Log | None) -> None:
+        if log is not None and self._tails is not None:
+            log.tail = Tail(self._tails)
+
+    def take_log(self, partition: Partition, log: Log) -> None:
+        """The partition has moved: its log is another one, with the same records."""
+        self._keep_newest(log)
+        partition.take_log(log)
+        self.log_starts.opened(partition)  # what went while it was copied lies below its start
+        self.changed.append(partition.key)
+
+    def begin_anew(self, key: PartitionKey, *, is_new: bool) -> None:
+        """Replace a partition that could not get a log."""
+        topic = self.partitions.pop(key).topic_partition.topic
+        self._follow(*key, is_new=is_new)
+        self._reconfigure([(TOPIC_RESOURCE, topic)])  # a log that was found does not know its topic's config
+
     def _open(self, name: TopicPartition, topic_id: bytes, *, is_new: bool) -> Log | None:
         """The partition's log, made if it is not there yet; None leaves the partition offline.
 
@@ -226,6 +244,7 @@ class ReplicaManager:
         if fault is not None:
             self._note(logging.ERROR, f"a partition that the controller assigned has no log here: {fault}")
             return None
+        self._manager.choose(name, topic_id)
         log = self._manager.get(name)
         if log is not None and log.topic_id not in (topic_id, NO_TOPIC_ID) and not self._mark_stray(name):
             return None
@@ -234,10 +253,12 @@ class ReplicaManager:
             try:
                 return self._manager.create(name, topic_id, self._config_of(name.topic), is_new=is_new)
             except KafkaStorageError as error:
+                if isinstance(error, DiskFullError):
+                    self.disks.has_no_log((topic_id, name.partition), is_new=is_new)
                 if len(self._manager.online_dirs) == dirs_before:
                     self._note(logging.ERROR, f"{name} is offline: {error}")
                     return None
-                self.lost_dirs(error)  # the next dir may be good
+                self.disks.lost_dirs(error)  # the next dir may be good
         return None
 
     def _mark_stray(self, name: TopicPartition) -> bool:
@@ -246,7 +267,7 @@ class ReplicaManager:
         try:
             self._manager.mark_stray(name)
         except KafkaStorageError as error:
-            self.lost_dirs(error)
+            self.disks.lost_dirs(error)
             return False
         return True
 
@@ -260,6 +281,7 @@ class ReplicaManager:
         self._manager.drop_from_checkpoints(partition.topic_partition for partition in online)
         for partition in removed:
             self.fetchers.drop(partition.key)
+            self.moves.cancel(partition.key)
             partition.remove()
             self.changed.append(partition.key)
         # a flush or a cleaning names the folder that deletion renames, so it comes back first
@@ -272,14 +294,13 @@ class ReplicaManager:
         self.effects += [DeleteLog(log) for log in self._manager.detach_all(names)]
         lost = [name for name in names if self._manager.get(name) is not None]
         if lost:
-            self.lost_dirs(KafkaStorageError(f"the log of {lost[0]} could not be taken away"))
+            self.disks.lost_dirs(KafkaStorageError(f"the log of {lost[0]} could not be taken away"))
 
-    def _is_retiring(self, partition: Partition) -> bool:
-        """Whether its removal waits for a flush; one whose disk was lost before is not waited for."""
-        return self._retiring.get(partition.topic_partition) is partition
-
-    def _end_retirement(self, partition: Partition) -> None:
-        """The last flush or cleaning of a removed partition came back; its name may have an owner by now."""
+    def end_retirement(self, partition: Partition) -> None:
+        """The last flush or cleaning of a removed partition came back, if it is one; its name may have a new
+        owner by now. One whose disk was lost before is not waited for."""
+        if self._retiring.get(partition.topic_partition) is not partition:
+            return
         name = partition.topic_partition
         if partition.log is not None and not partition.log.is_offline and partition.is_busy:
             return
@@ -304,6 +325,11 @@ class ReplicaManager:
         """Act by the image's configs of this node and of all."""
         for fault in self._config.follow(self.image.configs, self.node_id):
             self._note(logging.WARNING, f"dynamic config: {fault}")
+
+    def _cordon(self, config: NodeConfig) -> None:
+        """Other log dirs get no new replicas: the controller counts with it."""
+        self._manager.cordon.paths = frozenset(config.cordoned_log_dirs)
+        self.effects.append(TellController())
 
     def _reconfigure(self, resources: Iterable[tuple[int, str]]) -> None:
         resources = list(resources)
@@ -345,54 +371,25 @@ class ReplicaManager:
     def flushed(self, partition: Partition, end_offset: int) -> None:
         """The log of `partition` below `end_offset` is on the disk."""
         partition.flushed(end_offset)
+        self.moves.try_swap(partition)
         self.changed.append(partition.key)
         if partition.is_online:
             self.fetchers.flushed(partition.key, self.surroundings.now_ms)
         if partition.state is not PartitionState.DELETED:
             self.maybe_flush(partition)
-        elif self._is_retiring(partition):
-            self._end_retirement(partition)
+        else:
+            self.end_retirement(partition)
 
     def cleaned(self, partition: Partition) -> None:
         """A cleaning of the log of `partition` has ended, however: who waited for that goes on."""
         self.fetchers.may_cut(self.surroundings.now_ms)
-        if self._is_retiring(partition):
-            self._end_retirement(partition)
+        self.end_retirement(partition)
+        self.moves.try_swap(partition)
+        self.moves.go_on()
 
     def disk_failed(self, partition: Partition, error: KafkaStorageError) -> None:
-        """An IO error on one partition's log: its whole log dir is offline, before anything else is
-        acknowledged (KAFKA-10778). After it, nobody knows what else that disk has lost."""
-        partition.is_flushing = False
-        self._take_offline(partition)
-        self.changed.append(partition.key)
-        self.lost_dirs(error)
-        if self._is_retiring(partition):
-            self._end_retirement(partition)
-
-    def found_damage(self, partition: Partition, error: CorruptMessageError) -> None:
-        """Stored bytes are not what was written. They are never served; what is whole still is."""
-        if not partition.is_damaged:
-            partition.is_damaged = True
-            self.effects.append(Note(logging.ERROR, f"{partition.topic_partition} is damaged: {error}"))
-
-    def lost_dirs(self, error: KafkaStorageError) -> None:
-        """Take the partitions on offline dirs offline; with no dir left the node ends."""
-        lost = [p for p in self.partitions.values() if p.is_online and p.log is not None and p.log.is_offline]
-        for partition in lost:
-            self._take_offline(partition)
-            self.changed.append(partition.key)
-        offline = [log_dir.path for log_dir in self._manager.dirs if not log_dir.is_online]
-        if offline != self._known_offline:
-            self._known_offline = offline
-            paths = ", ".join(offline)
-            self._note(logging.ERROR, f"log dirs offline: {paths}; partitions lost: {len(lost)}; {error}")
-            if not self._manager.online_dirs:
-                self.effects.append(EndNode(error))
-
-    def _take_offline(self, partition: Partition) -> None:
-        if self.partitions.get(partition.key) is partition:
-            self.fetchers.drop(partition.key)
-        partition.go_offline()
+        """An operation on the partition's log failed; see DiskTrouble."""
+        self.disks.failed(partition, error)
 
     def note(self, level: int, text: str) -> None:
         """Words for the operator's log."""
@@ -440,6 +437,7 @@ class ReplicaManager:
 
     def isr_answered(self, response: AlterPartitionResponse, now_ms: int) -> None:
         """The controller answered what the ISR changes asked."""
+        asked = self.isr_changes.asked
         for proposed, answer in self.isr_changes.answered(response, now_ms):
             partition, old_isr = proposed.partition, proposed.partition.isr
             if answer.leader != self.node_id:
@@ -448,6 +446,9 @@ class ReplicaManager:
                 self._count_isr_change(old_isr, partition.isr)
                 partition.advance()
                 self._grow(partition)
+                self.changed.append(partition.key)
+        for partition in asked:  # those that were refused hold up nobody any more
+            if partition.advance():
                 self.changed.append(partition.key)
 
     def _count_isr_change(self, old: Sequence[int], new: Sequence[int]) -> None:
@@ -469,6 +470,8 @@ class ReplicaManager:
         if len(in_sync.committed) > len(in_sync.followers):
             return
         for node_id in in_sync.followers:
+            if in_sync.was_turned_away(node_id, around.now_ms):
+                continue
             if in_sync.is_silent(node_id, log.log_end_offset, around.now_ms):
                 continue  # what it had when it was last heard says nothing: it has just left for that
             proposal = in_sync.propose_growth(

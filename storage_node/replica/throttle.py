@@ -64,20 +64,27 @@ class Throttle:
 
 
 class Throttles:
-    """Both of one node."""
+    """All of one node: of replicas that are fed, that fetch, and that move between its log dirs."""
 
     def __init__(self, config: LiveConfig) -> None:
         """With the rates of `config`, as they are and as they change."""
         self.leader = Throttle()
         self.follower = Throttle()
+        self.mover = Throttle()
         self._limit(config.now)
         config.on_change(
-            ("leader.replication.throttled.rate", "follower.replication.throttled.rate"), self._limit
+            (
+                "leader.replication.throttled.rate",
+                "follower.replication.throttled.rate",
+                "replica.alter.log.dirs.io.max.bytes.per.second",
+            ),
+            self._limit,
         )
 
     def _limit(self, config: NodeConfig) -> None:
         self.leader.limit(config.leader_replication_throttled_rate)
         self.follower.limit(config.follower_replication_throttled_rate)
+        self.mover.limit(config.replica_alter_log_dirs_io_max_bytes_per_second)
 
 
 def is_named(throttled_replicas: tuple[str, ...], partition: int, node_id: int) -> bool:

@@ -326,6 +326,43 @@ def test_admin_manages_topics(face: Face, topic: str) -> None:
     assert isinstance(admin.describe_topics(topic).errors[topic], errors.UnknownTopicOrPartitionError)
 
 
+def test_admin_looks_at_log_dirs(face: Face, topic: str) -> None:
+    """What lies where, of all nodes or one, all replicas or some; moves that cannot be; a place for later."""
+    admin = face.make("admin")
+    places = [TopicPartition(topic, number) for number in range(3)]
+
+    def found() -> dict[tuple[str, int], Any]:
+        dirs = admin.describe_log_dirs(partitions=places)
+        assert not dirs.errors
+        return {
+            (each.topic, each.partition): each for node in dirs for d in dirs[node] for each in d.replicas
+        }
+
+    wait_for(lambda: set(found()) == set(places), "all replicas are there")
+    assert not any(each.is_future or each.offset_lag for each in found().values())
+    everything = admin.describe_log_dirs()
+    assert sorted(everything) == [1, 2]
+    (only,) = admin.describe_log_dirs([2])[2]
+    assert (only.error, only.is_cordoned, only.detail) == (None, False, "")
+    assert 0 < only.usable_bytes <= only.total_bytes
+    unknown = admin.describe_log_dirs([1, 9])
+    assert isinstance(unknown.errors[9], errors.BrokerIdNotRegisteredError)
+    assert list(unknown.errors) == [9]
+    holder = next(
+        node for node in everything for d in everything[node] for r in d.replicas if r.topic == topic
+    )
+    path = everything[holder][0].path
+    (mine,) = {r.partition for r in everything[holder][0].replicas if r.topic == topic} - {1, 2} or {1}
+    here, nowhere = (
+        headrace.TopicPartitionReplica(topic, mine, holder),
+        headrace.TopicPartitionReplica("later", 0, holder),
+    )
+    assert not admin.alter_replica_log_dirs({here: path}).errors
+    refused = admin.alter_replica_log_dirs({here: "/no/such/dir", nowhere: path})
+    assert isinstance(refused.errors[here], errors.LogDirNotFoundError)
+    assert isinstance(refused.errors[nowhere], errors.ReplicaNotAvailableError)
+
+
 def test_admin_moves_leaders_and_replicas(face: Face) -> None:
     """Describe, drain a node, elect the preferred leader back, reassign, list, cancel; errors per item."""
     admin, name = face.make("admin"), f"moves.{type(face.make('admin')).__name__}"

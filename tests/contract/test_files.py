@@ -215,3 +215,20 @@ def test_dropped_pages_are_cold_until_they_are_read(place: tuple[Files, str]) ->
     file.close()
     file.will_need(0, 1)
     file.drop_cached(0, 1)
+
+
+def test_what_cannot_be_made_because_its_folder_is_gone_blames_the_disk(place: tuple[Files, str]) -> None:
+    """A log dir that was unmounted, or removed: no name is missing that a reader may miss."""
+    files, folder = place
+    with pytest.raises(KafkaStorageError, match="its folder is gone") as caught:
+        files.open(f"{folder}/none/a", create=True)
+    assert not isinstance(caught.value, FileGoneError)
+
+
+def test_the_space_of_a_file_system(place: tuple[Files, str]) -> None:
+    """What is usable is a part of the whole; of a folder that is missing nothing is known."""
+    files, folder = place
+    space = files.space(folder)
+    assert 0 < space.usable <= space.total
+    with pytest.raises(FileGoneError):
+        files.space(f"{folder}/none")

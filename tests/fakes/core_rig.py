@@ -32,6 +32,7 @@ from headrace.storage_node.config import NodeConfig
 from headrace.storage_node.effects import (
     AdvisePages,
     CheckpointStarts,
+    CopyLog,
     DeleteLog,
     EndNode,
     FlushLog,
@@ -121,7 +122,9 @@ class CoreRig:
         self._timer_ms: int | None = None
         self.room = 1 << 40
         values = {name.replace("_", "."): value for name, value in config.items()}
-        self.config = NodeConfig.of({"log.dirs": dirs, "node.id": node_id} | values)
+        self.config = NodeConfig.of(
+            {"log.dirs": dirs, "node.id": node_id, "log.dir.reserve.bytes": 0} | values
+        )
         for path in self.config.log_dirs:
             self.files.mkdir(path)
         self.files.fsync_directory("/")
@@ -130,6 +133,8 @@ class CoreRig:
             self.config.log_dirs,
             defaults=self.config.log_defaults(),
             new_uuid=lambda: next(_FRESH).to_bytes(16, "big"),
+            reserve_bytes=self.config.log_dir_reserve_bytes,
+            cordoned_dirs=self.config.cordoned_log_dirs,
         )
         self.manager.open_dirs()
         self.manager.load(WALL_MS)
@@ -266,6 +271,7 @@ class CoreRig:
         for partition in self.core.replicas.partitions.values():
             partition.check()
         self.core.replicas.fetchers.check()
+        self.core.replicas.moves.check()
         self.core.cold_reads.check()
 
     def pop(self, kind: type[Any]) -> list[Any]:
@@ -312,6 +318,17 @@ class CoreRig:
             self.core.cold_read(effect.read, self.now_ms)
             self.check()
         return len(done)
+
+    def copy(self) -> int:
+        """Perform steps of moves between log dirs until none is asked for; how many."""
+        count = 0
+        while asked := self.pop(CopyLog):
+            for effect in asked:
+                effect.move.run()
+                self.core.copied(effect.key, effect.move)
+                self.check()
+                count += 1
+        return count
 
     def purge(self) -> None:
         """Perform the deletions asked for so far."""

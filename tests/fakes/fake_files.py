@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.protocol.errors import KafkaStorageError
-from headrace.storage_node.log.files import FileGoneError, NameTooLongError
+from headrace.storage_node.log.files import DiskFullError, FileGoneError, NameTooLongError, Space
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -219,6 +219,7 @@ class FakeFiles:
     def __init__(self, *, capacity_bytes: int | None = None) -> None:
         self.operations: list[str] = []
         self.crash_at: int | None = None  # die in the operation with this number, counted from 0
+        self.error_at: tuple[int, int] | None = None  # the operation with this number fails, with this errno
         self.tear_bytes = 0  # if that is a write, this many bytes of it (at most) get through
         self.capacity_bytes = capacity_bytes
         self.is_dead = False
@@ -288,7 +289,12 @@ class FakeFiles:
     # --- the file layer ----------------------------------------------------------------------------------
 
     def open(self, path: str, *, create: bool = False) -> FakeFile:
-        folder, name = self._parent(path)
+        try:
+            folder, name = self._parent(path)
+        except FileGoneError as error:
+            if create:
+                raise KafkaStorageError(f"its folder is gone: {error}") from error
+            raise
         node = folder.names.get(name)
         if node is None:
             if not create:
@@ -358,6 +364,11 @@ class FakeFiles:
         self._begin("fsync_directory", directory)
         folder.sync()
 
+    def space(self, directory: str) -> Space:
+        self._folder(directory)
+        total = 1 << 40 if self.capacity_bytes is None else self.capacity_bytes
+        return Space(total, max(total - self.used_bytes(), 0))
+
     def lock(self, path: str) -> FakeLock | None:
         self.open(path, create=True).close()
         if path in self._locks:
@@ -378,6 +389,8 @@ class FakeFiles:
             if operation == "pwrite":
                 return min(self.tear_bytes, size)
             raise Crash(f"before {operation} {path}")
+        if self.error_at is not None and number == self.error_at[0]:
+            _fail(operation, path, self.error_at[1])
         self._inject(operation, path)
         return None
 
@@ -473,6 +486,10 @@ def _used(node: _Inode | _Folder) -> int:
 
 
 def _fail(operation: str, path: str, error: int) -> None:
-    classes = {errno.ENOENT: FileGoneError, errno.ENAMETOOLONG: NameTooLongError}
+    classes: dict[int, type[KafkaStorageError]] = {
+        errno.ENOENT: FileGoneError,
+        errno.ENAMETOOLONG: NameTooLongError,
+        errno.ENOSPC: DiskFullError,
+    }
     cls = classes.get(error, KafkaStorageError)
     raise cls(f"{operation} {path}: {os.strerror(error)} ({errno.errorcode[error]})")

@@ -130,6 +130,7 @@ class Rig:
         self.config = {
             "node.id": 1,
             "log.dirs": str(directory / "d0"),
+            "log.dir.reserve.bytes": 0,
             "controller.backoff.ms": 5,
             "controlled.shutdown.timeout.ms": 500,
             "metadata.fetch.max.wait.ms": 50,

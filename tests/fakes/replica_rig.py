@@ -56,6 +56,7 @@ class Replicas:
         self.held_back: set[tuple[int, int]] = set()  # (follower, leader) whose answers are under way long
         self.no_controller: set[int] = set()
         self.frozen: set[int] = set()  # nodes that get no metadata
+        self.full: set[int] = set()  # nodes that have told the controller that their disks are full
         self.is_flushing = True
         self.asked: list[Any] = []  # AlterPartition requests that were seen
         self._sessions: dict[tuple[int, int], FakePeer] = {}
@@ -293,7 +294,8 @@ class Replicas:
         else:
             for member, epoch in item.isr:
                 broker = self.image.brokers[member]
-                if broker.is_fenced or epoch not in (-1, broker.broker_epoch):
+                is_full = member not in now.isr and member in self.full
+                if is_full or broker.is_fenced or epoch not in (-1, broker.broker_epoch):
                     code = INELIGIBLE
         if not code:
             self._note(PartitionChangeRecord(TOPIC, 0, isr=tuple(member for member, _ in item.isr)))

@@ -14,6 +14,7 @@ from fake_files import FakeFiles
 from headrace.protocol.model import TopicPartition
 from headrace.storage_node.log import checkpoints
 from headrace.storage_node.log.dump import dump_file
+from headrace.storage_node.log.dump_folders import dump_path
 from headrace.storage_node.log.log_manager import LogManager
 from headrace.storage_node.log.producer_snapshot import format_producer_snapshot, parse_producer_snapshot
 from log_rig import NOW, config, read_all
@@ -55,6 +56,13 @@ def test_the_dump_of_kafkas_files(disk: FakeFiles) -> None:
     printed = "\n".join(lines) + "\n"
     assert "fault" not in printed
     assert printed == (HERE / "kafka_log_dir.txt").read_text()
+
+
+def test_the_files_of_kafka_agree_with_each_other(disk: FakeFiles) -> None:
+    """Segments, indexes, epochs, transactions, snapshots and checkpoints of a whole log dir."""
+    faults = [entry.text() for _, entry in dump_path(disk, "/d", verify=True) if entry.is_fault]
+    assert [text for text in faults if "has no folder" not in text] == []
+    assert all("__" in text for text in faults), "the folders of internal topics are not in this repository"
 
 
 def test_a_clean_folder_of_kafka_is_taken_over_as_it_is(disk: FakeFiles) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import os
+import resource
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 IN_SMALL_FILES = """
 import os, resource, sys
 bound = int(sys.argv[1])
-resource.setrlimit(resource.RLIMIT_FSIZE, (bound, bound))
+resource.setrlimit(resource.RLIMIT_FSIZE, (bound, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 os.execv(sys.argv[2], sys.argv[2:])
 """
 
@@ -177,9 +177,10 @@ async def produce_until_refused(rig: Rig, topic_id: bytes) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("acks_from", ["async", "fsync"])
-def test_a_full_disk_ends_the_node_without_a_false_ack(tmp_path: Path, acks_from: str) -> None:
-    """The only disk runs full: the producer hears it, the node ends with the error, and what it had
-    acknowledged is there when it starts again with more room."""
+def test_a_full_disk_is_refused_and_gone_on_with_without_a_false_ack(tmp_path: Path, acks_from: str) -> None:
+    """Scenario 29. The only disk runs full: the producer hears it, readers are served, the controller is
+    told, and when there is room the node takes records again, without a restart. What it had acknowledged is
+    there after a crash, too."""
 
     async def scenario() -> None:
         files = FakeFiles(capacity_bytes=20_000)
@@ -188,16 +189,21 @@ def test_a_full_disk_ends_the_node_without_a_false_ack(tmp_path: Path, acks_from
             acked, code = await produce_until_refused(rig, topic_id)
             assert code == KafkaStorageError.code
             assert acked > 0
-            with pytest.raises(KafkaStorageError, match="ENOSPC"):
-                await rig.ended()
-            roomy = files.restart() if acks_from == "async" else files.power_loss("none")
-            roomy.capacity_bytes = None
-            rig.files = roomy
+            client = await rig.client()
+            assert len((await client.fetch(topic_id))[1]) == acked
+            await until(lambda: rig.controller.heartbeats[-1].full_replicas == ((topic_id, 0),))
+            files.capacity_bytes = None
+            await until(lambda: rig.controller.heartbeats[-1].full_replicas == ())
+            assert (await client.produce(topic_id, batch(b"next"))).base_offset == acked
+            after = files.restart() if acks_from == "async" else files.power_loss("none")
+            await rig.node.kill()
+            await rig.ended()
+            rig.files = after
             rig.node = rig.new_node()
             await rig.start()
             client = await rig.client()
             await until(lambda: rig.node.status()["leaders"] == 1)
-            assert (await client.produce(topic_id, batch(b"next"))).base_offset >= acked
+            assert len((await client.fetch(topic_id))[1]) == acked + 1
 
     run(scenario)
 
@@ -330,9 +336,10 @@ def test_a_node_that_stops_while_partitions_are_made(tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_a_process_whose_disk_is_full_ends_and_has_what_it_acknowledged(tmp_path: Path) -> None:
-    """No file may grow beyond 200 kB: the producer is refused, the process ends with the reason, and once
-    there is room everything acknowledged is there."""
+def test_a_process_whose_disk_is_full_refuses_and_goes_on(tmp_path: Path) -> None:
+    """Scenario 29 in a process of its own: no file may grow beyond 200 kB. The producer is refused, the
+    process lives, and takes records again when there is room; after a kill everything acknowledged is
+    there, once."""
 
     async def scenario() -> None:
         controller = FakeController()
@@ -341,39 +348,45 @@ def test_a_process_whose_disk_is_full_ends_and_has_what_it_acknowledged(tmp_path
         process = await asyncio.create_subprocess_exec(
             *[sys.executable, "-c", IN_SMALL_FILES, "200000"],
             *arguments,
+            "log.dir.reserve.bytes=100000",
             stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
         )
+        acked = 0
         try:
             assert process.stdout is not None
             port = int((await process.stdout.readline()).split()[1])
             topic_id = controller.create_topic("t")
             client = Client(await Connection.open("127.0.0.1", port, client_id="t", timeout_s=TIMEOUT_S))
-            acked = 0
-            with contextlib.suppress(NetworkError):  # the end of the process may come before its answer
-                while True:
-                    answer = await client.produce(topic_id, batch(b"%d" % acked, b"v" * 10_000))
-                    if answer.error_code == KafkaStorageError.code:
-                        break
-                    acked += answer.error_code == 0
-            _, complaint = await process.communicate()
-            assert process.returncode not in (0, None)
-            assert b"EFBIG" in complaint
-            client.close()
+
+            async def is_taken() -> bool:
+                nonlocal acked
+                answer = await client.produce(topic_id, batch(b"%d" % acked, b"v" * 10_000))
+                if answer.error_code == KafkaStorageError.code:
+                    assert "is full" in answer.error_detail or "EFBIG" in answer.error_detail
+                    return False
+                acked += answer.error_code == 0
+                return True
+
+            while await is_taken():
+                pass
             assert acked >= 10
+            assert len((await client.fetch(topic_id))[1]) == 2 * acked
+            before = acked
+            _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+            while acked < before + 10:
+                await is_taken()
+            client.close()
         finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+            process.kill()
+            await process.wait()
         again = await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
         try:
             assert again.stdout is not None
             port = int((await again.stdout.readline()).split()[1])
             client = Client(await Connection.open("127.0.0.1", port, client_id="t", timeout_s=TIMEOUT_S))
             found = (await client.fetch(topic_id))[1]
-            assert [value for _, value in found][: 2 * acked : 2] == [
-                b"%d" % number for number in range(acked)
-            ]
+            assert [value for _, value in found][::2] == [b"%d" % number for number in range(acked)]
             client.close()
         finally:
             again.kill()

@@ -177,7 +177,8 @@ OPERATIONS = count_operations()
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.parametrize("tear_bytes", [0, 1, 90, 10**6])
 def test_a_kill_at_any_operation_loses_nothing_acknowledged(tear_bytes: int, part: int) -> None:
-    """kill -9 in each operation, writes torn at different lengths: all acknowledged batches are there."""
+    """Scenario 25: kill -9 in each operation, writes torn at different lengths: all acknowledged batches
+    are there."""
     for crash_at in range(part, OPERATIONS, 4):
         state = crashed(crash_at, tear_bytes)
         assert state is not None
@@ -188,7 +189,8 @@ def test_a_kill_at_any_operation_loses_nothing_acknowledged(tear_bytes: int, par
 @pytest.mark.parametrize("mode", POWER_LOSSES)
 @pytest.mark.parametrize("tear_bytes", [0, 10**6])
 def test_a_power_loss_at_any_operation_loses_nothing_flushed(mode: str | int, tear_bytes: int) -> None:
-    """Power fails in each operation, unsynced sectors survive or not: all flushed batches are there."""
+    """Scenario 32: power fails in each operation, unsynced sectors survive or not: all flushed batches are
+    there."""
     for crash_at in range(OPERATIONS):
         state = crashed(crash_at, tear_bytes)
         assert state is not None
@@ -198,7 +200,8 @@ def test_a_power_loss_at_any_operation_loses_nothing_flushed(mode: str | int, te
 
 @pytest.mark.parametrize("part", range(3))
 def test_a_crash_of_the_recovery_itself_changes_nothing(part: int) -> None:
-    """Dead, then dead again in each operation of the recovery, then without power: still nothing is lost.
+    """Scenario 30: dead, then dead again in each operation of the recovery, then without power: still
+    nothing is lost.
 
     A clean-shutdown marker or a recovery point that outlives the first crash would show here.
     """

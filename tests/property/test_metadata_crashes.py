@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from fake_files import Crash, FakeFiles
+from headrace.protocol.errors import KafkaStorageError
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.records import FormatRecord, RemoveTopicRecord
 from headrace.protocol.metadata.replay import replay
@@ -62,9 +65,9 @@ def _points() -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("number", range(0, len(OPERATIONS), 10))
 def test_whatever_was_answered_is_there_again(number) -> None:
-    """The process is killed, or the power fails, in one operation; ten operations per test. The next start
-    finds everything that was answered, nothing that was never decided, and half of no decision; it goes on
-    from there with a higher epoch."""
+    """Scenario 25: the process is killed, or the power fails, in one operation; ten operations per test.
+    The next start finds everything that was answered, nothing that was never decided, and half of no
+    decision; it goes on from there with a higher epoch."""
     for crash_at, tear_bytes in _points():
         if not number <= crash_at < number + 10:
             continue
@@ -75,6 +78,24 @@ def test_whatever_was_answered_is_there_again(number) -> None:
             assert voter.image in possible, f"crash at {crash_at} {OPERATIONS[crash_at]} torn at {tear_bytes}"
             assert voter.epoch > life.epoch or voter.image == MetadataImage()
             _goes_on(voter, files)
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["bad", "full"])
+def test_an_error_in_one_operation_is_the_end_of_this_process(error: int) -> None:
+    """Scenarios 28 and 29 of a metadata log: no room is an error like any other, since a controller that
+    cannot write must not decide. Nothing that was answered is lost, and the next process goes on when the
+    disk works."""
+    for number, operation in enumerate(OPERATIONS):
+        files = FakeFiles()
+        files.error_at = (number, error)
+        life = Life(files)
+        with pytest.raises(KafkaStorageError):
+            life.run()
+        possible = life.history[life.answered :]
+        for after in (files.restart(), files.power_loss("none"), files.power_loss(number)):
+            voter = Voter(after, SEGMENT_BYTES)
+            assert voter.image in possible, f"error in {number} {operation}"
+            _goes_on(voter, after)
 
 
 def _life_until(crash_at: int, tear_bytes: int) -> Life:
@@ -98,7 +119,7 @@ def _goes_on(voter: Voter, files: FakeFiles) -> None:
 
 
 def test_dying_again_during_recovery() -> None:
-    """It dies with half a decision written, and again in every operation of the recovery."""
+    """Scenario 30: it dies with half a decision written, and again in every operation of the recovery."""
     write = max(
         n for n, operation in enumerate(OPERATIONS) if operation.startswith("pwrite") and ".log" in operation
     )

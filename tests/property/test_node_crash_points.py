@@ -136,8 +136,8 @@ def next_node(files: FakeFiles, history: History) -> CoreRig:
 
 @pytest.mark.parametrize("part", range(8))
 def test_death_at_every_operation(part: int) -> None:
-    """Nothing that was acknowledged is missing, whatever the durability; and then the node goes on, dies
-    once more without having written its checkpoints, and still has it."""
+    """Scenario 25: nothing that was acknowledged is missing, whatever the durability; and then the node
+    goes on, dies once more without having written its checkpoints, and still has it."""
     for crash_at in range(part, OPERATIONS, 8):
         files, history = run_until(crash_at, tear_bytes=7)
         files = files.restart()
@@ -156,7 +156,8 @@ def test_death_at_every_operation(part: int) -> None:
 @pytest.mark.parametrize("mode", POWER_LOSSES)
 @pytest.mark.parametrize("part", range(STRIDE))
 def test_power_loss_at_every_operation(mode: str | int, part: int) -> None:
-    """What was acknowledged with durability=fsync is there; of the rest, nothing wrong is shown."""
+    """Scenario 32: what was acknowledged with durability=fsync is there; of the rest, nothing wrong is
+    shown."""
     for crash_at in range(part, OPERATIONS, STRIDE):
         files, history = run_until(crash_at, tear_bytes=0)
         rig = next_node(files.power_loss(mode), history)

@@ -8,7 +8,7 @@ have all replicas in sync and byte-identical, and all consumers at the end. The 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import compacting
@@ -17,7 +17,7 @@ from cluster_laws import Laws, registration_of
 from cluster_losses import UNCLEAN, check_unclean
 from compacting import KeyedProducer, Mirror
 from erasing import NO_RETENTION, Eraser, lasting_topics, retain
-from faults import Faults, draw_kinds
+from faults import BLACKOUT, Faults, draw_kinds
 from headrace.controller.config import ControllerConfig
 from headrace.controller.quorum.voters import Endpoint, ReplicaKey, voter
 from headrace.protocol.errors import KafkaError
@@ -59,6 +59,7 @@ class Plan:
     send_gap_ms: int = 40
     unreliable_producer: bool = True  # one with acks=1 beside the others
     unclean: bool = False  # a second topic that would rather lose records than stay without a leader
+    readers: bool = True  # also while faults happen, not only at the end
     tail_cache_bytes: int = 1 << 20  # what is not in it followers and consumers read from files
     replica_fetch_bytes: int = 1 << 20
     fetchers: int = 1
@@ -70,7 +71,7 @@ class Plan:
         replication = random.choice((3, 3, 3, 3, 2, 1))
         min_isr = 1 if replication == 1 or random.random() < 0.15 else 2
         is_ordered = random.random() < 0.7
-        return cls(
+        plan = cls(
             controllers=random.choice((1, 1, 3)),
             nodes=random.choice((3, 3, 4)),
             partitions=random.choice((1, 2, 3)),
@@ -94,6 +95,10 @@ class Plan:
             unclean=min_isr > 1 and random.random() < 0.3,
             compacts=random.random() < 0.5,
         )
+        is_safe = plan.durability == "fsync" and (replication == 1 or min_isr > 1)
+        if is_safe and random.random() < 0.5:
+            plan = replace(plan, faults=(*plan.faults, BLACKOUT))
+        return plan
 
 
 class SimCluster:
@@ -141,7 +146,8 @@ class SimCluster:
 
     def _node_config(self, node_id: int) -> NodeConfig:
         values = {
-            "log.dirs": DIRS,
+            "log.dirs": ",".join(DIRS),
+            "log.dir.reserve.bytes": 2_000,  # not always enough
             "node.id": node_id,
             "controller.request.timeout.ms": 1_000,
             "controller.backoff.ms": 20,
@@ -169,6 +175,8 @@ class SimCluster:
             SimConsumer(self, "tail", may_seek=False),
             SimConsumer(self, "seeker", may_seek=True),
         ]
+        if not plan.readers:
+            self.consumers.clear()
         if self.keyed is not None:
             self.producers.append(self.keyed)
             self.mirror = Mirror(self)

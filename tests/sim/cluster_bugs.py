@@ -22,7 +22,9 @@ from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import CRC_POSITION, read_batch_header
 from headrace.storage_node import node
 from headrace.storage_node.log import cleaner_work, log_manager, retention
+from headrace.storage_node.log.flush import Flush
 from headrace.storage_node.log.log import Log
+from headrace.storage_node.log.names import METADATA_TOPIC
 from headrace.storage_node.replica.fetch import DelayedFetch, FetchHandler
 from headrace.storage_node.replica.follower import ReplicaFetcher
 from headrace.storage_node.replica.in_sync import InSyncReplicas
@@ -159,6 +161,21 @@ def forgets_the_disk(patch: pytest.MonkeyPatch) -> None:
         self._durable = False
 
     patch.setattr(Partition, "configured", configured)
+
+
+def forgets_the_disk_of_all(patch: pytest.MonkeyPatch) -> None:
+    """The same, where other replicas have it in their page caches: only a power loss of all shows it."""
+    forgets_the_disk(patch)
+
+
+def counts_as_flushed_what_is_not(patch: pytest.MonkeyPatch) -> None:
+    """The recovery point of a storage node's log moves although nothing was synced."""
+
+    def sync(self: Flush, sync: Any = Flush.sync) -> None:
+        if METADATA_TOPIC in self.directory:
+            sync(self)
+
+    patch.setattr(Flush, "sync", sync)
 
 
 def answers_twice(patch: pytest.MonkeyPatch) -> None:
@@ -299,6 +316,15 @@ def swaps_what_is_not_on_the_disk(patch: pytest.MonkeyPatch) -> None:
 
 FIRST_TIMESTAMP = 34  # the last byte of it
 FSYNC = dataclasses.replace(PLAN, durability="fsync", faults=("power", "crash", "pause"))
+BLACKOUT = dataclasses.replace(PLAN, durability="fsync", faults=("blackout",), fault_gap_ms=1_500)
+# What is flushed when, decides what must survive; nobody has read what nobody keeps.
+BLACKOUT_ASYNC = dataclasses.replace(
+    BLACKOUT,
+    durability="async",
+    faults=("blackout", "slow", "elect"),
+    readers=False,
+    unreliable_producer=False,
+)
 ALONE = dataclasses.replace(FSYNC, replication=1, min_isr=1)
 UNCLEAN = dataclasses.replace(PLAN, unclean=True)
 HARM = dataclasses.replace(PLAN, faults=("harm", "stop", "isolate"))
@@ -307,6 +333,7 @@ ERASED = dataclasses.replace(PLAN, faults=("erase", "kill", "power", "pause"), f
 RETAINED = dataclasses.replace(PLAN, faults=("retain", "cut", "pause", "isolate"), fault_gap_ms=200)
 COMPACTED = dataclasses.replace(PLAN, compacts=True)
 QUIET_ERASED = dataclasses.replace(PLAN, faults=("erase",), fault_ms=500)
+LOST = ("AcknowledgedLost", "lost-write", "LeaderCandidateCompleteness", "LeaderCompleteness", "LogReadable")
 HELD = ("LeaderCandidateCompleteness", "HighWatermarkInSync", "LeaderCompleteness")
 # Laws that stand in front of others: without them, those behind must notice.
 CANDIDATES = ("_check_candidates",)
@@ -338,6 +365,8 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     elects_uncleanly_everywhere: (("UncleanElection",), PLAN, 10),
     reads_on_after_a_cut: (("MixedRead",), UNCLEAN, 10),
     forgets_the_disk: (HELD, ALONE, 10),
+    forgets_the_disk_of_all: (LOST, BLACKOUT, 10),
+    counts_as_flushed_what_is_not: (LOST, BLACKOUT_ASYNC, 10),
     answers_twice: (("AnsweredOnce",), PLAN, 3),
     never_expires: (("AnsweredOnce",), CALM, 3),
     serves_what_is_not_committed: (("ConsistentRead", "history"), PLAN, 10),

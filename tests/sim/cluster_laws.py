@@ -14,6 +14,7 @@ from headrace.protocol.errors import CorruptMessageError
 from headrace.protocol.metadata.image import RECOVERED, MetadataImage
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import read_batch_header
+from history import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,6 +61,7 @@ class Laws:
         self.image = MetadataImage()  # the newest that is committed
         self.committed: dict[Key, dict[int, Stored]] = defaultdict(dict)
         self.ends: dict[Key, int] = defaultdict(int)  # the true high watermark
+        self._lost_ends: dict[Key, int] = defaultdict(int)  # as far as `ends` was before power losses
         self._ends_in: dict[Key, dict[int, int]] = defaultdict(dict)  # by leader epoch
         self.acknowledged: dict[Key, dict[int, bytes]] = defaultdict(dict)
         self._leaders: dict[tuple[PartitionKey, int], str] = {}
@@ -92,6 +94,7 @@ class Laws:
             for place in gone:
                 del self._starts[place]
         node.core.replicas.fetchers.check()
+        node.core.replicas.moves.check()
         self._check_image(node, node.core.image)
 
     def _check_image(self, node: SimNode, image: MetadataImage) -> None:
@@ -122,6 +125,8 @@ class Laws:
         if is_new_leader:
             self._check_new_leader(node, key, partition, log)
         watermark = partition.high_watermark
+        if not partition.is_leader and self.ends[key] < watermark <= self._lost_ends[key]:
+            return  # of before a power loss; whoever leads now may not have it
         had_gap, seen.has_gap = seen.has_gap, log.recovery.has_gap
         if was_cut and had_gap and not seen.has_gap:  # it begins anew
             seen.high_watermark = seen.matched = watermark
@@ -386,6 +391,36 @@ class Laws:
         for key in [key for key in self._seen if key[0] == node.name]:
             del self._seen[key]
         self._images.pop(node.name, None)
+
+    def on_blackout(self) -> None:
+        """The power fails everywhere. With durability=fsync nothing that was acknowledged may be lost;
+        with async only what some member of the ISR had not flushed: of that nobody knows any more."""
+        self.marks["blackout"] += 1
+        if self._cluster.plan.durability == "fsync":
+            return
+        floors = {key: self._flushed_everywhere(key) for key in list(self.ends)}
+        for key, floor in floors.items():
+            self._lost_ends[key] = max(self._lost_ends[key], self.ends[key])
+            self.marks["may be lost"] += self.ends[key] > floor
+            self.marks["must survive"] += floor > 0
+            self.ends[key] = min(self.ends[key], floor)
+            self._ends_in[key] = {epoch: min(end, floor) for epoch, end in self._ends_in[key].items()}
+            self.committed[key] = {
+                offset: batch for offset, batch in self.committed[key].items() if batch.next_offset <= floor
+            }
+            acknowledged = self.acknowledged[key]
+            self.acknowledged[key] = {
+                offset: acknowledged[offset] for offset in acknowledged if offset < floor
+            }
+        for op in self._cluster.history.ops:
+            if any(send.offset is not None and send.offset >= floors.get(send.key, 0) for send in op.sends):
+                op.outcome = Outcome.INFO
+
+    def _flushed_everywhere(self, key: Key) -> int:
+        registration = registration_of(self.image, key)
+        assert registration is not None
+        logs = [self._cluster.nodes[node].log_of(key) for node in registration.isr]
+        return min((log.recovery_point if log is not None else 0 for log in logs), default=0)
 
     # --- the end ------------------------------------------------------------------------------------------
 

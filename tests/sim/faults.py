@@ -3,8 +3,10 @@
 The budget: at any time at most one storage node may be about to lose what it did not sync, or have lost it
 without the controllers knowing; and each partition that it may lead has another replica that may lead. A
 partition without other replicas loses nothing only because it is synced. A topic that allows unclean
-elections has no such protection. Controllers sync before they
-promise: of them any number may die, but no disk is taken away from them here (quorum.py does that).
+elections has no such protection. With durability=fsync all may lose
+what they did not sync at the same moment; without, what may be lost then is what some replica in sync had not
+flushed, and nothing else. Controllers sync before they promise: of them any number may die, but no disk is
+taken away from them here (quorum.py does that).
 """
 
 from __future__ import annotations
@@ -45,8 +47,11 @@ LOSSY = ("crash", "io", "full", "kill", "power", "flip", "wipe", "harm")
 KINDS = (
     *LOSSY, "stop", "pause", "cut", "isolate", "split", "clog", "weather", "slow", "clock", "evict",
     "controller_crash", "controller_power", "controller_pause", "controller_cut", "controller_stop",
-    "elect", "reassign", "grow", "topics", "configs", "notice", "erase", "retain",
+    "elect", "move", "reassign", "grow", "topics", "configs", "notice", "erase", "retain",
 )  # fmt: skip
+
+
+BLACKOUT = "blackout"
 
 
 def draw_kinds(random: random.Random, replication: int, min_isr: int) -> tuple[str, ...]:
@@ -94,6 +99,8 @@ class Faults:
             if node.taken.folder:  # put back where it was
                 node.taken.starts = 0
                 node.stop()
+            else:
+                node.repair()
         for consumer in cluster.consumers:
             consumer.may_seek = False
         for producer in cluster.producers:
@@ -122,10 +129,14 @@ class Faults:
 
     def _is_taken(self) -> bool:
         """Whether somebody may lose something already, or has lost it without being told of."""
+        return self._armed_node() is not None or any(node.is_lossy for node in self._cluster.nodes.values())
+
+    def _armed_node(self) -> SimNode | None:
+        """Who is about to die of a fault in its disk."""
         armed = self._armed
         if armed is not None and (armed.life != self._armed_life or not armed.is_alive):
             self._armed = None
-        return self._armed is not None or any(node.is_lossy for node in self._cluster.nodes.values())
+        return self._armed
 
     def _may_lose(self, node: SimNode) -> bool:
         cores = [each.core for each in self._cluster.controllers.values()]
@@ -152,16 +163,18 @@ class Faults:
             node.files.tear_bytes = self._random.choice((0, 30, 100, 1 << 20))
 
     def _io(self) -> None:
-        """An operation on the disk fails: the node ends, and may have lost anything since the last sync."""
+        """An operation on a disk fails: it is offline, and may have lost anything since the last sync. The
+        node ends with its last disk, or when an operator starts it again."""
         node = self._victim()
         if node is not None:
             self._arm(node)
             node.has_bad_disk = True
             operation = self._random.choice(("pwrite", "fdatasync", "fsync_directory", "rename"))
             node.files.fail(operation, "", errno.EIO, self._random.randrange(5))
+            self._world.after(self._random.randrange(500, 3_000), f"{node.name} is repaired", node.repair)
 
     def _full(self) -> None:
-        """The disk is full for a while."""
+        """The disk is full for a while; the node lives on, if what it must write has room in the reserve."""
         node = self._victim()
         if node is not None:
             self._arm(node)
@@ -170,7 +183,10 @@ class Faults:
 
             def make_room() -> None:
                 node.files.capacity_bytes = None
+                if self._armed is node and node.life == life:
+                    self._armed = None
 
+            life = node.life
             self._world.after(self._random.randrange(1, 3_000), f"{node.name} has room", make_room)
 
     def _kill(self) -> None:
@@ -182,6 +198,18 @@ class Faults:
         node = self._victim()
         if node is not None:
             node.die(power=True)
+
+    def _blackout(self) -> None:
+        """Scenario 32: the power fails everywhere in one moment; of each disk other unsynced sectors
+        survive."""
+        cluster = self._cluster
+        nodes = list(cluster.nodes.values())
+        if self._is_taken():
+            return
+        cluster.rules.on_blackout()
+        for process in (*nodes, *cluster.controllers.values()):
+            if process.is_alive:
+                process.die(power=True)
 
     def _flip(self) -> None:
         """The power fails, and one bit of what is not known to be synced is wrong."""
@@ -384,6 +412,12 @@ class Faults:
 
     def _ask(self, api: Any, body: Any) -> None:
         self._cluster.ask_controller(api, body, lambda _: None)
+
+    def _move(self) -> None:
+        """A replica goes to another disk of its node."""
+        node = self._any()
+        if node.is_alive:
+            node.awake("moves a replica", node.move)
 
     def _elect(self) -> None:
         """An operator asks for preferred leaders."""

@@ -10,37 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from fake_files import Crash, FakeFiles
 from headrace.protocol.errors import (
-    KafkaError,
     KafkaStorageError,
-    NetworkError,
-    NotControllerError,
-)
-from headrace.protocol.messages import registry
-from headrace.protocol.messages.control import (
-    BrokerHeartbeatRequest,
-    BrokerRegistrationRequest,
-    FetchMetadataRequest,
 )
 from headrace.storage_node import membership as m
-from headrace.storage_node.effects import (
-    AdvisePages,
-    CheckpointStarts,
-    DeleteLog,
-    EndNode,
-    FlushLog,
-    LookUpOffsets,
-    Note,
-    ProposeIsr,
-    ReadCold,
-    RemoveFiles,
-    SendFetch,
-    WakeAt,
-)
 from headrace.storage_node.log.log_manager import LogManager
-from headrace.storage_node.log.losses import PreviousEnd
 from headrace.storage_node.node import StorageNode
 from sim_cleaner import CLEAN_MS, SimCleaner
 from sim_disk import Taken, harm, rot
+from sim_node_control import NodeControl
+from sim_node_effects import NodeEffects
 from sim_transport import Link, SimReplies, SimRequest
 
 if TYPE_CHECKING:
@@ -49,15 +27,13 @@ if TYPE_CHECKING:
     from cluster import SimCluster
     from headrace.storage_node.config import NodeConfig
     from headrace.storage_node.log.log import Log
-    from headrace.storage_node.replica.partition import Partition
 
-DIRS = "/d"
+DIRS = ("/d", "/e")
 CHECKPOINT_MS = 3_000
 TICK_MS = 1_000
-FETCH_SILENCE_MS = 3_000
 
 
-class SimNode:
+class SimNode(NodeEffects, NodeControl):
     """One node id: its disk, and while it lives its core."""
 
     def __init__(self, cluster: SimCluster, node_id: int, config: NodeConfig) -> None:
@@ -141,6 +117,7 @@ class SimNode:
             defaults=config.log_defaults(),
             new_uuid=self._uuid,
             on_offline=self._on_offline,
+            reserve_bytes=config.log_dir_reserve_bytes,
         )
         found = self.manager.open_dirs()
         self.cluster_id = found.cluster_id or ""
@@ -184,17 +161,30 @@ class SimNode:
 
     def rot(self) -> None:
         """A bit flips in what recovery reads again."""
-        if rot(self.files, DIRS, self.random):
+        if rot(self.files, self.random.choice(DIRS), self.random):
             self.cluster.rules.marks["rotten"] += 1
 
     def harm(self) -> None:
         """Somebody cuts or removes a log after an end in order."""
-        kind = harm(self.files, DIRS, self.random, self.taken)
+        kind = harm(self.files, self.random.choice(DIRS), self.random, self.taken)
         if kind:
             self.world.note(f"{self.name} is harmed: {kind}")
             self.cluster.rules.on_loss(self)
             self.cluster.rules.marks["harmed"] += 1
             self.is_lossy = True
+
+    def move(self) -> None:
+        """One of its replicas goes to the other disk, or comes back."""
+        replicas, dirs = self.running.replicas, self.manager.online_dirs
+        partitions = [p for p in replicas.partitions.values() if p.is_online]
+        if partitions and len(dirs) > 1 and not self.is_closing:
+            partition = self.random.choice(partitions)
+            replicas.moves.begin(partition, dirs[dirs[0] is self.manager.home_of(partition.topic_partition)])
+
+    def repair(self) -> None:
+        """An operator has looked at the disks: a node that lost one of them is started again."""
+        if self.is_alive and self.manager.offline_dirs:
+            self.stop()
 
     def stop(self) -> None:
         """Controlled shutdown: give leadership away, then end in order."""
@@ -228,6 +218,7 @@ class SimNode:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        self.cluster.rules.marks["moved"] += self.core.replicas.moves.finished if self.core else 0
         self.core = None
         self._link, self._is_following, self._is_checkpointing = None, False, False
         self._followed.clear()
@@ -316,280 +307,6 @@ class SimNode:
     def gone(self, session: int) -> None:
         """A connection has ended."""
         self.running.connection_gone(session)
-
-    # --- effects of the core ------------------------------------------------------------------------------
-
-    def _perform(self) -> None:
-        while self.core is not None and (effects := self.core.take_effects()):
-            for effect in effects:
-                if self.core is None:
-                    return
-                self._perform_one(effect)
-
-    def _perform_one(self, effect: Any) -> None:
-        core = self.running
-        match effect:
-            case FlushLog(partition):
-                self._flush(partition)
-            case DeleteLog() | RemoveFiles():
-                self.later(self._delay(self.flush_ms), "delete", effect.run)
-            case CheckpointStarts():
-                self.later(0, "write starts", lambda: self._checkpoint(only_starts=True))
-            case LookUpOffsets(lookup):
-                self._off_loop(self.read_ms, "look up", lookup.run, lambda: core.looked_up(lookup))
-            case ReadCold(read):
-                self.cluster.rules.marks["cold read"] += 1
-                done = lambda: core.cold_read(read, self.world.now_ms)  # noqa: E731 - one line of many alike
-                self._off_loop(self.read_ms, "read", read.run, done)
-            case AdvisePages(advice):
-                advice.run()
-            case WakeAt(deadline_ms):
-                self._set_timer("core", deadline_ms, lambda: core.expire(self.world.now_ms))
-            case Note(_, text):
-                self.notes.append(text)
-            case SendFetch():
-                self._send_fetch(effect)
-            case ProposeIsr(request):
-                self._propose(request)
-            case EndNode(_):
-                self.die(power=True)
-            case _:
-                raise AssertionError(f"nobody performs {effect}")
-
-    def _delay(self, mean_ms: int) -> int:
-        return int(self.random.expovariate(1 / mean_ms))
-
-    def _off_loop(self, mean_ms: int, label: str, run: Callable[[], None], done: Callable[[], None]) -> None:
-        """On a thread: it sees the disk as it is some time later."""
-        self.busy += 1
-
-        def happen() -> None:
-            self.busy -= 1
-            run()
-            done()
-
-        self.later(self._delay(mean_ms), label, happen)
-
-    def _flush(self, partition: Partition) -> None:
-        core, log = self.running, partition.log
-        assert log is not None
-        flush = log.start_flush()
-        if flush is None:
-            core.flushed(partition, log.recovery_point)
-            return
-        self.busy += 1
-
-        def finish() -> None:
-            self.busy -= 1
-            try:
-                flush.sync()
-            except KafkaStorageError as error:
-                core.flush_failed(partition, error)
-                return
-            log.finish_flush(flush)
-            core.flushed(partition, log.recovery_point)
-
-        self.later(self._delay(self.flush_ms), "flush", finish)
-
-    def _send_fetch(self, effect: SendFetch) -> None:
-        leader = effect.where[0]
-        link = self._followed.get(leader)
-        if link is None or not link.is_usable:
-            link = self._followed[leader] = self.cluster.transport.open(self, f"n{leader}")
-
-        def done(response: Any, frames: Any) -> None:
-            core, now_ms = self.running, self.world.now_ms
-            if isinstance(response, NetworkError):
-                link.close()
-            if isinstance(response, KafkaError):
-                core.replica_fetch_failed(effect.where, effect.number, now_ms)
-            else:
-                core.replica_fetched(effect.where, effect.number, response, frames, now_ms, self.wall_ms)
-
-        if self.running.endpoint_of(leader) is None:
-            self.later(1, "cannot follow", lambda: done(NetworkError("not registered"), ()))
-        else:
-            link.ask(registry.FETCH, effect.request, (), FETCH_SILENCE_MS, done)
-
-    def _propose(self, request: Any) -> None:
-        core = self.running
-
-        def done(response: Any) -> None:
-            core.isr_answered(response, self.world.now_ms)
-
-        def failed() -> None:
-            core.isr_failed(self.world.now_ms)
-
-        timeout_ms = self.config.controller_request_timeout_ms
-        if not self._ask(registry.ALTER_PARTITION, request, timeout_ms, done, failed):
-            self.later(1, "cannot propose", failed)
-
-    def _set_timer(self, key: str, deadline_ms: int, action: Callable[[], None]) -> None:
-        old = self._timers.pop(key, None)
-        if old is not None:
-            old.cancel()
-        self._timers[key] = self.later(max(deadline_ms - self.world.now_ms, 0), key, action)
-
-    def _checkpoint(self, *, only_starts: bool = False) -> None:
-        """One at a time, and not while metadata is followed."""
-        if self.is_closing:
-            return
-        if self._is_checkpointing:
-            self.later(1, "write checkpoints later", lambda: self._checkpoint(only_starts=only_starts))
-            return
-        core = self.running
-        tasks = core.checkpoints_begin(only_starts=only_starts)
-        self._is_checkpointing = True
-        self.busy += 1
-
-        def write() -> None:
-            self.busy -= 1
-            self._is_checkpointing = False
-            for task in tasks:
-                task.run()
-            core.checkpoints_end(tasks)
-            if not only_starts:
-                core.flush_all()
-
-        self.later(self._delay(self.flush_ms), "write checkpoints", write)
-
-    # --- the controller -----------------------------------------------------------------------------------
-
-    def _submit(self, event: m.Event) -> None:
-        self._perform_membership(self.membership.step(event, self.world.now_ms))
-        self.membership.check()
-
-    def _perform_membership(self, effects: tuple[m.Effect, ...]) -> None:
-        for effect in effects:
-            if not self.is_alive:
-                return
-            match effect:
-                case m.FindController():
-                    self.later(self._delay(5), "find the controller", self._find)
-                case m.SendRegistration():
-                    self._register()
-                case m.AdoptIdentity(node_id, cluster_id):
-                    self._adopt(node_id, cluster_id)
-                case m.SendHeartbeat(broker_epoch, want_shutdown):
-                    self._beat(broker_epoch, want_shutdown=want_shutdown)
-                case m.FollowMetadata():
-                    if not self._is_following:
-                        self._is_following = True
-                        self._follow()
-                case m.SetTimer(key, deadline_ms):
-                    self._set_timer(key, deadline_ms, lambda k=key: self._submit(m.TimeCame(k)))  # type: ignore[misc]
-                case m.Left():
-                    self.later(0, "shut down", self._shut_down)
-                case m.Failed(error):
-                    raise AssertionError(f"{self.name} is no part of the cluster any more: {error}")
-
-    def _find(self) -> None:
-        target = self.cluster.guess_controller(self.random)
-        self._link = self.cluster.transport.open(self, target)
-        self._is_following = False
-        self._submit(m.Connected())
-
-    def _lost(self, link: Link) -> None:
-        if self._link is link:
-            self._link, self._is_following = None, False
-            link.close()
-            self._submit(m.Disconnected())
-
-    def _ask(
-        self,
-        api: Any,
-        body: Any,
-        timeout_ms: int,
-        done: Callable[[Any], None],
-        failed: Callable[[], None] = lambda: None,
-    ) -> bool:
-        """Ask the controller; False if there is no connection. What fails gives the connection up."""
-        link = self._link
-        if link is None:
-            return False
-        if not link.is_usable:
-            self._lost(link)
-            return False
-
-        def answered(response: Any, _frames: Any) -> None:
-            is_refused = isinstance(response, KafkaError)
-            if is_refused or response.error_code == NotControllerError.code:
-                self._lost(link)
-                failed()
-            else:
-                done(response)
-
-        link.ask(api, body, (), timeout_ms, answered)
-        return True
-
-    def _register(self) -> None:
-        broker_epoch = self.membership.broker_epoch
-        end = PreviousEnd(broker_epoch) if broker_epoch >= 0 else self.previous_end
-        body = BrokerRegistrationRequest(
-            self.node_id,
-            self.cluster_id,
-            self.incarnation,
-            self.name,
-            9_000,
-            None,
-            self.manager.directory_ids,
-            end.broker_epoch,
-            end.lost,
-        )
-
-        def done(response: Any) -> None:
-            if not response.error_code:
-                self.is_lossy = False
-            self._submit(m.RegistrationAnswered(response))
-
-        self._ask(registry.BROKER_REGISTRATION, body, self.config.controller_request_timeout_ms, done)
-
-    def _beat(self, broker_epoch: int, *, want_shutdown: bool) -> None:
-        body = BrokerHeartbeatRequest(
-            self.node_id,
-            broker_epoch,
-            self.running.image.offset,
-            want_shutdown=want_shutdown,
-            offline_log_dirs=self.manager.offline_directory_ids,
-            offline_replicas=self.running.replicas.offline_keys(),
-        )
-        self._ask(
-            registry.BROKER_HEARTBEAT,
-            body,
-            self.config.controller_request_timeout_ms,
-            lambda response: self._submit(m.HeartbeatAnswered(response)),
-        )
-
-    def _adopt(self, node_id: int, cluster_id: str) -> None:
-        self.manager.set_identity(cluster_id, node_id)
-        self.cluster_id = cluster_id
-        self.running.joined(node_id, 1)
-
-    def _follow(self) -> None:
-        wait_ms = self.config.metadata_max_wait_ms
-        link = self._link
-
-        def done(response: Any) -> None:
-            if response.error_code:
-                if link is not None:
-                    self._lost(link)
-                return
-            if self._is_checkpointing:
-                self.later(1, "follow later", lambda: done(response))
-                return
-            core, broker_epoch = self.running, self.membership.broker_epoch
-            step = core.read_metadata(response)
-            if step is not None:
-                tasks = core.logs_ahead(step, broker_epoch)
-                for task in tasks:
-                    task.run()
-                core.follow(step, broker_epoch, tasks, now_ms=self.world.now_ms)
-            self._submit(m.MetadataApplied(core.image.offset))
-            if self._link is link and self._is_following:
-                self._follow()
-
-        body = FetchMetadataRequest(self.node_id, self.running.image.offset, wait_ms)
-        self._ask(registry.FETCH_METADATA, body, wait_ms + self.config.controller_request_timeout_ms, done)
 
     def log_of(self, key: tuple[str, int]) -> Log | None:
         """The log of a partition that works here."""

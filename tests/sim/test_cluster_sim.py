@@ -15,6 +15,7 @@ pytestmark = pytest.mark.sim
 
 SEEDS = int(os.environ.get("HEADRACE_CLUSTER_SIM_SEEDS", "300"))
 GROUP = 50
+BLACKOUT_SEEDS = 15
 MARKS = (
     "committed",
     "led",
@@ -32,6 +33,7 @@ MARKS = (
     "erased",
     "cleaned",
     "gaps",
+    "moved",
 )
 
 
@@ -47,6 +49,19 @@ def test_random_faults_break_no_law(first: int) -> None:
             raise AssertionError(f"make sim SIM=cluster SEED={seed}: {error}") from error
     missing = [mark for mark in MARKS if not marks[mark]]
     assert not missing, f"{GROUP} seeds without {missing} prove little"
+
+
+@pytest.mark.parametrize("plan", [cluster_bugs.BLACKOUT, cluster_bugs.BLACKOUT_ASYNC], ids=["fsync", "async"])
+def test_the_power_fails_everywhere_at_once(plan: Plan) -> None:
+    """Scenario 32: of each disk only what was synced is sure, the rest torn and in any order. With fsync
+    nothing acknowledged is lost; with async nothing that all replicas in sync had flushed."""
+    marks: Counter[str] = Counter()
+    for seed in range(1, BLACKOUT_SEEDS + 1):
+        marks += SimCluster(seed, plan).run().rules.marks
+    assert marks["blackout"] > BLACKOUT_SEEDS
+    if plan.durability == "async":
+        assert marks["may be lost"]
+        assert marks["must survive"]
 
 
 def finds(laws: tuple[str, ...], plan: Plan, seeds: int) -> bool:

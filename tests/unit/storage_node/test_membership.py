@@ -92,6 +92,16 @@ def test_heartbeats_go_on_one_at_a_time(active: Driver) -> None:
     assert active(beat(), 500) == (m.SetTimer(m.HEARTBEAT_TIMER, 800),)
 
 
+def test_news_do_not_wait_for_the_next_heartbeat(active: Driver) -> None:
+    """A disk failed: told at once; while a heartbeat is under way, right behind its answer."""
+    assert active(m.NewsCame()) == (m.SendHeartbeat(12, want_shutdown=False),)
+    assert active(m.NewsCame()) == ()
+    assert active(beat(), 500) == (m.SendHeartbeat(12, want_shutdown=False),)
+    assert active(beat(), 600) == (m.SetTimer(m.HEARTBEAT_TIMER, 900),)
+    active(m.Disconnected())
+    assert active(m.NewsCame()) == (), "the first heartbeat of the next connection tells it"
+
+
 def test_a_fenced_node_comes_back(active: Driver) -> None:
     """The controller fenced us, for example after a pause; the next good answer lets us in again."""
     active(beat(fenced=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 from controller_kit import Driver
+from headrace.protocol.errors import IneligibleReplicaError
 
 
 def a_cluster(min_isr: int = 2, replicas=(1, 2, 3), **config) -> Driver:
@@ -284,3 +285,59 @@ def test_an_older_log_with_a_fenced_node_in_the_isr() -> None:
     driver.come_back(1, 12, is_clean=False)
     assert facts(driver) == (1, (1,), (), ())
     assert driver.partitions("t")[0].leader_recovery_state == 1
+
+
+def full(driver: Driver, node: int, topic: str = "t", partition: int = 0) -> None:
+    """The node has no room for records of the partition."""
+    driver.beat(node, full_replicas=((driver.image.topics[topic].topic_id, partition),))
+
+
+def test_a_full_disk_hands_over_and_leaves_the_isr_where_producers_can_go_on() -> None:
+    """Two others in sync are enough for min ISR 2. Who has no room does not come back before it has."""
+    driver = a_cluster()
+    full(driver, 1)
+    assert facts(driver) == (2, (2, 3), (), ())
+    refused = driver.alter_partition("t", 0, (1, 2, 3))
+    assert refused.error_code == IneligibleReplicaError.code
+    assert "full" in refused.error_detail
+    driver.beat(1)
+    assert driver.alter_partition("t", 0, (1, 2, 3)).error_code == 0
+    assert facts(driver)[0] == 2
+
+
+def test_a_full_follower_leaves_the_isr_at_once() -> None:
+    """Else acks=all would wait for it until it counts as lagging."""
+    driver = a_cluster()
+    full(driver, 3)
+    assert facts(driver) == (1, (1, 2), (), ())
+
+
+@pytest.mark.parametrize(("replicas", "min_isr"), [((1,), 1), ((1, 2), 2), ((1, 2, 3), 3)])
+def test_a_full_disk_stays_where_that_helps_nobody(replicas, min_isr: int) -> None:
+    """Too few others: producers are refused either way, readers are served."""
+    driver = a_cluster(min_isr, replicas)
+    full(driver, 1)
+    assert facts(driver) == (1, replicas, (), ())
+
+
+def test_disks_that_are_all_full_are_read_on() -> None:
+    """The second one finds nobody with room, and leads on; the ISR keeps its size."""
+    driver = a_cluster()
+    full(driver, 1)
+    full(driver, 2)
+    full(driver, 3)
+    assert facts(driver) == (2, (2, 3), (), ())
+    driver.fence(2)
+    assert facts(driver)[:2] == (3, (3,)), "somebody must lead, with or without room"
+
+
+def test_who_has_room_is_elected_before_who_has_not() -> None:
+    """1 leads and goes; 2 is first in order, but full: it stayed, since 3 alone is too few."""
+    driver = a_cluster()
+    driver.fence(1)
+    full(driver, 2)
+    assert facts(driver)[0] == 2
+    driver.beat(1)
+    assert driver.alter_partition("t", 0, (1, 2, 3)).error_code == 0
+    full(driver, 2)
+    assert facts(driver)[:2] == (1, (1, 3)), "relieved as soon as others are enough"

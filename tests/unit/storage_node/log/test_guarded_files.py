@@ -46,8 +46,8 @@ def test_a_missing_file_is_no_failure_of_the_disk() -> None:
     files.fuse.check()
 
 
-def test_a_full_disk_takes_the_dir_offline_too() -> None:
-    """ENOSPC leaves a torn write behind, so the log is left alone until it is recovered."""
+def test_a_full_disk_is_a_failure_where_the_room_is_not_known() -> None:
+    """ENOSPC leaves a torn write behind; see test_full_disk.py for those who can go on from there."""
     files = GuardedFiles(FakeFiles(capacity_bytes=3), Fuse())
     file = files.open("/a", create=True)
     with pytest.raises(KafkaStorageError, match=errno.errorcode[errno.ENOSPC]):

@@ -3,41 +3,18 @@
 from __future__ import annotations
 
 import errno
-from itertools import count
 
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import InconsistentClusterIdError, KafkaStorageError
 from headrace.protocol.model import TopicPartition
 from headrace.storage_node.log.files import NameTooLongError
-from headrace.storage_node.log.log_manager import LogManager
 from headrace.storage_node.log.log_tasks import NewLog
 from headrace.storage_node.log.losses import PreviousEnd
 from log_rig import NOW, TP, append, batch, check_dense, config, read_all
+from manager_rig import ID, loaded, manager_of
 
-ID = bytes(range(16))
 OTHER = TopicPartition("other-topic", 3)
-
-
-def manager_of(files: FakeFiles, *dirs: str, offline: list[str] | None = None) -> LogManager:
-    """An opened manager, not loaded yet."""
-    numbers = count(1)
-    manager = LogManager(
-        files,
-        dirs or ("/a", "/b"),
-        defaults=config(),
-        new_uuid=lambda: next(numbers).to_bytes(16, "big"),
-        on_offline=None if offline is None else lambda path, _: offline.append(path),
-    )
-    manager.open_dirs()
-    return manager
-
-
-def loaded(files: FakeFiles, *dirs: str, offline: list[str] | None = None) -> LogManager:
-    manager = manager_of(files, *dirs, offline=offline)
-    manager.set_identity("cluster", 5)
-    manager.load(NOW)
-    return manager
 
 
 def test_a_new_disk_gets_its_identity_and_keeps_it() -> None:
@@ -272,15 +249,71 @@ def test_without_any_dir_there_is_no_node() -> None:
         manager_of(after)
 
 
-def test_a_partition_that_lies_in_two_dirs_stops_the_start() -> None:
-    """Nobody can tell which copy is right."""
+def test_of_two_folders_of_a_partition_the_newer_one_counts() -> None:
+    """A crash in the middle of a move: the longer one is the log, the other one is set aside, not removed."""
+    for longer in ("/a", "/b"):
+        files = FakeFiles()
+        for number, path in enumerate(("/a", "/b")):
+            manager = loaded(files, path)
+            log = manager.create(TP, ID, config())
+            for _ in range(1 + number if longer == "/b" else 2 - number):
+                append(log, batch(1))
+            manager.shutdown()
+        disk = files.restart()
+        again = loaded(disk)
+        assert again.home_of(TP) is again.dir_at(longer)
+        assert again.logs[TP].log_end_offset == 2
+        assert "lies in /a and in /b" in again.logs[TP].recovery.faults[-1]
+        again.shutdown()
+        assert len(loaded(disk.restart()).set_aside) == 1
+
+
+@pytest.mark.parametrize("number", [1, 2, None])
+def test_of_two_folders_of_two_topics_the_metadata_chooses(number: int | None) -> None:
+    """A dir was away while the topic was deleted and made again: nobody else can tell which one it is."""
+    files = FakeFiles()
+    for each, path in ((1, "/a"), (2, "/b")):
+        manager = loaded(files, path)
+        append(manager.create(TP, bytes([each]) * 16, config()), batch(each))
+        manager.shutdown()
+    disk = files.restart()
+    again = loaded(disk)
+    again.choose(TP, None if number is None else bytes([number]) * 16)
+    assert again.logs[TP].log_end_offset == (number or 1)
+    again.checkpoint()
+    append(again.logs[TP], batch(1))
+    again.shutdown()
+    after = loaded(disk.restart())
+    assert after.logs[TP].log_end_offset == (number or 1) + 1
+    assert len(after.set_aside) == 1
+
+
+def test_of_two_folders_one_cannot_be_read() -> None:
+    """It may be the one that counts: the partition is offline, and both stay for an operator."""
+    files = FakeFiles()
+    for path in ("/a", "/b"):
+        manager = loaded(files, path)
+        append(manager.create(TP, ID, config()), batch(1))
+        manager.shutdown()
+    files.put("/b/t-0/00000000000000000000.log.swap", b"x")
+    again = loaded(files.restart())
+    assert "/a and in /b" in again.failed[TP]
+    with pytest.raises(KafkaStorageError, match="cannot be read"):
+        again.create(TP, ID, config(), is_new=True)
+
+
+def test_a_creation_that_failed_in_a_dir_which_comes_back() -> None:
+    """The first dir fails in the middle, the log is made in the second one; the next start finds both."""
     files = FakeFiles()
     manager = loaded(files)
-    manager.create(TP, ID, config())
+    files.fail("pwrite", "/a/t-0/partition.metadata")
+    with pytest.raises(KafkaStorageError, match="EIO"):
+        manager.create(TP, ID, config(), is_new=True)
+    append(manager.create(TP, ID, config(), is_new=True), batch(3))
     manager.shutdown()
-    files.mkdir("/b/t-0")
-    with pytest.raises(KafkaStorageError, match="/a and in /b"):
-        loaded(files.restart())
+    again = loaded(files.restart())
+    assert again.home_of(TP) is again.dir_at("/b")
+    assert again.logs[TP].log_end_offset == 3
 
 
 def test_a_log_that_cannot_be_loaded_is_not_made_anew() -> None:
@@ -321,7 +354,10 @@ def test_loading_may_run_on_threads_of_the_callers() -> None:
         append(manager.create(TopicPartition("t", number), ID, config()), batch(number + 1))
     manager.shutdown()
     again = manager_of(files.restart())
-    again.load(NOW, run_all=lambda tasks: [task.run() for task in reversed(tasks)])
+    tasks = again.load_tasks(NOW)
+    for task in reversed(tasks):
+        task.run()
+    again.finish_loading(tasks)
     assert {key.partition: log.log_end_offset for key, log in again.logs.items()} == {
         n: n + 1 for n in range(5)
     }

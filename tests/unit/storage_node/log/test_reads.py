@@ -40,8 +40,8 @@ def found_from(log: Log, offset: int) -> list[bytes] | None:
 
 @pytest.mark.parametrize("bit", range(8))
 def test_a_flipped_bit_of_a_stored_batch_is_never_served(bit: int) -> None:
-    """Each bit of the second batch, header fields outside of the CRC included: from wherever a reader comes,
-    it gets the right batches or an error."""
+    """Scenario 27. Each bit of the second batch, header fields outside of the CRC included: from wherever
+    a reader comes, it gets the right batches or an error."""
     disk, batches = closed_log()
     start = len(batches[0])
     for byte in range(start, start + len(batches[1])):
@@ -57,7 +57,7 @@ def test_a_flipped_bit_of_a_stored_batch_is_never_served(bit: int) -> None:
 
 @pytest.mark.parametrize("bit", [0, 6])
 def test_a_flipped_bit_is_noticed_while_the_log_is_open(bit: int) -> None:
-    """The same without a restart: the newest batches are found without the index."""
+    """Scenario 27 without a restart: the newest batches are found without the index."""
     files = FakeFiles()
     log = open_log(files)
     for number in range(BATCHES):

@@ -25,7 +25,7 @@ def closed_disk() -> tuple[FakeFiles, list[bytes]]:
 
 
 def test_the_last_two_batches_torn_at_every_byte() -> None:
-    """A torn tail is cut back to the last whole batch, at whichever byte it ends."""
+    """Scenario 26: a torn tail is cut back to the last whole batch, at whichever byte it ends."""
     files = FakeFiles()
     log = open_log(files)
     for number in range(4):
@@ -50,7 +50,8 @@ def test_the_last_two_batches_torn_at_every_byte() -> None:
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "empty", "odd", "zeros", "random", "longer"])
 def test_index_files_in_any_state_are_rebuilt(damage: str, suffix: str, was_clean: bool) -> None:
-    """Missing, empty, cut, zeroed, random, overlong: reads and time lookups are right, files whole again."""
+    """Scenario 31. Missing, empty, cut, zeroed, random, overlong: reads and time lookups are right, files
+    whole again."""
     files, batches = closed_disk()
     sound = {
         name: files.content(f"{FOLDER}/{name}") for name in files.listdir(FOLDER) if name.endswith(suffix)
@@ -86,7 +87,7 @@ def _damaged(damage: str, content: bytes) -> bytes:
 @pytest.mark.parametrize("content", [None, b"", b"garbage", b"0\n5\n", b"\0" * 40], ids=str)
 @pytest.mark.parametrize("was_clean", [True, False])
 def test_a_missing_or_damaged_epoch_file_is_rebuilt(content: bytes | None, was_clean: bool) -> None:
-    """The batches know their epochs."""
+    """Scenario 31: the batches know their epochs."""
     files, batches = closed_disk()
     path = f"{FOLDER}/leader-epoch-checkpoint"
     if content is None:

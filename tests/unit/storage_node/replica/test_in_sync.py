@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from headrace.protocol.metadata.image import RECOVERING, PartitionRegistration
 from headrace.protocol.model import NO_OFFSET
-from headrace.storage_node.replica.in_sync import NEVER_MS, FollowerProgress, InSyncReplicas
+from headrace.storage_node.replica.in_sync import ASK_AGAIN_MS, NEVER_MS, FollowerProgress, InSyncReplicas
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -254,11 +254,43 @@ def test_a_refused_proposal_is_forgotten_a_void_one_is_not_the_next() -> None:
     view = leading(isr=(1,))
     fetched(view, 2, 10, 10)
     first = view.propose_growth(2, 0, EPOCH, anybody)
-    view.refused(first)
+    view.refused(first, 0)
     second = view.propose_growth(2, 0, EPOCH, anybody)
     assert second is not None
-    view.refused(first)
+    view.refused(first, 0)
     assert view.proposal is second
+
+
+def test_who_was_turned_away_holds_up_nobody_until_it_gets_on() -> None:
+    """Its disk is full, say: it was caught up a moment ago, and may never follow."""
+    view = leading(isr=(1, 2))
+    fetched(view, 2, 10, 10)
+    fetched(view, 3, 10, 10)
+    proposal = view.propose_growth(3, 10, EPOCH, anybody)
+    assert proposal is not None
+    fetched(view, 2, 12, 12)
+    assert view.committed_end(12, 12, 1, 0, anybody) == 10
+    view.refused(proposal, 50)
+    assert view.committed_end(12, 12, 1, 0, anybody) == 12
+    assert view.was_turned_away(3, 50 + ASK_AGAIN_MS - 1)
+    assert not view.was_turned_away(3, 50 + ASK_AGAIN_MS)
+    assert view.committed_end(12, 12, 1, 50 + ASK_AGAIN_MS, anybody) == 12
+    fetched(view, 2, 14, 14)
+    fetched(view, 3, 12, 14)
+    assert view.committed_end(14, 14, 1, 0, anybody) == 12, "it gets on, so it is waited for again"
+
+
+def test_whom_the_controller_takes_out_is_not_waited_for() -> None:
+    """Its log dir failed: it was caught up until then, and will not fetch any more."""
+    view = leading(isr=(1, 2, 3))
+    for node in (2, 3):
+        fetched(view, node, 10, 10)
+    fetched(view, 2, 12, 12)
+    assert view.committed_end(12, 12, 1, 0, anybody) == 10
+    view.updated(registration(isr=(1, 2), partition_epoch=1), 0)
+    assert view.committed_end(12, 12, 1, 0, anybody) == 12
+    fetched(view, 3, 12, 12)
+    assert view.propose_growth(3, 12, EPOCH, anybody) is not None
 
 
 def test_replicas_come_and_go_by_metadata() -> None:
@@ -325,7 +357,7 @@ class InSyncMachine(RuleBasedStateMachine):
     @rule()
     def refuse(self) -> None:
         if self.view.proposal.partition_epoch == self.partition_epoch:
-            self.view.refused(self.view.proposal)
+            self.view.refused(self.view.proposal, self.now_ms)
             self.advance()
 
     @rule()

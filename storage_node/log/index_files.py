@@ -1,0 +1,35 @@
+"""The index files of a segment: written whole, and looked at before they are read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.records.header import HEADER_BYTES
+
+if TYPE_CHECKING:
+    from .files import Files
+
+
+def write_index(files: Files, path: str, content: bytes) -> None:
+    """Write the file anew. Errors: KafkaStorageError."""
+    file = files.open(path, create=True)
+    try:
+        file.truncate(0)
+        if content:
+            file.pwrite(0, [content])
+    finally:
+        file.close()
+
+
+def index_size_fault(files: Files, path: str, entry_bytes: int, log_bytes: int) -> str | None:
+    """Why the file cannot be an index, with entries of this size, of a log file of `log_bytes`, or None.
+    Errors: KafkaStorageError."""
+    if not files.exists(path):
+        return f"{path} is missing"
+    size = files.size(path)
+    if size % entry_bytes:
+        return f"{path} has {size} bytes, no multiple of {entry_bytes}"
+    # Bound: an entry per batch, and one for the end; whoever wrote more must not fill our memory.
+    if size // entry_bytes > log_bytes // HEADER_BYTES + 1:
+        return f"{path} has {size} bytes for a log of {log_bytes}"
+    return None

@@ -1,0 +1,166 @@
+"""DescribeLogDirs and AlterReplicaLogDirs: what lies where on this node, and what shall lie elsewhere. Pure.
+
+Source: Kafka ReplicaManager.scala describeLogDirs, alterReplicaLogDirs; KIP-113, KIP-827, KIP-1066.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import (
+    NO_ERROR,
+    IneligibleReplicaError,
+    InvalidRequestError,
+    KafkaError,
+    KafkaStorageError,
+    LogDirNotFoundError,
+    ReplicaNotAvailableError,
+    UnknownTopicOrPartitionError,
+)
+from ...protocol.messages import registry
+from ...protocol.messages.control import PartitionError
+from ...protocol.messages.log_dirs import (
+    AlterReplicaLogDirsResponse,
+    DescribeLogDirsResponse,
+    LogDirDescription,
+    LogDirReplica,
+)
+from ...protocol.model import TopicPartition
+
+if TYPE_CHECKING:
+    from ...protocol.messages.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
+    from ..log.log_dir import LogDir
+    from ..log.log_manager import LogManager
+    from ..replies import Incoming, Replies
+    from .partition import Partition
+    from .replica_manager import ReplicaManager
+
+Wanted = frozenset[TopicPartition] | None
+
+
+class LogDirsHandler:
+    """Answers both at once; a move goes on after its answer."""
+
+    def __init__(
+        self, replicas: ReplicaManager, manager: LogManager, replies: Replies, *, max_partitions: int
+    ) -> None:
+        self._replicas = replicas
+        self._manager = manager
+        self._replies = replies
+        self._max_partitions = max_partitions
+
+    def handle(self, request: Incoming) -> None:
+        """Errors: InvalidRequestError if more partitions are named than may be."""
+        if request.api.key == registry.DESCRIBE_LOG_DIRS.key:
+            self._replies.reply(request, self._describe(request.body))
+        else:
+            self._replies.reply(request, self._alter(request.body))
+
+    # --- describe ----------------------------------------------------------------------------------------
+
+    def _describe(self, asked: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+        wanted: Wanted = None
+        if asked.topics is not None:
+            named = [
+                TopicPartition(each.topic, number) for each in asked.topics for number in each.partitions
+            ]
+            self._check_count(len(named))
+            wanted = frozenset(named)
+        found: dict[str, list[LogDirReplica]] = defaultdict(list)
+        for partition in self._replicas.partitions.values():
+            if wanted is None or partition.topic_partition in wanted:
+                self._list(partition, found)
+        described = tuple(
+            self._described(log_dir, tuple(sorted(found[log_dir.path], key=_name_of)))
+            for log_dir in self._manager.dirs
+        )
+        return DescribeLogDirsResponse(NO_ERROR, log_dirs=described)
+
+    def _list(self, partition: Partition, found: dict[str, list[LogDirReplica]]) -> None:
+        name, log = partition.topic_partition, partition.log
+        home = self._manager.home_of(name)
+        if log is None or home is None or not partition.is_online:
+            return
+        lag = max(partition.high_watermark - log.log_end_offset, 0)
+        found[home.path].append(LogDirReplica(*name, log.size_bytes, lag))
+        move = self._replicas.moves.of(partition.key)
+        if move is not None:
+            size = 0 if move.log is None else move.log.size_bytes
+            lag = max(log.log_end_offset - move.end_offset, 0)
+            found[move.target.path].append(LogDirReplica(*name, size, lag, is_future=True))
+
+    def _described(self, log_dir: LogDir, replicas: tuple[LogDirReplica, ...]) -> LogDirDescription:
+        is_cordoned, directory_id = self._manager.cordon.holds(log_dir), log_dir.directory_id or b""
+        try:
+            space = log_dir.files.space(log_dir.path)
+        except KafkaStorageError as error:
+            return LogDirDescription(
+                error.code,
+                log_dir.path,
+                error_detail=str(error),
+                is_cordoned=is_cordoned,
+                directory_id=directory_id,
+            )
+        return LogDirDescription(
+            NO_ERROR, log_dir.path, replicas, *space, is_cordoned, log_dir.room.full or "", directory_id
+        )
+
+    # --- alter -------------------------------------------------------------------------------------------
+
+    def _alter(self, asked: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+        wanted = [
+            (target.log_dir, TopicPartition(each.topic, number))
+            for target in asked.log_dirs
+            for each in target.topics
+            for number in each.partitions
+        ]
+        self._check_count(len(wanted))
+        if len({name for _, name in wanted}) != len(wanted):
+            raise InvalidRequestError("a partition is named twice in one request")
+        results = []
+        for path, name in wanted:
+            try:
+                self._move(path, name)
+            except KafkaError as error:
+                results.append(PartitionError(*name, error.code, str(error)))
+            else:
+                results.append(PartitionError(*name))
+        return AlterReplicaLogDirsResponse(NO_ERROR, results=tuple(results))
+
+    def _move(self, path: str, name: TopicPartition) -> None:
+        target = self._manager.dir_at(path)
+        if target is None:
+            raise LogDirNotFoundError(f"no log dir {path[:200]!r} is online on node {self._replicas.node_id}")
+        topic = self._replicas.image.topics.get(name.topic)
+        if topic is not None and not 0 <= name.partition < len(topic.partitions):
+            raise UnknownTopicOrPartitionError(f"topic {name.topic} has no partition {name.partition}")
+        partition = None if topic is None else self._replicas.partitions.get((topic.topic_id, name.partition))
+        home = self._manager.home_of(name)
+        if home is not target and self._manager.cordon.holds(target):
+            raise IneligibleReplicaError(f"the log dir {path} is cordoned")
+        if partition is None:
+            self._prefer(name, target.path)
+            raise ReplicaNotAvailableError(
+                f"node {self._replicas.node_id} has no replica of {name}; if it gets one, it will be there"
+            )
+        if partition.log is None or not partition.is_online:
+            raise partition.lost_error()
+        if home is target:
+            self._replicas.moves.cancel(partition.key)
+        else:
+            self._replicas.moves.begin(partition, target)
+
+    def _prefer(self, name: TopicPartition, path: str) -> None:
+        preferred = self._manager.preferred
+        if name not in preferred and len(preferred) >= self._max_partitions:
+            raise InvalidRequestError(f"{len(preferred)} replicas are waited for already")
+        preferred[name] = path
+
+    def _check_count(self, count: int) -> None:
+        if count > self._max_partitions:
+            raise InvalidRequestError(f"{count} partitions, at most {self._max_partitions} are allowed")
+
+
+def _name_of(replica: LogDirReplica) -> tuple[str, int, bool]:
+    return replica.topic, replica.partition, replica.is_future

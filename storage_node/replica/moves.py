@@ -1,0 +1,146 @@
+"""Replicas that move between the log dirs of this node: copied in the background, swapped when caught up.
+Pure.
+
+A move takes steps (CopyLog effects), one under way for each, as fast as the throttle lets them; when
+little is missing, and neither a flush, a cleaning nor a checkpoint names the log, the copy takes its place
+in one event. Until then the replica is what it was, and giving the move up costs nothing. What moves is not
+compacted meanwhile.
+Source: Kafka ReplicaManager.scala alterReplicaLogDirs, KIP-113.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import CorruptMessageError, KafkaStorageError
+from ..effects import CopyLog, DeleteLog
+from ..log.future_log import FutureLog
+
+if TYPE_CHECKING:
+    from ..log.log import Log
+    from ..log.log_dir import LogDir
+    from ..log.log_manager import LogManager
+    from .partition import Partition, PartitionKey
+    from .replica_manager import ReplicaManager
+
+
+class Moves:
+    """All moves of one node.
+
+    Invariant: each has a step under way, or is in `_idle`.
+    """
+
+    def __init__(self, replicas: ReplicaManager, manager: LogManager) -> None:
+        self._replicas = replicas
+        self._manager = manager
+        self._moves: dict[PartitionKey, FutureLog] = {}
+        self._idle: dict[PartitionKey, None] = {}
+        self.finished = 0
+
+    def __len__(self) -> int:
+        return len(self._moves)
+
+    def of(self, key: PartitionKey) -> FutureLog | None:
+        """The copy of the partition, if it moves."""
+        return self._moves.get(key)
+
+    def begin(self, partition: Partition, target: LogDir) -> None:
+        """Move an online partition; another move of it ends."""
+        assert partition.log is not None, "only an online partition moves"
+        move = self._moves.get(partition.key)
+        if move is not None and move.target is target:
+            return
+        self.cancel(partition.key)
+        self._moves[partition.key] = FutureLog(partition.log, target, self._manager.unique())
+        self._idle[partition.key] = None
+        partition.log.stop_cleaning()
+        self._note(partition, f"moves to {target.path}")
+        self.go_on()
+
+    def cancel(self, key: PartitionKey) -> None:
+        """Give the move up, if there is one; the files of the copy go when no step uses them any more."""
+        move = self._moves.pop(key, None)
+        if move is not None and key in self._idle:
+            del self._idle[key]
+            self._discard(move)
+
+    def was_cut(self, partition: Partition) -> None:
+        """The partition's log was cut."""
+        move = self._moves.get(partition.key)
+        if move is not None and partition.log is not None:
+            move.was_cut(partition.log.log_end_offset)
+
+    def stepped(self, key: PartitionKey, move: FutureLog) -> None:
+        """A CopyLog effect is done."""
+        if self._moves.get(key) is not move:
+            self._discard(move)
+            return
+        self._idle[key] = None
+        partition = self._replicas.partitions.get(key)
+        if partition is None or partition.log is not move.source or not partition.is_online:
+            self.cancel(key)
+        elif move.error is not None:
+            self._note(partition, f"does not move to {move.target.path}: {move.error}", logging.ERROR)
+            self.cancel(key)
+            self._replicas.disks.look_at_dirs(move.error)
+        else:
+            self._replicas.throttles.mover.take(move.copied_bytes, self._replicas.surroundings.now_ms)
+            self.try_swap(partition)
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Ask for the next step of all that may go on. Throttled ones are asked for by the next tick."""
+        mover, now_ms = self._replicas.throttles.mover, self._replicas.surroundings.now_ms
+        for key in list(self._idle):
+            move = self._moves[key]
+            if not mover.has_room(now_ms):
+                return
+            if move.may_go_on and (move.log is None or not move.is_close):
+                del self._idle[key]
+                move.prepare()
+                self._replicas.effects.append(CopyLog(key, move))
+
+    def try_swap(self, partition: Partition) -> None:
+        """Let the copy take the log's place, if there is one that may now."""
+        key = partition.key
+        move = self._moves.get(key)
+        if move is None or key not in self._idle or not move.is_close:
+            return
+        if partition.is_busy or self._replicas.is_checkpointing or not move.may_go_on:
+            return  # asked again at the end of that
+        try:
+            log = move.complete()
+            old = self._manager.replace(log, move.target)
+        except (KafkaStorageError, CorruptMessageError) as error:
+            self._note(partition, f"does not move to {move.target.path}: {error}", logging.ERROR)
+            self.cancel(key)
+            self._replicas.disks.look_at_dirs(error)
+            return
+        del self._moves[key], self._idle[key]
+        self.finished += 1
+        self._replicas.take_log(partition, log)
+        self._note(partition, f"has moved to {move.target.path}")
+        self._replicas.effects.append(DeleteLog(old))
+
+    def try_all_swaps(self) -> None:
+        """As `try_swap`, for all; called when no checkpoint is written any more, and about each second."""
+        for key in list(self._idle):
+            partition = self._replicas.partitions.get(key)
+            if partition is not None:
+                self.try_swap(partition)
+        self.go_on()
+
+    def _discard(self, move: FutureLog) -> None:
+        log: Log | None = move.log
+        if log is not None and not log.is_offline:
+            self._replicas.effects.append(DeleteLog(log))
+
+    def _note(self, partition: Partition, text: str, level: int = logging.INFO) -> None:
+        self._replicas.note(level, f"{partition.topic_partition}: {text}")
+
+    def check(self) -> None:
+        """Assert the laws of this object."""
+        assert self._idle.keys() <= self._moves.keys()
+        for move in self._moves.values():
+            assert move.log is None or move.log is not move.source

@@ -1,0 +1,41 @@
+"""Log managers over fake disks."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+from headrace.storage_node.log.log_manager import LogManager
+from log_rig import NOW, config
+
+if TYPE_CHECKING:
+    from fake_files import FakeFiles
+
+ID = bytes(range(16))
+
+
+def manager_of(
+    files: FakeFiles, *dirs: str, offline: list[str] | None = None, reserve_bytes: int = 0
+) -> LogManager:
+    """An opened manager, not loaded yet."""
+    numbers = count(1)
+    manager = LogManager(
+        files,
+        dirs or ("/a", "/b"),
+        defaults=config(),
+        new_uuid=lambda: next(numbers).to_bytes(16, "big"),
+        on_offline=None if offline is None else lambda path, _: offline.append(path),
+        reserve_bytes=reserve_bytes,
+    )
+    manager.open_dirs()
+    return manager
+
+
+def loaded(
+    files: FakeFiles, *dirs: str, offline: list[str] | None = None, reserve_bytes: int = 0
+) -> LogManager:
+    """One whose logs are loaded, of node 5."""
+    manager = manager_of(files, *dirs, offline=offline, reserve_bytes=reserve_bytes)
+    manager.set_identity("cluster", 5)
+    manager.load(NOW)
+    return manager

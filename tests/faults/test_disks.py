@@ -1,0 +1,181 @@
+"""Scenarios 28 and 29 of RELIABILITY 1.8 on real disks: a dir that cannot be written, a file system that
+is full.
+
+They need to mount a tmpfs and to set attributes of a folder, so root, and a file system that has those.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+import headrace
+import pytest
+from workload import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from fault_cluster import FaultCluster, Server
+
+pytestmark = [pytest.mark.timeout(400), pytest.mark.faults]
+
+TMPFS_BYTES = 48 << 20
+RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+CHECKPOINT_MS = 300  # something is written in each log dir so often
+
+
+def changed(*command: str) -> None:
+    """Run a command that only root may; where it cannot work there is nothing to be tested."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+@pytest.fixture
+def mount() -> Iterator[Callable[[Path], None]]:
+    """Mounts small file systems, and takes them away at the end."""
+    with contextlib.ExitStack() as stack:
+
+        def mounted(path: Path) -> None:
+            path.mkdir()
+            changed("mount", "-t", "tmpfs", "-o", f"size={TMPFS_BYTES}", "tmpfs", str(path))
+            stack.callback(subprocess.run, ["umount", "-l", str(path)], check=True)
+
+        yield mounted
+
+
+@pytest.fixture
+def freeze() -> Iterator[Callable[[Path], None]]:
+    """Nothing can be made or renamed in the folder until the end, or `thaw`."""
+    with contextlib.ExitStack() as stack:
+
+        def frozen(path: Path) -> None:
+            changed("chattr", "+i", str(path))
+            stack.callback(thaw, path)
+
+        yield frozen
+
+
+def thaw(path: Path) -> None:
+    subprocess.run(["chattr", "-i", str(path)], check=True)
+
+
+def lead(cluster: FaultCluster, node: Server) -> None:
+    """Have the first replica lead."""
+    with cluster.clients.admin() as admin:
+        cluster.until(
+            lambda: (
+                not admin.elect_leaders(headrace.ElectionType.PREFERRED) and cluster.leader("t") == node.id
+            ),
+            f"node {node.id} leads",
+        )
+
+
+def test_s29_a_leader_whose_disk_is_full(make_cluster: Any, measured: Any, mount: Any) -> None:
+    """It hands over and leaves the ISR, producers go on with the two that have room; when there is room
+    again it catches up, without a restart."""
+    cluster = make_cluster()
+    cluster.create_topic("t", min_insync_replicas=2)
+    node = cluster.node(cluster.partition("t").replicas[0])
+    node.kill()
+    node.wipe()
+    mount(node.directory)
+    node.start()
+    cluster.until_in_sync("t")
+    lead(cluster, node)
+    work = Workload(cluster, "t").start()
+    begun_s = time.monotonic()
+    filler = node.directory / "filler"
+    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1 << 16))
+    cluster.until(lambda: cluster.leader("t") != node.id, "another node leads")
+    cluster.until(lambda: node.id not in cluster.partition("t").isr, "it left the ISR")
+    assert node.is_alive
+    work.more()
+    filler.unlink()
+    cluster.until_in_sync("t")
+    work.more()
+    measured(work, begun_s)
+    assert "is full" in node.log_tail()
+    work.finish()
+    cluster.until_replicas_agree("t")
+
+
+def test_s28_a_log_dir_that_cannot_be_written(make_cluster: Any, measured: Any, freeze: Any) -> None:
+    """One of two dirs of the leader: its partition goes to others at once, the node and its other dir live
+    on; with the dir repaired, a restart brings the replica back."""
+    cluster = make_cluster(config={"log.flush.offset.checkpoint.interval.ms": CHECKPOINT_MS})
+    node = cluster.nodes[0]
+    node.stop()
+    good, bad = node.directory, node.directory.with_name(f"{node.name}-bad")
+    node.arguments[0] = f"{good},{bad}"
+    node.start()
+    cluster.create_topic("t", 2, min_insync_replicas=2)
+    number = next(number for number in (0, 1) if (bad / f"t-{number}").is_dir())
+    work = Workload(cluster, "t").start()
+    begun_s = time.monotonic()
+    freeze(bad)
+    cluster.until(lambda: node.id not in cluster.partition("t", number).isr, "its replica left the ISR")
+    cluster.until(lambda: cluster.leader("t", number) != node.id, "another node leads")
+    work.more()
+    assert node.is_alive
+    assert node.id in cluster.partition("t", 1 - number).isr, "the other disk works"
+    thaw(bad)
+    node.stop()
+    node.start()
+    cluster.until_in_sync("t")
+    work.more()
+    measured(work, begun_s)
+    work.finish()
+
+
+def test_a_node_is_killed_while_its_replicas_move_to_another_disk(make_cluster: Any, measured: Any) -> None:
+    """Slowly, so that it dies in the middle: what it had copied goes, the replica is where it was; asked
+    again all move, one of them under load, and everything is there."""
+    cluster = make_cluster(config={"log.tail.cache.bytes": 1 << 20})
+    node = cluster.nodes[0]
+    node.stop()
+    dirs = node.directory, node.directory.with_name(f"{node.name}-second")
+    node.arguments[0] = ",".join(map(str, dirs))
+    node.start()
+    for topic in ("t", "large"):
+        cluster.create_topic(topic, min_insync_replicas=2)
+    work = Workload(cluster, "t").start()
+    with cluster.clients.producer(acks="all") as producer:
+        for _ in range(200):
+            producer.send("large", b"x" * 50_000)
+    begun_s = time.monotonic()
+    homes = {topic: next(each for each in dirs if (each / f"{topic}-0").is_dir()) for topic in ("t", "large")}
+    targets = {topic: next(each for each in dirs if each != home) for topic, home in homes.items()}
+    moves = {headrace.TopicPartitionReplica(topic, 0, node.id): str(path) for topic, path in targets.items()}
+    throttled = {headrace.Resource.broker(node.id): {RATE: 500_000}}
+    with cluster.clients.admin() as admin:
+        admin.alter_configs(throttled).raise_for_errors()
+        cluster.until_serving("large")
+        admin.alter_replica_log_dirs(moves).raise_for_errors()
+        cluster.until(lambda: list(targets["large"].glob("large-0.*-future/*.log")), "the copy has begun")
+        node.kill()
+        work.more()
+        node.start()
+        cluster.until_in_sync("large")
+        cluster.until(lambda: not any([*each.glob("*-future")] for each in dirs), "the copies are gone")
+        assert (homes["large"] / "large-0").is_dir()
+        admin.alter_configs({broker: {RATE: None} for broker in throttled}).raise_for_errors()
+        cluster.until(lambda: not admin.alter_replica_log_dirs(moves).errors, "they move")
+    for topic, home in homes.items():
+        cluster.until(lambda topic=topic: (targets[topic] / f"{topic}-0").is_dir(), f"{topic} has moved")
+        cluster.until(
+            lambda topic=topic, home=home: not (home / f"{topic}-0").exists(), "its old log is gone"
+        )
+    work.more()
+    measured(work, begun_s)
+    work.finish()
+    for topic, target in targets.items():
+        cluster.until_in_sync(topic)
+        node.directory = target
+        cluster.until_replicas_agree(topic)

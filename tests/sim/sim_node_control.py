@@ -1,0 +1,162 @@
+"""A simulated node and its controller: what `controller_link_io.py` does; see sim_node.py."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.protocol.errors import KafkaError, NotControllerError
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.control import (
+    BrokerHeartbeatRequest,
+    BrokerRegistrationRequest,
+    FetchMetadataRequest,
+)
+from headrace.storage_node import membership as m
+from headrace.storage_node.log.losses import PreviousEnd
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sim_transport import Link
+
+
+class NodeControl:
+    """What `SimNode` inherits; the attributes are the node's."""
+
+    def _submit(self, event: m.Event) -> None:
+        self._perform_membership(self.membership.step(event, self.world.now_ms))
+        self.membership.check()
+
+    def _perform_membership(self, effects: tuple[m.Effect, ...]) -> None:
+        for effect in effects:
+            if not self.is_alive:
+                return
+            match effect:
+                case m.FindController():
+                    self.later(self._delay(5), "find the controller", self._find)
+                case m.SendRegistration():
+                    self._register()
+                case m.AdoptIdentity(node_id, cluster_id):
+                    self._adopt(node_id, cluster_id)
+                case m.SendHeartbeat(broker_epoch, want_shutdown):
+                    self._beat(broker_epoch, want_shutdown=want_shutdown)
+                case m.FollowMetadata():
+                    if not self._is_following:
+                        self._is_following = True
+                        self._follow()
+                case m.SetTimer(key, deadline_ms):
+                    self._set_timer(key, deadline_ms, lambda k=key: self._submit(m.TimeCame(k)))  # type: ignore[misc]
+                case m.Left():
+                    self.later(0, "shut down", self._shut_down)
+                case m.Failed(error):
+                    raise AssertionError(f"{self.name} is no part of the cluster any more: {error}")
+
+    def _find(self) -> None:
+        target = self.cluster.guess_controller(self.random)
+        self._link = self.cluster.transport.open(self, target)
+        self._is_following = False
+        self._submit(m.Connected())
+
+    def _lost(self, link: Link) -> None:
+        if self._link is link:
+            self._link, self._is_following = None, False
+            link.close()
+            self._submit(m.Disconnected())
+
+    def _ask(
+        self,
+        api: Any,
+        body: Any,
+        timeout_ms: int,
+        done: Callable[[Any], None],
+        failed: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Ask the controller; False if there is no connection. What fails gives the connection up."""
+        link = self._link
+        if link is None:
+            return False
+        if not link.is_usable:
+            self._lost(link)
+            return False
+
+        def answered(response: Any, _frames: Any) -> None:
+            is_refused = isinstance(response, KafkaError)
+            if is_refused or response.error_code == NotControllerError.code:
+                self._lost(link)
+                failed()
+            else:
+                done(response)
+
+        link.ask(api, body, (), timeout_ms, answered)
+        return True
+
+    def _register(self) -> None:
+        broker_epoch = self.membership.broker_epoch
+        end = PreviousEnd(broker_epoch) if broker_epoch >= 0 else self.previous_end
+        body = BrokerRegistrationRequest(
+            self.node_id,
+            self.cluster_id,
+            self.incarnation,
+            self.name,
+            9_000,
+            None,
+            self.manager.directory_ids,
+            end.broker_epoch,
+            end.lost,
+        )
+
+        def done(response: Any) -> None:
+            if not response.error_code:
+                self.is_lossy = False
+            self._submit(m.RegistrationAnswered(response))
+
+        self._ask(registry.BROKER_REGISTRATION, body, self.config.controller_request_timeout_ms, done)
+
+    def _beat(self, broker_epoch: int, *, want_shutdown: bool) -> None:
+        news = self.running.replicas.disks.news()
+        body = BrokerHeartbeatRequest(
+            self.node_id,
+            broker_epoch,
+            self.running.image.offset,
+            want_shutdown=want_shutdown,
+            offline_log_dirs=news.offline_dirs,
+            offline_replicas=news.offline,
+            full_replicas=news.full,
+        )
+        self._ask(
+            registry.BROKER_HEARTBEAT,
+            body,
+            self.config.controller_request_timeout_ms,
+            lambda response: self._submit(m.HeartbeatAnswered(response)),
+        )
+
+    def _adopt(self, node_id: int, cluster_id: str) -> None:
+        self.manager.set_identity(cluster_id, node_id)
+        self.cluster_id = cluster_id
+        self.running.joined(node_id, 1)
+
+    def _follow(self) -> None:
+        wait_ms = self.config.metadata_max_wait_ms
+        link = self._link
+
+        def done(response: Any) -> None:
+            if response.error_code:
+                if link is not None:
+                    self._lost(link)
+                return
+            if self._is_checkpointing:
+                self.later(1, "follow later", lambda: done(response))
+                return
+            core, broker_epoch = self.running, self.membership.broker_epoch
+            step = core.read_metadata(response)
+            if step is not None:
+                tasks = core.logs_ahead(step, broker_epoch)
+                for task in tasks:
+                    task.run()
+                core.follow(step, broker_epoch, tasks, now_ms=self.world.now_ms)
+            self._submit(m.MetadataApplied(core.image.offset))
+            if self._link is link and self._is_following:
+                self._follow()
+
+        body = FetchMetadataRequest(self.node_id, self.running.image.offset, wait_ms)
+        self._ask(registry.FETCH_METADATA, body, wait_ms + self.config.controller_request_timeout_ms, done)

@@ -1,0 +1,205 @@
+"""A full disk: nothing half-written stays, nothing is taken offline, and everything goes on when there is
+room."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+import pytest
+from fake_files import FakeFiles
+from headrace.protocol.errors import KafkaStorageError
+from headrace.storage_node.log.disk_room import DiskRoom
+from headrace.storage_node.log.files import DiskFullError, write_file_atomically
+from headrace.storage_node.log.guarded_files import Fuse, GuardedFiles
+from log_rig import FOLDER, append, batch, config, open_log, read_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.storage_node.log.log import Log
+
+SEGMENT_BYTES = 300
+BATCHES = [batch(1 + number % 2, tag=str(number), size=20 + number) for number in range(9)]
+
+
+def disk(fake: FakeFiles, reserve_bytes: int = 0) -> GuardedFiles:
+    """The files of one log dir."""
+    fake.mkdir(FOLDER)
+    for folder in ("/", "/d"):
+        fake.fsync_directory(folder)
+    return GuardedFiles(fake, Fuse(), DiskRoom(fake, "/d", reserve_bytes))
+
+
+def opened(files: GuardedFiles) -> Log:
+    return open_log(files, segment_bytes=SEGMENT_BYTES)
+
+
+def steps(log: Log) -> list[Callable[[], object]]:
+    """What a log does in its life, each as often as it takes: it rolls on the way, and changes epochs."""
+    todo: list[Callable[[], object]] = []
+    for number, data in enumerate(BATCHES):
+        todo.append(lambda data=data, number=number: append(log, data, epoch=number // 3))  # type: ignore[misc]
+        todo.append(log.flush)
+    return todo
+
+
+def refused(log: Log, step: Callable[[], object]) -> int:
+    """Do a step, again when it was refused for want of room; how often that was."""
+    room = log._files.room
+    assert room is not None
+    for times in range(3):
+        try:
+            step()
+        except DiskFullError:
+            assert room.full is not None
+            with pytest.raises(DiskFullError, match=r"the disk of /d is full: \d+ bytes free"):
+                append(log, BATCHES[0])
+            assert room.look()
+        else:
+            return times
+    raise AssertionError("refused for ever")
+
+
+def asked(operation: str) -> int:
+    """How often the steps do this."""
+    fake = FakeFiles()
+    log = opened(disk(fake))
+    for step in steps(log):
+        step()
+    assert log.segment_count > 3
+    return sum(entry.startswith(f"{operation} ") for entry in fake.operations)
+
+
+@pytest.mark.parametrize("operation", ["pwrite", "create", "rename", "truncate", "allocate"])
+def test_each_operation_without_room_is_refused_once_and_then_goes_on(operation: str) -> None:
+    """Scenarios 25 and 29: append, roll, index, epoch file, each write of each: refused with a clear error,
+    the same log in the end as on a large disk, after a restart as after a crash."""
+    for number in range(asked(operation)):
+        fake = FakeFiles()
+        log = opened(disk(fake))
+        fake.fail(operation, "", errno.ENOSPC, number)
+        times = sum(refused(log, step) for step in steps(log))
+        found = read_all(log)
+        assert [bytes(each)[61:] for each in found] == [each[61:] for each in BATCHES]
+        assert read_all(open_log(fake.restart(), segment_bytes=SEGMENT_BYTES)) == found
+        assert read_all(open_log(fake.power_loss("none"), segment_bytes=SEGMENT_BYTES)) == found
+        fake._faults.clear()  # those of the last numbers had come before: opening the log does some of each
+        log.close()
+        clean = open_log(fake.restart(), segment_bytes=SEGMENT_BYTES, was_clean=True)
+        assert read_all(clean) == found
+        assert not clean.recovery.faults
+        assert times <= 1
+
+
+@pytest.mark.parametrize("operation", ["fdatasync", "fsync_directory"])
+def test_a_sync_without_room_is_final(operation: str) -> None:
+    """The dirty pages may be gone, whatever the reason: no second try, the dir is offline."""
+    fake = FakeFiles()
+    log = opened(disk(fake))
+    append(log, BATCHES[0])
+    fake.fail(operation, "", errno.ENOSPC)
+    with pytest.raises(KafkaStorageError, match="ENOSPC") as found:
+        log.flush()
+    assert not isinstance(found.value, DiskFullError)
+    assert log.is_offline
+
+
+def test_a_torn_batch_is_taken_back_at_every_byte() -> None:
+    """The disk takes any part of a batch: none of it stays in the file, and the next one goes there."""
+    first, second = BATCHES[:2]
+    for room in range(len(second)):
+        fake = FakeFiles()
+        files = disk(fake)
+        log = open_log(files)
+        append(log, first)
+        fake.capacity_bytes = fake.used_bytes() + room
+        with pytest.raises(DiskFullError, match="No space"):
+            append(log, second)
+        path = log._segments.active.file.path
+        assert len(fake.content(path)) == len(first)
+        assert log.log_end_offset == 1
+        fake.capacity_bytes = None
+        assert files.room is not None
+        assert files.room.look()
+        assert append(log, second) == 1
+        log.flush()
+        assert len(read_all(open_log(fake.power_loss("none")))) == 2
+
+
+def test_a_preallocated_roll_without_room_leaves_the_log_as_it_was() -> None:
+    """No empty segment stays behind, which a clean start would take for the end of the one before."""
+    fake = FakeFiles()
+    files = disk(fake)
+    log = open_log(files, segment_bytes=SEGMENT_BYTES)
+    for data in BATCHES[:3]:
+        append(log, data)
+    log.reconfigure(config(preallocate=True, segment_bytes=SEGMENT_BYTES))
+    names, segments = fake.listdir(FOLDER), log.segment_count
+    fake.capacity_bytes = fake.used_bytes() + 150
+    with pytest.raises(DiskFullError):
+        log.roll()
+    assert [name for name in fake.listdir(FOLDER) if name.endswith(".log")] == [
+        name for name in names if name.endswith(".log")
+    ]
+    assert log.segment_count == segments
+    fake.capacity_bytes = None
+    assert files.room is not None
+    assert files.room.look()
+    append(log, BATCHES[3])
+    log.roll()
+    assert log.segment_count == segments + 1
+    log.close()
+    assert len(read_all(open_log(fake.restart(), was_clean=True))) == 4
+
+
+def test_small_files_get_the_room_of_the_reserve() -> None:
+    """Records are refused, a checkpoint is written; nothing is appended until the reserve is back."""
+    fake = FakeFiles()
+    files = disk(fake, reserve_bytes=1_000)
+    assert files.room is not None
+    files.room.take_reserve()
+    log = open_log(files)
+    append(log, BATCHES[0])
+    fake.capacity_bytes = fake.used_bytes()
+    with pytest.raises(DiskFullError):
+        append(log, BATCHES[1])
+    write_file_atomically(files, "/d", "checkpoint", b"x" * 600)
+    assert fake.content("/d/checkpoint") == b"x" * 600
+    with pytest.raises(DiskFullError):
+        write_file_atomically(files, "/d", "another", b"x" * 600)
+    fake.capacity_bytes += 500
+    assert not files.room.look(), "there is room, but not for the reserve"
+    with pytest.raises(DiskFullError):
+        append(log, BATCHES[1])
+    assert not fake.content("/d/.reserve"), "what it got of the reserve others need more"
+    fake.capacity_bytes += 2_000
+    assert files.room.look()
+    assert append(log, BATCHES[1]) == 1
+    assert files.fuse.failure is None
+
+
+def test_a_start_on_a_full_disk_refuses_records_and_is_no_failure() -> None:
+    """There is no room for the reserve: the logs are read, appends wait for room."""
+    fake = FakeFiles(capacity_bytes=100)
+    files = disk(fake, reserve_bytes=1_000)
+    assert files.room is not None
+    files.room.take_reserve()
+    log = open_log(files)
+    with pytest.raises(DiskFullError, match="the disk of /d is full: 100 bytes free"):
+        append(log, BATCHES[0])
+    fake.capacity_bytes = None
+    assert files.room.look()
+    assert append(log, BATCHES[0]) == 0
+
+
+def test_who_does_not_know_its_room_takes_a_full_disk_for_a_bad_one() -> None:
+    """A metadata log: its controller must not lead on without being able to write."""
+    fake = FakeFiles()
+    fake.mkdir("/d")
+    files = GuardedFiles(fake, Fuse())
+    log = open_log(files)
+    fake.capacity_bytes = fake.used_bytes() + 3
+    with pytest.raises(KafkaStorageError, match="ENOSPC"):
+        append(log, BATCHES[0])
+    assert log.is_offline

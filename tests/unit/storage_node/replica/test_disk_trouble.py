@@ -1,0 +1,238 @@
+"""A full disk under the partitions of a node: refused, told, read on, and gone on with when there is room."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from core_rig import CoreRig
+from headrace.protocol.errors import KafkaStorageError
+from headrace.storage_node.effects import TellController
+from headrace.storage_node.replica.disk_trouble import DiskNews
+from node_rig import WALL_MS, batch, values_of
+from replica_rig import Replicas
+
+
+def folders(rig: CoreRig, path: str = "/d") -> list[str]:
+    return [name for name in rig.files.listdir(path) if rig.files.is_directory(f"{path}/{name}")]
+
+
+def fill(rig: CoreRig, room: int = 0) -> None:
+    rig.files.capacity_bytes = rig.files.used_bytes() + room
+
+
+def make_room(rig: CoreRig) -> None:
+    rig.files.capacity_bytes = None
+    rig.tick()
+    rig.check()
+
+
+def test_a_full_disk_refuses_records_serves_readers_and_goes_on() -> None:
+    """A clear error, nothing offline, nothing half-written, no restart; the controller hears of both at
+    once."""
+    rig = CoreRig()
+    topic_id = rig.topic("t")
+    rig.produce(topic_id, batch(b"a"))
+    fill(rig, 20)
+    for _ in range(2):
+        answer = rig.produce(topic_id, batch(b"b")).first
+        assert answer.error_code == KafkaStorageError.code
+    assert "the disk of /d is full: 0 bytes free" in answer.error_detail
+    assert rig.values(topic_id) == [b"a"]
+    news = rig.core.replicas.disks.news()
+    assert (news.offline, news.full) == ((), ((topic_id, 0),))
+    assert len(rig.pop(TellController)) == 1
+    assert rig.notes().count("nothing is appended there until there is room") == 1
+    make_room(rig)
+    assert len(rig.pop(TellController)) == 1
+    assert rig.core.replicas.disks.news().full == ()
+    assert rig.produce(topic_id, batch(b"b")).first.base_offset == 1
+    assert rig.values(topic_id) == [b"a", b"b"]
+    assert not rig.ended()
+
+
+def test_only_the_partitions_of_the_full_disk_are_refused() -> None:
+    """Two disks, one full (by quota, say): new partitions go to the other one."""
+    rig = CoreRig(dirs="/a,/b")
+    topic_id = rig.topic("t", partitions=2)
+    rig.files.fail("pwrite", "/a/t-", errno.ENOSPC)
+    codes = [rig.produce(topic_id, partition=partition).first.error_code for partition in range(2)]
+    assert sorted(codes) == [0, KafkaStorageError.code]
+    rig.topic("u", partitions=3)
+    assert (len(folders(rig, "/a")), len(folders(rig, "/b"))) == (1, 4)
+
+
+@pytest.mark.parametrize("operation", ["mkdir", "create", "pwrite", "rename"])
+def test_a_partition_that_there_was_no_room_to_make_is_made_later(operation: str) -> None:
+    """It is offline until then, and the controller knows; then it takes records, as a new object."""
+    rig = CoreRig()
+    rig.files.fail(operation, "/d/t-0", errno.ENOSPC)
+    rig.files.fail(operation, "/d/t-0", errno.ENOSPC, 1)
+    topic_id = rig.topic("t")
+    assert rig.produce(topic_id).first.error_code == KafkaStorageError.code
+    assert rig.core.replicas.disks.news().offline == ((topic_id, 0),)
+    make_room(rig)
+    rig.files._faults.clear()
+    make_room(rig)
+    assert rig.produce(topic_id).first.error_code == 0
+    assert rig.core.replicas.disks.news() == DiskNews()
+    assert CoreRig(rig.files.restart(), records=rig.records).produce(topic_id).first.base_offset == 1
+
+
+def test_a_start_on_a_full_disk_recovers_its_logs_when_there_is_room() -> None:
+    """There is no room for what a recovery writes: the partition is offline, then it is there, without a
+    restart."""
+    rig = CoreRig()
+    topic_id = rig.topic("t", segment_ms="5000")
+    for number in range(3):
+        rig.produce(topic_id, batch(b"%d" % number, timestamp_ms=WALL_MS + 10_000 * number))
+    files = rig.files.restart()
+    files.fail("pwrite", "/d/t-0", errno.ENOSPC)
+    after = CoreRig(files, records=rig.records)
+    assert after.fetch(topic_id).first.error_code == KafkaStorageError.code
+    assert after.core.replicas.disks.news().offline == ((topic_id, 0),)
+    make_room(after)
+    assert after.core.replicas.disks.news() == DiskNews()
+    found = after.fetch(topic_id, 1)
+    after.read_cold()
+    assert values_of(found.answer_frames)[0] == (1, b"1")
+    assert after.produce(topic_id).first.base_offset == 3
+
+
+def test_a_flush_without_room_for_the_epochs_is_done_again() -> None:
+    """durability=fsync: the records are on the disk, their epoch is not: no ack until it is."""
+    rig = CoreRig()
+    topic_id = rig.topic("t", durability="fsync")
+    rig.files.fail("pwrite", "leader-epoch-checkpoint", errno.ENOSPC)
+    request = rig.produce(topic_id, batch(b"a"))
+    rig.flush()
+    assert not request.is_answered
+    assert not rig.flush(), "no second try before there is room"
+    make_room(rig)
+    rig.flush()
+    assert request.first.error_code == 0
+
+
+def test_a_topic_is_deleted_on_a_full_disk() -> None:
+    """It is how an operator makes room."""
+    rig = CoreRig(log_dir_reserve_bytes=2_000)
+    topic_id, other = rig.topic("t"), rig.topic("u")
+    for _ in range(20):
+        rig.produce(topic_id, batch(b"a" * 100))
+    fill(rig)
+    assert rig.produce(other).first.error_code == KafkaStorageError.code
+    rig.remove(topic_id)
+    rig.purge()
+    assert folders(rig) == ["u-0"]
+    rig.tick()
+    rig.check()
+    assert rig.produce(other).first.error_code == 0
+
+
+def test_a_follower_on_a_full_disk_waits_and_catches_up() -> None:
+    """It asks again and again, its log is what it was, and it gets the rest when there is room."""
+    cluster = Replicas()
+    cluster.produce(b"a")
+    cluster.settle()
+    full = cluster.nodes[2]
+    full.files.capacity_bytes = full.files.used_bytes() + 30
+    cluster.produce(b"b", timeout_ms=60_000)
+    cluster.pass_time(3_000)
+    assert cluster.end(2) == 1
+    assert "nothing is appended there until there is room" in full.notes()
+    assert cluster.partition(2).is_online
+    full.files.capacity_bytes = None
+    full.tick()
+    cluster.pass_time(3_000)
+    assert cluster.end(2) == 2
+    assert cluster.values(2) == [b"a", b"b"]
+
+
+def test_a_full_follower_that_was_taken_out_of_the_isr_holds_up_no_producer() -> None:
+    """It was caught up when its disk ran full, and asks to be let in again and again."""
+    cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 60_000})
+    cluster.produce(b"a")
+    cluster.settle()
+    full = cluster.nodes[3]
+    full.files.capacity_bytes = full.files.used_bytes() + 30
+    cluster.full.add(3)
+    cluster.change(isr=(1, 2))
+    for number in range(5):
+        request = cluster.produce(b"%d" % number, timeout_ms=60_000)
+        cluster.pass_time(400)
+        assert request.is_answered, f"record {number} waits for a node whose disk is full"
+        assert request.first.error_code == 0
+    full.files.capacity_bytes = None
+    cluster.full.clear()
+    cluster.pass_time(5_000)
+    assert cluster.registration.isr == (1, 2, 3)
+
+
+# --- bad disks ------------------------------------------------------------------------------------------
+
+
+def test_fsync_fails_once_then_there_is_no_room_then_nothing_can_be_read() -> None:
+    """Scenario 28: after the first error the dir is offline, and later ones are met by nobody: no ack, no
+    read, no second try; the controller is told at once, and the other disk goes on."""
+    rig = CoreRig(dirs="/a,/b")
+    topic_id = rig.topic("t", partitions=2, durability="fsync")
+    requests = [rig.produce(topic_id, batch(b"v"), partition=partition) for partition in (0, 1)]
+    rig.files.fail("fdatasync", "/a/t-", errno.EIO)
+    rig.files.fail("pwrite", "/a/", errno.ENOSPC)
+    rig.files.fail("pread", "/a/", errno.EIO)
+    rig.flush()
+    codes = sorted(request.first.error_code for request in requests)
+    assert codes == [0, KafkaStorageError.code]
+    bad = next(n for n, request in enumerate(requests) if request.first.error_code)
+    assert len(rig.pop(TellController)) == 1
+    assert rig.core.replicas.disks.news().offline == ((topic_id, bad),)
+    done = list(rig.files.operations)
+    assert rig.produce(topic_id, partition=bad).first.error_code == KafkaStorageError.code
+    assert rig.fetch(topic_id, partition=bad).first.error_code == KafkaStorageError.code
+    rig.core.tick(rig.now_ms + 5_000, 0)
+    rig.core.flush_all()
+    rig.check()
+    rig.flush()
+    assert [each for each in rig.files.operations[len(done) :] if "/a/" in each] == []
+    good = rig.produce(topic_id, partition=1 - bad)
+    rig.flush()
+    assert good.first.base_offset == 1
+    assert not rig.ended()
+
+
+@pytest.mark.parametrize("byte", range(61))
+def test_a_follower_never_takes_a_flipped_bit_of_its_leaders_disk(byte: int) -> None:
+    """Scenario 27, each byte of the header of a stored batch: no follower has it, no consumer sees it, and
+    what the ISR had acknowledged is still on those that have it."""
+    cluster = Replicas(nodes=2, min_isr=2, node={"log_tail_cache_bytes": 0})
+    cluster.produce(b"a")
+    cluster.settle()
+    cluster.isolate(2)
+    cluster.produce(b"b", acks=1)
+    leader = cluster.nodes[1]
+    log = leader.core.replicas.partitions[cluster.partition(1).key].log
+    assert log is not None
+    path = f"{log.directory}/{0:020d}.log"
+    leader.files.flip_bit(path, log.size_bytes // 2 + byte, 1)
+    cluster.heal()
+    cluster.pass_time(2_000)
+    held = cluster.values(2)
+    assert held in ([b"a"], [b"a", b"b"])
+    if len(held) == 2:
+        assert byte in range(12, 16), "only the leader epoch has no check of its own"
+
+
+def test_a_repaired_dir_comes_back_with_a_restart() -> None:
+    """Its disk failed, its partition left the ISR; the next process has the records, and the controller
+    hears that nothing is offline."""
+    rig = CoreRig(dirs="/a,/b")
+    topic_id = rig.topic("t", partitions=2)
+    for partition in (0, 1):
+        rig.produce(topic_id, batch(b"v"), partition=partition)
+    rig.files.fail("pwrite", "/a/t-", errno.EIO)
+    for partition in (0, 1):
+        rig.produce(topic_id, partition=partition)
+    assert len(rig.core.replicas.disks.news().offline) == 1
+    again = CoreRig(rig.files.restart(), "/a,/b", rig.records)
+    assert again.core.replicas.disks.news() == DiskNews()
+    assert [again.values(topic_id, partition)[0] for partition in (0, 1)] == [b"v", b"v"]

@@ -1,0 +1,367 @@
+"""Replicas that move between the log dirs of a node, and what DescribeLogDirs says meanwhile."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from core_rig import CoreRig
+from fake_files import Crash
+from headrace.protocol.errors import (
+    IneligibleReplicaError,
+    InvalidRequestError,
+    KafkaStorageError,
+    LogDirNotFoundError,
+    ReplicaNotAvailableError,
+    UnknownTopicOrPartitionError,
+)
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.control import TopicPartitions
+from headrace.protocol.messages.log_dirs import (
+    AlterReplicaLogDirsRequest,
+    DescribeLogDirsRequest,
+    LogDirTarget,
+)
+from headrace.protocol.metadata.image import BROKER_RESOURCE
+from headrace.protocol.metadata.records import ConfigRecord
+from headrace.storage_node.effects import CopyLog
+from node_rig import batch
+from replica_rig import Replicas
+
+if TYPE_CHECKING:
+    from fake_files import FakeFiles
+
+RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
+def two_dirs(**config: Any) -> CoreRig:
+    return CoreRig(dirs="/a,/b", **config)
+
+
+def folders(files: FakeFiles, path: str) -> list[str]:
+    return [name for name in files.listdir(path) if files.is_directory(f"{path}/{name}")]
+
+
+def move(rig: CoreRig, path: str, topic: str = "t", partition: int = 0) -> int:
+    """Ask for it; the error code."""
+    target = LogDirTarget(path, (TopicPartitions(topic, (partition,)),))
+    answer = rig.ask(registry.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsRequest((target,))).answer
+    (result,) = answer.results
+    assert (result.topic, result.partition) == (topic, partition)
+    return int(result.error_code)
+
+
+def described(rig: CoreRig, *topics: TopicPartitions) -> dict[str, Any]:
+    request = DescribeLogDirsRequest(topics or None)
+    answer = rig.ask(registry.DESCRIBE_LOG_DIRS, request).answer
+    return {each.log_dir: each for each in answer.log_dirs}
+
+
+def filled(rig: CoreRig, count: int = 5, **facts: Any) -> bytes:
+    """A topic with records, which lies in /a."""
+    topic_id = rig.topic("t", **facts)
+    for number in range(count):
+        rig.produce(topic_id, batch(b"%d" % number))
+    rig.flush()
+    assert folders(rig.files, "/a") == ["t-0"]
+    return topic_id
+
+
+def test_a_replica_moves_with_all_its_records_and_goes_on() -> None:
+    """Copied, swapped, the old folder gone; records, epochs and watermark are what they were, also after a
+    restart and after a loss of power."""
+    rig = two_dirs()
+    topic_id = filled(rig)
+    rig.set_leader(topic_id, 1)
+    before = rig.core.replicas.find(topic_id, 0)
+    facts = (before.high_watermark, before.leader_epoch, before.log.latest_epoch)  # type: ignore[union-attr]
+    assert move(rig, "/b") == 0
+    assert rig.copy() >= 1
+    rig.purge()
+    assert (folders(rig.files, "/a"), folders(rig.files, "/b")) == ([], ["t-0"])
+    after = rig.core.replicas.find(topic_id, 0)
+    assert after is before
+    assert (after.high_watermark, after.leader_epoch, after.log.latest_epoch) == facts  # type: ignore[union-attr]
+    assert rig.produce(topic_id, batch(b"next")).first.base_offset == 5
+    expected = [b"0", b"1", b"2", b"3", b"4", b"next"]
+    assert rig.values(topic_id) == expected
+    rig.core.flush_all()
+    rig.check()
+    rig.flush()
+    for files in (rig.files.restart(), rig.files.power_loss("none")):
+        again = CoreRig(files, "/a,/b", rig.records)
+        again.flush()
+        assert again.values(topic_id) == expected
+
+
+def test_what_is_appended_while_it_is_copied_comes_along() -> None:
+    """Between two steps, and between the last one and the swap, which waits for a flush under way."""
+    rig = two_dirs()
+    topic_id = filled(rig)
+    rig.core.replicas.find(topic_id, 0).is_flushing = True
+    move(rig, "/b")
+    rig.copy()
+    rig.produce(topic_id, batch(b"meanwhile"))
+    assert folders(rig.files, "/a") == ["t-0"], "a flush names the log"
+    (future,) = folders(rig.files, "/b")
+    assert future.startswith("t-0.")
+    assert future.endswith("-future")
+    sizes = described(rig)
+    assert [(each.is_future, each.offset_lag) for each in sizes["/a"].replicas] == [(False, 0)]
+    assert [(each.is_future, each.offset_lag) for each in sizes["/b"].replicas] == [(True, 1)]
+    rig.core.replicas.find(topic_id, 0).is_flushing = False
+    rig.tick()
+    rig.check()
+    assert folders(rig.files, "/b") == ["t-0"]
+    assert rig.values(topic_id)[-1] == b"meanwhile"
+
+
+def test_a_move_waits_for_the_end_of_a_checkpoint() -> None:
+    """It would write the log into the checkpoints of a dir that it has left."""
+    rig = two_dirs()
+    filled(rig)
+    rig.begin_checkpoint()
+    move(rig, "/b")
+    rig.copy()
+    assert folders(rig.files, "/a") == ["t-0"]
+    rig.end_checkpoint()
+    assert folders(rig.files, "/b") == ["t-0"]
+
+
+def test_naming_the_present_dir_ends_a_move() -> None:
+    """Also while a step runs: its result is thrown away."""
+    rig = two_dirs()
+    topic_id = filled(rig)
+    move(rig, "/b")
+    (step,) = rig.pop(CopyLog)
+    assert move(rig, "/a") == 0
+    step.move.run()
+    rig.core.copied(step.key, step.move)
+    rig.check()
+    rig.purge()
+    assert (folders(rig.files, "/a"), folders(rig.files, "/b")) == (["t-0"], [])
+    assert len(rig.core.replicas.moves) == 0
+    assert len(rig.values(topic_id)) == 5
+
+
+def test_a_topic_that_is_deleted_while_it_moves() -> None:
+    """Both copies go."""
+    rig = two_dirs()
+    topic_id = filled(rig)
+    move(rig, "/b")
+    (step,) = rig.pop(CopyLog)
+    rig.remove(topic_id)
+    step.move.run()
+    rig.core.copied(step.key, step.move)
+    rig.check()
+    rig.purge()
+    assert (folders(rig.files, "/a"), folders(rig.files, "/b")) == ([], [])
+
+
+def test_copying_is_throttled() -> None:
+    """A second's worth at once, then a second's worth each second; the rate acts while it runs."""
+    rig = two_dirs()
+    topic_id = rig.topic("t")
+    for _ in range(6):
+        rig.produce(topic_id, batch(b"v" * 900_000))
+    rig.metadata(ConfigRecord(BROKER_RESOURCE, "1", RATE, "500000"))
+    move(rig, "/b")
+    seconds = 0
+    while folders(rig.files, "/b") != ["t-0"]:
+        rig.copy()
+        rig.now_ms += 1_000
+        seconds += 1
+        rig.tick()
+        rig.check()
+        assert seconds < 20
+    assert seconds >= 5
+    rig.metadata(ConfigRecord(BROKER_RESOURCE, "1", RATE, None))
+    move(rig, "/a")
+    rig.copy()
+    assert "t-0" in folders(rig.files, "/a")
+
+
+@pytest.mark.parametrize("operation", ["mkdir", "create", "pwrite", "fdatasync", "rename", "fsync_directory"])
+def test_a_target_that_fails_leaves_the_replica_where_it_is(operation: str) -> None:
+    """The other disk breaks in the middle: it is offline, the partition is served on."""
+    rig = two_dirs()
+    topic_id = filled(rig)
+    rig.files.fail(operation, "/b/t-0" if operation != "fsync_directory" else "/b")
+    move(rig, "/b")
+    rig.copy()
+    assert rig.produce(topic_id, batch(b"next")).first.base_offset == 5
+    assert len(rig.values(topic_id)) == 6
+    assert list(rig.manager.offline_dirs) == ["/b"]
+    assert len(rig.core.replicas.moves) == 0
+
+
+def test_a_full_target_ends_the_move_and_nothing_else() -> None:
+    """What was copied gives its room back."""
+    rig = two_dirs()
+    topic_id = filled(rig)
+    rig.files.fail("pwrite", "/b/t-0", errno.ENOSPC)
+    move(rig, "/b")
+    rig.copy()
+    rig.purge()
+    assert folders(rig.files, "/b") == []
+    assert rig.manager.offline_dirs == {}
+    assert rig.produce(topic_id).first.error_code == 0
+
+
+def test_a_source_that_fails_takes_only_its_replica_along() -> None:
+    """The copy is not whole: the partition is offline."""
+    rig = two_dirs()
+    topic_id = filled(rig)
+    move(rig, "/b")
+    rig.files.fail("pread", "/a/t-0")
+    rig.files.evict()
+    rig.copy()
+    assert rig.produce(topic_id).first.error_code == KafkaStorageError.code
+    assert list(rig.manager.offline_dirs) == ["/a"]
+
+
+def test_a_crash_at_every_operation_of_a_move_loses_nothing() -> None:
+    """Before, in the middle of and after the swap, with the process or with the power: the records that were
+    acknowledged are there, once, and take others; copies that are not needed any more go."""
+    count = 0
+    rig = two_dirs()
+    topic_id = filled(rig, durability="fsync")
+    began = len(rig.files.operations)
+    move(rig, "/b")
+    rig.copy()
+    rig.purge()
+    total = len(rig.files.operations) - began
+    assert total > 20
+    for number in range(total):
+        for tear_bytes in (0, 40):
+            rig = two_dirs()
+            topic_id = filled(rig, durability="fsync")
+            rig.begin_checkpoint()
+            rig.end_checkpoint()
+            rig.files.crash_at, rig.files.tear_bytes = len(rig.files.operations) + number, tear_bytes
+            with pytest.raises(Crash):
+                move_and_checkpoint(rig)
+            for mode in (None, "none", "all", number):
+                files = rig.files.restart() if mode is None else rig.files.power_loss(mode)
+                check_after_crash(files, rig.records, topic_id)
+                count += 1
+    assert count >= 8 * total
+
+
+def move_and_checkpoint(rig: CoreRig) -> None:
+    move(rig, "/b")
+    rig.copy()
+    rig.purge()
+    rig.manager.checkpoint()
+
+
+def check_after_crash(files: FakeFiles, records: list[Any], topic_id: bytes) -> None:
+    after = CoreRig(files, "/a,/b", records)
+    after.flush()
+    assert after.values(topic_id) == [b"0", b"1", b"2", b"3", b"4"]
+    request = after.produce(topic_id, batch(b"next"))
+    after.flush()
+    assert request.first.base_offset == 5
+    for purge in after.manager.purge_tasks():
+        purge()
+    left = [*folders(files, "/a"), *folders(files, "/b")]
+    assert left.count("t-0") == 1
+    assert not [name for name in left if name.endswith(("-future", "-delete"))]
+
+
+def test_a_follower_that_is_cut_while_it_moves() -> None:
+    """What was copied and is cut is cut in the copy as well."""
+    cluster = Replicas(node={"log_dirs": "/a,/b"})
+    for _ in range(3):
+        cluster.produce(b"a")
+    cluster.settle()
+    rig = cluster.nodes[2]
+    partition = cluster.partition(2)
+    home = rig.manager.home_of(partition.topic_partition)
+    other = next(each for each in rig.manager.dirs if each is not home)
+    rig.core.replicas.moves.begin(partition, other)
+    rig.check()
+    (step,) = rig.pop(CopyLog)
+    step.move.run()
+    assert step.move.end_offset == 3
+    partition.truncate_to(1)
+    rig.core.replicas.moves.was_cut(partition)
+    rig.core.copied(step.key, step.move)
+    rig.check()
+    rig.copy()
+    assert rig.manager.home_of(partition.topic_partition) is other
+    assert partition.log.log_end_offset == 1
+
+
+def test_refusals() -> None:
+    """Unknown or offline dirs, unknown partitions, replicas that are not here or offline, cordoned dirs."""
+    rig = two_dirs()
+    topic_id = filled(rig)
+    assert move(rig, "/c") == LogDirNotFoundError.code
+    assert move(rig, "/b", partition=7) == UnknownTopicOrPartitionError.code
+    assert move(rig, "/b", "later") == ReplicaNotAvailableError.code
+    rig.metadata(ConfigRecord(BROKER_RESOURCE, "1", "cordoned.log.dirs", "/b"))
+    assert move(rig, "/b") == IneligibleReplicaError.code
+    assert move(rig, "/a") == 0, "where it lies already"
+    rig.metadata(ConfigRecord(BROKER_RESOURCE, "1", "cordoned.log.dirs", None))
+    twice = LogDirTarget("/b", (TopicPartitions("t", (0, 0)),))
+    refused = rig.ask(registry.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsRequest((twice,)))
+    assert isinstance(refused.error, InvalidRequestError)
+    rig.manager.mark_offline("/b", "pulled")
+    assert move(rig, "/b") == LogDirNotFoundError.code
+    rig.manager.mark_offline("/a", "pulled")
+    rig.core.disk_failed(KafkaStorageError("pulled"))
+    assert move(rig, "/a") == LogDirNotFoundError.code
+    assert rig.produce(topic_id).first.error_code == KafkaStorageError.code
+
+
+def test_a_replica_is_made_where_an_operator_wanted_it() -> None:
+    """Asked for before the partition is there."""
+    rig = two_dirs()
+    for number in range(3):
+        assert move(rig, "/b", f"t{number}") == ReplicaNotAvailableError.code
+        rig.topic(f"t{number}")
+    assert folders(rig.files, "/b") == ["t0-0", "t1-0", "t2-0"]
+    rig.topic("u")
+    assert folders(rig.files, "/a") == ["u-0"]
+
+
+def test_cordoned_dirs_get_no_new_replicas() -> None:
+    """By the file, by a dynamic value while it runs, all of them by a star: then somewhere all the same,
+    since the controller has decided."""
+    rig = two_dirs(cordoned_log_dirs="/a")
+    rig.topic("t", partitions=3)
+    assert len(folders(rig.files, "/b")) == 3
+    rig.metadata(ConfigRecord(BROKER_RESOURCE, "1", "cordoned.log.dirs", "/b"))
+    rig.topic("u", partitions=2)
+    assert len(folders(rig.files, "/a")) == 2
+    assert [described(rig)[path].is_cordoned for path in ("/a", "/b")] == [False, True]
+    rig.metadata(ConfigRecord(BROKER_RESOURCE, "1", "cordoned.log.dirs", "*"))
+    assert len(rig.core.replicas.disks.news().cordoned_dirs) == 2
+    topic_id = rig.topic("v")
+    assert rig.produce(topic_id).first.error_code == 0
+    rig.metadata(ConfigRecord(BROKER_RESOURCE, "1", "cordoned.log.dirs", None))
+    assert [described(rig)[path].is_cordoned for path in ("/a", "/b")] == [True, False]
+
+
+def test_what_the_dirs_hold() -> None:
+    """Sizes by partition, the file system's, errors of an offline dir; or only what is asked for."""
+    rig = two_dirs()
+    topic_id = filled(rig)
+    rig.topic("u")
+    rig.files.capacity_bytes = 1_000_000
+    found = described(rig)
+    (replica,) = found["/a"].replicas
+    log = rig.core.replicas.find(topic_id, 0).log
+    assert log is not None
+    assert (replica.topic, replica.partition, replica.size_bytes) == ("t", 0, log.size_bytes)
+    assert found["/a"].total_bytes == 1_000_000
+    assert found["/a"].usable_bytes == 1_000_000 - rig.files.used_bytes()
+    only = described(rig, TopicPartitions("u", (0, 1)), TopicPartitions("none", (0,)))
+    assert [len(each.replicas) for each in only.values()] == [0, 1]
+    rig.manager.mark_offline("/b", "pulled")
+    rig.core.disk_failed(KafkaStorageError("pulled"))
+    gone = described(rig)["/b"]
+    assert (gone.error_code, gone.total_bytes, gone.replicas) == (KafkaStorageError.code, -1, ())
+    assert "pulled" in gone.error_detail
