@@ -292,8 +292,8 @@ class Laws:
             return
         self.marks["unclean election"] += 1
         is_copied = self._cluster.plan.replication > 1 and key[0] in self._cluster.topics
-        # Of a partition that never had min ISR nothing can be lost. After the power failed everywhere nobody is
-        # known to have it all but the last leader, by KIP-966.
+        # Of a partition that never had min ISR nothing can be lost. After the power failed everywhere nobody
+        # is known to have it all but the last leader, by KIP-966.
         has_records = self.ends[key] > 0 and not self.marks["blackout"]
         is_protected = is_copied and has_records and not is_unclean(key)
         assert not is_protected, f"UncleanElection: {key} from {old} to {new}"

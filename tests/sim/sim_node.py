@@ -209,6 +209,7 @@ class SimNode(NodeEffects, NodeControl):
             return
         self.world.note(f"{self.name} stops")
         self.cluster.rules.marks["stopped"] += 1
+        self.is_lossy |= bool(self.manager.offline_dirs)  # what was on them may be less the next time
         self._end()
         self.files = self.files.restart()
         self.cluster.faults.on_stopped(self)
