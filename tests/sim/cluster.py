@@ -369,7 +369,7 @@ class SimCluster:
                 for name in self.topics
             )
             if plan.compacts:
-                compacted = configs | compacting.CONFIGS
+                compacted = configs | others["t"] | compacting.CONFIGS
                 specs += (NewTopicSpec(compacting.TOPIC, assignments=assignments, configs=compacted),)
             self.ask_controller(registry.CREATE_TOPICS, CreateTopicsRequest(specs), self._created)
         self.world.after(100, "create topics", self._create_topics)
