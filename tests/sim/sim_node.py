@@ -171,6 +171,7 @@ class SimNode(NodeEffects, NodeControl):
             self.world.note(f"{self.name} is harmed: {kind}")
             self.cluster.rules.on_loss(self)
             self.cluster.rules.marks["harmed"] += 1
+            self.cluster.rules.on_wipe(self)  # of what was moved away a new log begins
             self.is_lossy = True
 
     def move(self) -> None:
@@ -207,6 +208,8 @@ class SimNode(NodeEffects, NodeControl):
             assert self.may_fail
             self.die(power=True)
             return
+        if self.manager.offline_dirs:
+            self.is_lossy = True  # such a dir is not marked clean: it will be registered as lossy
         self.world.note(f"{self.name} stops")
         self.cluster.rules.marks["stopped"] += 1
         self.is_lossy |= bool(self.manager.offline_dirs)  # what was on them may be less the next time
