@@ -171,7 +171,6 @@ class SimNode(NodeEffects, NodeControl):
             self.world.note(f"{self.name} is harmed: {kind}")
             self.cluster.rules.on_loss(self)
             self.cluster.rules.marks["harmed"] += 1
-            self.cluster.rules.on_wipe(self)  # of what was moved away a new log begins
             self.is_lossy = True
 
     def move(self) -> None:
@@ -212,7 +211,6 @@ class SimNode(NodeEffects, NodeControl):
             self.is_lossy = True  # such a dir is not marked clean: it will be registered as lossy
         self.world.note(f"{self.name} stops")
         self.cluster.rules.marks["stopped"] += 1
-        self.is_lossy |= bool(self.manager.offline_dirs)  # what was on them may be less the next time
         self._end()
         self.files = self.files.restart()
         self.cluster.faults.on_stopped(self)
