@@ -85,9 +85,18 @@ def _was_never_made(task: LoadTask) -> bool:
     return task.log is not None and task.log.topic_id == NO_TOPIC_ID and not task.log.log_end_offset
 
 
-def _age(task: LoadTask) -> tuple[bool, int, int]:
-    assert task.log is not None, "both were read"
-    return not _was_never_made(task), task.log.latest_epoch, task.log.log_end_offset
+def _age(task: LoadTask) -> tuple[bool, int, int, int, bool]:
+    """Of two equal ones that starts later, or is in the checkpoints, which the one that goes leaves first."""
+    log = task.log
+    assert log is not None, "both were read"
+    is_listed = task.topic_partition in task.log_dir.recovery_points
+    return (
+        not _was_never_made(task),
+        log.latest_epoch,
+        log.log_end_offset,
+        log.log_start_offset,
+        is_listed,
+    )
 
 
 def missing_from(log_dir: LogDir, homes: Mapping[TopicPartition, LogDir]) -> dict[TopicPartition, str]:

@@ -138,7 +138,7 @@ class LogManager:
             here = {name: self.logs.get(name) for name, home in self._homes.items() if home is log_dir}
             rivals = {name: task.log for name, task in self._rivals.items() if task.log_dir is log_dir}
             self._lost.update(losses_in(log_dir, here | rivals))
-            self._lower_cleaner_offsets(log_dir)
+            self._correct_checkpoints(log_dir)
         self._check_any_online()
 
     def forget_missing(self, is_expected: Callable[[TopicPartition], bool]) -> None:
@@ -164,7 +164,7 @@ class LogManager:
             if task.log is not None:
                 del self._without_room[name], self.failed[name]
                 self._take(task.log, task.log_dir)
-                self._lower_cleaner_offsets(task.log_dir)
+                self._correct_checkpoints(task.log_dir)
                 loaded.append(name)
         return loaded
 
@@ -314,7 +314,7 @@ class LogManager:
         if rival.log.topic_id == topic_id:
             loser, its_dir = self.logs[topic_partition], self._homes[topic_partition]
             self._take(rival.log, rival.log_dir)
-            self._lower_cleaner_offsets(rival.log_dir)
+            self._correct_checkpoints(rival.log_dir)
         self.set_aside.append(set_aside(loser, its_dir))
 
     def choose_all(self) -> None:
@@ -416,14 +416,15 @@ class LogManager:
         self.logs[log.topic_partition] = log
         self._homes[log.topic_partition] = log_dir
 
-    def _lower_cleaner_offsets(self, log_dir: LogDir) -> None:
+    def _correct_checkpoints(self, log_dir: LogDir) -> None:
         """Where a log has lost what was clean, what comes in its place is not. That must be on the disk
-        first: a tombstone taken for clean would go some day, and the older values below it show again."""
-        for name, offset in log_dir.cleaner_offsets.items():
-            log = self.logs.get(name)
-            if log is not None and self._homes[name] is log_dir and log.cleaner_offset != offset:
-                self._checkpoint_of(log_dir).run_now()
-                return
+        first: a tombstone taken for clean would go some day, and the older values below it show again. And
+        what a move has left of a log that is elsewhere must not be taken for that of a later one."""
+        offsets, homes = log_dir.cleaner_offsets, self._homes
+        mine = {name: self.logs[name] for name in offsets if name in self.logs and homes[name] is log_dir}
+        is_lower = any(log.cleaner_offset != offsets[name] for name, log in mine.items())
+        if is_lower or any(homes.get(name, log_dir) is not log_dir for name in log_dir.recovery_points):
+            self._checkpoint_of(log_dir).run_now()
 
     def _described(self, log_dir: LogDir) -> dict[str, Any]:
         names_here = [name for name, home in self._homes.items() if home is log_dir]

@@ -363,7 +363,7 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     trusts_a_log_that_was_cut: (HELD, HARM, 10),
     elects_anybody: (HELD, PLAN, 10),
     elects_uncleanly_everywhere: (("UncleanElection",), PLAN, 10),
-    reads_on_after_a_cut: (("MixedRead",), UNCLEAN, 10),
+    reads_on_after_a_cut: (("MixedRead",), UNCLEAN, 20),
     forgets_the_disk: (HELD, ALONE, 10),
     forgets_the_disk_of_all: (LOST, BLACKOUT, 10),
     counts_as_flushed_what_is_not: (LOST, BLACKOUT_ASYNC, 10),

@@ -231,6 +231,8 @@ class Laws:
             return  # it does not know yet that it is over
         watermark, committed = partition.high_watermark, self.committed[key]
         start = watermark if key[0] == COMPACTED else max(seen.matched, log.log_start_offset)
+        if not partition.is_leader:  # what its leader has deleted, and it is about to, it may have otherwise
+            start = max(start, self.starts[key])
         for batch in stored(log, start, watermark):
             known = committed.setdefault(batch.base_offset, batch)
             assert known == batch, (

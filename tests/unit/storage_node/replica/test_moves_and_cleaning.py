@@ -1,0 +1,217 @@
+"""Replicas that move between log dirs beside what else happens to a log: compaction, deleted records, full
+disks, followers that begin anew."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cleaner_rig import FullSpeed
+from core_rig import CoreRig
+from fake_files import Crash
+from headrace.protocol.errors import HeadraceError
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.control import TopicPartitions
+from headrace.protocol.messages.log_dirs import AlterReplicaLogDirsRequest, LogDirTarget
+from headrace.protocol.records.codec import active_codec
+from headrace.storage_node.effects import CopyLog
+from headrace.storage_node.log.cleaner_work import CleaningAbortedError
+from node_rig import WALL_MS, batch
+
+if TYPE_CHECKING:
+    from headrace.storage_node.log.log import Log
+    from headrace.storage_node.replica.log_cleaner import CleaningJob
+
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+
+
+def compacted() -> tuple[CoreRig, bytes]:
+    """A compacted topic in /a, each record in a segment of its own."""
+    rig = CoreRig(dirs="/a,/b")
+    topic_id = rig.topic("t", cleanup_policy="compact", segment_ms="1")
+    fill(rig, topic_id, 0)
+    return rig, topic_id
+
+
+def fill(rig: CoreRig, topic_id: bytes, first: int) -> None:
+    for number in range(first, first + 8):
+        builder = active_codec().builder(max_bytes=1 << 20)
+        builder.append(WALL_MS + 10 * number, b"k%d" % (number % 3), b"%d" % number)
+        assert rig.produce(topic_id, builder.build()).first.error_code == 0
+    rig.flush()
+
+
+def log_of(rig: CoreRig, topic_id: bytes) -> Log:
+    log = rig.core.replicas.partitions[topic_id, 0].log
+    assert log is not None
+    return log
+
+
+def stored(rig: CoreRig, topic_id: bytes) -> bytes:
+    log = log_of(rig, topic_id)
+    return b"".join(log.read(0, 1 << 20, upto_offset=log.log_end_offset).data)
+
+
+def begin_move(rig: CoreRig, path: str) -> None:
+    target = LogDirTarget(path, (TopicPartitions("t", (0,)),))
+    answer = rig.ask(registry.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsRequest((target,))).answer
+    assert answer.results[0].error_code == 0
+
+
+def want_start(rig: CoreRig, topic_id: bytes, offset: int) -> None:
+    rig.core.replicas.log_starts.want(rig.core.replicas.partitions[topic_id, 0], offset)
+    rig.tick()
+
+
+def next_job(rig: CoreRig) -> CleaningJob | None:
+    return rig.core.cleaner.next_job(FullSpeed(), rig.now_ms, WALL_MS)
+
+
+def run(rig: CoreRig, job: CleaningJob) -> HeadraceError | None:
+    error: HeadraceError | None = None
+    try:
+        job.cleaning.index()
+        while job.cleaning.rewrite():
+            job.cleaning.install()
+            job.cleaning.log.hand_over(job.cleaning.settle())
+    except HeadraceError as found:
+        error = found
+    rig.core.cleaned(job, error, rig.now_ms)
+    rig.check()
+    return error
+
+
+def test_a_move_stops_a_compaction_and_waits_for_its_end_and_none_begins_meanwhile() -> None:
+    """The copy must not be made of two states of the log, and the compaction is of the log that is left."""
+    rig, topic_id = compacted()
+    job = next_job(rig)
+    assert job is not None
+    begin_move(rig, "/b")
+    assert not rig.pop(CopyLog)
+    assert isinstance(run(rig, job), CleaningAbortedError)
+    assert next_job(rig) is None
+    rig.copy()
+    assert log_of(rig, topic_id).directory == "/b/t-0"
+    job = next_job(rig)
+    assert job is not None
+    assert run(rig, job) is None
+    assert log_of(rig, topic_id).cleaner_offset == 7
+
+
+def test_how_far_a_log_is_clean_moves_with_it() -> None:
+    """Into the other dir's checkpoint before the swap, out of the old one's; gaps stay gaps."""
+    rig, topic_id = compacted()
+    job = next_job(rig)
+    assert job is not None
+    assert run(rig, job) is None
+    before = stored(rig, topic_id)
+    assert len(before) < 8 * len(next(iter(log_of(rig, topic_id).read(0, 1, upto_offset=8).data)))
+    rig.begin_checkpoint()
+    rig.end_checkpoint()
+    begin_move(rig, "/b")
+    rig.copy()
+    assert rig.files.content(f"/b/{CLEANER_OFFSETS}") == b"0\n1\nt 0 7\n"
+    assert rig.files.content(f"/a/{CLEANER_OFFSETS}") == b"0\n0\n"
+    assert log_of(rig, topic_id).cleaner_offset == 7
+    again = CoreRig(rig.files.power_loss("none"), "/a,/b", rig.records)
+    again.flush()
+    assert stored(again, topic_id) == before
+    log = log_of(again, topic_id)
+    assert (log.has_gaps, log.recovery.has_gap, log.cleaner_offset) == (True, False, 7)
+
+
+def test_no_crash_in_a_move_brings_back_deleted_records() -> None:
+    """Where the log starts is in the checkpoint of the target before the copy has its name."""
+
+    def filled() -> tuple[CoreRig, bytes]:
+        rig = CoreRig(dirs="/a,/b")
+        topic_id = rig.topic("t", durability="fsync")
+        rig.produce(topic_id, batch(b"0", b"1", b"2", b"3"))
+        rig.flush()
+        want_start(rig, topic_id, 2)
+        rig.begin_checkpoint()
+        rig.end_checkpoint()
+        assert log_of(rig, topic_id).log_start_offset == 2
+        return rig, topic_id
+
+    def move(rig: CoreRig) -> None:
+        begin_move(rig, "/b")
+        rig.copy()
+        rig.purge()
+
+    rig, topic_id = filled()
+    began = len(rig.files.operations)
+    move(rig)
+    total = len(rig.files.operations) - began
+    assert total > 20
+    for number in range(total):
+        rig, topic_id = filled()
+        rig.files.crash_at = len(rig.files.operations) + number
+        with pytest.raises(Crash):
+            move(rig)
+        for files in (rig.files.restart(), rig.files.power_loss("none"), rig.files.power_loss("all")):
+            assert log_of(CoreRig(files, "/a,/b", rig.records), topic_id).log_start_offset == 2
+
+
+def test_a_start_that_is_only_wanted_moves_along() -> None:
+    """The checkpoint that was asked for comes after the swap, and finds another log."""
+    rig, topic_id = compacted()
+    want_start(rig, topic_id, 3)
+    begin_move(rig, "/b")
+    rig.copy()
+    assert (log_of(rig, topic_id).log_start_offset, log_of(rig, topic_id).wanted_start_offset) == (0, 3)
+    assert rig.checkpoint_starts()
+    assert log_of(rig, topic_id).log_start_offset == 3
+
+
+def test_a_start_that_there_was_no_room_to_write_is_asked_for_again() -> None:
+    """By the next tick, not at once and not never."""
+    rig, topic_id = compacted()
+    want_start(rig, topic_id, 3)
+    rig.files.fail("pwrite", "log-start-offset", errno.ENOSPC)
+    assert rig.checkpoint_starts()
+    assert log_of(rig, topic_id).log_start_offset == 0
+    assert not rig.checkpoint_starts()
+    rig.tick()
+    assert rig.checkpoint_starts()
+    assert log_of(rig, topic_id).log_start_offset == 3
+
+
+def test_compaction_waits_for_room() -> None:
+    """What it writes gets no reserve, a log whose disk is full is not begun with, and none is set aside."""
+    rig = CoreRig(dirs="/a", log_dir_reserve_bytes=4_000)
+    topic_id = rig.topic("t", cleanup_policy="compact", segment_ms="1")
+    fill(rig, topic_id, 0)
+    job = next_job(rig)
+    assert job is not None
+    rig.files.fail("pwrite", ".log.cleaned", errno.ENOSPC)
+    assert run(rig, job) is not None
+    assert rig.files.size("/a/.reserve") == 4_000
+    assert not rig.core.cleaner.set_aside
+    assert not [name for name in rig.files.listdir("/a/t-0") if name.endswith(".cleaned")]
+    assert next_job(rig) is None
+    rig.tick()
+    job = next_job(rig)
+    assert job is not None
+    assert run(rig, job) is None
+
+
+def test_a_copy_follows_a_log_that_begins_anew_below_its_start() -> None:
+    """Else it would have the old records behind the new ones' beginning."""
+    rig, topic_id = compacted()
+    log: Any = log_of(rig, topic_id)
+    log.truncate_fully_and_start_at(20)
+    begin_move(rig, "/b")
+    rig.copy()
+    assert log_of(rig, topic_id).log_start_offset == 20
+    begin_move(rig, "/a")
+    (effect,) = rig.pop(CopyLog)
+    effect.move.run()
+    source = log_of(rig, topic_id)
+    source.truncate_fully_and_start_at(10)
+    rig.core.replicas.moves.was_cut(rig.core.replicas.partitions[topic_id, 0])
+    effect.move.prepare()
+    effect.move.run()
+    assert effect.move.log is not None
+    assert (effect.move.log.log_start_offset, effect.move.log.log_end_offset) == (10, 10)
