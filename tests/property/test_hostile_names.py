@@ -150,7 +150,7 @@ def test_a_node_touches_no_disk_for_an_illegal_name_in_the_metadata(
     assert "no log here" in notes
     assert notes.isprintable() or notes.replace("\n", "").isprintable()
     assert len(notes) < 5_000
-    assert set(rig.core.offline()[1]) == {(bad, 0), (bad, 1)}
+    assert set(rig.core.replicas.disks.news().offline) == {(bad, 0), (bad, 1)}
     assert rig.produce(bad, acks=1).first.error_code in (KafkaStorageError.code, 6)
     assert rig.fetch(bad).first.error_code in (KafkaStorageError.code, 6)
     rig.ask(registry.METADATA, MetadataRequest((topic, GOOD)))
@@ -161,7 +161,7 @@ def test_a_node_touches_no_disk_for_an_illegal_name_in_the_metadata(
         task.run()
     if not is_snapshot:
         rig.remove(bad)
-        assert not rig.core.offline()[1]
+        assert not rig.core.replicas.disks.news().offline
     rig.purge()
     rig.manager.shutdown()
     files = rig.files

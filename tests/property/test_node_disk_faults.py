@@ -54,7 +54,7 @@ class Life:
             with contextlib.suppress(KafkaStorageError):  # as on a thread that nobody waits for
                 self.rig.purge()
             self.rig.now_ms += 1_000
-            self.rig.core.tick(self.rig.now_ms)
+            self.rig.core.tick(self.rig.now_ms, WALL_MS)
             self.rig.check()
 
     def create(self, name: str) -> bytes:
