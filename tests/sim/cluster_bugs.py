@@ -378,6 +378,10 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     lets_go_what_is_not_committed: (("OnlyCommittedDeleted", "HighWatermark"), RETAINED, 10),
     never_tells_where_it_starts: (("cannot be deleted",), QUIET_ERASED, 3),
     drops_tombstones_at_once: (("CompactedTable",), COMPACTED, 10),
-    swaps_what_is_not_on_the_disk: (("CompactedLost", *HELD), dataclasses.replace(ALONE, compacts=True), 10),
+    swaps_what_is_not_on_the_disk: (
+        ("CompactedLost", "CRC is", *HELD),
+        dataclasses.replace(ALONE, compacts=True),
+        10,
+    ),
     skips_a_batch: (("OffsetsDense", "LogReadable"), CALM, 2),
 }
