@@ -147,6 +147,20 @@ def test_sends_that_overtake_each_other() -> None:
     assert names(history) == set()
 
 
+def test_a_first_copy_may_have_been_deleted() -> None:
+    """b was written, deleted before anybody read it, and written again by a retry; if there may be any."""
+    history = History()
+    writer, reader = history.process("w"), history.process("r")
+    for value in (b"b", b"c"):
+        writer.send("k", value, may_repeat=True)
+    reader.poll("k", [(1, b"c"), (2, b"b")])
+    assert names(history) == {"nonmonotonic-send"}
+    history.starts["k"] = 1
+    assert names(history) == set()
+    writer.sends[0].may_repeat = False
+    assert names(history) == {"nonmonotonic-send"}
+
+
 def test_processes_do_not_order_each_other() -> None:
     """Two producers interleave as they like, two consumers are each somewhere else."""
     history, _, reader = sound()
