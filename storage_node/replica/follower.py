@@ -164,6 +164,9 @@ class ReplicaFetcher:
             self._failures, self._retry_ms = 0, 0  # a leader anew: what failed was before
         followed = self.partitions[key] = Followed(partition, partition.leader_epoch)
         self._delayed.pop(key, None)
+        if key in self._named:
+            # What the leader has told of it is on its way to one who is no more: it shall begin anew, too.
+            self._forgotten[key] = None
         if partition.log is not None and partition.log.recovery.has_gap:
             # More at its end would not fill it, and one in sync with a gap might lead.
             self._cut(followed, _Cut(0, is_restart=True), self._replicas.surroundings.now_ms)
@@ -213,7 +216,7 @@ class ReplicaFetcher:
         self._numbers += 1
         number = self._numbers
         named = tuple(self._describe(key, number) for key in self._to_name)
-        forgotten = tuple(key for key in self._forgotten if key not in self._to_name)
+        forgotten = tuple(self._forgotten)
         limits = self._limits
         request = FetchRequest(
             limits.wait_max_ms,
