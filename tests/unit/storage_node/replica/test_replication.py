@@ -472,6 +472,21 @@ def test_old_sessions_are_told_to_begin_anew() -> None:
     assert request.first.error_code == 0
 
 
+def test_who_follows_anew_is_told_everything_anew() -> None:
+    """It let go of what it knew, while its session with the leader went on: nothing but what it asks is new
+    there, and no record will come."""
+    cluster = Replicas()
+    cluster.produce(b"a")
+    cluster.settle()
+    cluster.pass_time(1_000)
+    partition, fetchers = cluster.partition(2), cluster.nodes[2].core.replicas.fetchers
+    fetchers.drop(partition.key)
+    fetchers.place(partition)
+    cluster.pass_time(1_000)
+    (followed,) = fetchers.followed
+    assert (followed.leader_watermark, followed.leader_start) == (1, 0)
+
+
 def test_a_follower_that_waits_for_its_disk_does_not_wake_the_node_for_nothing() -> None:
     """After a lost connection there is nothing to be asked until the flush is done."""
     cluster = Replicas(nodes=2, durability="fsync")
