@@ -24,7 +24,7 @@ from ..runtime.config import Config, KeyFacts, text_of
 from ..storage_node import membership
 from ..storage_node.config import NodeConfig
 from ..storage_node.log.config import LogConfig
-from ..storage_node.replica import follower
+from ..storage_node.replica import followed
 
 if typing.TYPE_CHECKING:
     from collections.abc import Mapping
@@ -143,9 +143,9 @@ def states_page() -> str:
     parts.append("## A storage node, as it sees its membership (`storage_node/membership.py`)\n")
     arrows = _plain(membership.MembershipState, membership.TRANSITIONS)
     parts.append(_drawing(membership.MembershipState.SEARCHING.value, arrows))
-    parts.append("## A partition that a node follows (`storage_node/replica/follower.py`)\n")
-    arrows = _plain(follower.FollowState, follower.TRANSITIONS)
-    parts.append(_drawing(follower.FollowState.READY.value, arrows))
+    parts.append("## A partition that a node follows (`storage_node/replica/followed.py`)\n")
+    arrows = _plain(followed.FollowState, followed.TRANSITIONS)
+    parts.append(_drawing(followed.FollowState.READY.value, arrows))
     return "\n".join(parts)
 
 
