@@ -36,7 +36,7 @@ class RecoveryReport:
     scanned_bytes: int = 0
     truncated_bytes: int = 0
     removed_segments: int = 0
-    has_gap: bool = False  # records that were there are missing before the end, or cannot be read
+    has_loss: bool = False  # records that were there are missing before the end, or cannot be read
     faults: list[str] = field(default_factory=list)
 
 
@@ -175,7 +175,7 @@ class _Recovery:
         damage = segment.recover(self._interval, has_gaps=self.has_gaps)
         if damage:
             self._report.faults.append(damage)
-        self._report.has_gap |= bool(damage) or following not in (None, segment.next_offset)
+        self._report.has_loss |= bool(damage) or following not in (None, segment.next_offset)
         if following is not None:
             segment.keep_whole(file_bytes, following)
         elif segment.size_bytes != file_bytes:
@@ -212,7 +212,7 @@ class _Recovery:
         self._epochs.truncate_from_end(end_offset + 1)
         oldest = self._epochs.entries[:1]
         # The oldest epoch begins with the log: epochs are cut before the segments that they lie in go.
-        self._report.has_gap |= bool(oldest) and oldest[0].start_offset < self._segments[0].base_offset
+        self._report.has_loss |= bool(oldest) and oldest[0].start_offset < self._segments[0].base_offset
         self._epochs.truncate_from_start(max(log_start_offset, self._segments[0].base_offset))
         remove_snapshots_after(self._files, self._directory, end_offset)
         return Recovered(self._segments, self._epochs, self._report, self.has_gaps)

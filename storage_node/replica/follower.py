@@ -109,7 +109,7 @@ class ReplicaFetcher:
         if key in self._named:
             # What the leader has told of it is on its way to one who is no more: it shall begin anew, too.
             self._forgotten[key] = None
-        if partition.log is not None and partition.log.recovery.has_gap:
+        if partition.log is not None and partition.log.recovery.has_loss:
             # More at its end would not fill it, and one in sync with a gap might lead.
             self._cut(followed, Cut(0, is_restart=True), self._replicas.surroundings.now_ms)
         else:

@@ -42,14 +42,14 @@ class Stored(NamedTuple):
 class _Seen:
     """One partition in one life of a node, as it was when last looked at."""
 
-    __slots__ = ("cuts", "end", "epochs", "has_gap", "high_watermark", "is_leader", "matched", "partition")
+    __slots__ = ("cuts", "end", "epochs", "has_loss", "high_watermark", "is_leader", "matched", "partition")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.high_watermark = self.matched = 0
         self.epochs = (-1, -1)  # leader, partition
         self.end, self.cuts = -1, 0
-        self.is_leader = self.has_gap = False
+        self.is_leader = self.has_loss = False
 
 
 class Laws:
@@ -127,8 +127,8 @@ class Laws:
         watermark = partition.high_watermark
         if not partition.is_leader and self.ends[key] < watermark <= self._lost_ends[key]:
             return  # of before a power loss; whoever leads now may not have it
-        had_gap, seen.has_gap = seen.has_gap, log.recovery.has_gap
-        if was_cut and had_gap and not seen.has_gap:  # it begins anew
+        had_loss, seen.has_loss = seen.has_loss, log.recovery.has_loss
+        if was_cut and had_loss and not seen.has_loss:  # it begins anew
             seen.high_watermark = seen.matched = watermark
         if key in self.unclean_epochs and not partition.is_leader:
             if is_first:  # what it remembers may have been cut off elsewhere, and will be here
@@ -141,7 +141,7 @@ class Laws:
         )
         if watermark > seen.high_watermark:
             seen.high_watermark = watermark
-            if not seen.has_gap:  # one without its beginning says nothing of it, and serves nobody
+            if not seen.has_loss:  # one without its beginning says nothing of it, and serves nobody
                 self._check_watermark(seen, node, key, partition, log)
         if partition.in_sync is not None:
             self._check_superset(key, partition, where)
@@ -150,7 +150,7 @@ class Laws:
         """A log never starts earlier than it did, whatever its node has been through; only where somebody
         asked for it, and never behind what is committed."""
         place, start = (node.name, partition.key), log.log_start_offset
-        if log.recovery.has_gap:
+        if log.recovery.has_loss:
             return  # it lost its beginning, and begins anew
         if log.cuts == seen.cuts:
             before = self._starts.get(place, 0)

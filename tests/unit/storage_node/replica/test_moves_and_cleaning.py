@@ -118,7 +118,7 @@ def test_how_far_a_log_is_clean_moves_with_it() -> None:
     again.flush()
     assert stored(again, topic_id) == before
     log = log_of(again, topic_id)
-    assert (log.has_gaps, log.recovery.has_gap, log.cleaner_offset) == (True, False, 7)
+    assert (log.has_gaps, log.recovery.has_loss, log.cleaner_offset) == (True, False, 7)
 
 
 def test_no_crash_in_a_move_brings_back_deleted_records() -> None:
