@@ -11,10 +11,11 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headrace.runtime.waiting_io import until
+
 from . import kafka_cluster_io
 from .replicated import NODES
 from .systems_io import NO_CONFIGS, START_TIMEOUT_S, TOPIC_TIMEOUT_S, Kafka, silent, wait_gone
-from .waiting_io import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

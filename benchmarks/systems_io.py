@@ -9,9 +9,10 @@ import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from headrace.runtime.waiting_io import until
+
 from . import kafka_io
 from .machine_io import set_affinity
-from .waiting_io import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
