@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..protocol.errors import ConfigError
 from ..runtime.config import GIB, MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, key
-from .log.cleaner_config import CleanerConfig
+from .log.cleaner.config import CleanerConfig
 from .log.listener_memory import reachable_host
 from .log.log_defaults import LogDefaults
 

@@ -19,10 +19,10 @@ from ...protocol.errors import CorruptMessageError
 from . import names
 from .batches import walk_headers
 from .checkpoints import CorruptFileError, parse_epochs
+from .cleaner.swap import finish_swaps
 from .files import read_file
 from .leader_epochs import LeaderEpochs
 from .segment import Segment
-from .swap import finish_swaps
 
 if TYPE_CHECKING:
     from .config import LogConfig

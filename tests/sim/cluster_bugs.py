@@ -21,7 +21,8 @@ from headrace.protocol.metadata.records import NoOpRecord, PartitionChangeRecord
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import CRC_POSITION, read_batch_header
 from headrace.storage_node import node
-from headrace.storage_node.log import cleaner_work, log_manager, retention
+from headrace.storage_node.log import log_manager, retention
+from headrace.storage_node.log.cleaner import work as cleaner_work
 from headrace.storage_node.log.flush import Flush
 from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.names import METADATA_TOPIC

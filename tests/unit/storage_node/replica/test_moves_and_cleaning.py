@@ -16,7 +16,7 @@ from headrace.protocol.messages.control import TopicPartitions
 from headrace.protocol.messages.log_dirs import AlterReplicaLogDirsRequest, LogDirTarget
 from headrace.protocol.records.codec import active_codec
 from headrace.storage_node.effects import CopyLog
-from headrace.storage_node.log.cleaner_work import CleaningAbortedError
+from headrace.storage_node.log.cleaner.work import CleaningAbortedError
 from node_rig import WALL_MS, batch
 
 if TYPE_CHECKING:

@@ -19,28 +19,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ...protocol.errors import CorruptMessageError, HeadraceError, KafkaStorageError
-from ...protocol.records.codec import active_codec
-from ...protocol.records.header import HEADER_BYTES
-from . import names
-from .batches import header_at
-from .cleaned_transactions import CleanedTransactions
-from .cleaner_plan import group_segments
-from .files import DiskFullError, read_file, sync_files
-from .last_of_producers import last_of_producers
-from .segment import Segment
+from ....protocol.errors import CorruptMessageError, HeadraceError, KafkaStorageError
+from ....protocol.records.codec import active_codec
+from ....protocol.records.header import HEADER_BYTES
+from .. import names
+from ..batches import header_at
+from ..files import DiskFullError, read_file, sync_files
+from ..last_of_producers import last_of_producers
+from ..segment import Segment
+from ..transaction_index import format_transaction_index, parse_transaction_index
+from .plan import group_segments
 from .swap import settle, stage
-from .transaction_index import format_transaction_index, parse_transaction_index
+from .transactions import CleanedTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ...protocol.records.codec import OffsetMap
-    from ...protocol.records.header import BatchHeader, Buffer
-    from .cleaner_plan import Cleanable
-    from .guarded_files import GuardedFiles
-    from .log import Log
-    from .transaction_index import AbortedTransaction
+    from ....protocol.records.codec import OffsetMap
+    from ....protocol.records.header import BatchHeader, Buffer
+    from ..guarded_files import GuardedFiles
+    from ..log import Log
+    from ..transaction_index import AbortedTransaction
+    from .plan import Cleanable
 
 
 class CleaningAbortedError(HeadraceError):
