@@ -5,7 +5,6 @@ Source: Kafka ReplicaManager.appendRecords, DelayedProduce.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import (
@@ -19,6 +18,7 @@ from ...protocol.errors import (
     ThrottlingQuotaExceededError,
 )
 from ...protocol.messages.data import ProducePartition, ProducePartitionResponse, ProduceResponse
+from .delayed_entries import DelayedEntries, WaitingEntry
 from .partition import ACKS_ALL
 
 if TYPE_CHECKING:
@@ -33,16 +33,6 @@ if TYPE_CHECKING:
     from .replica_manager import ReplicaManager
 
 _LEGAL_ACKS = frozenset((0, 1, ACKS_ALL))
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """One appended batch that is not safe enough yet: entry `index` of the answer."""
-
-    index: int
-    partition: Partition
-    leader_epoch: int
-    end_offset: int
 
 
 class ProduceHandler:
@@ -77,7 +67,7 @@ class ProduceHandler:
         frames = request.frames
         self._check_shape(body, frames)
         answers: list[ProducePartitionResponse] = []
-        waiting: list[_Waiting] = []
+        waiting: list[WaitingEntry] = []
         for index, entry in enumerate(body.partitions):
             try:
                 answers.append(self._append(index, entry, frames[index], body.acks, wall_ms, waiting))
@@ -107,7 +97,7 @@ class ProduceHandler:
         frame: Buffer,
         acks: int,
         wall_ms: int,
-        waiting: list[_Waiting],
+        waiting: list[WaitingEntry],
     ) -> ProducePartitionResponse:
         replicas = self._replicas
         partition = replicas.find(entry.topic_id, entry.partition)
@@ -131,7 +121,7 @@ class ProduceHandler:
             replicas.changed.append(partition.key)
         replicas.maybe_flush(partition)
         if acks and not partition.is_acked(end_offset, acks):
-            waiting.append(_Waiting(index, partition, partition.leader_epoch, end_offset))
+            waiting.append(WaitingEntry(index, partition, partition.leader_epoch, end_offset))
         return ProducePartitionResponse(0, info.base_offset, info.log_append_time_ms, log.log_start_offset)
 
     def _failed(self, entry: ProducePartition, error: KafkaError) -> ProducePartitionResponse:
@@ -145,7 +135,7 @@ class ProduceHandler:
         self,
         request: Incoming,
         answers: list[ProducePartitionResponse],
-        waiting: list[_Waiting],
+        waiting: list[WaitingEntry],
         now_ms: int,
     ) -> None:
         body: ProduceRequest = request.body
@@ -155,16 +145,16 @@ class ProduceHandler:
         self._purgatory.park(delayed, keys, now_ms + wait_ms)
 
     def finish(self, request: Incoming, answers: list[ProducePartitionResponse]) -> None:
-        """Send the answer of a request that waited."""
+        """See delayed_entries.Owner."""
         self._replies.reply(request, ProduceResponse(tuple(answers)))
 
     def abandon(self, request: Incoming) -> None:
-        """Nobody is there any more to hear the answer."""
+        """See delayed_entries.Owner."""
         self._replies.no_reply(request)
 
-    def lost(self, waiting: _Waiting, error: KafkaError) -> ProducePartitionResponse:
-        """The answer for a batch that was appended but cannot be confirmed."""
-        return self._failed(ProducePartition(*waiting.partition.key), error)
+    def lost(self, item: WaitingEntry, error: KafkaError) -> ProducePartitionResponse:
+        """See delayed_entries.Owner."""
+        return self._failed(ProducePartition(*item.partition.key), error)
 
 
 def _too_few(partition: Partition) -> NotEnoughReplicasAfterAppendError:
@@ -174,57 +164,22 @@ def _too_few(partition: Partition) -> NotEnoughReplicasAfterAppendError:
     )
 
 
-class DelayedProduce:
-    """A produce request in purgatory. It watches its connection and the partitions that are not safe yet.
+class DelayedProduce(DelayedEntries[ProducePartitionResponse]):
+    """A produce request whose batches are not safe enough yet."""
 
-    Invariant: each waiting entry ends exactly once: acknowledged, lost with its leader, or timed out.
-    """
+    __slots__ = ()
 
-    __slots__ = ("_answers", "_handler", "_request", "_waiting")
-
-    def __init__(
-        self,
-        request: Incoming,
-        answers: list[ProducePartitionResponse],
-        waiting: list[_Waiting],
-        handler: ProduceHandler,
-    ) -> None:
-        self._request = request
-        self._answers = answers
-        self._waiting = waiting
-        self._handler = handler
-
-    def try_complete(self) -> bool:
-        """Settle what can be settled; answer when nothing waits any more."""
-        if not self._request.peer.is_connected:
-            self._handler.abandon(self._request)
-            return True
+    def _settled(self, item: WaitingEntry) -> ProducePartitionResponse | KafkaError | None:
         acks: int = self._request.body.acks
-        still: list[_Waiting] = []
-        for item in self._waiting:
-            partition = item.partition
-            if not partition.is_leader or partition.leader_epoch != item.leader_epoch:
-                self._answers[item.index] = self._handler.lost(item, partition.lost_error())
-            elif not partition.is_acked(item.end_offset, acks):
-                still.append(item)
-            elif acks == ACKS_ALL and partition.is_under_min_isr:
-                # Committed, but by fewer than asked for: the ISR has shrunk since the append.
-                self._answers[item.index] = self._handler.lost(item, _too_few(partition))
-        self._waiting = still
-        if still:
-            return False
-        self._handler.finish(self._request, self._answers)
-        return True
+        if not item.partition.is_acked(item.offset, acks):
+            return None
+        if acks == ACKS_ALL and item.partition.is_under_min_isr:
+            # Committed, but by fewer than asked for: the ISR has shrunk since the append.
+            return _too_few(item.partition)
+        return self._answers[item.index]
 
-    def on_expire(self) -> None:
-        """The producer's timeout passed: the batches are in the log, but not known to be safe."""
-        for item in self._waiting:
-            error: KafkaError
-            if self._request.body.acks == ACKS_ALL and item.partition.is_under_min_isr:
-                error = _too_few(item.partition)
-            else:
-                name = item.partition.topic_partition
-                error = RequestTimedOutError(f"{name} was not committed up to {item.end_offset} in time")
-            self._answers[item.index] = self._handler.lost(item, error)
-        self._waiting = []
-        self._handler.finish(self._request, self._answers)
+    def _overdue(self, item: WaitingEntry) -> KafkaError:
+        if self._request.body.acks == ACKS_ALL and item.partition.is_under_min_isr:
+            return _too_few(item.partition)
+        name = item.partition.topic_partition
+        return RequestTimedOutError(f"{name} was not committed up to {item.offset} in time")
