@@ -118,9 +118,10 @@ class Session:
             self.systems[name] = self._started(name, folder)
             what = "three nodes are" if self._nodes == NODES else "node with other settings is"
             self.say(f"{name}'s {what} up after {time.monotonic() - began:.1f} s")
-        if self._is_warm:
+        if self._is_warm and KAFKA in self.systems:
             fact = "kafka_nodes_warm_up" if self._nodes == NODES else "kafka_upkeep_warm_up"
             self.facts[fact] = warm_up_io.warm_kafka(self, is_quick=self.is_quick, nodes=self._nodes)
+        if self._is_warm and HEADRACE in self.systems:
             warm_up_io.window(self, HEADRACE, nodes=self._nodes)
 
     def _started(self, name: str, folder: Path) -> System:
