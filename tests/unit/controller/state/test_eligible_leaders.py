@@ -107,6 +107,43 @@ def test_a_clean_end_under_another_epoch_is_no_proof(off) -> None:
     assert facts(driver)[2] == (3,)
 
 
+def test_a_process_that_never_heard_its_epoch_keeps_eligibility() -> None:
+    """It registered, the answer was lost, and it ended in order: all it can say is what was said before it.
+    Nothing was written under an epoch that it never knew. As often as that happens, and also when it
+    registers again meanwhile."""
+    driver = a_cluster()
+    driver.fence(1, 2, 3)
+    epoch = driver.image.brokers[2].broker_epoch
+    for process in (22, 222, 222, 2222):
+        assert driver.register(2, process, previous_broker_epoch=epoch, port=process).error_code == 0
+        driver.now_ms += 60_000
+        assert facts(driver)[2] == (2, 3)
+    lost = (("t", 0),)
+    assert driver.register(2, 23, previous_broker_epoch=epoch, lost_replicas=lost).error_code == 0
+    assert facts(driver)[2] == (3,)
+
+
+def test_who_was_let_in_is_believed_its_own_epoch_alone() -> None:
+    """An older copy of its disk was started: it had written since."""
+    driver = a_cluster()
+    driver.fence(1, 2, 3)
+    epoch = driver.image.brokers[2].broker_epoch
+    driver.come_back(2, 22, is_clean=True)
+    driver.fence(2)
+    assert driver.register(2, 222, previous_broker_epoch=epoch).error_code == 0
+    assert facts(driver)[2] == (3,)
+
+
+def test_who_lost_records_lost_them_for_good() -> None:
+    """It does not know its epoch either, and ended in order since."""
+    driver = a_cluster()
+    driver.fence(1, 2, 3)
+    for process in (22, 222):
+        assert driver.register(2, process).error_code == 0
+        driver.now_ms += 60_000
+        assert facts(driver)[2] == (3,)
+
+
 def test_a_log_that_was_cut_while_its_node_was_down_ends_eligibility_of_that_partition_alone() -> None:
     """2 ended in order, and the log of one of its two partitions was cut then. A topic that is gone, and a
     partition that never was, are passed over."""
