@@ -145,6 +145,18 @@ def elects_uncleanly_everywhere(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Standing, "is_unclean_allowed", lambda *_: True)
 
 
+def elects_another_than_the_last(patch: pytest.MonkeyPatch) -> None:
+    """When nobody is left in ISR and ELR, whoever is there is as good as the last leader."""
+
+    def anybody(ballot: elections.Ballot) -> elections.Elected:
+        fit = [node_id for node_id in ballot.replicas if node_id in ballot.candidates]
+        if ballot.isr or ballot.elr or ballot.last_leader == elections.NO_NODE or not fit:
+            return elections.NOBODY
+        return elections.Elected(fit[0], is_clean=False)
+
+    patch.setattr(elections, "_last_known", anybody)
+
+
 def reads_on_after_a_cut(patch: pytest.MonkeyPatch) -> None:
     """A consumer takes its position for good whatever the new leader says (before KIP-320)."""
 
@@ -364,6 +376,7 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     trusts_a_log_that_was_cut: (HELD, HARM, 10),
     elects_anybody: (HELD, PLAN, 10),
     elects_uncleanly_everywhere: (("UncleanElection",), PLAN, 10),
+    elects_another_than_the_last: (("UncleanElection",), BLACKOUT, 10),
     reads_on_after_a_cut: (("MixedRead",), UNCLEAN, 20),
     forgets_the_disk: (HELD, ALONE, 10),
     forgets_the_disk_of_all: (LOST, BLACKOUT, 10),

@@ -231,8 +231,6 @@ class Laws:
             return  # it does not know yet that it is over
         watermark, committed = partition.high_watermark, self.committed[key]
         start = watermark if key[0] == COMPACTED else max(seen.matched, log.log_start_offset)
-        if not partition.is_leader:  # what its leader has deleted, and it is about to, it may have otherwise
-            start = max(start, self.starts[key])
         for batch in stored(log, start, watermark):
             known = committed.setdefault(batch.base_offset, batch)
             assert known == batch, (
@@ -295,10 +293,10 @@ class Laws:
         self.marks["unclean election"] += 1
         is_copied = self._cluster.plan.replication > 1 and key[0] in self._cluster.topics
         # Of a partition that never had min ISR nothing can be lost. After the power failed everywhere nobody
-        # is known to have it all but the last leader, by KIP-966.
+        # is known to have it all but the last leader, by KIP-966; so it alone may lead then.
         has_records = self.ends[key] > 0 and not self.marks["blackout"]
-        is_protected = is_copied and has_records and not is_unclean(key)
-        assert not is_protected, f"UncleanElection: {key} from {old} to {new}"
+        is_allowed = is_unclean(key) or (new.leader in old.last_known_elr and not has_records)
+        assert is_allowed or not is_copied, f"UncleanElection: {key} from {old} to {new}"
         if is_unclean(key):
             self.unclean_epochs[key] = new.leader_epoch
 
