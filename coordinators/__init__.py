@@ -1,1 +1,1 @@
-"""Group and transaction coordinators, on the floor of the controller. Empty until groups exist."""
+"""Group and transaction coordinators: state machines whose memory is the log of their partition."""

@@ -26,6 +26,13 @@ class HeadraceError(Exception):
         return _rebuild, (type(self), {f.name: getattr(self, f.name) for f in fields(self)})
 
 
+@dataclass(eq=False)
+class KafkaError(HeadraceError):
+    """An error with a Kafka error code, the same on the wire as in Apache Kafka."""
+
+    code: ClassVar[int] = -1
+
+
 def _rebuild(cls: type[HeadraceError], facts: dict[str, Any]) -> HeadraceError:
     return cls(**facts)
 

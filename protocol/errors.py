@@ -8,9 +8,6 @@ Source: Kafka Errors.java.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from .client_errors import (
     ApiTimeoutError as ApiTimeoutError,
 )
@@ -33,6 +30,9 @@ from .client_errors import (
     HeadraceError as HeadraceError,
 )
 from .client_errors import (
+    KafkaError as KafkaError,
+)
+from .client_errors import (
     LogTruncationError as LogTruncationError,
 )
 from .client_errors import (
@@ -44,14 +44,7 @@ from .client_errors import (
 from .client_errors import (
     SerializationError as SerializationError,
 )
-
-
-@dataclass(eq=False)
-class KafkaError(HeadraceError):
-    """An error with a Kafka error code, the same on the wire as in Apache Kafka."""
-
-    code: ClassVar[int] = -1
-
+from .coordinator_errors import *  # noqa: F403 - all of them, under the one name that users know
 
 # --- wire errors, in the order of their codes ---------------------------------------------------------
 

@@ -6,12 +6,15 @@ Shape: plain frozen records; the shell performs them in order and reports result
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..protocol.errors import KafkaError
     from ..protocol.messages.control import AlterPartitionRequest
     from ..protocol.messages.data import FetchRequest
+    from ..protocol.messages.envelope import Api
     from .log.future_log import FutureLog
     from .log.log import Log
     from .log.retired import Removal
@@ -106,6 +109,19 @@ class ProposeIsr:
 
 
 @dataclass(frozen=True, slots=True)
+class AskPeer:
+    """Send a request to another server: to node `node_id`, this one included, or with NO_NODE to the
+    controller. Then call `answered` once, with the response body, or with the error when there is none
+    (NetworkError, RequestTimedOutError after `timeout_ms`)."""
+
+    node_id: int
+    api: Api
+    body: Any
+    timeout_ms: int
+    answered: Callable[[Any, int, int], None]  # body or KafkaError, now_ms, wall_ms
+
+
+@dataclass(frozen=True, slots=True)
 class TellController:
     """Something happened to a disk that the controller shall hear at once: beat without waiting for the
     time."""
@@ -144,6 +160,7 @@ Effect = (
     | CopyLog
     | SendFetch
     | ProposeIsr
+    | AskPeer
     | TellController
     | WakeAt
     | Note

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import control, data, log_dirs, quorum
+from . import control, data, groups, log_dirs, quorum, transactions
 from .envelope import Api, ApiVersionsRequest, ApiVersionsResponse
 
 PRODUCE = Api(0, "Produce", 0, 0, data.ProduceRequest, data.ProduceResponse)
@@ -101,6 +101,83 @@ LIST_CONFIG_RESOURCES = Api(
 ADD_RAFT_VOTER = Api(80, "AddRaftVoter", 0, 0, quorum.AddRaftVoterRequest, quorum.RaftVoterResponse)
 REMOVE_RAFT_VOTER = Api(81, "RemoveRaftVoter", 0, 0, quorum.RemoveRaftVoterRequest, quorum.RaftVoterResponse)
 UPDATE_RAFT_VOTER = Api(82, "UpdateRaftVoter", 0, 0, quorum.UpdateRaftVoterRequest, quorum.RaftVoterResponse)
+OFFSET_COMMIT = Api(8, "OffsetCommit", 0, 0, groups.OffsetCommitRequest, groups.OffsetCommitResponse)
+OFFSET_FETCH = Api(9, "OffsetFetch", 0, 0, groups.OffsetFetchRequest, groups.OffsetFetchResponse)
+FIND_COORDINATOR = Api(
+    10, "FindCoordinator", 0, 0, groups.FindCoordinatorRequest, groups.FindCoordinatorResponse
+)
+JOIN_GROUP = Api(11, "JoinGroup", 0, 0, groups.JoinGroupRequest, groups.JoinGroupResponse)
+HEARTBEAT = Api(12, "Heartbeat", 0, 0, groups.HeartbeatRequest, groups.HeartbeatResponse)
+LEAVE_GROUP = Api(13, "LeaveGroup", 0, 0, groups.LeaveGroupRequest, groups.LeaveGroupResponse)
+SYNC_GROUP = Api(14, "SyncGroup", 0, 0, groups.SyncGroupRequest, groups.SyncGroupResponse)
+DESCRIBE_GROUPS = Api(15, "DescribeGroups", 0, 0, groups.DescribeGroupsRequest, groups.DescribeGroupsResponse)
+LIST_GROUPS = Api(16, "ListGroups", 0, 0, groups.ListGroupsRequest, groups.ListGroupsResponse)
+DELETE_GROUPS = Api(42, "DeleteGroups", 0, 0, groups.DeleteGroupsRequest, groups.DeleteGroupsResponse)
+OFFSET_DELETE = Api(47, "OffsetDelete", 0, 0, groups.OffsetDeleteRequest, groups.OffsetDeleteResponse)
+CONSUMER_GROUP_HEARTBEAT = Api(
+    68,
+    "ConsumerGroupHeartbeat",
+    0,
+    0,
+    groups.ConsumerGroupHeartbeatRequest,
+    groups.ConsumerGroupHeartbeatResponse,
+)
+CONSUMER_GROUP_DESCRIBE = Api(
+    69,
+    "ConsumerGroupDescribe",
+    0,
+    0,
+    groups.ConsumerGroupDescribeRequest,
+    groups.ConsumerGroupDescribeResponse,
+)
+INIT_PRODUCER_ID = Api(
+    22, "InitProducerId", 0, 0, transactions.InitProducerIdRequest, transactions.InitProducerIdResponse
+)
+ADD_PARTITIONS_TO_TXN = Api(
+    24,
+    "AddPartitionsToTxn",
+    0,
+    0,
+    transactions.AddPartitionsToTxnRequest,
+    transactions.AddPartitionsToTxnResponse,
+)
+ADD_OFFSETS_TO_TXN = Api(
+    25, "AddOffsetsToTxn", 0, 0, transactions.AddOffsetsToTxnRequest, transactions.AddOffsetsToTxnResponse
+)
+END_TXN = Api(26, "EndTxn", 0, 0, transactions.EndTxnRequest, transactions.EndTxnResponse)
+WRITE_TXN_MARKERS = Api(
+    27, "WriteTxnMarkers", 0, 0, transactions.WriteTxnMarkersRequest, transactions.WriteTxnMarkersResponse
+)
+TXN_OFFSET_COMMIT = Api(
+    28, "TxnOffsetCommit", 0, 0, transactions.TxnOffsetCommitRequest, transactions.TxnOffsetCommitResponse
+)
+DESCRIBE_PRODUCERS = Api(
+    61,
+    "DescribeProducers",
+    0,
+    0,
+    transactions.DescribeProducersRequest,
+    transactions.DescribeProducersResponse,
+)
+DESCRIBE_TRANSACTIONS = Api(
+    65,
+    "DescribeTransactions",
+    0,
+    0,
+    transactions.DescribeTransactionsRequest,
+    transactions.DescribeTransactionsResponse,
+)
+LIST_TRANSACTIONS = Api(
+    66, "ListTransactions", 0, 0, transactions.ListTransactionsRequest, transactions.ListTransactionsResponse
+)
+ALLOCATE_PRODUCER_IDS = Api(
+    67,
+    "AllocateProducerIds",
+    0,
+    0,
+    transactions.AllocateProducerIdsRequest,
+    transactions.AllocateProducerIdsResponse,
+)
 FETCH_METADATA = Api(
     10_000, "FetchMetadata", 0, 0, control.FetchMetadataRequest, control.FetchMetadataResponse
 )
@@ -139,6 +216,29 @@ ALL_APIS: tuple[Api, ...] = (
     ADD_RAFT_VOTER,
     REMOVE_RAFT_VOTER,
     UPDATE_RAFT_VOTER,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    FIND_COORDINATOR,
+    JOIN_GROUP,
+    HEARTBEAT,
+    LEAVE_GROUP,
+    SYNC_GROUP,
+    DESCRIBE_GROUPS,
+    LIST_GROUPS,
+    DELETE_GROUPS,
+    OFFSET_DELETE,
+    CONSUMER_GROUP_HEARTBEAT,
+    CONSUMER_GROUP_DESCRIBE,
+    INIT_PRODUCER_ID,
+    ADD_PARTITIONS_TO_TXN,
+    ADD_OFFSETS_TO_TXN,
+    END_TXN,
+    WRITE_TXN_MARKERS,
+    TXN_OFFSET_COMMIT,
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
+    LIST_TRANSACTIONS,
+    ALLOCATE_PRODUCER_IDS,
     FETCH_METADATA,
     QUORUM_FETCH,
     DRAIN_NODE,
@@ -160,6 +260,31 @@ FORWARDED: tuple[Api, ...] = (
     DESCRIBE_QUORUM,
     ADD_RAFT_VOTER,
     REMOVE_RAFT_VOTER,
+)
+
+# Coordinators answer these, on the node that leads the partition of the group or transactional id.
+GROUP_APIS: tuple[Api, ...] = (
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    JOIN_GROUP,
+    HEARTBEAT,
+    LEAVE_GROUP,
+    SYNC_GROUP,
+    DESCRIBE_GROUPS,
+    LIST_GROUPS,
+    DELETE_GROUPS,
+    OFFSET_DELETE,
+    CONSUMER_GROUP_HEARTBEAT,
+    CONSUMER_GROUP_DESCRIBE,
+    TXN_OFFSET_COMMIT,
+)
+TRANSACTION_APIS: tuple[Api, ...] = (
+    INIT_PRODUCER_ID,
+    ADD_PARTITIONS_TO_TXN,
+    ADD_OFFSETS_TO_TXN,
+    END_TXN,
+    DESCRIBE_TRANSACTIONS,
+    LIST_TRANSACTIONS,
 )
 
 APIS_BY_KEY: dict[int, Api] = {api.key: api for api in ALL_APIS}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from headrace.protocol import errors
+from headrace.protocol import coordinator_errors, errors
 
 
 def all_classes(base: type[errors.HeadraceError]) -> list[type[errors.HeadraceError]]:
@@ -17,7 +17,8 @@ def all_classes(base: type[errors.HeadraceError]) -> list[type[errors.HeadraceEr
 
 def test_codes_are_unique() -> None:
     """Two classes with one code would make the answer of a server ambiguous."""
-    wire = [cls for cls in all_classes(errors.KafkaError) if cls.__module__ == errors.__name__]
+    modules = (errors.__name__, coordinator_errors.__name__)
+    wire = [cls for cls in all_classes(errors.KafkaError) if cls.__module__ in modules]
     codes = [cls.code for cls in wire]
     assert len(codes) == len(set(codes))
     assert set(errors.ERRORS_BY_CODE) == set(codes)

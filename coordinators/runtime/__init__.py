@@ -1,0 +1,1 @@
+"""What every coordinator shares: decide, append, apply, answer."""

@@ -1,0 +1,163 @@
+"""What a coordinator's state machine gives to the runtime, and what it gets from it.
+
+A shard is the state machine of one partition of an internal topic. Its handlers *decide*: they look at the
+state and return an `Outcome`. The runtime appends the outcome's records as one batch, then the shard
+*applies* them, one by one, in the same way in which a restart replays them; each answer leaves once
+everything that the shard has applied is committed. If the append fails nothing was applied and the asker gets
+the error. If the node stops leading the partition, the shard is dropped whole: what was not committed is then
+never shown.
+
+So: nothing that must survive is changed by a handler, only by `replay`. Soft state (who waits, timers,
+sessions) may be changed by handlers, but only after everything that can be refused was checked.
+Pure: time comes as an argument. Source: Kafka CoordinatorRuntime.java, CoordinatorShard.java,
+CoordinatorResult.java.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from ...protocol.model import NO_EPOCH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from ...protocol.errors import KafkaError
+    from ...protocol.messages.envelope import Api
+    from ...protocol.metadata.image import MetadataDelta, MetadataImage
+    from ...storage_node.coordinator_config import CoordinatorConfig
+
+NO_PRODUCER_ID = -1
+
+
+class Now(NamedTuple):
+    """The time of the event that is being handled."""
+
+    ms: int  # monotonic: deadlines
+    wall_ms: int  # what records say
+
+
+class Record(NamedTuple):
+    """One record of the internal topic, key and value as in protocol/records/; the value None deletes."""
+
+    key: Any
+    value: Any
+
+
+class Stamp(NamedTuple):
+    """Who wrote a batch: set for offsets that a transaction commits."""
+
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_EPOCH
+
+
+NO_STAMP = Stamp()
+
+
+class Answer(NamedTuple):
+    """What one waiting request gets: a response struct, or an error that says that it never ran."""
+
+    token: Any
+    body: Any
+    waits: bool = True  # until all that the shard has applied is committed; False only if it shows none of it
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What was decided. The answers may be to other requests than the one that was handled."""
+
+    records: list[Record] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    stamp: Stamp = NO_STAMP  # the batch is part of this producer's transaction
+    on_failed: Callable[[KafkaError, Now], Outcome] | None = None  # undo soft state: the append was refused
+
+    def answer(self, token: Any, body: Any, *, waits: bool = True) -> None:
+        """One more answer."""
+        self.answers.append(Answer(token, body, waits))
+
+
+class Timers(Protocol):
+    """One shard's timers, by key: setting one anew replaces it. They are gone with the shard."""
+
+    def set(self, key: Hashable, deadline_ms: int, action: Callable[[Now], Outcome]) -> None:
+        """Have `action` decide at `deadline_ms` (monotonic)."""
+
+    def cancel(self, key: Hashable) -> None:
+        """Forget it, if it is there."""
+
+    def deadline_of(self, key: Hashable) -> int | None:
+        """When it is due, None if it is not set."""
+
+
+class LiveCoordinatorConfig(Protocol):
+    """The node's configuration while it runs."""
+
+    @property
+    def now(self) -> CoordinatorConfig:
+        """As it is now."""
+
+
+class Surroundings(Protocol):
+    """What a shard can use of its node."""
+
+    @property
+    def config(self) -> LiveCoordinatorConfig:
+        """Keys of coordinators."""
+
+    @property
+    def timers(self) -> Timers:
+        """Of this shard."""
+
+    @property
+    def image(self) -> MetadataImage:
+        """Topics, partitions, racks."""
+
+    @property
+    def node_id(self) -> int:
+        """Of this node."""
+
+    @property
+    def epoch(self) -> int:
+        """The coordinator epoch: the leader epoch of the shard's partition."""
+
+    def ask(
+        self,
+        node_id: int,
+        api: Api,
+        body: Any,
+        timeout_ms: int,
+        answered: Callable[[Any, Now], Outcome],
+    ) -> None:
+        """Send a request to a node (itself included), or with NO_NODE to the controller. `answered` decides
+        on the response body or on the KafkaError (NetworkError when there was no answer); never after the
+        shard was dropped."""
+
+    def next_producer_id(self) -> int:
+        """An id that nobody had. Errors: CoordinatorLoadInProgressError while a block of them is fetched."""
+
+
+class Shard(Protocol):
+    """The state machine of one partition."""
+
+    def handle(self, api: Api, body: Any, token: Any, now: Now) -> Outcome:
+        """One request; answered in this outcome or in a later one. Errors: KafkaError, which is answered as
+        such; nothing was changed then."""
+
+    def replay(self, record: Record, offset: int, stamp: Stamp) -> None:
+        """Apply a record, just appended or read at the load."""
+
+    def replay_marker(self, stamp: Stamp, *, is_commit: bool, offset: int) -> None:
+        """A transaction that wrote into this partition has ended."""
+
+    def on_loaded(self, now: Now) -> Outcome:
+        """All records are replayed: set timers, go on with what was under way."""
+
+    def on_metadata(self, image: MetadataImage, delta: MetadataDelta | None, now: Now) -> Outcome:
+        """The cluster has changed; delta None: by more than is told."""
+
+    def on_peer_gone(self, session: int, now: Now) -> Outcome:
+        """A connection is gone: its waiting requests need no answer."""
+
+    def close(self) -> list[Any]:
+        """The shard is dropped: the tokens of all that wait; the runtime answers them NOT_COORDINATOR."""

@@ -1,0 +1,441 @@
+"""Groups: finding coordinators, membership in both protocols, committed offsets, and what admins ask.
+
+Source: Kafka's message schemas. Where Kafka has several groups or keys in one request, so has this.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+GROUP_KEY = 0  # what FindCoordinator is asked about
+TRANSACTION_KEY = 1
+
+
+class FindCoordinatorRequest(msgspec.Struct, array_like=True, frozen=True):
+    """Who coordinates these groups (key type 0) or transactional ids (1)? The internal topic is made if it is
+    not there."""
+
+    key_type: int
+    keys: tuple[str, ...]
+
+
+class Coordinator(msgspec.Struct, array_like=True, frozen=True):
+    """The node for one key; with an error code there is none now."""
+
+    error_code: int
+    key: str
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+    error_detail: str = ""
+
+
+class FindCoordinatorResponse(msgspec.Struct, array_like=True, frozen=True):
+    """Answers in the order of the keys."""
+
+    coordinators: tuple[Coordinator, ...]
+
+
+# --- the classic protocol ---------------------------------------------------------------------------------
+
+
+class GroupProtocol(msgspec.Struct, array_like=True, frozen=True):
+    """An assignor that a member can use, and what it wants it to know (consumers: a Subscription)."""
+
+    name: str
+    metadata: bytes
+
+
+class JoinGroupRequest(msgspec.Struct, array_like=True, frozen=True):
+    """Join, or join again. Without a member id, one is given with MEMBER_ID_REQUIRED, unless the member is
+    static. Answered when the rebalance has all members or its time is over."""
+
+    group_id: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    member_id: str
+    protocol_type: str
+    protocols: tuple[GroupProtocol, ...]
+    group_instance_id: str | None = None
+    reason: str = ""
+    client_id: str = ""
+    client_host: str = ""
+    requires_member_id: bool = True  # False: as versions of Kafka's clients before KIP-394
+
+
+class JoinedMember(msgspec.Struct, array_like=True, frozen=True):
+    """A member as the leader of the group sees it."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+class JoinGroupResponse(msgspec.Struct, array_like=True, frozen=True):
+    """The new generation. The leader gets all members and assigns, unless it is to skip that (KIP-814)."""
+
+    error_code: int
+    generation_id: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    member_id: str = ""
+    members: tuple[JoinedMember, ...] = ()
+    skip_assignment: bool = False
+    error_detail: str = ""
+
+
+class MemberAssignment(msgspec.Struct, array_like=True, frozen=True):
+    """What the leader of the group gives a member (consumers: an Assignment)."""
+
+    member_id: str
+    assignment: bytes
+
+
+class SyncGroupRequest(msgspec.Struct, array_like=True, frozen=True):
+    """Ask for the own assignment; the leader brings those of all."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignments: tuple[MemberAssignment, ...] = ()
+
+
+class SyncGroupResponse(msgspec.Struct, array_like=True, frozen=True):
+    """The own assignment."""
+
+    error_code: int
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+    error_detail: str = ""
+
+
+class HeartbeatRequest(msgspec.Struct, array_like=True, frozen=True):
+    """The member lives."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None = None
+
+
+class HeartbeatResponse(msgspec.Struct, array_like=True, frozen=True):
+    """REBALANCE_IN_PROGRESS asks the member to join again."""
+
+    error_code: int
+    error_detail: str = ""
+
+
+class LeavingMember(msgspec.Struct, array_like=True, frozen=True):
+    """By member id, or by instance id with an empty member id."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    reason: str = ""
+
+
+class LeaveGroupRequest(msgspec.Struct, array_like=True, frozen=True):
+    """Members leave, or are taken out by an admin."""
+
+    group_id: str
+    members: tuple[LeavingMember, ...]
+
+
+class LeftMember(msgspec.Struct, array_like=True, frozen=True):
+    """One of them."""
+
+    member_id: str
+    group_instance_id: str | None
+    error_code: int
+
+
+class LeaveGroupResponse(msgspec.Struct, array_like=True, frozen=True):
+    """Answers in the order of the members; with an error of the group there are none."""
+
+    error_code: int
+    members: tuple[LeftMember, ...] = ()
+    error_detail: str = ""
+
+
+# --- the new protocol (KIP-848) ---------------------------------------------------------------------------
+
+
+class TopicIdPartitions(msgspec.Struct, array_like=True, frozen=True):
+    """Partitions of one topic, sorted."""
+
+    topic_id: bytes
+    partitions: tuple[int, ...]
+
+
+class ConsumerGroupHeartbeatRequest(msgspec.Struct, array_like=True, frozen=True):
+    """Join (epoch 0), go on, or leave (-1; -2 keeps a static member's place). None: as it was told before.
+
+    The member makes its own id, a UUID in text. `owned` is what it holds now.
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    subscribed_topic_names: tuple[str, ...] | None = None
+    subscribed_topic_regex: str | None = None
+    server_assignor: str | None = None
+    owned: tuple[TopicIdPartitions, ...] | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+
+class ConsumerGroupHeartbeatResponse(msgspec.Struct, array_like=True, frozen=True):
+    """`assignment` None: as before."""
+
+    error_code: int
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: tuple[TopicIdPartitions, ...] | None = None
+    error_detail: str = ""
+
+
+class ConsumerGroupDescribeRequest(msgspec.Struct, array_like=True, frozen=True):
+    """Groups of the new protocol."""
+
+    group_ids: tuple[str, ...]
+
+
+class NamedPartitions(msgspec.Struct, array_like=True, frozen=True):
+    """Partitions of one topic, sorted."""
+
+    topic_id: bytes
+    topic: str
+    partitions: tuple[int, ...]
+
+
+class ConsumerGroupMember(msgspec.Struct, array_like=True, frozen=True):
+    """A member: what it has, and what it shall have. `member_type`: 0 classic, 1 consumer."""
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    subscribed_topic_names: tuple[str, ...]
+    subscribed_topic_regex: str | None
+    assignment: tuple[NamedPartitions, ...]
+    target_assignment: tuple[NamedPartitions, ...]
+    member_type: int = 1
+
+
+class DescribedConsumerGroup(msgspec.Struct, array_like=True, frozen=True):
+    """`group_state`: Empty, Assigning, Reconciling, Stable, Dead."""
+
+    error_code: int
+    group_id: str
+    group_state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor_name: str = ""
+    members: tuple[ConsumerGroupMember, ...] = ()
+    error_detail: str = ""
+
+
+class ConsumerGroupDescribeResponse(msgspec.Struct, array_like=True, frozen=True):
+    """Answers in the order of the groups."""
+
+    groups: tuple[DescribedConsumerGroup, ...]
+
+
+# --- committed offsets ------------------------------------------------------------------------------------
+
+
+class CommittedOffset(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The next offset that the group reads of a partition, and the epoch of the one before (-1 unknown)."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    topic_id: bytes = bytes(16)  # if not zero, the topic must be this one
+
+
+class OffsetCommitRequest(msgspec.Struct, array_like=True, frozen=True):
+    """Generation (classic) or member epoch (new protocol) -1 with an empty member id: no membership is
+    claimed, which only an empty group allows."""
+
+    group_id: str
+    generation_id_or_member_epoch: int
+    member_id: str
+    offsets: tuple[CommittedOffset, ...]
+    group_instance_id: str | None = None
+    retention_time_ms: int = -1
+
+
+class PartitionResult(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """How it went with one partition."""
+
+    topic: str
+    partition: int
+    error_code: int
+
+
+class OffsetCommitResponse(msgspec.Struct, array_like=True, frozen=True):
+    """Answers in the order of the request's offsets."""
+
+    results: tuple[PartitionResult, ...]
+
+
+class TopicNamePartitions(msgspec.Struct, array_like=True, frozen=True):
+    """Partitions of a topic by name."""
+
+    topic: str
+    partitions: tuple[int, ...]
+
+
+class OffsetFetchGroup(msgspec.Struct, array_like=True, frozen=True):
+    """`topics` None: all that are committed. With a member id, the membership is checked."""
+
+    group_id: str
+    topics: tuple[TopicNamePartitions, ...] | None = None
+    member_id: str | None = None
+    member_epoch: int = -1
+
+
+class OffsetFetchRequest(msgspec.Struct, array_like=True, frozen=True):
+    """`require_stable`: answer UNSTABLE_OFFSET_COMMIT where a transaction is about to change it (KIP-447)."""
+
+    groups: tuple[OffsetFetchGroup, ...]
+    require_stable: bool = False
+
+
+class FetchedOffset(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Offset -1: nothing is committed."""
+
+    topic: str
+    partition: int
+    error_code: int
+    offset: int = -1
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+class OffsetsOfGroup(msgspec.Struct, array_like=True, frozen=True):
+    """The committed offsets of one group."""
+
+    error_code: int
+    group_id: str
+    offsets: tuple[FetchedOffset, ...] = ()
+    error_detail: str = ""
+
+
+class OffsetFetchResponse(msgspec.Struct, array_like=True, frozen=True):
+    """Answers in the order of the groups."""
+
+    groups: tuple[OffsetsOfGroup, ...]
+
+
+class OffsetDeleteRequest(msgspec.Struct, array_like=True, frozen=True):
+    """Forget committed offsets; not of topics that the group's members read."""
+
+    group_id: str
+    topics: tuple[TopicNamePartitions, ...]
+
+
+class OffsetDeleteResponse(msgspec.Struct, array_like=True, frozen=True):
+    """With an error of the group there are no results."""
+
+    error_code: int
+    results: tuple[PartitionResult, ...] = ()
+    error_detail: str = ""
+
+
+# --- admins -----------------------------------------------------------------------------------------------
+
+
+class ListGroupsRequest(msgspec.Struct, array_like=True, frozen=True):
+    """The groups that the asked node coordinates; empty filters let all through, case does not matter.
+
+    States: Unknown, PreparingRebalance, CompletingRebalance, Stable, Dead, Empty, Assigning, Reconciling.
+    Types: classic, consumer.
+    """
+
+    states: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+
+
+class ListedGroup(msgspec.Struct, array_like=True, frozen=True):
+    """One group."""
+
+    group_id: str
+    protocol_type: str
+    group_state: str
+    group_type: str
+
+
+class ListGroupsResponse(msgspec.Struct, array_like=True, frozen=True):
+    """COORDINATOR_LOAD_IN_PROGRESS while some of the node's groups are not read yet."""
+
+    error_code: int
+    groups: tuple[ListedGroup, ...] = ()
+    error_detail: str = ""
+
+
+class DescribeGroupsRequest(msgspec.Struct, array_like=True, frozen=True):
+    """Groups of the classic protocol."""
+
+    group_ids: tuple[str, ...]
+
+
+class DescribedMember(msgspec.Struct, array_like=True, frozen=True):
+    """A member of a classic group."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+class DescribedGroup(msgspec.Struct, array_like=True, frozen=True):
+    """GROUP_ID_NOT_FOUND with state Dead: there is no such group, or it is of the new protocol."""
+
+    error_code: int
+    group_id: str
+    group_state: str = ""
+    protocol_type: str = ""
+    protocol: str = ""
+    members: tuple[DescribedMember, ...] = ()
+    error_detail: str = ""
+
+
+class DescribeGroupsResponse(msgspec.Struct, array_like=True, frozen=True):
+    """Answers in the order of the groups."""
+
+    groups: tuple[DescribedGroup, ...]
+
+
+class DeleteGroupsRequest(msgspec.Struct, array_like=True, frozen=True):
+    """Groups without members, with their offsets."""
+
+    group_ids: tuple[str, ...]
+
+
+class DeletedGroup(msgspec.Struct, array_like=True, frozen=True):
+    """How it went with one group."""
+
+    group_id: str
+    error_code: int
+    error_detail: str = ""
+
+
+class DeleteGroupsResponse(msgspec.Struct, array_like=True, frozen=True):
+    """Answers in the order of the groups."""
+
+    results: tuple[DeletedGroup, ...]
