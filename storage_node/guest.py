@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from ..protocol.metadata.image import MetadataDelta, MetadataImage
     from ..protocol.model import TopicPartition
     from ..protocol.records.header import Buffer
-    from .live_config import LiveConfig
-    from .replica.partition import PartitionKey
+    from .config import NodeConfig
     from .replies import Incoming, Replies
 
+PartitionKey = tuple[bytes, int]  # topic id and partition, as the node's partitions have it
 GUEST_TOPICS = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE))
 GUEST_APIS: tuple[Api, ...] = (
     registry.FIND_COORDINATOR,
@@ -51,6 +51,14 @@ class LogPiece:
         self.next_offset = self.offset
 
 
+class LiveNodeConfig(Protocol):
+    """The node's configuration while it runs."""
+
+    @property
+    def now(self) -> NodeConfig:
+        """As it is now."""
+
+
 class GuestHost(Protocol):
     """What the guest may use of the node. All times are those of the event that is being handled."""
 
@@ -63,7 +71,7 @@ class GuestHost(Protocol):
         """For records."""
 
     @property
-    def config(self) -> LiveConfig:
+    def config(self) -> LiveNodeConfig:
         """The node's configuration while it runs."""
 
     @property
