@@ -163,6 +163,7 @@ def test_lost_answer_within_an_epoch_is_repeated(rig: GroupsRig) -> None:
 
 
 def test_second_join_of_the_same_member_is_the_first(rig: GroupsRig) -> None:
+    """Its answer was lost: nothing more is written, and it is told everything again."""
     first = member(rig, "a")
     first.send()
     size = len(rig.log)
