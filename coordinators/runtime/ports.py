@@ -54,6 +54,9 @@ class Token(Protocol):
     def client_host(self) -> str:
         """Where the connection comes from; empty if that is not known."""
 
+    def deliver(self, body: Any) -> None:
+        """For the runtime alone: send the answer."""
+
 
 class Record(NamedTuple):
     """One record of the internal topic, key and value as in protocol/records/; the value None deletes."""
