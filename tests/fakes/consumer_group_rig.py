@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.coordinators.group.consumer_group import ConsumerGroup
 from headrace.coordinators.group.consumer_groups import ConsumerGroups
 from headrace.coordinators.runtime.ports import Now, Outcome, Record
+from headrace.protocol.errors import CoordinatorNotAvailableError
 from headrace.protocol.messages.groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
@@ -51,6 +52,19 @@ class FakeTimers:
         return self.due[key][0] if key in self.due else None
 
 
+@dataclass(frozen=True)
+class FakeToken:
+    """Fulfils Token, all but the delivery."""
+
+    number: int = 0
+    session: int = 1
+    client_id: str = "client"
+    client_host: str = "/host"
+
+    def deliver(self, body: Any) -> None:
+        raise AssertionError(f"the runtime alone delivers: {body}")
+
+
 @dataclass
 class _Config:
     now: CoordinatorConfig
@@ -82,6 +96,8 @@ class GroupsRig:
         """Append, replay, answer."""
         if self.fails_next_append and outcome.records:
             self.fails_next_append = False
+            if outcome.on_failed is not None:
+                outcome.on_failed(CoordinatorNotAvailableError("no"), self.clock)
             return []
         for record in outcome.records:
             self.log.append(record)
@@ -97,12 +113,12 @@ class GroupsRig:
                 group.check()
 
     def heartbeat(self, body: ConsumerGroupHeartbeatRequest) -> Any:
-        [answer] = self.perform(self.shard.consumer_group_heartbeat(body, "token", self.clock))
+        [answer] = self.perform(self.shard.consumer_group_heartbeat(body, FakeToken(), self.clock))
         return answer
 
     def describe(self, *group_ids: str) -> Any:
         body = ConsumerGroupDescribeRequest(group_ids or (GROUP,))
-        [answer] = self.perform(self.shard.consumer_group_describe(body, "token", self.clock))
+        [answer] = self.perform(self.shard.consumer_group_describe(body, FakeToken(), self.clock))
         return answer.groups if group_ids else answer.groups[0]
 
     @property

@@ -11,6 +11,7 @@ from tests.fakes.consumer_group_rig import (
     GROUP,
     REBALANCE_MS,
     SESSION_MS,
+    FakeToken,
     GroupsRig,
     SimMember,
     held_by,
@@ -292,7 +293,7 @@ def test_append_that_failed_has_changed_nothing(rig: GroupsRig) -> None:
     settle(first)
     before = rig.describe()
     rig.fails_next_append = True
-    assert rig.perform(rig.shard.consumer_group_heartbeat(second.request(), "t", rig.clock)) == []
+    assert rig.perform(rig.shard.consumer_group_heartbeat(second.request(), FakeToken(), rig.clock)) == []
     assert rig.describe() == before
     rig.pass_time(SESSION_MS - 1)
     first.beat()
