@@ -26,14 +26,13 @@ if TYPE_CHECKING:
         LeaveGroupRequest,
         SyncGroupRequest,
     )
-    from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ..runtime.ports import Now, Record, Surroundings, Token
     from .facts import GroupFacts
     from .group import Group
 
 
 class ClassicGroups:
-    """The classic groups among `groups`. Fulfils Memberships."""
+    """The classic groups among `groups`."""
 
     def __init__(
         self, groups: dict[str, Group], around: Surroundings, partition: int, facts: GroupFacts
@@ -125,14 +124,6 @@ class ClassicGroups:
     def _begin_sessions(self, group: ClassicGroup, now: Now) -> None:
         for member in group.members.values():
             self.rebalances.begin_session(group, member, now)
-
-    def on_metadata(self, image: MetadataImage, delta: MetadataDelta | None, now: Now) -> Outcome:
-        """The members look at topics themselves."""
-        return Outcome()
-
-    def on_peer_gone(self, session: int, now: Now) -> Outcome:
-        """The members whose requests waited are still members: each has its session to come back."""
-        return Outcome()
 
     def close(self) -> list[Token]:
         """All whose JoinGroup or SyncGroup waits."""

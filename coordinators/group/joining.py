@@ -52,6 +52,8 @@ class Joining:
         self._check_session_timeout(body)
         before = self._groups.get(body.group_id)
         group = before if isinstance(before, ClassicGroup) else ClassicGroup(body.group_id, now.wall_ms)
+        if group is not before and before is not None and not before.is_empty:
+            raise InconsistentGroupProtocolError(f"the members of {body.group_id} speak the new protocol")
         if group is not before and body.member_id:
             raise UnknownMemberIdError(f"there is no group {body.group_id}")
         if not self._accepts(group, body.member_id):

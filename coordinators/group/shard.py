@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.errors import UnsupportedVersionError
 from ...protocol.messages import registry
 from ...protocol.records.group_records import GroupMetadataKey, OffsetCommitKey
+from ..runtime.ports import Outcome
 from .admin import GroupAdmin
 from .classic_group import ClassicGroup
 from .classic_groups import ClassicGroups
+from .consumer_groups import ConsumerGroups
 from .expiry import Expiry
 from .facts import GroupFacts
 from .offset_commits import OffsetCommits
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     from ...protocol.messages.envelope import Api
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
-    from ..runtime.ports import Now, Outcome, Record, Stamp, Surroundings, Token
+    from ..runtime.ports import Now, Record, Stamp, Surroundings, Token
     from .group import Group
 
     Handler = Callable[[Any, Token, Now], Outcome]
@@ -43,6 +45,7 @@ class GroupShard:
         self.store = OffsetStore()
         self._around = around
         self._classic = ClassicGroups(self.groups, around, partition, self.facts)
+        self._consumer = ConsumerGroups(self.groups, around)
         self._expiry = Expiry(self.groups, around, self.store, self.facts)
         commits = OffsetCommits(self.groups, around, self.store, self._classic, self.facts)
         self._transactional = TransactionalOffsets(partition, self.groups, around, self.store, commits)
@@ -52,6 +55,8 @@ class GroupShard:
             registry.SYNC_GROUP.key: self._classic.sync,
             registry.HEARTBEAT.key: self._classic.heartbeat,
             registry.LEAVE_GROUP.key: self._classic.leave,
+            registry.CONSUMER_GROUP_HEARTBEAT.key: self._consumer.consumer_group_heartbeat,
+            registry.CONSUMER_GROUP_DESCRIBE.key: self._consumer.consumer_group_describe,
             registry.OFFSET_COMMIT.key: commits.commit,
             registry.OFFSET_FETCH.key: OffsetFetches(self.groups, around, self.store).fetch,
             registry.OFFSET_DELETE.key: commits.delete,
@@ -77,6 +82,8 @@ class GroupShard:
             self.store.replay(record, offset, stamp)
         elif isinstance(key, GroupMetadataKey):
             self._classic.replay(record)
+        else:
+            self._consumer.replay(record)
 
     def replay_marker(self, stamp: Stamp, *, is_commit: bool, offset: int) -> None:
         """The producer's transaction has ended; each commit knows its own place in the log."""
@@ -87,17 +94,26 @@ class GroupShard:
     def on_loaded(self, now: Now) -> Outcome:
         """Begin sessions and look for old offsets."""
         self._expiry.on_loaded(now)
-        return self._classic.on_loaded(now)
+        return _both(self._classic.on_loaded(now), self._consumer.on_loaded(now))
 
     def on_metadata(self, image: MetadataImage, delta: MetadataDelta | None, now: Now) -> Outcome:
         """Topics may be gone."""
         self._expiry.on_metadata(image, delta, now)
-        return self._classic.on_metadata(image, delta, now)
+        return self._consumer.on_metadata(image, delta, now)
 
     def on_peer_gone(self, session: int, now: Now) -> Outcome:
-        """Nobody waits for these answers any more."""
-        return self._classic.on_peer_gone(session, now)
+        """The members whose requests waited are still members: each has its session to come back. What they
+        are answered meanwhile goes nowhere."""
+        del session, now
+        return Outcome()
 
     def close(self) -> list[Token]:
         """The shard is dropped: all that wait."""
         return [*self._classic.close(), *self._transactional.waiting()]
+
+
+def _both(first: Outcome, second: Outcome) -> Outcome:
+    """What two parts decide on the same event; neither has anything to undo."""
+    assert first.on_failed is None
+    assert second.on_failed is None
+    return Outcome(first.records + second.records, first.answers + second.answers)
