@@ -1,25 +1,18 @@
 """What the group shard asks of a group, whichever protocol its members speak.
 
 Fulfilled by classic groups (classic_group.py) and groups of the new protocol (consumer_group.py). A group
-holds its members; committed offsets are kept beside it (offsets.py). Source: Kafka Group.java.
+holds its members; committed offsets are kept beside it (offset_store.py). Source: Kafka Group.java.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.messages.groups import ListedGroup
 
 if TYPE_CHECKING:
-    from ...protocol.messages.groups import (
-        HeartbeatRequest,
-        JoinGroupRequest,
-        LeaveGroupRequest,
-        SyncGroupRequest,
-    )
-    from ...protocol.metadata.image import MetadataDelta, MetadataImage
-    from ..runtime.ports import Now, Outcome, Record
+    from ..runtime.ports import Record
 
 NO_GENERATION = -1  # generation, or member epoch, of who claims no membership
 
@@ -102,38 +95,3 @@ def is_in_states(group: Group, states: frozenset[str]) -> bool:
 def as_listed(group: Group) -> ListedGroup:
     """The group as ListGroups shows it."""
     return ListedGroup(group.group_id, group.protocol_type, group.state_name, group.group_type.value)
-
-
-class Memberships(Protocol):
-    """One protocol's part of the shard: it makes and changes groups of its kind in the shard's `groups`.
-
-    `ClassicGroups` and `ConsumerGroups` fulfil it. The first four are the classic protocol's requests: the
-    consumer part gets those of groups of its kind that have members, from members that are not upgraded yet.
-    """
-
-    def join(self, body: JoinGroupRequest, token: Any, now: Now) -> Outcome:
-        """JoinGroup."""
-
-    def sync(self, body: SyncGroupRequest, token: Any, now: Now) -> Outcome:
-        """SyncGroup."""
-
-    def heartbeat(self, body: HeartbeatRequest, token: Any, now: Now) -> Outcome:
-        """Heartbeat."""
-
-    def leave(self, body: LeaveGroupRequest, token: Any, now: Now) -> Outcome:
-        """LeaveGroup."""
-
-    def replay(self, record: Record) -> None:
-        """Apply a record of this protocol."""
-
-    def on_loaded(self, now: Now) -> Outcome:
-        """All records are replayed: every member gets a fresh session."""
-
-    def on_metadata(self, image: MetadataImage, delta: MetadataDelta | None, now: Now) -> Outcome:
-        """Topics may have changed."""
-
-    def on_peer_gone(self, session: int, now: Now) -> Outcome:
-        """Nobody waits on this connection any more."""
-
-    def close(self) -> list[Any]:
-        """The tokens of all that wait."""
