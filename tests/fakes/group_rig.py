@@ -138,6 +138,9 @@ class GroupRig:
     def deadline_of(self, key: Hashable) -> int | None:
         return self._timers[key][0] if key in self._timers else None
 
+    def timer_keys(self) -> list[Any]:
+        return list(self._timers)
+
     # --- what happens ------------------------------------------------------------------------------------
 
     @property
