@@ -21,8 +21,8 @@ from ...protocol.messages.data import (
     DeleteRecordsPartitionResponse,
     DeleteRecordsResponse,
 )
+from ...protocol.model import INTERNAL_TOPICS
 from ..log.retention import DELETE
-from ..metadata_view import INTERNAL_TOPICS
 from .delayed_entries import DelayedEntries, WaitingEntry
 
 if TYPE_CHECKING:

@@ -1,0 +1,339 @@
+"""Members of the new group protocol around a group shard, and the cluster's topics as they come and go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from headrace.coordinators.group.consumer_group import ConsumerGroup
+from headrace.protocol.consumer_protocol import (
+    Assignment,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from headrace.protocol.errors import (
+    IllegalGenerationError,
+    KafkaError,
+    MemberIdRequiredError,
+    NotCoordinatorError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest,
+    GroupProtocol,
+    LeavingMember,
+    TopicIdPartitions,
+)
+from headrace.protocol.metadata.image import (
+    BrokerRegistration,
+    MetadataImage,
+    PartitionRegistration,
+    TopicImage,
+)
+from headrace.protocol.model import TopicPartition
+
+from tests.fakes.group_rig import GroupRig
+
+if TYPE_CHECKING:
+    from headrace.coordinators.runtime.ports import Outcome
+
+    from tests.fakes.group_rig import Asked
+
+GROUP = "readers"
+SESSION_MS, REBALANCE_MS = 45_000, 60_000
+Held = dict[str, set[int]]  # topic name -> partitions
+
+
+class ConsumerGroupRig(GroupRig):
+    """Asserts the invariants of its groups after everything that happens."""
+
+    def __init__(self, **keys: Any) -> None:
+        self._topic_ids = 0
+        super().__init__(**keys)
+        self.set_topics()
+
+    def _carry_out(self, outcome: Outcome, asker: Asked | None) -> None:
+        super()._carry_out(outcome, asker)
+        self.check()
+
+    def check(self) -> None:
+        for group in self.shard.groups.values():
+            if isinstance(group, ConsumerGroup):
+                group.check()
+
+    def beat(self, body: ConsumerGroupHeartbeatRequest) -> Any:
+        """Errors: what the coordinator answers."""
+        answer = self.request(registry.CONSUMER_GROUP_HEARTBEAT, body).answer
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+    def describe(self, *group_ids: str) -> Any:
+        """Of several groups all, else the one."""
+        body = ConsumerGroupDescribeRequest(group_ids or (GROUP,))
+        answer = self.request(registry.CONSUMER_GROUP_DESCRIBE, body).answer
+        return answer.groups if group_ids else answer.groups[0]
+
+    @property
+    def group(self) -> ConsumerGroup:
+        found = self.shard.groups[GROUP]
+        assert isinstance(found, ConsumerGroup)
+        return found
+
+    def compact(self) -> None:
+        """Of each key the last record is left, tombstones too."""
+        last = {entry.data[0]: at for at, entry in enumerate(self.log) if entry.data is not None}
+        self.log = [entry for at, entry in enumerate(self.log) if entry.data and last[entry.data[0]] == at]
+
+    def set_topics(self, rack: str | None = None, **counts: int) -> None:
+        """Topics by name with partition counts; those that stay keep their id."""
+        topics = {}
+        for name, count in counts.items():
+            old = self.image.topics.get(name)
+            if old is None:
+                self._topic_ids += 1
+            topic_id = self._topic_ids.to_bytes(16, "big") if old is None else old.topic_id
+            partitions = (PartitionRegistration((1,), (1,), 1, 0, 0),) * count
+            is_same = old is not None and old.partitions == partitions
+            topics[name] = old if old is not None and is_same else TopicImage(name, topic_id, partitions)
+        broker = BrokerRegistration(1, 1, bytes(16), "", 0, rack, (), is_fenced=False)
+        self.image = MetadataImage(
+            self.image.offset + 1,
+            brokers={1: broker},
+            topics=topics,
+            topic_names={topic.topic_id: name for name, topic in topics.items()},
+        )
+        self._carry_out(self.shard.on_metadata(self.image, None, self.now), None)
+
+    def ids(self, held: Held) -> tuple[TopicIdPartitions, ...]:
+        """Without topics that do not exist any more."""
+        return tuple(
+            TopicIdPartitions(self.image.topics[name].topic_id, tuple(sorted(each)))
+            for name, each in sorted(held.items())
+            if each and name in self.image.topics
+        )
+
+    def names(self, partitions: tuple[TopicIdPartitions, ...]) -> Held:
+        """Of topics that still exist."""
+        named = ((self.image.topic_names.get(each.topic_id), set(each.partitions)) for each in partitions)
+        return {name: each for name, each in named if name is not None}
+
+
+@dataclass
+class SimMember:
+    """A consumer that follows the protocol: it gives back before it takes, and tells what it owns when that
+    changes. `owned` is what it reads from now."""
+
+    rig: ConsumerGroupRig
+    member_id: str
+    topics: tuple[str, ...] | None = ()
+    regex: str | None = None
+    instance_id: str | None = None
+    assignor: str | None = None
+    group_id: str = GROUP
+    rebalance_timeout_ms: int = REBALANCE_MS
+    epoch: int = 0
+    owned: Held = field(default_factory=dict)
+    wanted: Held = field(default_factory=dict)
+    last_told: Held | None = None
+    last_sent: ConsumerGroupHeartbeatRequest | None = None
+
+    def request(self, *, is_full: bool = False) -> ConsumerGroupHeartbeatRequest:
+        """The next heartbeat, everything in it if it is to be full or to join."""
+        is_full = is_full or self.epoch == 0
+        owned = self.rig.ids(self.owned) if is_full or self.owned != self.last_told else None
+        return ConsumerGroupHeartbeatRequest(
+            self.group_id,
+            self.member_id,
+            self.epoch,
+            self.instance_id,
+            None,
+            self.rebalance_timeout_ms if is_full else -1,
+            self.topics if is_full else None,
+            self.regex if is_full else None,
+            self.assignor if is_full else None,
+            owned,
+        )
+
+    def send(self, *, is_full: bool = False) -> Any:
+        """One heartbeat; its answer is not looked at. Errors: as the coordinator says."""
+        self.last_sent = self.request(is_full=is_full)
+        return self.rig.beat(self.last_sent)
+
+    def take(self, answer: Any) -> None:
+        """Look at an answer: it is at this epoch, and wants this."""
+        self.epoch = answer.member_epoch
+        if self.last_sent is not None and self.last_sent.owned is not None:
+            self.last_told = self.rig.names(self.last_sent.owned)
+        if answer.assignment is not None:
+            self.wanted = self.rig.names(answer.assignment)
+
+    def settle(self) -> None:
+        """Give back what is not wanted, take what is."""
+        self.owned = {topic: set(each) for topic, each in self.wanted.items()}
+
+    def beat(self, *, is_full: bool = False) -> Any:
+        """Heartbeat, answer, and what it asks for, all at once."""
+        answer = self.send(is_full=is_full)
+        self.take(answer)
+        self.settle()
+        return answer
+
+    def leave(self, epoch: int = -1) -> Any:
+        body = ConsumerGroupHeartbeatRequest(self.group_id, self.member_id, epoch, self.instance_id)
+        answer = self.rig.beat(body)
+        self.forget()
+        return answer
+
+    def forget(self) -> None:
+        """Begin again with nothing."""
+        self.epoch, self.owned, self.wanted, self.last_told = 0, {}, {}, None
+
+    def resend(self) -> Any:
+        """The last heartbeat once more."""
+        assert self.last_sent is not None
+        return self.rig.beat(self.last_sent)
+
+
+def held_by(*members: SimMember | SimClassicMember) -> dict[tuple[str, int], list[str]]:
+    """Partition -> members that read from it."""
+    found: dict[tuple[str, int], list[str]] = {}
+    for member in members:
+        for topic, each in member.owned.items():
+            for partition in each:
+                found.setdefault((topic, partition), []).append(member.member_id)
+    return found
+
+
+def with_config(rig: ConsumerGroupRig, **changes: Any) -> None:
+    """A live change of the node's configuration."""
+    rig.config.now = replace(rig.config.now, **changes)
+
+
+@dataclass
+class SimClassicMember:
+    """A consumer of the classic protocol that gives back before it takes (cooperative), or gives all back
+    before it joins (eager). It assigns evenly when it leads."""
+
+    rig: ConsumerGroupRig
+    topics: tuple[str, ...] = ("events",)
+    instance_id: str | None = None
+    is_eager: bool = False
+    group_id: str = GROUP
+    member_id: str = ""
+    generation: int = -1
+    owned: Held = field(default_factory=dict)
+    joining: Asked | None = None
+    syncing: Asked | None = None
+    must_join: bool = True
+
+    def protocols(self) -> tuple[GroupProtocol, ...]:
+        owned = tuple(TopicPartition(topic, each) for topic in self.owned for each in self.owned[topic])
+        subscription = Subscription(3, self.topics, None, owned, self.generation)
+        return (GroupProtocol("range", encode_subscription(subscription)),)
+
+    def step(self) -> None:
+        """Whatever it has to do next: look at an answer, sync, join, or heartbeat."""
+        if self.joining is not None:
+            self._on_joined()
+        elif self.syncing is not None:
+            self._on_synced()
+        elif self.must_join:
+            if self.is_eager:
+                self.owned = {}
+            self._join()
+            self._on_joined()
+        else:
+            self.heartbeat()
+
+    def _join(self) -> None:
+        self.joining = self.rig.join(
+            self.member_id, self.group_id, protocols=self.protocols(), group_instance_id=self.instance_id
+        )
+
+    def _on_joined(self) -> None:
+        assert self.joining is not None
+        if self.joining.waits:
+            return
+        answer, self.joining = self.joining.answer, None
+        if isinstance(answer, KafkaError) or answer.error_code:
+            self._on_error(answer)
+            return
+        self.member_id, self.generation, self.must_join = answer.member_id, answer.generation_id, False
+        assignments = self._assign(answer) if answer.leader == self.member_id else {}
+        self.syncing = self.rig.sync(
+            self.member_id,
+            self.generation,
+            self.group_id,
+            assignments=assignments,
+            group_instance_id=self.instance_id,
+        )
+        self._on_synced()
+
+    def _assign(self, answer: Any) -> dict[str, bytes]:
+        """Evenly, but nobody gets what another one still owns."""
+        subscriptions = {each.member_id: decode_subscription(each.metadata) for each in answer.members}
+        ids = sorted(subscriptions)
+        owners = {tp: each for each in ids for tp in subscriptions[each].owned}
+        given: dict[str, list[TopicPartition]] = {each: [] for each in ids}
+        place = 0
+        for topic in sorted({topic for each in subscriptions.values() for topic in each.topics}):
+            for partition in range(len(self.rig.image.topics[topic].partitions)):
+                target = ids[place % len(ids)]
+                place += 1
+                tp = TopicPartition(topic, partition)
+                if owners.get(tp, target) == target:
+                    given[target].append(tp)
+        return {each: encode_assignment(Assignment(1, tuple(tps))) for each, tps in given.items()}
+
+    def _on_synced(self) -> None:
+        assert self.syncing is not None
+        if self.syncing.waits:
+            return
+        answer, self.syncing = self.syncing.answer, None
+        if isinstance(answer, KafkaError) or answer.error_code:
+            self._on_error(answer)
+            return
+        before = self.owned
+        self.owned = {}
+        for topic, partition in decode_assignment(answer.assignment).partitions:
+            self.owned.setdefault(topic, set()).add(partition)
+        self.must_join = any(each - self.owned.get(topic, set()) for topic, each in before.items())
+
+    def heartbeat(self) -> None:
+        answer = self.rig.heartbeat(self.member_id, self.generation, self.group_id, self.instance_id).answer
+        if isinstance(answer, KafkaError) or answer.error_code:
+            self._on_error(answer)
+
+    def _on_error(self, answer: Any) -> None:
+        code = answer.code if isinstance(answer, KafkaError) else answer.error_code
+        self.must_join = True
+        if code == MemberIdRequiredError.code:
+            self.member_id = answer.member_id
+        elif code == UnknownMemberIdError.code:
+            self.member_id, self.generation, self.owned = "", -1, {}
+        elif code == IllegalGenerationError.code:
+            self.generation, self.owned = -1, {}
+        else:
+            assert code in (RebalanceInProgressError.code, NotCoordinatorError.code), answer
+
+    def leave(self) -> Asked:
+        self.owned, self.must_join, self.generation = {}, True, -1
+        return self.rig.leave(LeavingMember(self.member_id, self.instance_id), group=self.group_id)
+
+
+def run(*members: SimMember | SimClassicMember, rounds: int = 12) -> None:
+    """Everybody does what it has to do, in turn."""
+    for _ in range(rounds):
+        for member in members:
+            if isinstance(member, SimMember):
+                member.beat()
+            else:
+                member.step()
+        members[0].rig.advance(0)
