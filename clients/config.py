@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 ENVIRONMENT_PREFIX = "HEADRACE_"
+MAX_IN_FLIGHT = 5  # with idempotence: a partition's leader remembers so many batches of a producer
 RESET_BY_DURATION = "by_duration:"
 RESET_POLICIES = ("earliest", "latest", "none")
 
@@ -136,12 +137,32 @@ class ProducerConfig(_RequestConfig):
     compression_zstd_level: int = key(
         "compression.zstd.level", 3, low=-131_072, high=22, doc="Level under zstd."
     )
+    enable_idempotence: bool | None = key(
+        "enable.idempotence",
+        None,
+        doc="Number the batches, so that each is stored once and in order, however often it is sent. "
+        "Not set: true with a transactional.id.",
+    )
+    transactional_id: str | None = key(
+        "transactional.id",
+        None,
+        doc="Send in transactions, as the only producer of this name: a new one fences off the one before.",
+    )
+    transaction_timeout_ms: int = key(
+        "transaction.timeout.ms",
+        MINUTE,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        doc="A transaction that is open for longer is aborted by the cluster.",
+    )
     max_in_flight: int = key(
         "max.in.flight.requests.per.connection",
         5,
         low=1,
         high=1000,
-        doc="Requests under way per node; one partition has a batch in at most one of them.",
+        doc="Requests under way per node; at most 5 with idempotence. Without, one partition has a batch in "
+        "at most one of them.",
     )
     retries: int = key(
         "retries", MAX_INT, low=0, high=MAX_INT, doc="Retries of one batch within delivery.timeout.ms."
@@ -188,14 +209,38 @@ class ProducerConfig(_RequestConfig):
     )
 
     def __post_init__(self) -> None:
-        """Cross-field rule: Kafka's, a record must live at least as long as its first attempt."""
+        """Cross-field rules, Kafka's: a record must live at least as long as its first attempt, and what
+        idempotence and transactions need."""
         super().__post_init__()
+        self._check_idempotence()
         least_ms = min(self.linger_ms + self.request_timeout_ms, MAX_INT)
         if self.delivery_timeout_ms < least_ms:
             raise ConfigError(
                 f"delivery.timeout.ms ({self.delivery_timeout_ms}) must be at least"
                 f" linger.ms + request.timeout.ms ({least_ms})"
             )
+
+    def _check_idempotence(self) -> None:
+        wanted = "enable.idempotence" if self.enable_idempotence else "transactional.id"
+        if self.enable_idempotence or self.transactional_id is not None:
+            if self.acks_number != -1:
+                raise ConfigError(f"{wanted} needs acks=all, not acks={self.acks}")
+            if not self.retries:
+                raise ConfigError(f"{wanted} needs retries of at least 1, not retries=0")
+        if self.transactional_id is not None and self.enable_idempotence is False:
+            raise ConfigError("transactional.id needs enable.idempotence=true")
+        if self.is_idempotent and self.max_in_flight > MAX_IN_FLIGHT:
+            raise ConfigError(
+                f"max.in.flight.requests.per.connection must be at most {MAX_IN_FLIGHT} with"
+                f" enable.idempotence, not {self.max_in_flight}"
+            )
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether batches are numbered."""
+        if self.enable_idempotence is None:
+            return self.transactional_id is not None
+        return self.enable_idempotence
 
     @property
     def acks_number(self) -> int:
@@ -316,6 +361,9 @@ class ProducerOptions(ConnectionOptions, total=False):
     compression_gzip_level: int
     compression_lz4_level: int
     compression_zstd_level: int
+    enable_idempotence: bool
+    transactional_id: str | None
+    transaction_timeout_ms: int
     max_in_flight: int
     retries: int
     delivery_timeout_ms: int

@@ -10,23 +10,24 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import ClosedError, HeadraceError, InvalidPartitionsError
+from ...protocol.errors import ClosedError, HeadraceError, InvalidPartitionsError, KafkaError
 from ...protocol.messages.registry import PRODUCE
 from ...protocol.records.codec import active_codec
 from ...protocol.records.header import Compression
-from ..cluster.backoff import Backoff
 from ..cluster.metadata_io import plain_name
 from ..records import PartitionInfo
-from .accumulator import Accumulator, AccumulatorLimits, Batch, PartitionQueue
+from .accumulator import Accumulator, Batch, PartitionQueue
 from .delivery_io import Delivery
 from .figures import figures
 from .giving_way_io import GiveWay, Turn
+from .identity_io import new_identity
 from .lanes import LockedLanes, new_lanes
+from .making import limits_of, sender_of
 from .outgoing_io import OVERHEAD_BYTES
 from .partitioner import Partitioner, murmur2_sticky, partition_number, positive_hash
 from .requests import frames_of, request_of, stakes_of
 from .room_io import Room
-from .sender import Effect, RefreshMetadata, Resolve, RoomMade, Sender, SendProduce, TakeHint
+from .sender import AskIdentity, Effect, RefreshMetadata, Resolve, RoomMade, SendProduce, TakeHint
 from .splitting import split_batch
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from ...protocol.errors import KafkaError
     from ...protocol.records.codec import BatchBuilder, Columns
     from ...protocol.records.header import Buffer
     from ..cluster.hub_io import Hub
@@ -74,27 +74,13 @@ class ProducerEngine:
         self._codec, self._now_ms = active_codec(), hub.now_ms
         self._compression = Compression[config.compression_type.upper()]
         self._acks = config.acks_number
-        limits = AccumulatorLimits(
-            config.linger_ms,
-            config.batch_size,
-            max(config.max_request_size, config.batch_size),
-            config.buffer_memory,
-            config.delivery_timeout_ms,
-            config.partitioner_adaptive,
-        )
         is_common = is_plain and self._partitioner is None
         most_bytes = config.max_request_size - OVERHEAD_BYTES
         self.lanes = new_lanes(self._codec, most_bytes, self._ignore_keys) if is_common else LockedLanes()
-        self._accumulator = Accumulator(limits, self._new_builder, self._new_delivery, hub.random, self.lanes)
-        self._sender = Sender(
-            self._accumulator,
-            Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, hub.random),
-            self._split,
-            acks=self._acks,
-            retries=config.retries,
-            max_in_flight=config.max_in_flight,
-            max_request_bytes=max(config.max_request_size, config.batch_size),
+        self._accumulator = Accumulator(
+            limits_of(config), self._new_builder, self._new_delivery, hub.random, self.lanes
         )
+        self._sender = sender_of(config, self._accumulator, self._split, hub.random)
         self._topics = self._accumulator.topics
         self._lock = threading.Lock()
         turn = Turn(self._lock)
@@ -337,6 +323,8 @@ class ProducerEngine:
         for effect in effects:
             if isinstance(effect, SendProduce):
                 self._send(effect)
+            elif isinstance(effect, AskIdentity):
+                self._hub.tasks.spawn(self._identify())
             elif isinstance(effect, Resolve):
                 delivery: Delivery = effect.batch.delivery
                 delivery.resolve(effect.base_offset, effect.log_append_time_ms, effect.error)
@@ -350,6 +338,16 @@ class ProducerEngine:
                 )
         if has_room:
             self._tell_room()
+
+    async def _identify(self) -> None:
+        try:
+            identity = await new_identity(self._hub, self.config)
+        except KafkaError as error:
+            self.fail(error)
+            return
+        with self._turn:
+            self._sender.on_identity(identity, self._now_ms())
+        self._pump()
 
     def _tell_room(self) -> None:
         with self._turn:

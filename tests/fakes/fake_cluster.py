@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from fake_producers import FakeProducers
 from fake_replication import FakeReplication
 from headrace.clients.cluster.hub_io import Hub
 from headrace.clients.cluster.network import Address, Reply
 from headrace.protocol import errors
-from headrace.protocol.messages import control, data
+from headrace.protocol.messages import control, data, transactions
 from headrace.protocol.messages import registry as apis
 from headrace.protocol.records.codec import active_codec
-from headrace.protocol.records.header import CRC_POSITION, assigned_prefix
+from headrace.protocol.records.header import CRC_POSITION, assigned_prefix, read_batch_header
 
 if TYPE_CHECKING:
     from headrace.clients.config import ConnectionConfig
@@ -69,14 +70,20 @@ class FakePartition:
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # (epoch, start)
     followers: dict[int, int] = field(default_factory=dict)  # node id -> its high watermark
     acknowledged: int = 0  # the end of what a producer was told to be safe
+    producers: FakeProducers = field(default_factory=FakeProducers)
 
     def __post_init__(self) -> None:
         self.replicas = self.replicas or (self.leader,)
         self.isr = self.isr or self.replicas
 
     def append(self, frame: bytes, epoch: int) -> int:
+        """Its base offset; that of the first time if it was appended before. Errors: of the sequences."""
         header = active_codec().check(frame)
+        known = self.producers.check(header)
+        if known is not None:
+            return known
         base = self.end_offset
+        self.producers.wrote(header, base)
         stored = assigned_prefix(base, header.batch_length, epoch) + bytes(frame)[CRC_POSITION:]
         self.end_offset = base + header.last_offset_delta + 1
         self.batches.append((base, self.end_offset, stored))
@@ -90,6 +97,9 @@ class FakePartition:
         """Lose all batches that are not whole before `offset`."""
         self.batches = [batch for batch in self.batches if batch[1] <= offset]
         self.end_offset = self.batches[-1][1] if self.batches else self.log_start_offset
+        self.producers.forget()
+        for base, _, batch in self.batches:
+            self.producers.wrote(read_batch_header(batch), base)
         self.epochs = [entry for entry in self.epochs if entry[1] < max(self.end_offset, 1)]
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
@@ -137,6 +147,7 @@ class FakeCluster(FakeReplication):
         self._counts: dict[str, int] = {}
         self._changed: asyncio.Event | None = None
         self._topic_number = 0
+        self._next_producer_id = 1000
 
     # --- what tests do ------------------------------------------------------------------------------
 
@@ -342,10 +353,21 @@ class FakeCluster(FakeReplication):
             elif len(frame) > found[0].max_message_bytes:
                 answers.append(data.ProducePartitionResponse(errors.MessageTooLargeError.code))
             else:
-                base = found[1].append(bytes(frame), found[1].leader_epoch)
-                answers.append(data.ProducePartitionResponse(0, base, -1, found[1].log_start_offset))
+                answers.append(self._append(found[1], bytes(frame)))
         self._news()
         return data.ProduceResponse(tuple(answers))
+
+    @staticmethod
+    def _append(part: FakePartition, frame: bytes) -> data.ProducePartitionResponse:
+        try:
+            base = part.append(frame, part.leader_epoch)
+        except errors.KafkaError as error:
+            return data.ProducePartitionResponse(error.code, error_detail=str(error))
+        return data.ProducePartitionResponse(0, base, -1, part.log_start_offset)
+
+    def _do_InitProducerId(self, body: Any) -> transactions.InitProducerIdResponse:
+        self._next_producer_id += 1
+        return transactions.InitProducerIdResponse(0, self._next_producer_id, 0)
 
     def _acknowledge(self, body: Any, response: data.ProduceResponse) -> None:
         for entry, answer in zip(body.partitions, response.partitions, strict=True):
