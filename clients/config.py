@@ -314,10 +314,84 @@ class ConsumerConfig(_RequestConfig):
         unit="ms",
         doc="Timeout of calls that ask the cluster, where none is given.",
     )
+    isolation_level: str = key(
+        "isolation.level",
+        "read_uncommitted",
+        choices=("read_uncommitted", "read_committed"),
+        doc="read_committed leaves out records of transactions that were aborted, or are not ended yet.",
+    )
+    group: str = key("group.id", "", doc="The consumer group: its members share the topics' partitions.")
+    group_instance_id: str = key(
+        "group.instance.id",
+        "",
+        doc="A static member: one that comes back within the session timeout has its partitions still.",
+    )
+    group_protocol: str = key(
+        "group.protocol",
+        "classic",
+        choices=("classic", "consumer"),
+        doc="classic: the group's leader assigns; consumer: the coordinator does (KIP-848).",
+    )
+    group_remote_assignor: str = key(
+        "group.remote.assignor",
+        "",
+        doc="The coordinator's assignor under group.protocol=consumer: uniform or range; empty: its default.",
+    )
+    assignors: tuple[str, ...] = key(
+        "partition.assignment.strategy",
+        ("range", "cooperative-sticky"),
+        doc="Assignors under group.protocol=classic, in the order of preference: range, roundrobin, sticky, "
+        "cooperative-sticky. Members keep their partitions over a rebalance if all of these are cooperative.",
+    )
+    session_timeout_ms: int = key(
+        "session.timeout.ms",
+        45 * SECOND,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        doc="A member without heartbeats for this long is out of its group (classic).",
+    )
+    heartbeat_interval_ms: int = key(
+        "heartbeat.interval.ms",
+        3 * SECOND,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        doc="Between two heartbeats (classic).",
+    )
+    max_poll_interval_ms: int = key(
+        "max.poll.interval.ms",
+        5 * MINUTE,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        doc="A member that asks for no records for this long leaves its group.",
+    )
+    enable_auto_commit: bool = key(
+        "enable.auto.commit", True, doc="Commit now and then what the user has finished."
+    )
+    auto_commit_interval_ms: int = key(
+        "auto.commit.interval.ms", 5 * SECOND, low=0, high=MAX_INT, unit="ms", doc="How often."
+    )
+    exclude_internal_topics: bool = key(
+        "exclude.internal.topics", True, doc="Patterns do not match internal topics."
+    )
+
+    @property
+    def is_read_committed(self) -> bool:
+        """Whether only records of committed transactions are read."""
+        return self.isolation_level == "read_committed"
 
     def __post_init__(self) -> None:
-        """Check the reset policy: it has a form that `choices` cannot say."""
+        """Check the reset policy, which has a form that `choices` cannot say, and what groups need."""
         super().__post_init__()
+        if self.group_instance_id and not self.group:
+            raise ConfigError("group.instance.id needs a group.id")
+        if self.heartbeat_interval_ms >= self.session_timeout_ms and self.group_protocol == "classic":
+            raise ConfigError(
+                f"heartbeat.interval.ms ({self.heartbeat_interval_ms}) must be below session.timeout.ms"
+                f" ({self.session_timeout_ms})"
+            )
         policy = self.auto_offset_reset
         if policy.startswith(RESET_BY_DURATION):
             duration_ms(policy.removeprefix(RESET_BY_DURATION))
@@ -388,6 +462,17 @@ class ConsumerOptions(ConnectionOptions, total=False):
     max_poll_records: int
     check_crcs: bool
     client_rack: str
+    isolation_level: str
+    group: str
+    group_instance_id: str
+    group_protocol: str
+    group_remote_assignor: str
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+    enable_auto_commit: bool
+    auto_commit_interval_ms: int
+    exclude_internal_topics: bool
     default_api_timeout_ms: int
     request_timeout_ms: int
     retry_backoff_ms: int

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from fake_coordinator import GROUP_APIS, FakeCoordinator
 from fake_producers import FakeProducers
 from fake_replication import FakeReplication
 from headrace.clients.cluster.hub_io import Hub
@@ -123,11 +124,12 @@ class FakeTopic:
     configs: dict[str, str] = field(default_factory=dict)
 
 
-class FakeCluster(FakeReplication):
+class FakeCluster(FakeReplication, FakeCoordinator):
     """`nodes` storage nodes; all of them answer everything."""
 
     def __init__(self, nodes: int = 1, *, latency_ms: int = 1, seed: int = 0) -> None:
-        super().__init__()
+        FakeReplication.__init__(self)
+        FakeCoordinator.__init__(self)
         self.random = Random(seed)
         self.racks: dict[int, str] = {}  # of nodes whose followers may be read
         self.cluster_id = "fake"
@@ -278,7 +280,9 @@ class FakeCluster(FakeReplication):
             return Reply(self._list_offsets(node_id, body, fault), ())
         if api is apis.OFFSET_FOR_LEADER_EPOCH:
             return Reply(self._epoch_ends(node_id, body, fault), ())
-        return Reply(getattr(self, f"_do_{api.name}")(body), ())
+        do = getattr(self, f"_do_{api.name}")
+        answer = do(body, node_id) if api.name in GROUP_APIS else do(body)
+        return Reply(await answer if asyncio.iscoroutine(answer) else answer, ())
 
     def _metadata(self, body: data.MetadataRequest) -> data.MetadataResponse:
         names = sorted(self.topics) if body.topics is None else body.topics
