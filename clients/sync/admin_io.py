@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         TopicListing,
         TopicPartitionReplica,
     )
-    from ..config import AdminOptions
+    from ..options import AdminOptions
     from ..records import OffsetAndTimestamp, TimestampLike
     from .cluster_io import Cluster
 
