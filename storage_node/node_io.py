@@ -72,6 +72,8 @@ SERVED_APIS = (
     registry.OFFSET_FOR_LEADER_EPOCH,
     registry.DESCRIBE_LOG_DIRS,
     registry.ALTER_REPLICA_LOG_DIRS,
+    registry.WRITE_TXN_MARKERS,
+    registry.DESCRIBE_PRODUCERS,
     *registry.FORWARDED,
 )
 _FORWARDED_KEYS = frozenset(api.key for api in registry.FORWARDED)
