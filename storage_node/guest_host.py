@@ -22,6 +22,7 @@ from ..protocol.errors import (
 from .effects import AskPeer, Note, ReadForGuest
 from .guest import GUEST_APIS, GUEST_TOPICS
 from .log.files import FileGoneError
+from .log.verification import UNCHECKED
 from .replica.appending import append_to_leader
 
 if TYPE_CHECKING:
@@ -229,7 +230,12 @@ class Hosting:
             raise NotLeaderOrFollowerError("this node does not lead the partition")
         log = led.partition.leader_log(leader_epoch)
         write = partial(
-            log.append_as_leader, batch, leader_epoch=leader_epoch, wall_ms=self.wall_ms, internal=True
+            log.append_as_leader,
+            batch,
+            leader_epoch=leader_epoch,
+            wall_ms=self.wall_ms,
+            internal=True,
+            guard=UNCHECKED,  # the guest asks transactions' coordinators itself, and hears of markers
         )
         return append_to_leader(self._replicas, led.partition, write).base_offset
 
