@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...protocol.coordinator_ids import partition_of_id
 from ...protocol.errors import (
     ConcurrentTransactionsError,
     CoordinatorNotAvailableError,
@@ -37,7 +38,6 @@ from ...protocol.messages.transactions import (
 from ...protocol.model import CONSUMER_OFFSETS
 from ...protocol.records.transaction_records import TransactionKey
 from ..runtime.ports import Outcome, Record
-from ..runtime.routing import partition_of
 from .held import HOLD_MS, Held, HeldRequest
 from .listing import described, listed
 from .markers import Markers
@@ -250,7 +250,7 @@ class TransactionShard:
         topic = self._around.image.topics.get(CONSUMER_OFFSETS)
         if topic is None:
             raise CoordinatorNotAvailableError(f"there is no {CONSUMER_OFFSETS} yet")
-        number = partition_of(body.group_id, len(topic.partitions))
+        number = partition_of_id(body.group_id, len(topic.partitions))
         after = with_partitions(current, [(CONSUMER_OFFSETS, number)], now.wall_ms)
         pairs = [] if after is None else [(name, _bounded(after))]
         outcome = self._recorded(pairs)
