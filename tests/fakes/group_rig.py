@@ -63,6 +63,7 @@ class Asked:
         return body.code if isinstance(body, KafkaError) else body.error_code
 
     def deliver(self, body: Any) -> None:
+        assert not self.answers, f"{self} is answered again with {body}"
         self.answers.append(body)
 
 
@@ -119,6 +120,7 @@ class GroupRig:
         self.refuses: KafkaError | None = None  # appends fail with it
         self.is_committing = True  # False: answers are held until commit()
         self.held: list[tuple[Asked, Any]] = []
+        self.committed_end = 0  # of the log
         self.asked: list[Asked] = []
         self._timers: dict[Hashable, tuple[int, int, Callable[[Now], Outcome]]] = {}
         self._order = itertools.count()
@@ -166,6 +168,11 @@ class GroupRig:
             self._replay(entry, offset)
         self._carry_out(self.shard.on_loaded(self.now), None)
 
+    def lose_tail(self) -> None:
+        """The coordinator moves to a node that has only what was committed."""
+        del self.log[self.committed_end :]
+        self.reload()
+
     def request(self, api: Api, body: Any, name: str = "", session: int = 1) -> Asked:
         """Ask, and see what comes of it."""
         token = Asked(name or api.name, session)
@@ -193,6 +200,7 @@ class GroupRig:
 
     def commit(self) -> None:
         """What was appended is on all replicas."""
+        self.committed_end = len(self.log)
         held, self.held = self.held, []
         for token, body in held:
             token.deliver(body)
@@ -223,6 +231,8 @@ class GroupRig:
             entry = Entry(outcome.stamp, encode_record(*record))
             self.log.append(entry)
             self._replay(entry, len(self.log) - 1)
+        if self.is_committing:
+            self.committed_end = len(self.log)
         for token, body, waits in outcome.answers:
             if self.is_committing or not waits:
                 token.deliver(body)
