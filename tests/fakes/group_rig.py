@@ -3,6 +3,7 @@ loaded anew from the bytes of its log at any moment."""
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -122,7 +123,8 @@ class GroupRig:
         self.held: list[tuple[Asked, Any]] = []
         self.committed_end = 0  # of the log
         self.asked: list[Asked] = []
-        self._timers: dict[Hashable, tuple[int, int, Callable[[Now], Outcome]]] = {}
+        self._timers: dict[Hashable, tuple[int, int, Any]] = {}
+        self._due: list[tuple[int, int, Hashable]] = []  # a heap; what was cancelled is skipped
         self._order = itertools.count()
         self.reload()
 
@@ -133,7 +135,9 @@ class GroupRig:
         self.sent.append(Sent(node_id, api, body, answered))
 
     def set(self, key: Hashable, deadline_ms: int, action: Callable[[Now], Outcome]) -> None:
-        self._timers[key] = (deadline_ms, next(self._order), action)
+        order = next(self._order)
+        self._timers[key] = (deadline_ms, order, action)
+        heapq.heappush(self._due, (deadline_ms, order, key))
 
     def cancel(self, key: Hashable) -> None:
         self._timers.pop(key, None)
@@ -188,12 +192,11 @@ class GroupRig:
     def advance(self, by_ms: int) -> None:
         """Time goes on; what is due on the way is done in its order."""
         end_ms = self.now_ms + by_ms
-        while True:
-            due = sorted((timer[:2], key) for key, timer in self._timers.items() if timer[0] <= end_ms)
-            if not due:
-                break
-            key = due[0][1]
-            deadline_ms, _, action = self._timers.pop(key)
+        while self._due and self._due[0][0] <= end_ms:
+            deadline_ms, order, key = heapq.heappop(self._due)
+            if self._timers.get(key, (0, -1))[1] != order:
+                continue  # cancelled, or set anew
+            action = self._timers.pop(key)[2]
             self.now_ms = max(self.now_ms, deadline_ms)
             self._carry_out(action(self.now), None)
         self.now_ms = end_ms
