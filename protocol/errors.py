@@ -44,6 +44,9 @@ from .client_errors import (
 from .client_errors import (
     SerializationError as SerializationError,
 )
+from .client_errors import (
+    TransactionAbortedError as TransactionAbortedError,
+)
 from .coordinator_errors import *  # noqa: F403 - all of them, under the one name that users know
 
 # --- wire errors, in the order of their codes ---------------------------------------------------------

@@ -99,11 +99,16 @@ class ProducePartition(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class ProduceRequest(msgspec.Struct, array_like=True, frozen=True):
-    """`acks` 0, 1 or -1 (all); with 0 there is no response. Entry i goes with frame i."""
+    """`acks` 0, 1 or -1 (all); with 0 there is no response. Entry i goes with frame i.
+
+    In a transaction the leader adds the partition to it, if `adds_partitions` (transaction version 2).
+    """
 
     acks: int
     timeout_ms: int
     partitions: tuple[ProducePartition, ...]
+    transactional_id: str | None = None
+    adds_partitions: bool = True
 
 
 class ProducePartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=False):

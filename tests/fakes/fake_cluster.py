@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from fake_producers import FakeProducers
 from fake_replication import FakeReplication
+from fake_transactions import FakeTransactions
 from headrace.clients.cluster.hub_io import Hub
 from headrace.clients.cluster.network import Address, Reply
 from headrace.protocol import errors
-from headrace.protocol.messages import control, data, transactions
+from headrace.protocol.messages import control, data
 from headrace.protocol.messages import registry as apis
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import CRC_POSITION, assigned_prefix, read_batch_header
@@ -111,7 +112,11 @@ class FakePartition:
         return found[-1] if found else (epoch, self.epochs[0][1])
 
     def records(self) -> list[Any]:
-        return [record for _, _, batch in self.batches for record in active_codec().decode(batch)]
+        return [record for _, records in self.headers_and_records() for record in records]
+
+    def headers_and_records(self) -> list[tuple[Any, list[Any]]]:
+        batches = (batch for _, _, batch in self.batches)
+        return [(read_batch_header(batch), active_codec().decode(batch)) for batch in batches]
 
 
 @dataclass
@@ -123,11 +128,12 @@ class FakeTopic:
     configs: dict[str, str] = field(default_factory=dict)
 
 
-class FakeCluster(FakeReplication):
+class FakeCluster(FakeReplication, FakeTransactions):
     """`nodes` storage nodes; all of them answer everything."""
 
     def __init__(self, nodes: int = 1, *, latency_ms: int = 1, seed: int = 0) -> None:
-        super().__init__()
+        FakeReplication.__init__(self)
+        FakeTransactions.__init__(self)
         self.random = Random(seed)
         self.racks: dict[int, str] = {}  # of nodes whose followers may be read
         self.cluster_id = "fake"
@@ -147,7 +153,6 @@ class FakeCluster(FakeReplication):
         self._counts: dict[str, int] = {}
         self._changed: asyncio.Event | None = None
         self._topic_number = 0
-        self._next_producer_id = 1000
 
     # --- what tests do ------------------------------------------------------------------------------
 
@@ -278,7 +283,8 @@ class FakeCluster(FakeReplication):
             return Reply(self._list_offsets(node_id, body, fault), ())
         if api is apis.OFFSET_FOR_LEADER_EPOCH:
             return Reply(self._epoch_ends(node_id, body, fault), ())
-        return Reply(getattr(self, f"_do_{api.name}")(body), ())
+        at = getattr(self, f"_at_{api.name}", None)
+        return Reply(getattr(self, f"_do_{api.name}")(body) if at is None else at(node_id, body), ())
 
     def _metadata(self, body: data.MetadataRequest) -> data.MetadataResponse:
         names = sorted(self.topics) if body.topics is None else body.topics
@@ -353,21 +359,19 @@ class FakeCluster(FakeReplication):
             elif len(frame) > found[0].max_message_bytes:
                 answers.append(data.ProducePartitionResponse(errors.MessageTooLargeError.code))
             else:
-                answers.append(self._append(found[1], bytes(frame)))
+                answers.append(self._append(found[1], body.transactional_id, bytes(frame)))
         self._news()
         return data.ProduceResponse(tuple(answers))
 
-    @staticmethod
-    def _append(part: FakePartition, frame: bytes) -> data.ProducePartitionResponse:
+    def _append(
+        self, part: FakePartition, transactional_id: str | None, frame: bytes
+    ) -> data.ProducePartitionResponse:
         try:
+            self.check_transactional(transactional_id, read_batch_header(frame))
             base = part.append(frame, part.leader_epoch)
         except errors.KafkaError as error:
             return data.ProducePartitionResponse(error.code, error_detail=str(error))
         return data.ProducePartitionResponse(0, base, -1, part.log_start_offset)
-
-    def _do_InitProducerId(self, body: Any) -> transactions.InitProducerIdResponse:
-        self._next_producer_id += 1
-        return transactions.InitProducerIdResponse(0, self._next_producer_id, 0)
 
     def _acknowledge(self, body: Any, response: data.ProduceResponse) -> None:
         for entry, answer in zip(body.partitions, response.partitions, strict=True):
