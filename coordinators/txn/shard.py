@@ -174,9 +174,7 @@ class TransactionShard:
         self._beginning.add(name)
         outcome = self._recorded([(name, after)], undo=lambda: self._beginning.discard(name))
         outcome.on_committed = lambda _: self._begun(name)
-        outcome.answer(
-            token, InitProducerIdResponse(0, after.value.producer_id, after.value.producer_epoch)
-        )
+        outcome.answer(token, InitProducerIdResponse(0, after.value.producer_id, after.value.producer_epoch))
         return outcome
 
     def _begun(self, name: str) -> Outcome:
@@ -214,7 +212,9 @@ class TransactionShard:
                     changed[name] = _bounded(after)
         except KafkaError as error:
             return AddedPartitions(name, error.code, (), error.detail)
-        return AddedPartitions(name, 0, tuple(PartitionResult(*each, codes.get(each, 0)) for each in partitions))
+        return AddedPartitions(
+            name, 0, tuple(PartitionResult(*each, codes.get(each, 0)) for each in partitions)
+        )
 
     def _unknown(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         topics = self._around.image.topics

@@ -63,7 +63,9 @@ class Transaction(NamedTuple):
         return any(each.topic == topic and number in each.partitions for each in self.value.partitions or ())
 
 
-def _moved(before: Transaction, state: TxnState, wall_ms: int, last_epoch: int, **facts: object) -> Transaction:
+def _moved(
+    before: Transaction, state: TxnState, wall_ms: int, last_epoch: int, **facts: object
+) -> Transaction:
     status = status_after(before.state, state)
     value = before.value._replace(
         previous_producer_id=before.value.producer_id, status=status, last_update_ms=wall_ms
@@ -111,7 +113,9 @@ def initialized(
         raise ConcurrentTransactionsError("the transaction before is being ended")
     if before.state is TxnState.ONGOING:
         if expected is not None and expected[1] != value.producer_epoch:
-            raise ProducerFencedError(f"epoch {expected[1]} is over, {value.producer_epoch} is in a transaction")
+            raise ProducerFencedError(
+                f"epoch {expected[1]} is over, {value.producer_epoch} is in a transaction"
+            )
         return fenced(before, wall_ms)
     return _next_producer(before, request, None if expected is None else expected[1], wall_ms, take_id)
 
@@ -162,7 +166,9 @@ def check_producer(before: Transaction | None, producer_id: int, producer_epoch:
     if before is None or before.value.producer_id != producer_id:
         raise InvalidProducerIdMappingError(f"producer id {producer_id} is not the id's")
     if before.value.producer_epoch != producer_epoch:
-        raise ProducerFencedError(f"epoch {producer_epoch} is over, the id is at {before.value.producer_epoch}")
+        raise ProducerFencedError(
+            f"epoch {producer_epoch} is over, the id is at {before.value.producer_epoch}"
+        )
     if before.state in PREPARED:
         raise ConcurrentTransactionsError("the transaction before is being ended")
     return before
@@ -182,7 +188,9 @@ def with_partitions(before: Transaction, partitions: Iterable[Partition], wall_m
         TxnState.ONGOING,
         wall_ms,
         before.last_epoch,
-        partitions=tuple(TransactionTopic(topic, tuple(sorted(by_topic[topic]))) for topic in sorted(by_topic)),
+        partitions=tuple(
+            TransactionTopic(topic, tuple(sorted(by_topic[topic]))) for topic in sorted(by_topic)
+        ),
         start_ms=before.value.start_ms if is_ongoing else wall_ms,
         client_transaction_version=_EPOCH_BUMPS,
     )
