@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import KafkaError, UnsupportedVersionError
 from ..protocol.messages import control
+from ..protocol.messages.transactions import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ..protocol.metadata.image import CLUSTER_DEFAULT
 from ..protocol.metadata.records import ConfigRecord, FormatRecord
 from ..protocol.metadata.replay import replay
@@ -25,6 +26,7 @@ from .state.configs import MIN_ISR, Configs
 from .state.decision import Decision
 from .state.in_sync import decide_alter_partition
 from .state.laws import check_image
+from .state.producer_ids import decide_allocate
 from .state.sessions import Sessions
 from .state.standing import leaderless
 from .state.topics import Topics
@@ -79,6 +81,7 @@ class Controller:
                 lambda r, _: reassignments.list_reassignments(self.image, r)
             ),
             control.DrainNodeRequest: self._decide_drain,
+            AllocateProducerIdsRequest: self._decide_producer_ids,
         }
 
     def decide(self, request: Any, now_ms: int) -> Decision:
@@ -222,6 +225,12 @@ class Controller:
             return reassignments.decide_reassign(self._standing, request, limit)
         except KafkaError as error:
             return Decision((), control.AlterPartitionReassignmentsResponse(error.code, str(error)))
+
+    def _decide_producer_ids(self, request: AllocateProducerIdsRequest, _now_ms: int) -> Decision:
+        try:
+            return decide_allocate(self.image, request)
+        except KafkaError as error:
+            return Decision((), AllocateProducerIdsResponse(error.code, error_detail=str(error)))
 
 
 def tick_interval_ms(config: ControllerConfig) -> int:

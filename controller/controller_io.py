@@ -64,6 +64,7 @@ SERVED = (
     registry.BROKER_REGISTRATION,
     registry.BROKER_HEARTBEAT,
     registry.ALTER_PARTITION,
+    registry.ALLOCATE_PRODUCER_IDS,
     registry.FETCH_METADATA,
 )
 

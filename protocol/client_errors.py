@@ -102,3 +102,16 @@ class LogTruncationError(HeadraceError):
     partition: int = -1
     position: int = -1
     divergent_offset: int = -1
+
+
+@dataclass(eq=False)
+class CommitFailedError(HeadraceError):
+    """The offsets were not committed: their partitions are not this consumer's any more.
+
+    Others may have read on from an earlier offset.
+    """
+
+
+@dataclass(eq=False)
+class WakeupError(HeadraceError):
+    """`wakeup` ended the `poll` that was going on."""

@@ -18,6 +18,7 @@ from ..clients.producer import transactions
 from ..controller.config import ControllerConfig
 from ..controller.quorum import roles
 from ..controller.state import brokers, partition_states
+from ..coordinators.group.classic_states import CLASSIC_TRANSITIONS, ClassicState
 from ..protocol import errors
 from ..protocol.messages import envelope, registry
 from ..protocol.metadata import records
@@ -141,6 +142,8 @@ def states_page() -> str:
     parts.append(_drawing("new", _labelled(partition_states.PARTITION_TRANSITIONS)))
     parts.append(f"## A replica of a partition, as the controller holds it {where}\n")
     parts.append(_drawing("none", _labelled(partition_states.REPLICA_TRANSITIONS)))
+    parts.append("## A classic group, as its coordinator holds it (`coordinators/group/classic_states.py`)\n")
+    parts.append(_drawing(ClassicState.EMPTY.value, _labelled(CLASSIC_TRANSITIONS)))
     parts.append("## A storage node, as it sees its membership (`storage_node/membership.py`)\n")
     arrows = _plain(membership.MembershipState, membership.TRANSITIONS)
     parts.append(_drawing(membership.MembershipState.SEARCHING.value, arrows))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..protocol.messages.control import AlterPartitionRequest
     from ..protocol.messages.data import FetchRequest
     from ..protocol.messages.envelope import Api
+    from .guest_host import GuestRead
     from .log.future_log import FutureLog
     from .log.log import Log
     from .log.retired import Removal
@@ -74,6 +75,13 @@ class ReadCold:
     """Run the read on a thread that may wait for the disk; then `cold_read`."""
 
     read: ColdRead
+
+
+@dataclass(frozen=True, slots=True)
+class ReadForGuest:
+    """Run the read on a thread; then `guest_read`."""
+
+    read: GuestRead
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +164,7 @@ Effect = (
     | CheckpointStarts
     | LookUpOffsets
     | ReadCold
+    | ReadForGuest
     | AdvisePages
     | CopyLog
     | SendFetch

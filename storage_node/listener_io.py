@@ -1,15 +1,23 @@
-"""What a node's listener takes from its peers, by the node's configuration and the machine's bounds."""
+"""A node's listener: its port, and what it takes from its peers by the node's configuration and the machine's
+bounds."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
+from ..protocol.errors import KafkaStorageError
 from ..protocol.transport.router_io import RouterLimits
 from .log.files_io import raise_descriptor_limit
+from .log.listener_memory import remember_port, remembered_port
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..protocol.transport.router_io import Router
     from .config import NodeConfig
+    from .log.files import Files
 
 log = logging.getLogger("headrace.storage_node")
 
@@ -31,6 +39,26 @@ def router_limits(config: NodeConfig) -> RouterLimits:
         max_response_bytes_pending=config.queued_max_response_bytes,
         idle_timeout_ms=config.connections_max_idle_ms,
     )
+
+
+def bind(config: NodeConfig, files: Files, new_router: Callable[[int], Router]) -> tuple[Router, int]:
+    """A started router and its port: the configured one, or with port 0 that of the last run if it is still
+    free. Errors: OSError."""
+    first_dir = config.log_dirs[0]
+    port = config.listener_port or remembered_port(files, first_dir)
+    router = new_router(port)
+    try:
+        bound = router.start()
+    except OSError as error:
+        if config.listener_port or not port:
+            raise
+        log.info("port %d of the last run is taken (%s); another one is chosen", port, error)
+        router = new_router(0)
+        bound = router.start()
+    if not config.listener_port:
+        with contextlib.suppress(KafkaStorageError):  # the log manager judges disks, not this
+            remember_port(files, first_dir, bound)
+    return router, bound
 
 
 def _connection_limit(wanted: int) -> int:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..protocol.metadata.replay import image_of, replay
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..protocol.messages.control import FetchMetadataResponse
     from ..protocol.metadata.image import MetadataDelta, MetadataImage
     from .node import StorageNode
 
@@ -38,3 +41,13 @@ class MetadataStep(NamedTuple):
     old: MetadataImage
     image: MetadataImage
     delta: MetadataDelta | None
+
+
+def step_of(old: MetadataImage, response: FetchMetadataResponse) -> MetadataStep | None:
+    """See StorageNode.read_metadata."""
+    is_late = not response.is_snapshot and response.base_offset <= old.offset
+    if is_late or response.end_offset <= old.offset + 1:
+        return None
+    if response.is_snapshot:
+        return MetadataStep(old, image_of(response.records, response.end_offset - 1), None)
+    return MetadataStep(old, *replay(old, response.base_offset, response.records))

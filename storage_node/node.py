@@ -21,15 +21,15 @@ from ..protocol.errors import (
     UnsupportedVersionError,
 )
 from ..protocol.messages import registry
-from ..protocol.metadata.replay import image_of, replay
 from ..runtime.purgatory import Purgatory
 from ..runtime.timing_wheel import TimingWheel
 from .counters import NodeCounters
 from .effects import Effect, Note, ProposeIsr, WakeAt
+from .guest_host import GuestRead, Hosting
 from .live_config import LiveConfig
 from .log.files import DiskFullError
 from .log.tail_cache import TailCache
-from .metadata_steps import AwaitingMetadata, MetadataStep
+from .metadata_steps import AwaitingMetadata, MetadataStep, step_of
 from .metadata_view import MetadataView
 from .node_status import status_of
 from .replica.delete_records import DeleteRecordsHandler
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from ..protocol.metadata.image import MetadataImage
     from ..protocol.records.header import Buffer
     from .config import NodeConfig
+    from .guest import GuestFactory
     from .log.future_log import FutureLog
     from .log.log_manager import LogManager
     from .log.log_tasks import CheckpointTask, CreateTask
@@ -76,6 +77,7 @@ class StorageNode:
         *,
         now_ms: int,
         room: Callable[[], int],
+        guest: GuestFactory | None = None,
     ) -> None:
         self.counters = NodeCounters()
         self.config = LiveConfig(config)
@@ -144,8 +146,9 @@ class StorageNode:
             self.replicas, manager, replies, max_partitions=config.max_request_partitions
         )
         self._max_request_partitions = config.max_request_partitions
-        self._has_caught_up = False
+        self.is_caught_up = False  # the image holds all that there was when this node registered
         self._wake_at_ms: int | None = None
+        self.guest = Hosting(self, replies, guest)
 
     @property
     def image(self) -> MetadataImage:
@@ -188,7 +191,7 @@ class StorageNode:
             elif key == registry.DESCRIBE_CLUSTER.key:
                 self.check_caught_up()
                 self._replies.reply(request, self._view.cluster(request.body))
-            else:
+            elif not self.guest.handle(request, now_ms, wall_ms):
                 raise UnsupportedVersionError(f"a storage node does not serve {request.api.name}")
         except KafkaError as error:
             self._refuse(request, error)
@@ -200,19 +203,13 @@ class StorageNode:
 
         Errors: ValueError if the records do not continue the image.
         """
-        old = self.image
-        is_late = not response.is_snapshot and response.base_offset <= old.offset
-        if is_late or response.end_offset <= old.offset + 1:
-            return None
-        if response.is_snapshot:
-            return MetadataStep(old, image_of(response.records, response.end_offset - 1), None)
-        return MetadataStep(old, *replay(old, response.base_offset, response.records))
+        return step_of(self.image, response)
 
     def logs_ahead(self, step: MetadataStep, broker_epoch: int) -> list[CreateTask]:
         """Work that makes the logs which `follow` will need; `follow` with them comes next, or never."""
-        if step.image.offset < broker_epoch and not self._has_caught_up:
+        if step.image.offset < broker_epoch and not self.is_caught_up:
             return []
-        is_first = not self._has_caught_up
+        is_first = not self.is_caught_up
         delta = None if is_first else step.delta
         return self._manager.creation_tasks(self.replicas.new_logs(step.image, delta, is_first=is_first))
 
@@ -236,14 +233,17 @@ class StorageNode:
         if now_ms is not None:
             around.now_ms = now_ms
         self._manager.finish_creating(tasks)
-        if image.offset < broker_epoch and not self._has_caught_up:
+        if image.offset < broker_epoch and not self.is_caught_up:
             self.replicas.learn(image)
-        elif delta is None or not self._has_caught_up:
-            self.replicas.compare_all(image, is_first=not self._has_caught_up)
-            self._has_caught_up = True
+        elif delta is None or not self.is_caught_up:
+            self.replicas.compare_all(image, is_first=not self.is_caught_up)
+            self.is_caught_up = True
         else:
             self.replicas.apply(image, delta)
         self._view = MetadataView(image, self._controller_id)
+        self.guest.learned()
+        self._settle()
+        self.guest.followed(delta)
         self._settle()
         self._fetches.check(_METADATA_KEY)
         return image.offset
@@ -271,6 +271,7 @@ class StorageNode:
         """Ask for the flushes that flush.ms wants; look for what retention lets go, and now and then for
         followers that lag. Called about each second."""
         self.replicas.surroundings.now_ms = now_ms
+        self.guest.note_time(now_ms, wall_ms)
         self.replicas.disks.look_for_room()
         self.replicas.moves.try_all_swaps()
         self.replicas.flush_overdue(now_ms)
@@ -357,6 +358,16 @@ class StorageNode:
         self._fetch.cold_read(read, now_ms)
         self._settle()
 
+    def guest_read(self, read: GuestRead, now_ms: int) -> None:
+        """A ReadForGuest effect is done."""
+        self.answered(lambda: self.guest.was_read(read), now_ms)
+
+    def answered(self, act: Callable[[], None], now_ms: int) -> None:
+        """Do what somebody wants who has waited for something outside of this node."""
+        self.replicas.surroundings.now_ms = now_ms
+        act()
+        self._settle()
+
     def cleaned(self, job: CleaningJob, error: HeadraceError | None, now_ms: int) -> None:
         """A job of the cleaner has ended."""
         self.cleaner.finished(job, error, now_ms)
@@ -372,6 +383,7 @@ class StorageNode:
         self._produces.check(session)
         self._fetch.connection_gone(session)
         self._replica_fetch.connection_gone(session)
+        self.guest.connection_gone(session)
         self._settle()
 
     def expire(self, now_ms: int) -> None:
@@ -380,6 +392,7 @@ class StorageNode:
         self.replicas.surroundings.now_ms = now_ms
         self._produces.expire(now_ms)
         self._fetch.expire(now_ms)
+        self.guest.expire()
         self._settle()
 
     def take_effects(self) -> list[Effect]:
@@ -415,7 +428,7 @@ class StorageNode:
 
     def check_caught_up(self) -> None:
         """Errors: LeaderNotAvailableError while this node knows too little to say what does not exist."""
-        if not self._has_caught_up:
+        if not self.is_caught_up:
             raise LeaderNotAvailableError("this node is starting and has no metadata yet")
 
     def _bounded(self, asked: MetadataRequest) -> MetadataRequest:
@@ -435,20 +448,20 @@ class StorageNode:
     def _settle(self) -> None:
         """Try the waiting requests of all partitions that changed, then set the timer.
 
-        A completed fetch may find a bad disk, which changes more partitions: hence the loop. It ends,
-        because a disk fails only once.
+        A completed fetch may find a bad disk, and the guest may append, which changes more partitions: hence
+        the loop. It ends, because a disk fails only once, and what the guest is told of is written already.
         """
         replicas = self.replicas
-        if not (replicas.is_replicating or self.parked):
+        if not (replicas.is_replicating or self.parked or self.guest.is_busy):
             replicas.changed.clear()
             return
-        if replicas.appended:
+        while replicas.changed or replicas.appended:
             appended, replicas.appended = replicas.appended, []
             for key in dict.fromkeys(appended):
                 self._replica_fetch.changed(key)
-        while replicas.changed:
             keys, replicas.changed = replicas.changed, []
             for key in dict.fromkeys(keys):
+                self.guest.changed(key)
                 self._produces.check(key)
                 self._fetches.check(key)
                 if replicas.is_replicating:
@@ -468,11 +481,8 @@ class StorageNode:
                 replicas.effects.append(ProposeIsr(request))
 
     def _set_timer(self) -> None:
-        deadlines = [
-            self._produces.next_deadline_ms(),
-            self._fetches.next_deadline_ms(),
-            self._fetch.next_deadline_ms(),
-        ]
+        waiting = (self._produces, self._fetches, self._fetch, self.guest)
+        deadlines = [each.next_deadline_ms() for each in waiting]
         if self.replicas.is_replicating:
             deadlines += (
                 self.replicas.fetchers.next_deadline_ms(),

@@ -7,7 +7,6 @@ leaves as effects, runs on worker threads and comes back as a call on the loop.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from .cleaner_io import CleanerThreads
 from .controller_link_io import ControllerLink, ControllerLocators, LinkEvents, NodeIdentity
 from .effects import (
     AdvisePages,
+    AskPeer,
     CheckpointStarts,
     CopyLog,
     DeleteLog,
@@ -32,16 +32,17 @@ from .effects import (
     Note,
     ProposeIsr,
     ReadCold,
+    ReadForGuest,
     RemoveFiles,
     SendFetch,
     TellController,
     WakeAt,
 )
 from .forwarder_io import Forwarder
+from .guest import GUEST_APIS
 from .listener_io import LIVE_KEYS as LISTENER_KEYS
-from .listener_io import router_limits
+from .listener_io import bind, router_limits
 from .log.files_io import OsFiles
-from .log.listener_memory import remember_port, remembered_port
 from .log.log_manager import LogManager
 from .log_loading_io import load_logs, write_identity
 from .node import StorageNode
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from ..protocol.messages.control import FetchMetadataResponse
     from ..protocol.transport.peers import Peer, Request
     from .config import NodeConfig
+    from .guest import GuestFactory
+    from .guest_host import GuestRead
     from .log.files import Files
     from .log.future_log import FutureLog
     from .replica.cold_reads import ColdRead
@@ -73,6 +76,7 @@ SERVED_APIS = (
     registry.DESCRIBE_LOG_DIRS,
     registry.ALTER_REPLICA_LOG_DIRS,
     *registry.FORWARDED,
+    *GUEST_APIS,
 )
 _FORWARDED_KEYS = frozenset(api.key for api in registry.FORWARDED)
 FLUSH_CHECK_S = 1.0  # how exact flush.ms is
@@ -83,8 +87,13 @@ class NodeServer:
     """One storage node. `start` it, await `run`, `stop` it; or `kill` it to act out a crash."""
 
     def __init__(
-        self, config: NodeConfig, locate_controller: ControllerLocators, files: Files | None = None
+        self,
+        config: NodeConfig,
+        locate_controller: ControllerLocators,
+        files: Files | None = None,
+        guest: GuestFactory | None = None,
     ) -> None:
+        """Without a `guest` groups and transactions are not served."""
         self.host = config.host
         self.port = config.listener_port
         self.node_id = config.node_id
@@ -92,6 +101,7 @@ class NodeServer:
         self.incarnation_id = _new_uuid()  # of this process; the host may give its own before the start
         self._config = config
         self._locate = locate_controller
+        self._guest = guest
         self._files: Files = OsFiles() if files is None else files
         self._tasks = TaskOwner()
         self._manager = LogManager(
@@ -151,9 +161,15 @@ class NodeServer:
         """Bind, and put the parts together. Order: no await, so no request comes in between."""
         config, tasks = self._config, self._tasks
         self._identity.cluster_id, self._identity.node_id = self.cluster_id, self.node_id
-        router = self._router = self._bind()
+        router, self.port = bind(config, self._files, self._new_router)
+        self._router = router
         core = self._core = StorageNode(
-            config, self._manager, router, now_ms=monotonic_ms(), room=self._response_room
+            config,
+            self._manager,
+            router,
+            now_ms=monotonic_ms(),
+            room=self._response_room,
+            guest=self._guest,
         )
         core.config.on_change(LISTENER_KEYS, lambda now: router.limit(router_limits(now)))
         core.config.on_change(
@@ -273,24 +289,6 @@ class NodeServer:
 
     # --- the listener ----------------------------------------------------------------------------------
 
-    def _bind(self) -> Router:
-        """A router on the configured port, or with port 0 on the one of the last run if it is still free."""
-        first_dir = self._config.log_dirs[0]
-        port = self._config.listener_port or remembered_port(self._files, first_dir)
-        router = self._new_router(port)
-        try:
-            self.port = router.start()
-        except OSError as error:
-            if self._config.listener_port or not port:
-                raise
-            log.info("port %d of the last run is taken (%s); another one is chosen", port, error)
-            router = self._new_router(0)
-            self.port = router.start()
-        if not self._config.listener_port:
-            with contextlib.suppress(KafkaStorageError):  # the log manager judges disks, not this
-                remember_port(self._files, first_dir, self.port)
-        return router
-
     def _new_router(self, port: int) -> Router:
         limits = router_limits(self._config)
         host = self._config.listener_host
@@ -339,9 +337,9 @@ class NodeServer:
             case CheckpointStarts():
                 assert self._checkpoints is not None, "made with the core"
                 self._checkpoints.start_writing_starts(self._tasks)
-            case LookUpOffsets() | ReadCold() | AdvisePages() | CopyLog():
+            case LookUpOffsets() | ReadCold() | ReadForGuest() | AdvisePages() | CopyLog():
                 self._start_work(effect)
-            case SendFetch() | ProposeIsr():
+            case SendFetch() | ProposeIsr() | AskPeer():
                 assert self._replication is not None, "made with the core"
                 self._replication.perform(effect)
             case TellController():
@@ -354,12 +352,14 @@ class NodeServer:
             case EndNode(error):
                 self._tasks.fail(error)
 
-    def _start_work(self, effect: LookUpOffsets | ReadCold | AdvisePages | CopyLog) -> None:
+    def _start_work(self, effect: LookUpOffsets | ReadCold | ReadForGuest | AdvisePages | CopyLog) -> None:
         match effect:
             case LookUpOffsets(lookup):
                 self._workers.look_up(lookup.run, lambda: self._looked_up(lookup))
             case ReadCold(read):
                 self._read_cold(read)
+            case ReadForGuest(read=guest_read):
+                self._workers.start(guest_read.run, lambda _error: self._guest_read(guest_read))
             case AdvisePages(advice):
                 if not self._is_ending():
                     self._workers.read_cold(advice.run)
@@ -415,6 +415,10 @@ class NodeServer:
 
     def _was_read(self, read: ColdRead) -> None:
         self._running_core().cold_read(read, monotonic_ms())
+        self._perform()
+
+    def _guest_read(self, read: GuestRead) -> None:
+        self._running_core().guest_read(read, monotonic_ms())
         self._perform()
 
     def _copied(self, key: PartitionKey, move: FutureLog) -> None:

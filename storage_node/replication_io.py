@@ -1,11 +1,13 @@
-"""Replication effects of the node core: fetches to leaders, ISR changes to the controller, and back."""
+"""What the node core asks of other servers: fetches of leaders, ISR changes of the controller, and whatever
+its guest wants to know; and back."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ..runtime.clock_io import monotonic_ms, wall_ms
-from .effects import ProposeIsr, SendFetch
+from .effects import AskPeer, ProposeIsr, SendFetch
+from .peers_io import Peers
 from .replica.fetchers_io import FetcherLinks
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Replication:
-    """Performs the two kinds of effects; after `close` nothing comes back any more."""
+    """Performs the three kinds of effects; after `close` nothing comes back any more."""
 
     def __init__(
         self, core: StorageNode, link: ControllerLink, tasks: TaskOwner, perform: Callable[[], None]
@@ -31,21 +33,26 @@ class Replication:
         self._tasks = tasks
         self._perform = perform
         self._fetchers = FetcherLinks(core.endpoint_of, self._answered, self._failed, tasks)
+        self._peers = Peers(core.endpoint_of, link, tasks, perform)
         self._is_closed = False
 
-    def perform(self, effect: SendFetch | ProposeIsr) -> None:
+    def perform(self, effect: SendFetch | ProposeIsr | AskPeer) -> None:
         """Begin it; its outcome is an event of the core."""
         if self._is_closed or self._tasks.is_stopping:
             return
+        client_id = f"node-{self._core.replicas.node_id}"
         if isinstance(effect, SendFetch):
-            self._fetchers.send(effect, f"node-{self._core.replicas.node_id}")
+            self._fetchers.send(effect, client_id)
+        elif isinstance(effect, AskPeer):
+            self._peers.ask(effect, client_id)
         else:
             self._tasks.spawn(self._propose(effect.request), "propose ISRs")
 
     def close(self) -> None:
-        """Break the connections to leaders."""
+        """Break the connections to other nodes."""
         self._is_closed = True
         self._fetchers.close()
+        self._peers.close()
 
     def _answered(self, effect: SendFetch, body: FetchResponse, frames: Sequence[Buffer]) -> None:
         self._core.replica_fetched(effect.where, effect.number, body, frames, monotonic_ms(), wall_ms())

@@ -25,6 +25,14 @@ class Sender(Protocol):
     def is_connected(self) -> bool:
         """Whether an answer can still reach it."""
 
+    @property
+    def client_id(self) -> str:
+        """What the client called itself."""
+
+    @property
+    def address(self) -> str:
+        """host:port of the far end, empty if that is not known."""
+
 
 class Incoming(Protocol):
     """One request as the transport decoded it."""

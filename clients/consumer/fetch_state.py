@@ -84,6 +84,7 @@ class PartitionState:
     is_in_flight: bool = False  # a fetch or lookup of this version is under way
     failures: int = 0  # in a row
     retry_at_ms: int = 0
+    awaits_start: bool = False  # what its group has committed is asked for
     lacks_leader: bool = False  # and so waits; it goes on as soon as the metadata names one
     topic_id: bytes | None = None  # of the topic that the position belongs to
     high_watermark: int | None = None
@@ -154,6 +155,7 @@ class PartitionState:
         self.epochs.cut(self.fetch_offset)
         self.validated_epoch = self.divergence = self.follower = None
         self.version += 1
-        self.is_in_flight, self.error = False, None
+        self.is_in_flight = self.awaits_start = False
+        self.error = None
         self.failures = self.retry_at_ms = 0
         return self.drop_chunks()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...protocol.errors import HeadraceError
 from ...protocol.messages.data import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -17,7 +18,6 @@ from .requests import READ_UNCOMMITTED
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...protocol.errors import HeadraceError
     from ...protocol.model import TopicPartition
     from ..cluster.backoff import Backoff
     from ..cluster.hub_io import Hub
@@ -56,3 +56,15 @@ async def list_offsets(
         request_timeout_ms=request_timeout_ms,
         backoff=backoff,
     )
+
+
+def all_found(
+    found: Mapping[TopicPartition, OffsetAndTimestamp | HeadraceError],
+) -> dict[TopicPartition, OffsetAndTimestamp]:
+    """The offsets. Errors: the first one that a partition met."""
+    good: dict[TopicPartition, OffsetAndTimestamp] = {}
+    for tp, value in found.items():
+        if isinstance(value, HeadraceError):
+            raise value
+        good[tp] = value
+    return good

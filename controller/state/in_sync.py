@@ -20,7 +20,6 @@ from ...protocol.errors import (
     KafkaError,
     NewLeaderElectedError,
     NotControllerError,
-    StaleBrokerEpochError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
@@ -35,6 +34,7 @@ from ...protocol.metadata.replay import changed_partition
 from .decision import Decision
 from .elections import drain, offline, reassignment
 from .partition_changes import Wish, change_partition
+from .standing import check_broker_epoch
 
 if TYPE_CHECKING:
     from ...protocol.metadata.image import MetadataImage, PartitionRegistration, TopicImage
@@ -50,7 +50,7 @@ def decide_alter_partition(
     """Each partition succeeds or fails on its own. Errors of the whole request: StaleBrokerEpochError,
     InvalidRequestError."""
     image = standing.image
-    _check_sender(image, request)
+    check_broker_epoch(image, request.node_id, request.broker_epoch)
     if len(request.partitions) > max_partitions:
         raise InvalidRequestError(
             f"{len(request.partitions)} partitions in one request, at most {max_partitions}"
@@ -72,13 +72,6 @@ def decide_alter_partition(
             if record is not None:
                 records.append(record)
     return Decision(tuple(records), AlterPartitionResponse(0, "", tuple(results)))
-
-
-def _check_sender(image: MetadataImage, request: AlterPartitionRequest) -> None:
-    broker = image.brokers.get(request.node_id)
-    if broker is None or broker.broker_epoch != request.broker_epoch:
-        known = "is not registered" if broker is None else f"has broker epoch {broker.broker_epoch}"
-        raise StaleBrokerEpochError(f"node {request.node_id} {known}, not {request.broker_epoch}")
 
 
 def _topic(image: MetadataImage, item: AlterPartitionItem) -> TopicImage:

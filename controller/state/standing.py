@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...protocol.errors import StaleBrokerEpochError
 from ...protocol.metadata.image import configured
 from ...protocol.model import NO_NODE, effective_min_isr
 from .elections import controlled_shutdown, drain, offline, unclean
@@ -194,6 +195,14 @@ def relieved(standing: Standing, node_id: int, keys: Set[ReplicaKey]) -> Iterato
             record = change_partition(topic_id, number, partition, wish, rules)
             if record is not None:
                 yield record
+
+
+def check_broker_epoch(image: MetadataImage, node_id: int, broker_epoch: int) -> None:
+    """The node asks as it is registered. Errors: StaleBrokerEpochError for a process that was replaced."""
+    broker = image.brokers.get(node_id)
+    if broker is None or broker.broker_epoch != broker_epoch:
+        known = "is not registered" if broker is None else f"has broker epoch {broker.broker_epoch}"
+        raise StaleBrokerEpochError(f"node {node_id} {known}, not {broker_epoch}")
 
 
 def leads_any(image: MetadataImage, node_id: int) -> bool:

@@ -38,6 +38,26 @@ class Now(NamedTuple):
     wall_ms: int  # what records say
 
 
+class Token(Protocol):
+    """One waiting request, or the part of one that is this shard's business. It is hashable, and answered
+    once: what comes for it later is not sent."""
+
+    @property
+    def session(self) -> int:
+        """The connection that it came over, as in `on_peer_gone`."""
+
+    @property
+    def client_id(self) -> str:
+        """What the client called itself in the handshake."""
+
+    @property
+    def client_host(self) -> str:
+        """Where the connection comes from; empty if that is not known."""
+
+    def deliver(self, body: Any) -> None:
+        """For the runtime alone: send the answer."""
+
+
 class Record(NamedTuple):
     """One record of the internal topic, key and value as in protocol/records/; the value None deletes."""
 
@@ -58,21 +78,29 @@ NO_STAMP = Stamp()
 class Answer(NamedTuple):
     """What one waiting request gets: a response struct, or an error that says that it never ran."""
 
-    token: Any
+    token: Token
     body: Any
     waits: bool = True  # until all that the shard has applied is committed; False only if it shows none of it
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What was decided. The answers may be to other requests than the one that was handled."""
+    """What was decided. The answers may be to other requests than the one that was handled.
+
+    If the records cannot be appended nothing was applied, `on_failed` decides what else comes of it (without
+    records), and whoever it does not answer of the outcome's answers gets the error, as clients are to see
+    it. Without `on_failed` so does the request that was handled, answered here or not.
+    """
 
     records: list[Record] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     stamp: Stamp = NO_STAMP  # the batch is part of this producer's transaction
     on_failed: Callable[[KafkaError, Now], Outcome] | None = None  # undo soft state: the append was refused
+    # Decides on, once all that the shard had applied then is committed, however long that takes: for what
+    # others must not see before. Never if the shard was dropped.
+    on_committed: Callable[[Now], Outcome] | None = None
 
-    def answer(self, token: Any, body: Any, *, waits: bool = True) -> None:
+    def answer(self, token: Token, body: Any, *, waits: bool = True) -> None:
         """One more answer."""
         self.answers.append(Answer(token, body, waits))
 
@@ -140,7 +168,7 @@ class Surroundings(Protocol):
 class Shard(Protocol):
     """The state machine of one partition."""
 
-    def handle(self, api: Api, body: Any, token: Any, now: Now) -> Outcome:
+    def handle(self, api: Api, body: Any, token: Token, now: Now) -> Outcome:
         """One request; answered in this outcome or in a later one. Errors: KafkaError, which is answered as
         such; nothing was changed then."""
 
@@ -159,5 +187,5 @@ class Shard(Protocol):
     def on_peer_gone(self, session: int, now: Now) -> Outcome:
         """A connection is gone: its waiting requests need no answer."""
 
-    def close(self) -> list[Any]:
+    def close(self) -> list[Token]:
         """The shard is dropped: the tokens of all that wait; the runtime answers them NOT_COORDINATOR."""

@@ -123,6 +123,14 @@ class ConfigRecord(msgspec.Struct, array_like=True, frozen=True, tag="Config"):
     value: str | None
 
 
+class ProducerIdsRecord(msgspec.Struct, array_like=True, frozen=True, tag="ProducerIds"):
+    """A node got the block of producer ids that ends before `next_producer_id`."""
+
+    node_id: int
+    broker_epoch: int
+    next_producer_id: int
+
+
 class NoOpRecord(msgspec.Struct, array_like=True, frozen=True, tag="NoOp"):
     """Changes nothing; moves the log's end, so that a reader sees that it is current."""
 
@@ -140,5 +148,6 @@ MetadataRecord = (
     | PartitionRecord
     | PartitionChangeRecord
     | ConfigRecord
+    | ProducerIdsRecord
     | NoOpRecord
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from ..model import NO_EPOCH, NO_NODE
 from .image import (
     TOPIC_RESOURCE,
     BrokerRegistration,
@@ -28,6 +29,7 @@ from .records import (
     NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
@@ -74,6 +76,8 @@ def image_records(image: MetadataImage) -> list[MetadataRecord]:
         records.append(FormatRecord(image.cluster_id))
     if image.next_node_id:
         records.append(NextNodeIdRecord(image.next_node_id))
+    if image.next_producer_id:
+        records.append(ProducerIdsRecord(NO_NODE, NO_EPOCH, image.next_producer_id))
     records.extend(_broker_record(image.brokers[node_id]) for node_id in sorted(image.brokers))
     for name in sorted(image.topics):
         records.extend(_topic_records(image.topics[name]))
@@ -104,6 +108,7 @@ class _Run:
         self._old = image
         self._cluster_id = image.cluster_id
         self._next_node_id = image.next_node_id
+        self._next_producer_id = image.next_producer_id
         self._brokers = _Draft(image.brokers)
         self._topics = _Draft(image.topics)
         self._topic_names = _Draft(image.topic_names)
@@ -132,6 +137,7 @@ class _Run:
             topics=self._topics.of,
             topic_names=self._topic_names.of,
             configs=self._configs.of,
+            next_producer_id=self._next_producer_id,
         )
         # A topic made and removed within one run never was, for whoever gets the delta.
         alive = image.topic_names
@@ -150,6 +156,11 @@ class _Run:
 
     def next_node_id(self, _offset: int, record: NextNodeIdRecord) -> None:
         self._next_node_id = record.next_node_id
+
+    def producer_ids(self, offset: int, record: ProducerIdsRecord) -> None:
+        if record.next_producer_id <= self._next_producer_id:
+            raise _fault(offset, f"producer ids below {record.next_producer_id} are given out again")
+        self._next_producer_id = record.next_producer_id
 
     def register(self, _offset: int, record: RegisterBrokerRecord) -> None:
         self._set_broker(
@@ -308,6 +319,7 @@ _APPLY: dict[type, Callable[[_Run, int, Any], None]] = {
     PartitionRecord: _Run.partition,
     PartitionChangeRecord: _Run.partition_change,
     ConfigRecord: _Run.config,
+    ProducerIdsRecord: _Run.producer_ids,
     NoOpRecord: _Run.no_op,
 }
 

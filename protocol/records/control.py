@@ -21,6 +21,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import InvalidRecordError
+from .fields import INT16, INT32, INT64, UINT16, UUID_BYTES, FieldReader, unsigned_varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,7 +31,6 @@ T = TypeVar("T")
 _KEY = struct.Struct(">hh")
 _MARKER = struct.Struct(">hi")
 _VERSION = 0
-_ID_BYTES = 16
 
 
 class ControlType(IntEnum):
@@ -130,12 +130,12 @@ def decode_control(key: bytes | None, value: bytes | None) -> ControlRecord | No
     kind = control_type(key)
     if kind is ControlType.UNKNOWN:
         return None
-    reader = _Reader(value or b"")
-    version = reader.number(_INT16)
+    reader = FieldReader(value or b"", "a control record")
+    version = reader.number(INT16)
     if version < 0:
         raise InvalidRecordError(f"a control record's value of version {version}")
     if kind in (ControlType.ABORT, ControlType.COMMIT):
-        return EndTransaction(kind is ControlType.COMMIT, reader.number(_INT32))
+        return EndTransaction(kind is ControlType.COMMIT, reader.number(INT32))
     return _READERS[kind](reader, version)
 
 
@@ -154,161 +154,111 @@ def encode_control(record: ControlRecord) -> tuple[bytes, bytes]:
 # --- writing ------------------------------------------------------------------------------------------
 
 _NO_TAGS = b"\x00"
-_INT16, _UINT16, _INT32, _INT64 = (struct.Struct(code) for code in (">h", ">H", ">i", ">q"))
 
 
 def _encoded(
     record: LeaderChange | SnapshotHeader | SnapshotFooter | QuorumVersion | VoterSet,
 ) -> tuple[ControlType, bytes]:
-    head = _INT16.pack(_VERSION)
+    head = INT16.pack(_VERSION)
     if isinstance(record, LeaderChange):
-        voters = _array(_INT32.pack(voter) for voter in record.voters)
-        granting = _array(_INT32.pack(voter) for voter in record.granting_voters)
-        return ControlType.LEADER_CHANGE, head + _INT32.pack(record.leader_id) + voters + granting
+        voters = _array_bytes(INT32.pack(voter) for voter in record.voters)
+        granting = _array_bytes(INT32.pack(voter) for voter in record.granting_voters)
+        return ControlType.LEADER_CHANGE, head + INT32.pack(record.leader_id) + voters + granting
     if isinstance(record, SnapshotHeader):
-        return ControlType.SNAPSHOT_HEADER, head + _INT64.pack(record.last_contained_timestamp)
+        return ControlType.SNAPSHOT_HEADER, head + INT64.pack(record.last_contained_timestamp)
     if isinstance(record, SnapshotFooter):
         return ControlType.SNAPSHOT_FOOTER, head
     if isinstance(record, QuorumVersion):
-        return ControlType.KRAFT_VERSION, head + _INT16.pack(record.quorum_version)
-    return ControlType.KRAFT_VOTERS, head + _array(_encoded_voter(voter) for voter in record.voters)
+        return ControlType.KRAFT_VERSION, head + INT16.pack(record.quorum_version)
+    return ControlType.KRAFT_VOTERS, head + _array_bytes(_encoded_voter(voter) for voter in record.voters)
 
 
 def _encoded_voter(voter: VoterDescription) -> bytes:
-    endpoints = _array(
-        _string(endpoint.name) + _string(endpoint.host) + _UINT16.pack(endpoint.port)
+    endpoints = _array_bytes(
+        _text_bytes(endpoint.name) + _text_bytes(endpoint.host) + UINT16.pack(endpoint.port)
         for endpoint in voter.endpoints
     )
-    versions = _INT16.pack(voter.min_quorum_version) + _INT16.pack(voter.max_quorum_version) + _NO_TAGS
-    return _INT32.pack(voter.voter_id) + _id(voter.directory_id) + endpoints + versions
+    versions = INT16.pack(voter.min_quorum_version) + INT16.pack(voter.max_quorum_version) + _NO_TAGS
+    return INT32.pack(voter.voter_id) + _id(voter.directory_id) + endpoints + versions
 
 
 def _id(directory_id: bytes) -> bytes:
-    if len(directory_id) != _ID_BYTES:
-        raise ValueError(f"a directory id has {_ID_BYTES} bytes, not {len(directory_id)}")
+    if len(directory_id) != UUID_BYTES:
+        raise ValueError(f"a directory id has {UUID_BYTES} bytes, not {len(directory_id)}")
     return directory_id
 
 
-def _unsigned_varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _string(text: str) -> bytes:
+def _text_bytes(text: str) -> bytes:
     encoded = text.encode()
-    return _unsigned_varint(len(encoded) + 1) + encoded
+    return unsigned_varint(len(encoded) + 1) + encoded
 
 
-def _array(structures: Iterable[bytes]) -> bytes:
+def _array_bytes(structures: Iterable[bytes]) -> bytes:
     items = [structure + _NO_TAGS for structure in structures]
-    return _unsigned_varint(len(items) + 1) + b"".join(items)
+    return unsigned_varint(len(items) + 1) + b"".join(items)
 
 
 # --- reading ------------------------------------------------------------------------------------------
 
 
-class _Reader:
-    """A position in the value of a control record that never passes its end."""
+def _string(reader: FieldReader) -> str:
+    return reader.text(reader.unsigned_varint() - 1)
 
-    __slots__ = ("_data", "_position")
 
-    def __init__(self, data: bytes) -> None:
-        self._data, self._position = data, 0
-
-    def take(self, length: int) -> bytes:
-        left = len(self._data) - self._position
-        if not 0 <= length <= left:
-            raise InvalidRecordError(f"a control record: a length of {length} with {left} bytes left")
-        self._position += length
-        return self._data[self._position - length : self._position]
-
-    def number(self, shape: struct.Struct) -> int:
-        value: int = shape.unpack(self.take(shape.size))[0]
+def _array(reader: FieldReader, item: Callable[[FieldReader], T]) -> tuple[T, ...]:
+    def structure() -> T:
+        value = item(reader)
+        reader.skip_tags()
         return value
 
-    def unsigned_varint(self) -> int:
-        value = shift = 0
-        while shift < 35:
-            byte = self.take(1)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-        raise InvalidRecordError("a control record: a varint is too long")
-
-    def string(self) -> str:
-        try:
-            return str(self.take(self.unsigned_varint() - 1), "utf-8")
-        except UnicodeDecodeError as error:
-            raise InvalidRecordError("a control record: a string is not UTF-8") from error
-
-    def array(self, item: Callable[[_Reader], T]) -> tuple[T, ...]:
-        count = self.unsigned_varint() - 1
-        left = len(self._data) - self._position
-        if not 0 <= count <= left:  # Bound: every item takes at least its byte of tags
-            raise InvalidRecordError(f"a control record: {count} items in {left} bytes")
-        return tuple(self._structure(item) for _ in range(count))
-
-    def _structure(self, item: Callable[[_Reader], T]) -> T:
-        value = item(self)
-        self.skip_tags()
-        return value
-
-    def skip_tags(self) -> None:
-        for _ in range(self.unsigned_varint()):
-            self.unsigned_varint()
-            self.take(self.unsigned_varint())
+    return reader.items(reader.unsigned_varint() - 1, structure)
 
 
-def _leader_change(reader: _Reader, version: int) -> LeaderChange:
-    def voter(fields: _Reader) -> int:
-        voter_id = fields.number(_INT32)
-        fields.take(_ID_BYTES if version >= 1 else 0)  # version 1 brought directory ids
+def _leader_change(reader: FieldReader, version: int) -> LeaderChange:
+    def voter(fields: FieldReader) -> int:
+        voter_id = fields.number(INT32)
+        fields.take(UUID_BYTES if version >= 1 else 0)  # version 1 brought directory ids
         return voter_id
 
-    record = LeaderChange(reader.number(_INT32), reader.array(voter), reader.array(voter))
+    record = LeaderChange(reader.number(INT32), _array(reader, voter), _array(reader, voter))
     reader.skip_tags()
     return record
 
 
-def _snapshot_header(reader: _Reader, _version: int) -> SnapshotHeader:
-    record = SnapshotHeader(reader.number(_INT64))
+def _snapshot_header(reader: FieldReader, _version: int) -> SnapshotHeader:
+    record = SnapshotHeader(reader.number(INT64))
     reader.skip_tags()
     return record
 
 
-def _snapshot_footer(reader: _Reader, _version: int) -> SnapshotFooter:
+def _snapshot_footer(reader: FieldReader, _version: int) -> SnapshotFooter:
     reader.skip_tags()
     return SnapshotFooter()
 
 
-def _quorum_version(reader: _Reader, _version: int) -> QuorumVersion:
-    record = QuorumVersion(reader.number(_INT16))
+def _quorum_version(reader: FieldReader, _version: int) -> QuorumVersion:
+    record = QuorumVersion(reader.number(INT16))
     reader.skip_tags()
     return record
 
 
-def _voter_set(reader: _Reader, _version: int) -> VoterSet:
-    record = VoterSet(reader.array(_voter_description))
+def _voter_set(reader: FieldReader, _version: int) -> VoterSet:
+    record = VoterSet(_array(reader, _voter_description))
     reader.skip_tags()
     return record
 
 
-def _voter_description(reader: _Reader) -> VoterDescription:
-    voter_id, directory_id = reader.number(_INT32), reader.take(_ID_BYTES)
-    endpoints = reader.array(
-        lambda fields: VoterEndpoint(fields.string(), fields.string(), fields.number(_UINT16))
+def _voter_description(reader: FieldReader) -> VoterDescription:
+    voter_id, directory_id = reader.number(INT32), reader.take(UUID_BYTES)
+    endpoints = _array(
+        reader, lambda fields: VoterEndpoint(_string(fields), _string(fields), fields.number(UINT16))
     )
-    low, high = reader.number(_INT16), reader.number(_INT16)
+    low, high = reader.number(INT16), reader.number(INT16)
     reader.skip_tags()
     return VoterDescription(voter_id, directory_id, endpoints, low, high)
 
 
-_READERS: dict[ControlType, Callable[[_Reader, int], ControlRecord]] = {
+_READERS: dict[ControlType, Callable[[FieldReader, int], ControlRecord]] = {
     ControlType.LEADER_CHANGE: _leader_change,
     ControlType.SNAPSHOT_HEADER: _snapshot_header,
     ControlType.SNAPSHOT_FOOTER: _snapshot_footer,

@@ -77,11 +77,18 @@ class ConsumerGroupMemberMetadataKey(NamedTuple):
     member_id: str
 
 
+class ClassicProtocol(NamedTuple):
+    """An assignor that a member can use, and what it told it."""
+
+    name: str
+    metadata: bytes
+
+
 class ClassicMemberMetadata(NamedTuple):
-    """What a member that speaks the classic protocol adds: its assignors with their metadata."""
+    """What a member that speaks the classic protocol adds."""
 
     session_timeout_ms: int
-    supported_protocols: tuple[tuple[str, bytes], ...]
+    supported_protocols: tuple[ClassicProtocol, ...]
 
 
 class ConsumerGroupMemberMetadataValue(NamedTuple):

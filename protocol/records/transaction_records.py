@@ -35,3 +35,4 @@ class TransactionValue(NamedTuple):
     last_update_ms: int
     start_ms: int
     client_transaction_version: int = 2
+    next_producer_epoch: int = -1

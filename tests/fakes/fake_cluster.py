@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from fake_coordinator import GROUP_APIS, FakeCoordinator
 from fake_producers import FakeProducers
 from fake_replication import FakeReplication
-from fake_transactions import FakeTransactions
+from fake_transactions import TRANSACTION_APIS, FakeTransactions
 from headrace.clients.cluster.hub_io import Hub
 from headrace.clients.cluster.network import Address, Reply
 from headrace.protocol import errors
@@ -128,11 +129,12 @@ class FakeTopic:
     configs: dict[str, str] = field(default_factory=dict)
 
 
-class FakeCluster(FakeReplication, FakeTransactions):
+class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
     """`nodes` storage nodes; all of them answer everything."""
 
     def __init__(self, nodes: int = 1, *, latency_ms: int = 1, seed: int = 0) -> None:
         FakeReplication.__init__(self)
+        FakeCoordinator.__init__(self)
         FakeTransactions.__init__(self)
         self.random = Random(seed)
         self.racks: dict[int, str] = {}  # of nodes whose followers may be read
@@ -283,8 +285,9 @@ class FakeCluster(FakeReplication, FakeTransactions):
             return Reply(self._list_offsets(node_id, body, fault), ())
         if api is apis.OFFSET_FOR_LEADER_EPOCH:
             return Reply(self._epoch_ends(node_id, body, fault), ())
-        at = getattr(self, f"_at_{api.name}", None)
-        return Reply(getattr(self, f"_do_{api.name}")(body) if at is None else at(node_id, body), ())
+        do = getattr(self, f"_do_{api.name}")
+        answer = do(body, node_id) if api.name in GROUP_APIS | TRANSACTION_APIS else do(body)
+        return Reply(await answer if asyncio.iscoroutine(answer) else answer, ())
 
     def _metadata(self, body: data.MetadataRequest) -> data.MetadataResponse:
         names = sorted(self.topics) if body.topics is None else body.topics

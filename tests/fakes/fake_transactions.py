@@ -12,6 +12,8 @@ from typing import Any
 from headrace.protocol import errors
 from headrace.protocol.messages import groups, transactions
 
+TRANSACTION_APIS = {"InitProducerId", "EndTxn", "TxnOffsetCommit"}
+
 
 @dataclass
 class FakeTransaction:
@@ -26,11 +28,12 @@ class FakeTransaction:
 
 
 class FakeTransactions:
-    """A part of `FakeCluster`."""
+    """A part of `FakeCluster`, beside `FakeCoordinator`, which says which node coordinates."""
+
+    coordinator: int
 
     def __init__(self) -> None:
         self.transactions: dict[str, FakeTransaction] = {}
-        self.coordinator = 0  # the node, of everything
         self.ends: list[tuple[str, int, bool]] = []  # (id, epoch, committed) of each that counted
         self.members: dict[str, tuple[int, str]] = {}  # by group: generation and member id
         self._next_producer_id = 1000
@@ -69,13 +72,7 @@ class FakeTransactions:
     def _refuse_elsewhere(self, node_id: int) -> int:
         return 0 if node_id == self.coordinator else errors.NotCoordinatorError.code
 
-    def _at_FindCoordinator(self, _node_id: int, body: Any) -> groups.FindCoordinatorResponse:
-        address = self.addresses[self.coordinator]  # type: ignore[attr-defined]
-        return groups.FindCoordinatorResponse(
-            tuple(groups.Coordinator(0, key, self.coordinator, *address) for key in body.keys)
-        )
-
-    def _at_InitProducerId(self, node_id: int, body: Any) -> transactions.InitProducerIdResponse:
+    def _do_InitProducerId(self, body: Any, node_id: int) -> transactions.InitProducerIdResponse:
         if body.transactional_id is None:
             self._next_producer_id += 1
             return transactions.InitProducerIdResponse(0, self._next_producer_id, 0)
@@ -91,7 +88,7 @@ class FakeTransactions:
             found.last_end = None
         return transactions.InitProducerIdResponse(0, found.producer_id, found.epoch)
 
-    def _at_EndTxn(self, node_id: int, body: Any) -> transactions.EndTxnResponse:
+    def _do_EndTxn(self, body: Any, node_id: int) -> transactions.EndTxnResponse:
         found = self.transactions.get(body.transactional_id)
         code = self._refuse_elsewhere(node_id)
         if code:
@@ -107,7 +104,7 @@ class FakeTransactions:
         self._end(body.transactional_id, found, committed=body.committed)
         return transactions.EndTxnResponse(0, found.producer_id, found.epoch)
 
-    def _at_TxnOffsetCommit(self, node_id: int, body: Any) -> transactions.TxnOffsetCommitResponse:
+    def _do_TxnOffsetCommit(self, body: Any, node_id: int) -> transactions.TxnOffsetCommitResponse:
         found = self.transactions[body.transactional_id]
         member = self.members.get(body.group_id)
         code = self._refuse_elsewhere(node_id)

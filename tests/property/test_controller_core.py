@@ -15,6 +15,7 @@ from headrace.protocol.messages.control import (
     PartitionGrowth,
     UnregisterBrokerRequest,
 )
+from headrace.protocol.messages.transactions import AllocateProducerIdsRequest
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.replay import image_of, image_records, replay
 from hypothesis import given, settings
@@ -34,8 +35,17 @@ STEPS = st.one_of(
     st.tuples(st.just("alter"), NAMES, st.sampled_from(["1", "2", "x"])),
     st.tuples(st.just("wait"), st.sampled_from([10, 700, 1600])),
     st.tuples(st.just("ended"), st.sets(st.integers(1, 5))),
+    st.tuples(st.just("ids"), NODES, st.integers(-1, 5)),
     st.tuples(st.just("restart")),
 )
+
+
+_ASKED = {
+    "leave": UnregisterBrokerRequest,
+    "grow": lambda name, count: CreatePartitionsRequest((PartitionGrowth(name, count),)),
+    "delete": lambda name: DeleteTopicsRequest((name,)),
+    "ids": AllocateProducerIdsRequest,
+}
 
 
 def _do(driver: Driver, kind: str, *facts) -> None:
@@ -46,14 +56,10 @@ def _do(driver: Driver, kind: str, *facts) -> None:
             driver.beat(facts[0], **({facts[1]: True} if facts[1] else {}))
     elif kind == "stale":
         driver.ask(BrokerHeartbeatRequest(facts[0], facts[1], facts[1]))
-    elif kind == "leave":
-        driver.ask(UnregisterBrokerRequest(facts[0]))
     elif kind == "create":
         driver.create(facts[0], num_partitions=facts[1])
-    elif kind == "grow":
-        driver.ask(CreatePartitionsRequest((PartitionGrowth(*facts),)))
-    elif kind == "delete":
-        driver.ask(DeleteTopicsRequest(facts))
+    elif kind in _ASKED:
+        driver.ask(_ASKED[kind](*facts))
     elif kind == "alter":
         change = ConfigChange("min.insync.replicas", 0, facts[1])
         driver.ask(IncrementalAlterConfigsRequest((AlterConfigs(ConfigResource(2, facts[0]), (change,)),)))

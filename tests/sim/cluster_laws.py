@@ -87,7 +87,7 @@ class Laws:
             if partition.is_online and partition.log is not None and not partition.log.is_offline:
                 partition.check()
                 self._check_partition(node, partition, partition.log)
-        if node.core._has_caught_up:
+        if node.core.is_caught_up:
             gone = [
                 k for k in self._starts if k[0] == node.name and k[1] not in node.core.replicas.partitions
             ]

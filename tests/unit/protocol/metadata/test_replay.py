@@ -20,6 +20,7 @@ from headrace.protocol.metadata.records import (
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
@@ -53,6 +54,7 @@ def after(*records):
         [FenceBrokerRecord(1, 0)],
         [BROKER, FenceBrokerRecord(1, 7)],
         [BROKER, UnregisterBrokerRecord(1, 7)],
+        [ProducerIdsRecord(1, 0, 1000), ProducerIdsRecord(1, 0, 1000)],
     ],
 )
 def test_a_record_that_contradicts_the_image_is_refused(records) -> None:
@@ -167,3 +169,11 @@ def test_the_nearest_config_holds() -> None:
     image = MetadataImage(configs={(2, "t"): {"a": "1"}, (4, ""): {"a": "2", "b": "3"}, (4, "1"): {"c": "4"}})
     assert [configured(image, "t", name) for name in "abc"] == ["1", "3", None]
     assert configured(image, "u", "a") == "2"
+
+
+def test_producer_ids_that_are_taken_are_in_a_snapshot() -> None:
+    """A controller that starts from one gives none of them again."""
+    image = after(BROKER, ProducerIdsRecord(1, 0, 1000), ProducerIdsRecord(1, 0, 2000))
+    assert image.next_producer_id == 2000
+    assert image_of(image_records(image), image.offset) == image
+    assert MetadataImage().next_producer_id == 0  # what older logs say

@@ -1,0 +1,30 @@
+"""Blocks of producer ids for storage nodes. Pure. Source: Kafka ProducerIdControlManager.java; KIP-730."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import UnknownServerError
+from ...protocol.messages.transactions import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from ...protocol.metadata.records import ProducerIdsRecord
+from .decision import Decision
+from .standing import check_broker_epoch
+
+if TYPE_CHECKING:
+    from ...protocol.metadata.image import MetadataImage
+
+BLOCK_IDS = 1_000
+_MOST = 2**63 - 1
+
+
+def decide_allocate(image: MetadataImage, request: AllocateProducerIdsRequest) -> Decision:
+    """The next block, for the node that asks. A request that is repeated gets another one: ids are many.
+
+    Errors: StaleBrokerEpochError for a process that was replaced, UnknownServerError when there are no more.
+    """
+    check_broker_epoch(image, request.node_id, request.broker_epoch)
+    start = image.next_producer_id
+    if start > _MOST - BLOCK_IDS:
+        raise UnknownServerError("all producer ids are given out")
+    record = ProducerIdsRecord(request.node_id, request.broker_epoch, start + BLOCK_IDS)
+    return Decision((record,), AllocateProducerIdsResponse(0, start, BLOCK_IDS))

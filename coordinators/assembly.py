@@ -1,0 +1,21 @@
+"""The coordinators of a node, put together of their parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..protocol.model import CONSUMER_OFFSETS
+from ..protocol.records.coordinator_records import decode_record, encode_record
+from .group.shard import GroupShard
+from .runtime.coordinators import Coordinators
+from .runtime.hosted_shard import RecordCodec
+
+if TYPE_CHECKING:
+    from ..storage_node.guest import GuestHost
+
+CODEC = RecordCodec(encode_record, decode_record)
+
+
+def new_coordinators(host: GuestHost) -> Coordinators:
+    """For a node; a GuestFactory."""
+    return Coordinators(host, {CONSUMER_OFFSETS: GroupShard}, CODEC)

@@ -1,0 +1,77 @@
+"""Groups of the new protocol (KIP-848): their requests, their records, and what becomes of them on a load.
+Pure.
+
+consumer_heartbeats.py decides on heartbeats, consumer_members.py on who is silent for too long.
+Source: Kafka GroupMetadataManager.java.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.records.group_records import ConsumerGroupMetadataKey
+from ..runtime.ports import Outcome
+from .consumer_descriptions import describe_groups
+from .consumer_group import ConsumerGroup
+from .consumer_heartbeats import ConsumerHeartbeats
+from .consumer_members import ConsumerMembers
+
+if TYPE_CHECKING:
+    from ...protocol.messages.groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
+    from ...protocol.metadata.image import MetadataDelta, MetadataImage
+    from ..runtime.ports import Now, Record, Surroundings, Token
+    from .group import Group
+
+
+class ConsumerGroups:
+    """Makes, changes and drops the groups of the new protocol in `groups`, which holds those of both."""
+
+    def __init__(self, groups: dict[str, Group], around: Surroundings) -> None:
+        self._groups = groups
+        self._members = ConsumerMembers(groups, around)
+        self._heartbeats = ConsumerHeartbeats(self._members)
+
+    # --- requests ---------------------------------------------------------------------------------------
+
+    def consumer_group_heartbeat(
+        self, body: ConsumerGroupHeartbeatRequest, token: Token, now: Now
+    ) -> Outcome:
+        """Join, go on, or leave. Errors: KafkaErrors; nothing was changed then."""
+        return self._heartbeats.heartbeat(body, token, now)
+
+    def consumer_group_describe(self, body: ConsumerGroupDescribeRequest, token: Token, now: Now) -> Outcome:
+        """What the asked groups are and what their members have."""
+        del now
+        outcome = Outcome()
+        members = self._members
+        outcome.answer(token, describe_groups(body, self._groups, members.topics, members.assignor_names))
+        return outcome
+
+    # --- records and events -----------------------------------------------------------------------------
+
+    def replay(self, record: Record) -> None:
+        """Apply one of the seven kinds of records of this protocol."""
+        group = self._groups.get(record.key.group)
+        if not isinstance(group, ConsumerGroup):
+            if record.value is None:
+                return
+            group = self._groups[record.key.group] = ConsumerGroup(record.key.group)
+        group.apply(record)
+        if isinstance(record.key, ConsumerGroupMetadataKey) and record.value is None:
+            del self._groups[group.group_id]
+            self._heartbeats.forget(group.group_id)
+
+    def on_loaded(self, now: Now) -> Outcome:
+        """Every member gets a fresh session, and those that are to give back the full time for it."""
+        for group in self._groups.values():
+            if isinstance(group, ConsumerGroup):
+                for member in group.members.values():
+                    self._members.begin_session(group.group_id, member, now)
+        return Outcome()
+
+    def on_metadata(self, image: MetadataImage, delta: MetadataDelta | None, now: Now) -> Outcome:
+        """Groups look at their topics with the next heartbeat of any member."""
+        del now
+        if delta is None or delta.topics_created or delta.topics_removed:
+            self._heartbeats.topics_changed_at = image.offset
+        return Outcome()

@@ -1,0 +1,125 @@
+"""Members of groups of the new protocol, for those parts that hear of them: sessions, and how one is taken
+out.
+
+Sessions and what members last said they own are soft. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import GroupIdNotFoundError
+from ..runtime.ports import Outcome
+from .assignors import ASSIGNORS
+from .consumer_draft import ConsumerDraft
+from .consumer_group import ConsumerGroup, MemberState
+from .topic_facts import TopicFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...protocol.errors import KafkaError
+    from ..runtime.ports import Now, Record, Surroundings
+    from .assignors.model import Partitions
+    from .consumer_group import Member
+    from .group import Group
+
+
+class ConsumerMembers:
+    """What all parts of the new protocol share."""
+
+    def __init__(self, groups: dict[str, Group], around: Surroundings) -> None:
+        self.groups = groups
+        self.around = around
+        self.reported: dict[tuple[str, str], Partitions] = {}  # soft: what members last said they own
+        self._topics = TopicFacts()
+
+    @property
+    def topics(self) -> TopicFacts:
+        """As the image is now."""
+        self._topics.look_at(self.around.image)
+        return self._topics
+
+    @property
+    def assignor_names(self) -> Sequence[str]:
+        """Those that are allowed, the first where members name none."""
+        names = self.around.config.now.group_consumer_assignors
+        return [name for name in names if name in ASSIGNORS] or list(ASSIGNORS)
+
+    def group(self, group_id: str) -> ConsumerGroup:
+        """Errors: GroupIdNotFoundError."""
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise GroupIdNotFoundError(f"there is no consumer group {group_id!r}")
+        return group
+
+    def draft(self, group: ConsumerGroup, records: list[Record] | None = None) -> ConsumerDraft:
+        """Begin to decide."""
+        return ConsumerDraft(group, self.topics, records)
+
+    # --- sessions ---------------------------------------------------------------------------------------
+
+    def begin_session(self, group_id: str, member: Member, now: Now) -> None:
+        """The member was heard. Classic members have the session that they asked for, and no other timer
+        here: they give back between their requests (classic_consumers.py)."""
+        member_id, classic = member.member_id, member.classic
+        session_ms = self.around.config.now.group_consumer_session_timeout_ms
+        self.around.timers.set(
+            ("session", group_id, member_id),
+            now.ms + (session_ms if classic is None else classic.session_timeout_ms),
+            lambda then: self._session_over(group_id, member_id, then),
+        )
+        if classic is None:
+            self._expect_revocation(group_id, member, now)
+
+    def _expect_revocation(self, group_id: str, member: Member, now: Now) -> None:
+        """The time to give back runs from when there was more to give back."""
+        key = ("rebalance", group_id, member.member_id)
+        timers = self.around.timers
+        if member.state is not MemberState.UNREVOKED_PARTITIONS:
+            timers.cancel(key)
+            return
+        group = self.groups.get(group_id)
+        before = group.members.get(member.member_id) if isinstance(group, ConsumerGroup) else None
+        if timers.deadline_of(key) is None or before is None or before.pending != member.pending:
+            timers.set(
+                key,
+                now.ms + member.told.rebalance_timeout_ms,
+                lambda then: self._revocation_over(group_id, member.member_id, then),
+            )
+
+    def _session_over(self, group_id: str, member_id: str, now: Now) -> Outcome:
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup) or member_id not in group.members:
+            return Outcome()
+        return self.take_out(group, [member_id], now)
+
+    def _revocation_over(self, group_id: str, member_id: str, now: Now) -> Outcome:
+        group = self.groups.get(group_id)
+        member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
+        if member is None or member.state is not MemberState.UNREVOKED_PARTITIONS:
+            return Outcome()
+        assert isinstance(group, ConsumerGroup)
+        return self.take_out(group, [member_id], now)
+
+    def take_out(self, group: ConsumerGroup, member_ids: Sequence[str], now: Now) -> Outcome:
+        """They are members no more. If that cannot be written, they have another session."""
+        draft = self.draft(group)
+        draft.remove(member_ids)
+        members = [group.members[member_id] for member_id in member_ids]
+        for member in members:
+            self.forget(group.group_id, member.member_id)
+
+        def failed(error: KafkaError, then: Now) -> Outcome:
+            del error
+            for member in members:
+                self.begin_session(group.group_id, member, then)
+            return Outcome()
+
+        return Outcome(draft.records, on_failed=failed)
+
+    def forget(self, group_id: str, member_id: str) -> None:
+        """Nobody waits for it any more."""
+        self.reported.pop((group_id, member_id), None)
+        self.around.timers.cancel(("session", group_id, member_id))
+        self.around.timers.cancel(("rebalance", group_id, member_id))

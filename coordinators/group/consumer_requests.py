@@ -1,0 +1,97 @@
+"""What a ConsumerGroupHeartbeat must look like. Source: Kafka GroupCoordinatorService.java
+throwIfConsumerGroupHeartbeatRequestIsInvalid; lengths are bounded besides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import InvalidGroupIdError, InvalidRequestError, UnsupportedAssignorError
+from .assignors import ASSIGNORS
+from .consumer_group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...protocol.messages.groups import ConsumerGroupHeartbeatRequest
+    from .assignors.model import Partitions
+
+MAX_TEXT_LENGTH = 1024  # Bound: ids and names that members give themselves
+MAX_TOPICS = 100_000  # Bound: names in one subscription, topics in what a member owns
+MAX_OWNED = 1_000_000  # Bound: partitions in what a member owns
+MAX_INT = (1 << 31) - 1
+
+
+def check_request(body: ConsumerGroupHeartbeatRequest, assignor_names: Sequence[str]) -> None:
+    """Errors: InvalidRequestError, InvalidGroupIdError, UnsupportedAssignorError."""
+    if not body.group_id:
+        raise InvalidGroupIdError("the group id is empty")
+    if not body.member_id:
+        raise InvalidRequestError("the member id is empty: members make their own")
+    texts = {
+        "group_id": body.group_id,
+        "member_id": body.member_id,
+        "instance_id": body.instance_id,
+        "rack_id": body.rack_id,
+        "client_id": body.client_id,
+        "client_host": body.client_host,
+    }
+    for name, text in texts.items():
+        if text is not None and len(text) > MAX_TEXT_LENGTH:
+            raise InvalidRequestError(f"{name} is longer than {MAX_TEXT_LENGTH} characters")
+    if body.instance_id == "" or body.rack_id == "":
+        raise InvalidRequestError("an instance id or rack id is empty: none at all is null")
+    _check_epoch(body)
+    _check_sizes(body)
+    assignor = body.server_assignor
+    if assignor is not None and (assignor not in assignor_names or assignor not in ASSIGNORS):
+        raise UnsupportedAssignorError(f"{assignor[:100]!r} is not among {', '.join(assignor_names)}")
+
+
+def _check_epoch(body: ConsumerGroupHeartbeatRequest) -> None:
+    epoch, timeout_ms = body.member_epoch, body.rebalance_timeout_ms
+    if not STATIC_LEAVE_EPOCH <= epoch <= MAX_INT:
+        raise InvalidRequestError(f"a member epoch cannot be {epoch}")
+    if epoch == STATIC_LEAVE_EPOCH and body.instance_id is None:
+        raise InvalidRequestError("only static members leave for a while")
+    if not (0 < timeout_ms <= MAX_INT or (timeout_ms == -1 and epoch != JOIN_EPOCH)):
+        raise InvalidRequestError(f"the rebalance timeout cannot be {timeout_ms} at epoch {epoch}")
+    if epoch == JOIN_EPOCH:
+        if body.owned is None or body.owned:
+            raise InvalidRequestError("a member that joins owns nothing, and says so")
+        if not body.subscribed_topic_names and not body.subscribed_topic_regex:
+            raise InvalidRequestError("a member that joins names topics or an expression")
+
+
+def _check_sizes(body: ConsumerGroupHeartbeatRequest) -> None:
+    if len(body.subscribed_topic_names or ()) > MAX_TOPICS or len(body.owned or ()) > MAX_TOPICS:
+        raise InvalidRequestError(f"more than {MAX_TOPICS} topics")
+    if any(len(name) > MAX_TEXT_LENGTH for name in body.subscribed_topic_names or ()):
+        raise InvalidRequestError(f"a topic's name is longer than {MAX_TEXT_LENGTH} characters")
+    if sum(len(each.partitions) for each in body.owned or ()) > MAX_OWNED:
+        raise InvalidRequestError(f"more than {MAX_OWNED} partitions")
+
+
+def owned_by(body: ConsumerGroupHeartbeatRequest) -> Partitions | None:
+    """What the member says that it has; None: it says nothing of it."""
+    if body.owned is None:
+        return None
+    owned: dict[bytes, tuple[int, ...]] = {}
+    for each in body.owned:
+        if each.partitions:
+            owned[each.topic_id] = tuple(sorted({*owned.get(each.topic_id, ()), *each.partitions}))
+    return owned
+
+
+def is_leaving(body: ConsumerGroupHeartbeatRequest) -> bool:
+    """For good, or for a while."""
+    return body.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH)
+
+
+def is_full(body: ConsumerGroupHeartbeatRequest) -> bool:
+    """It says everything, as members do that join or are not sure what the coordinator knows."""
+    names, regex = body.subscribed_topic_names, body.subscribed_topic_regex
+    return (
+        body.rebalance_timeout_ms != -1
+        and body.owned is not None
+        and (names is not None or regex is not None)
+    )

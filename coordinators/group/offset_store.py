@@ -1,0 +1,133 @@
+"""The committed offsets of all groups of a shard, and those that open transactions hold. Hard state, pure.
+
+Only `replay` and `end_transaction` change it, in the order of the log. Source: Kafka
+OffsetMetadataManager.java.
+
+Invariant: `open_transactions` of a group are the producers with pending offsets of the group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.model import TopicPartition
+from ...protocol.records.group_records import OffsetCommitKey
+from ..runtime.ports import NO_PRODUCER_ID, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...protocol.records.group_records import OffsetCommitValue
+    from ..runtime.ports import Stamp
+
+
+class StoredOffset(NamedTuple):
+    """A commit, and where it stands in the log: the later one counts, whenever its transaction ends."""
+
+    value: OffsetCommitValue
+    record_offset: int
+
+
+@dataclass(slots=True)
+class OpenTransaction:
+    """What a producer has written since its last marker."""
+
+    producer_epoch: int
+    offsets: dict[str, dict[TopicPartition, StoredOffset]] = field(default_factory=dict)  # by group
+
+
+class OffsetStore:
+    """Offsets by group and partition, in the order of their first commits."""
+
+    def __init__(self) -> None:
+        self._committed: dict[str, dict[TopicPartition, StoredOffset]] = {}
+        self._transactions: dict[int, OpenTransaction] = {}  # by producer id
+        self._open: dict[str, dict[int, None]] = {}  # producer ids by group
+
+    @property
+    def count(self) -> int:
+        """Committed offsets of all groups."""
+        return sum(len(offsets) for offsets in self._committed.values())
+
+    def of(self, group_id: str) -> dict[TopicPartition, StoredOffset]:
+        """All committed offsets of the group; not to be changed."""
+        return self._committed.get(group_id, {})
+
+    def has_open_transactions(self, group_id: str) -> bool:
+        """Does a transaction hold offsets of the group?"""
+        return group_id in self._open
+
+    def is_ongoing(self, stamp: Stamp) -> bool:
+        """Has this producer's transaction written here before?"""
+        transaction = self._transactions.get(stamp.producer_id)
+        return transaction is not None and transaction.producer_epoch == stamp.producer_epoch
+
+    def pending(self, group_id: str) -> dict[TopicPartition, StoredOffset]:
+        """Offsets of the group that transactions hold."""
+        held: dict[TopicPartition, StoredOffset] = {}
+        for producer_id in self._open.get(group_id, {}):
+            held |= self._transactions[producer_id].offsets[group_id]
+        return held
+
+    def all_partitions(self) -> Iterator[tuple[str, TopicPartition, StoredOffset]]:
+        """Every offset, committed or held by a transaction."""
+        for group_id, offsets in self._committed.items():
+            for tp, stored in offsets.items():
+                yield group_id, tp, stored
+        for transaction in self._transactions.values():
+            for group_id, offsets in transaction.offsets.items():
+                for tp, stored in offsets.items():
+                    yield group_id, tp, stored
+
+    def tombstones(self, group_id: str) -> list[Record]:
+        """Records that delete all offsets of the group, those too that transactions hold."""
+        return [offset_tombstone(group_id, tp) for tp in {**self.of(group_id), **self.pending(group_id)}]
+
+    # --- the log -----------------------------------------------------------------------------------------
+
+    def replay(self, record: Record, offset: int, stamp: Stamp) -> None:
+        """A commit, one that its transaction holds back, or a deletion, which is of both."""
+        key, value = record
+        assert isinstance(key, OffsetCommitKey)
+        tp = TopicPartition(key.topic, key.partition)
+        if value is None:
+            self._delete(key.group, tp)
+        elif stamp.producer_id == NO_PRODUCER_ID:
+            self._committed.setdefault(key.group, {})[tp] = StoredOffset(value, offset)
+        else:
+            transaction = self._transactions.setdefault(
+                stamp.producer_id, OpenTransaction(stamp.producer_epoch)
+            )
+            transaction.producer_epoch = stamp.producer_epoch
+            transaction.offsets.setdefault(key.group, {})[tp] = StoredOffset(value, offset)
+            self._open.setdefault(key.group, {})[stamp.producer_id] = None
+
+    def _delete(self, group_id: str, tp: TopicPartition) -> None:
+        _drop(self._committed, group_id, tp)
+        for producer_id in list(self._open.get(group_id, {})):
+            # The transaction stays known even without offsets: it has still to end in this partition.
+            self._transactions[producer_id].offsets[group_id].pop(tp, None)
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """Its offsets count, unless a later commit does already; or are forgotten."""
+        transaction = self._transactions.pop(producer_id, None)
+        for group_id, offsets in transaction.offsets.items() if transaction is not None else ():
+            del self._open[group_id][producer_id]
+            if not self._open[group_id]:
+                del self._open[group_id]
+            for tp, stored in offsets.items() if is_commit else ():
+                held = self._committed.setdefault(group_id, {}).get(tp)
+                if held is None or held.record_offset < stored.record_offset:
+                    self._committed[group_id][tp] = stored
+
+
+def _drop(offsets: dict[str, dict[TopicPartition, StoredOffset]], group_id: str, tp: TopicPartition) -> None:
+    of_group = offsets.get(group_id, {})
+    if of_group.pop(tp, None) is not None and not of_group:
+        del offsets[group_id]
+
+
+def offset_tombstone(group_id: str, tp: TopicPartition) -> Record:
+    """The record that deletes one offset."""
+    return Record(OffsetCommitKey(group_id, tp.topic, tp.partition), None)

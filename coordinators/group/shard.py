@@ -1,0 +1,119 @@
+"""The group coordinator's state machine: one partition of __consumer_offsets.
+
+It knows which part answers what, and no rules of its own: classic groups (classic_groups.py), groups of the
+new protocol (consumer_groups.py), committed offsets (offset_commits.py, offset_fetches.py,
+transactional_offsets.py, expiry.py) and what admins ask (admin.py). All share `groups`, which holds every
+group by its id, and the offsets (offset_store.py). Pure. Source: Kafka GroupCoordinatorShard.java."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import UnsupportedVersionError
+from ...protocol.messages import registry
+from ...protocol.records.group_records import GroupMetadataKey, OffsetCommitKey
+from ..runtime.ports import Outcome
+from .admin import GroupAdmin
+from .classic_group import ClassicGroup
+from .classic_groups import ClassicGroups
+from .consumer_groups import ConsumerGroups
+from .expiry import Expiry
+from .facts import GroupFacts
+from .offset_commits import OffsetCommits
+from .offset_fetches import OffsetFetches
+from .offset_store import OffsetStore
+from .transactional_offsets import TransactionalOffsets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...protocol.messages.envelope import Api
+    from ...protocol.metadata.image import MetadataDelta, MetadataImage
+    from ..runtime.ports import Now, Record, Stamp, Surroundings, Token
+    from .group import Group
+
+    Handler = Callable[[Any, Token, Now], Outcome]
+
+
+class GroupShard:
+    """All groups of one partition. Fulfils Shard."""
+
+    def __init__(self, partition: int, around: Surroundings) -> None:
+        self.partition = partition
+        self.groups: dict[str, Group] = {}
+        self.facts = GroupFacts()
+        self.store = OffsetStore()
+        self._around = around
+        self._classic = ClassicGroups(self.groups, around, partition, self.facts)
+        self._consumer = ConsumerGroups(self.groups, around)
+        self._expiry = Expiry(self.groups, around, self.store, self.facts)
+        commits = OffsetCommits(self.groups, around, self.store, self._classic, self.facts)
+        self._transactional = TransactionalOffsets(partition, self.groups, around, self.store, commits)
+        admin = GroupAdmin(self.groups, around, self.store, self.facts)
+        self._handlers: dict[int, Handler] = {
+            registry.JOIN_GROUP.key: self._classic.join,
+            registry.SYNC_GROUP.key: self._classic.sync,
+            registry.HEARTBEAT.key: self._classic.heartbeat,
+            registry.LEAVE_GROUP.key: self._classic.leave,
+            registry.CONSUMER_GROUP_HEARTBEAT.key: self._consumer.consumer_group_heartbeat,
+            registry.CONSUMER_GROUP_DESCRIBE.key: self._consumer.consumer_group_describe,
+            registry.OFFSET_COMMIT.key: commits.commit,
+            registry.OFFSET_FETCH.key: OffsetFetches(self.groups, around, self.store).fetch,
+            registry.OFFSET_DELETE.key: commits.delete,
+            registry.TXN_OFFSET_COMMIT.key: self._transactional.commit,
+            registry.LIST_GROUPS.key: admin.list_groups,
+            registry.DESCRIBE_GROUPS.key: admin.describe,
+            registry.DELETE_GROUPS.key: admin.delete,
+        }
+
+    def handle(self, api: Api, body: Any, token: Token, now: Now) -> Outcome:
+        """One request. Errors: KafkaError; nothing was changed then."""
+        handler = self._handlers.get(api.key)
+        if handler is None:
+            raise UnsupportedVersionError(f"group coordinators do not answer {api.name}")
+        return handler(body, token, now)
+
+    def replay(self, record: Record, offset: int, stamp: Stamp) -> None:
+        """Apply a record. A commit to a group that is not there makes a simple one."""
+        key = record.key
+        if isinstance(key, OffsetCommitKey):
+            if record.value is not None and key.group not in self.groups:
+                self.groups[key.group] = ClassicGroup(key.group)
+            self.store.replay(record, offset, stamp)
+        elif isinstance(key, GroupMetadataKey):
+            self._classic.replay(record)
+        else:
+            self._consumer.replay(record)
+
+    def replay_marker(self, stamp: Stamp, *, is_commit: bool, offset: int) -> None:
+        """The producer's transaction has ended; each commit knows its own place in the log."""
+        del offset
+        self._transactional.on_marker(stamp.producer_id)
+        self.store.end_transaction(stamp.producer_id, is_commit=is_commit)
+
+    def on_loaded(self, now: Now) -> Outcome:
+        """Begin sessions and look for old offsets."""
+        self._expiry.on_loaded(now)
+        return _both(self._classic.on_loaded(now), self._consumer.on_loaded(now))
+
+    def on_metadata(self, image: MetadataImage, delta: MetadataDelta | None, now: Now) -> Outcome:
+        """Topics may be gone."""
+        self._expiry.on_metadata(image, delta, now)
+        return self._consumer.on_metadata(image, delta, now)
+
+    def on_peer_gone(self, session: int, now: Now) -> Outcome:
+        """The members whose requests waited are still members: each has its session to come back. What they
+        are answered meanwhile goes nowhere."""
+        del session, now
+        return Outcome()
+
+    def close(self) -> list[Token]:
+        """The shard is dropped: all that wait."""
+        return [*self._classic.close(), *self._transactional.waiting()]
+
+
+def _both(first: Outcome, second: Outcome) -> Outcome:
+    """What two parts decide on the same event; neither has anything to undo."""
+    assert first.on_failed is None
+    assert second.on_failed is None
+    return Outcome(first.records + second.records, first.answers + second.answers)

@@ -1,0 +1,168 @@
+"""TxnOffsetCommit: offsets that count when their transaction commits. Pure.
+
+1. The transaction coordinator adds this partition to the transaction, or says that the client has had it
+   added: else nobody would end what is written here. Asked once per transaction.
+2. The offsets are appended under the producer's id and epoch; the shard holds them back (offset_store.py).
+3. The marker decides.
+
+Hazard: the transaction may end between 1 and 2. A marker that comes while the question is under way makes the
+answer worthless. Source: Kafka GroupCoordinatorService.java, ProducerStateManager.java (VerificationGuard);
+KIP-447, KIP-890.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    IllegalGenerationError,
+    InvalidTxnStateError,
+    KafkaError,
+    NetworkError,
+    StaleMemberEpochError,
+    error_from_code,
+)
+from ...protocol.messages.groups import TopicNamePartitions
+from ...protocol.messages.registry import ADD_PARTITIONS_TO_TXN
+from ...protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    TransactionPartitions,
+    TxnOffsetCommitResponse,
+)
+from ...protocol.model import CONSUMER_OFFSETS, NO_NODE, TRANSACTION_STATE
+from ..runtime.ports import Outcome, Stamp
+from ..runtime.routing import partition_of
+from .offset_commits import refused_commit
+
+if TYPE_CHECKING:
+    from ...protocol.messages.transactions import TxnOffsetCommitRequest
+    from ..runtime.ports import Now, Surroundings, Token
+    from .group import Group
+    from .offset_commits import OffsetCommits
+    from .offset_store import OffsetStore
+
+
+class TransactionalOffsets:
+    """Offsets of transactions."""
+
+    def __init__(
+        self,
+        partition: int,
+        groups: dict[str, Group],
+        around: Surroundings,
+        store: OffsetStore,
+        commits: OffsetCommits,
+    ) -> None:
+        self._own_partition = TopicNamePartitions(CONSUMER_OFFSETS, (partition,))
+        self._groups = groups
+        self._around = around
+        self._store = store
+        self._commits = commits
+        self._asked: dict[
+            int, list[Token]
+        ] = {}  # requests under way to transaction coordinators, by producer
+
+    def commit(self, body: TxnOffsetCommitRequest, token: Token, now: Now) -> Outcome:
+        """TxnOffsetCommit."""
+        self._check(body)
+        verifies = body.adds_partition or self._around.config.now.transaction_partition_verification_enable
+        if not verifies or self._store.is_ongoing(Stamp(body.producer_id, body.producer_epoch)):
+            return self._append(body, token, now)
+        self._ask(body, token)
+        return Outcome()
+
+    def _check(self, body: TxnOffsetCommitRequest) -> None:
+        """Clients of transactions know classic errors only."""
+        group = self._groups.get(body.group_id)
+        if group is None:
+            if body.generation_id >= 0:
+                raise IllegalGenerationError(f"there is no group {body.group_id}")
+            return
+        try:
+            group.check_offset_commit(
+                body.member_id, body.group_instance_id, body.generation_id, is_transactional=True
+            )
+        except StaleMemberEpochError as error:
+            raise IllegalGenerationError(str(error)) from error
+
+    def _append(self, body: TxnOffsetCommitRequest, token: Token, now: Now) -> Outcome:
+        outcome = Outcome()
+        results = self._commits.decide(body.group_id, body.offsets, now, outcome)
+        if outcome.records:
+            outcome.stamp = Stamp(body.producer_id, body.producer_epoch)
+            outcome.on_failed = refused_commit(token)
+        outcome.answer(token, TxnOffsetCommitResponse(results))
+        return outcome
+
+    # --- asking the transaction coordinator --------------------------------------------------------------
+
+    def _ask(self, body: TxnOffsetCommitRequest, token: Token) -> None:
+        transaction = TransactionPartitions(
+            body.transactional_id,
+            body.producer_id,
+            body.producer_epoch,
+            (self._own_partition,),
+            not body.adds_partition,
+        )
+        node_id = self._coordinator_of(body.transactional_id)
+        self._asked.setdefault(body.producer_id, []).append(token)
+        self._around.ask(
+            node_id,
+            ADD_PARTITIONS_TO_TXN,
+            AddPartitionsToTxnRequest((transaction,)),
+            self._around.config.now.offsets_commit_timeout_ms,
+            lambda answer, now: self._answered(body, token, answer, now),
+        )
+
+    def _coordinator_of(self, transactional_id: str) -> int:
+        """The node. Errors: CoordinatorNotAvailableError if there is none now."""
+        topic = self._around.image.topics.get(TRANSACTION_STATE)
+        if topic is not None:
+            leader = topic.partitions[partition_of(transactional_id, len(topic.partitions))].leader
+            if leader != NO_NODE:
+                return leader
+        raise CoordinatorNotAvailableError(f"nobody coordinates {transactional_id} now")
+
+    def _answered(self, body: TxnOffsetCommitRequest, token: Token, answer: Any, now: Now) -> Outcome:
+        asked = self._asked.get(body.producer_id, [])
+        has_ended = token not in asked
+        if not has_ended:
+            asked.remove(token)
+            if not asked:
+                del self._asked[body.producer_id]
+        try:
+            _raise_refusal(answer)
+            if has_ended:
+                raise InvalidTxnStateError("the transaction ended while its partition was added")
+            self._check(body)
+        except KafkaError as error:
+            refused = Outcome()
+            refused.answer(token, error)
+            return refused
+        return self._append(body, token, now)
+
+    def on_marker(self, producer_id: int) -> None:
+        """A transaction of the producer has ended."""
+        self._asked.pop(producer_id, None)
+
+    def waiting(self) -> list[Token]:
+        """Requests whose coordinator has not answered."""
+        return [token for tokens in self._asked.values() for token in tokens]
+
+
+def _raise_refusal(answer: Any) -> None:
+    """Raise what the client gets if the coordinator has not agreed. If it could not be asked, later it
+    can."""
+    if isinstance(answer, NetworkError):
+        raise CoordinatorLoadInProgressError("the transaction coordinator did not answer") from answer
+    if isinstance(answer, KafkaError):
+        raise CoordinatorNotAvailableError(f"the transaction coordinator: {answer}") from answer
+    assert isinstance(answer, AddPartitionsToTxnResponse)
+    for added in answer.transactions:
+        codes = [added.error_code, *(each.error_code for each in added.results)]
+        for code in codes:
+            if code:
+                raise error_from_code(code, added.error_detail)

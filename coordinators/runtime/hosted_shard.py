@@ -1,0 +1,372 @@
+"""One partition of an internal topic while this node leads it in one epoch: load, then decide, append, apply,
+answer.
+
+    LOADING ──► ACTIVE ──► CLOSED      FAILED: its log cannot be read; closed when the epoch ends
+       └──► FAILED ──►┘
+
+Pure. Source: Kafka CoordinatorRuntime.java.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...protocol.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    InvalidRequestError,
+    KafkaError,
+    MessageTooLargeError,
+    NotCoordinatorError,
+)
+from ...protocol.records.codec import active_codec
+from ...storage_node.guest import LogPiece
+from .failures import as_seen
+from .loading import Digest, digest
+from .ports import NO_STAMP, Now, Outcome
+from .timers import ShardTimers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ...protocol.messages.envelope import Api
+    from ...protocol.metadata.image import MetadataDelta, MetadataImage
+    from ...protocol.model import TopicPartition
+    from ...protocol.records.header import Buffer
+    from ...storage_node.guest import GuestHost, LiveNodeConfig, PartitionKey
+    from .loading import Replayed
+    from .ports import Answer, Record, Shard, Stamp, Surroundings
+    from .timers import Wheel
+    from .waiting import Waiting
+
+    Encode = Callable[[Any, Any], tuple[bytes, bytes | None]]
+    MakeShard = Callable[[int, Surroundings], Shard]
+
+PIECE_BYTES = 1024 * 1024  # of the log, read and decoded on a thread at a time
+REPLAY_STEP = 1_000  # records that are replayed before the loop may turn to others
+_LOADING = "loading"
+_ANSWERS = "answers"
+
+
+class RecordCodec(NamedTuple):
+    """How records of internal topics become bytes and back; None: of a type that is not known here."""
+
+    encode: Encode
+    decode: Callable[[bytes, bytes | None], tuple[Any, Any] | None]
+
+
+class Parts(NamedTuple):
+    """What the shards of one node share."""
+
+    host: GuestHost
+    codec: RecordCodec
+    wheel: Wheel
+    next_producer_id: Callable[[], int]
+
+
+class ShardState(Enum):
+    """Where a shard is in its life."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+class _Held(NamedTuple):
+    """An answer that tells of what is not committed yet."""
+
+    end_offset: int
+    deadline_ms: int
+    answer: Answer
+
+
+class HostedShard:
+    """Runs one Shard; gives it its Surroundings.
+
+    Invariant: while ACTIVE the shard has applied exactly the records below `applied_end`.
+    Invariant: no answer that waits leaves before the high watermark has reached what was applied when it
+    was decided.
+    """
+
+    def __init__(
+        self, key: PartitionKey, name: TopicPartition, epoch: int, make: MakeShard, parts: Parts
+    ) -> None:
+        self.key = key
+        self.name = name
+        self.epoch = epoch
+        self.state = ShardState.LOADING
+        self.waiting: set[Waiting] = set()
+        self.applied_end = 0
+        self.skipped = 0  # records of unknown types
+        self._parts = parts
+        self._host = parts.host
+        self._timers = ShardTimers(parts.wheel, self._run)
+        self._own_timers = ShardTimers(parts.wheel, self._run)
+        self._held: deque[_Held] = deque()
+        self._next: deque[tuple[int, Callable[[Now], Outcome]]] = deque()  # by the offset to be committed
+        self._to_replay: deque[Replayed] = deque()
+        self._fault = ""
+        self._shard = make(name.partition, self)
+
+    # --- Surroundings ----------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> LiveNodeConfig:
+        """Keys of coordinators."""
+        return self._host.config
+
+    @property
+    def timers(self) -> ShardTimers:
+        """Of this shard."""
+        return self._timers
+
+    @property
+    def image(self) -> MetadataImage:
+        """Topics, partitions, racks."""
+        return self._host.image
+
+    @property
+    def node_id(self) -> int:
+        """Of this node."""
+        return self._host.node_id
+
+    def ask(
+        self,
+        node_id: int,
+        api: Api,
+        body: Any,
+        timeout_ms: int,
+        answered: Callable[[Any, Now], Outcome],
+    ) -> None:
+        """Send a request; `answered` decides on the answer, unless the shard was dropped meanwhile."""
+
+        def decide(outcome: Any) -> None:
+            if self.state is ShardState.ACTIVE:
+                self._run(lambda now: answered(outcome, now), self._now())
+
+        self._host.ask(node_id, api, body, timeout_ms, decide)
+
+    def next_producer_id(self) -> int:
+        """An id that nobody had. Errors: CoordinatorLoadInProgressError."""
+        return self._parts.next_producer_id()
+
+    # --- life ------------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Read the log from its start; `ACTIVE` follows, or `FAILED`."""
+        start, _ = self._host.bounds(self.key)
+        self.applied_end = start
+        self._load_on()
+
+    def close(self) -> None:
+        """This node does not lead the partition any more, in this epoch: nothing here counts."""
+        was_active = self.state is ShardState.ACTIVE
+        self.state = ShardState.CLOSED
+        error = NotCoordinatorError(f"node {self.node_id} does not lead {self.name} any more")
+        self._timers.clear()
+        self._own_timers.clear()
+        self._held.clear()
+        self._next.clear()
+        self._to_replay.clear()
+        left: list[Any] = self._shard.close() if was_active else []
+        for token in {*left, *self.waiting}:
+            token.deliver(error)
+
+    def _load_on(self) -> None:
+        _, end = self._host.bounds(self.key)
+        if self.applied_end >= end:
+            self._loaded(end)
+            return
+        decode = self._parts.codec.decode
+        piece = LogPiece(
+            self.key, self.applied_end, PIECE_BYTES, lambda data: digest(data, decode), self._piece_read
+        )
+        self._host.read(piece)
+
+    def _piece_read(self, piece: LogPiece) -> None:
+        if self.state is not ShardState.LOADING:
+            return
+        if piece.error is not None:
+            self._fail(str(piece.error))
+            return
+        found: Digest = piece.found
+        self.skipped += found.skipped
+        self._to_replay.extend(found.replayed)
+        self.applied_end = piece.next_offset
+        self._replay_some(self._now())
+
+    def _replay_some(self, now: Now) -> Outcome:
+        """Apply some of what was read; the rest when others had their turn."""
+        try:
+            for _ in range(min(REPLAY_STEP, len(self._to_replay))):
+                self._replay(self._to_replay.popleft())
+        except Exception as error:  # noqa: BLE001 - one bad record must not end every node that leads
+            self._fail(repr(error))
+            return Outcome()
+        if self._to_replay:
+            self._own_timers.set(_LOADING, now.ms, self._replay_some)
+        else:
+            self._load_on()
+        return Outcome()
+
+    def _replay(self, item: Replayed) -> None:
+        if item.record is None:
+            self._shard.replay_marker(item.stamp, is_commit=item.is_commit, offset=item.offset)
+        else:
+            self._shard.replay(item.record, item.offset, item.stamp)
+
+    def _loaded(self, end: int) -> None:
+        self.applied_end = end
+        self.state = ShardState.ACTIVE
+        if self.skipped:
+            text = f"{self.name}: {self.skipped} records of types that are not known here were skipped"
+            self._host.note(logging.WARNING, text)
+        self._run(self._shard.on_loaded, self._now())
+
+    def _fail(self, fault: str) -> None:
+        """Nothing is decided on half a state."""
+        self.state = ShardState.FAILED
+        self._fault = f"{self.name} cannot be read: {fault}"
+        self._to_replay.clear()
+        self._host.note(logging.ERROR, f"no coordinator: {self._fault}")
+
+    # --- events ----------------------------------------------------------------------------------------
+
+    def handle(self, api: Api, body: Any, token: Waiting) -> None:
+        """One request; its token is delivered now or later."""
+        if self.state is ShardState.LOADING:
+            token.deliver(CoordinatorLoadInProgressError(f"node {self.node_id} is reading {self.name}"))
+        elif self.state is not ShardState.ACTIVE:
+            token.deliver(CoordinatorNotAvailableError(self._fault))
+        else:
+            token.wait_in(self.waiting)
+            self._run(lambda now: self._shard.handle(api, body, token, now), self._now(), token)
+
+    def on_metadata(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
+        """The cluster has changed."""
+        if self.state is ShardState.ACTIVE:
+            self._run(lambda now: self._shard.on_metadata(image, delta, now), self._now())
+
+    def on_peer_gone(self, session: int) -> None:
+        """A connection with waiting requests is gone."""
+        if self.state is ShardState.ACTIVE:
+            self._run(lambda now: self._shard.on_peer_gone(session, now), self._now())
+
+    def ended_transaction(self, stamp: Stamp, *, is_commit: bool, offset: int) -> None:
+        """A marker was appended. While the log is read it comes with the rest of it."""
+        if self.state is ShardState.ACTIVE:
+            self._shard.replay_marker(stamp, is_commit=is_commit, offset=offset)
+            self.applied_end = offset + 1
+
+    def committed(self) -> None:
+        """The high watermark has moved: what tells of what is below it leaves, what waited for it goes on."""
+        if not self._held and not self._next:
+            return
+        high_watermark = self._host.high_watermark(self.key)
+        while self._held and self._held[0].end_offset <= high_watermark:
+            _, _, answer = self._held.popleft()
+            answer.token.deliver(answer.body)
+        while self._next and self._next[0][0] <= high_watermark:
+            _, decide = self._next.popleft()
+            self._run(decide, self._now())
+
+    # --- decide, append, apply, answer -----------------------------------------------------------------
+
+    def _run(self, decide: Callable[[Now], Outcome], now: Now, asker: Waiting | None = None) -> None:
+        """Have something decided and carry it out. An error of the decision is the asker's answer."""
+        try:
+            outcome = decide(now)
+        except KafkaError as error:
+            if asker is None:
+                raise
+            asker.deliver(error)
+            return
+        if outcome.records:
+            try:
+                self._append(outcome.records, outcome.stamp, now)
+            except KafkaError as error:
+                self._refused(outcome, error, now, asker)
+                return
+        self._answer(outcome.answers, now)
+        if outcome.on_committed is not None:
+            self._next.append((self.applied_end, outcome.on_committed))
+            self.committed()
+
+    def _append(self, records: Sequence[Record], stamp: Stamp, now: Now) -> None:
+        """All records in one batch, or none. Errors: KafkaError."""
+        assert self.state is ShardState.ACTIVE, "only what is known whole is added to"
+        batch = self._encoded(records, stamp, now.wall_ms)
+        base_offset = self._host.append(self.key, self.epoch, batch)
+        assert base_offset == self.applied_end, "nobody else appends unseen"
+        for offset, record in enumerate(records, base_offset):
+            self._shard.replay(record, offset, stamp)
+        self.applied_end = base_offset + len(records)
+
+    def _encoded(self, records: Sequence[Record], stamp: Stamp, wall_ms: int) -> Buffer:
+        """Errors: MessageTooLargeError, InvalidRequestError."""
+        limit = self._host.max_batch_bytes(self.key)
+        is_transactional = stamp != NO_STAMP
+        builder = active_codec().builder(
+            max_bytes=limit,
+            producer_id=stamp.producer_id,
+            producer_epoch=stamp.producer_epoch,
+            base_sequence=0 if is_transactional else -1,  # as Kafka's; nobody checks those of servers
+            is_transactional=is_transactional,
+        )
+        encode = self._parts.codec.encode
+        try:
+            is_whole = all(builder.append(wall_ms, *encode(*record)) >= 0 for record in records)
+        except ValueError as error:
+            raise InvalidRequestError(f"{self.name}: {error}") from error
+        if not is_whole or builder.size_bytes > limit:
+            raise MessageTooLargeError(
+                f"{self.name}: {len(records)} records do not fit into max.message.bytes, {limit}"
+            )
+        return builder.finish()
+
+    def _refused(self, outcome: Outcome, error: KafkaError, now: Now, asker: Waiting | None) -> None:
+        """Nothing was applied. The shard may know who is to hear what; others hear the error."""
+        seen = as_seen(error)
+        if outcome.on_failed is not None:
+            undone = outcome.on_failed(error, now)
+            assert not undone.records, "what undoes soft state needs no record"
+            told = {answer.token for answer in undone.answers}
+            self._answer(undone.answers, now)
+            unheard = [answer.token for answer in outcome.answers if answer.token not in told]
+        else:
+            unheard = [answer.token for answer in outcome.answers]
+            if asker is not None:
+                asker.deliver(seen)
+        for token in unheard:
+            token.deliver(seen)
+
+    def _answer(self, answers: Sequence[Answer], now: Now) -> None:
+        if not answers:
+            return
+        is_committed = not self._held and self.applied_end <= self._host.high_watermark(self.key)
+        for answer in answers:
+            if is_committed or not answer.waits:
+                answer.token.deliver(answer.body)
+            else:
+                deadline_ms = now.ms + self.config.now.offsets_commit_timeout_ms
+                self._held.append(_Held(self.applied_end, deadline_ms, answer))
+        if self._held and self._own_timers.deadline_of(_ANSWERS) is None:
+            self._own_timers.set(_ANSWERS, self._held[0].deadline_ms, self._give_up)
+
+    def _give_up(self, now: Now) -> Outcome:
+        """Answers have waited for too long: what they tell may be committed yet, or never."""
+        while self._held and self._held[0].deadline_ms <= now.ms:
+            _, _, answer = self._held.popleft()
+            answer.token.deliver(
+                CoordinatorNotAvailableError(f"{self.name} was not committed up to where it was decided")
+            )
+        if self._held:
+            self._own_timers.set(_ANSWERS, self._held[0].deadline_ms, self._give_up)
+        return Outcome()
+
+    def _now(self) -> Now:
+        return Now(self._host.now_ms, self._host.wall_ms)

@@ -1,0 +1,182 @@
+"""Which partition a group or transactional id lives in, and how each api finds its ids. Pure.
+
+Source: Kafka GroupCoordinatorService.partitionFor, TransactionStateManager.partitionFor, Utils.abs; what may
+be empty: GroupCoordinatorService.java.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...protocol.errors import InvalidGroupIdError, InvalidRequestError
+from ...protocol.messages import groups, registry, transactions
+from ...protocol.model import CONSUMER_OFFSETS, TRANSACTION_STATE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...protocol.errors import KafkaError
+
+# Bound: the ids are kept in memory and in every record; Kafka's own bound is that of its strings, 32,767.
+MAX_ID_LENGTH = 2_048
+_INT_BITS = 32
+
+
+@lru_cache(maxsize=4_096)
+def string_hash(text: str) -> int:
+    """Java's String.hashCode: over UTF-16 units, 32 bits, signed."""
+    value = 0
+    for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be", "surrogatepass")):
+        value = (31 * value + unit) & 0xFFFF_FFFF
+    return value - (1 << _INT_BITS) if value >> (_INT_BITS - 1) else value
+
+
+def partition_of(key: str, partitions: int) -> int:
+    """The partition of `partitions` that an id lives in."""
+    value = abs(string_hash(key))
+    return 0 if value >> (_INT_BITS - 1) else value % partitions  # Java has no absolute value of its smallest
+
+
+class One(NamedTuple):
+    """An api whose requests name one id."""
+
+    topic: str
+    field: str
+    may_be_empty: bool = False
+
+    def key(self, body: Any) -> str:
+        """The id. Errors: InvalidGroupIdError, InvalidRequestError."""
+        key: str = getattr(body, self.field)
+        check_key(self.topic, key, may_be_empty=self.may_be_empty)
+        return key
+
+
+class Many(NamedTuple):
+    """An api whose requests name several ids; each shard is asked for its own, in their order."""
+
+    topic: str
+    items: str  # field of the request
+    answers: str  # field of the response
+    key_of: Callable[[Any], str]
+    failed: Callable[[Any, KafkaError], Any]  # the answer for one item
+    may_be_empty: bool = False
+
+    def key(self, item: Any) -> str:
+        """Its id. Errors: InvalidGroupIdError, InvalidRequestError."""
+        key = self.key_of(item)
+        check_key(self.topic, key, may_be_empty=self.may_be_empty)
+        return key
+
+
+class Everywhere(NamedTuple):
+    """An api that is asked of every shard of the node."""
+
+    topic: str
+    merged: Callable[[list[Any], int, str], Any]  # responses, error code and detail of those that failed
+
+
+def check_key(topic: str, key: str, *, may_be_empty: bool = False) -> None:
+    """Errors: InvalidGroupIdError, InvalidRequestError for an id that is empty or too long."""
+    if len(key) <= MAX_ID_LENGTH and (key or may_be_empty):
+        return
+    is_group = topic == CONSUMER_OFFSETS
+    name = "group" if is_group else "transactional"
+    detail = f"a {name} id has at most {MAX_ID_LENGTH} characters, this one {len(key)}"
+    if not key:
+        detail = f"a {name} id must not be empty"
+    raise InvalidGroupIdError(detail) if is_group else InvalidRequestError(detail)
+
+
+def _same(item: Any) -> str:
+    key: str = item
+    return key
+
+
+def _group_of(item: Any) -> str:
+    key: str = item.group_id
+    return key
+
+
+def _id_of(item: Any) -> str:
+    key: str = item.transactional_id
+    return key
+
+
+def _groups(responses: list[groups.ListGroupsResponse], code: int, detail: str) -> groups.ListGroupsResponse:
+    found = tuple(group for response in responses for group in response.groups)
+    return groups.ListGroupsResponse(code, found, detail)
+
+
+def _transactions(
+    responses: list[transactions.ListTransactionsResponse], code: int, detail: str
+) -> transactions.ListTransactionsResponse:
+    unknown = tuple(dict.fromkeys(state for response in responses for state in response.unknown_states))
+    found = tuple(each for response in responses for each in response.transactions)
+    return transactions.ListTransactionsResponse(code, unknown, found, detail)
+
+
+Route = One | Many | Everywhere
+
+ROUTES: dict[int, Route] = {
+    registry.OFFSET_COMMIT.key: One(CONSUMER_OFFSETS, "group_id", may_be_empty=True),
+    registry.JOIN_GROUP.key: One(CONSUMER_OFFSETS, "group_id"),
+    registry.HEARTBEAT.key: One(CONSUMER_OFFSETS, "group_id"),
+    registry.LEAVE_GROUP.key: One(CONSUMER_OFFSETS, "group_id"),
+    registry.SYNC_GROUP.key: One(CONSUMER_OFFSETS, "group_id"),
+    registry.OFFSET_DELETE.key: One(CONSUMER_OFFSETS, "group_id"),
+    registry.CONSUMER_GROUP_HEARTBEAT.key: One(CONSUMER_OFFSETS, "group_id"),
+    registry.TXN_OFFSET_COMMIT.key: One(CONSUMER_OFFSETS, "group_id"),
+    registry.OFFSET_FETCH.key: Many(
+        CONSUMER_OFFSETS,
+        "groups",
+        "groups",
+        _group_of,
+        lambda item, error: groups.OffsetsOfGroup(error.code, item.group_id, (), error.detail),
+        may_be_empty=True,
+    ),
+    registry.DESCRIBE_GROUPS.key: Many(
+        CONSUMER_OFFSETS,
+        "group_ids",
+        "groups",
+        _same,
+        lambda item, error: groups.DescribedGroup(error.code, item, error_detail=error.detail),
+        may_be_empty=True,
+    ),
+    registry.DELETE_GROUPS.key: Many(
+        CONSUMER_OFFSETS,
+        "group_ids",
+        "results",
+        _same,
+        lambda item, error: groups.DeletedGroup(item, error.code, error.detail),
+        may_be_empty=True,
+    ),
+    registry.CONSUMER_GROUP_DESCRIBE.key: Many(
+        CONSUMER_OFFSETS,
+        "group_ids",
+        "groups",
+        _same,
+        lambda item, error: groups.DescribedConsumerGroup(error.code, item, error_detail=error.detail),
+    ),
+    registry.LIST_GROUPS.key: Everywhere(CONSUMER_OFFSETS, _groups),
+    registry.INIT_PRODUCER_ID.key: One(TRANSACTION_STATE, "transactional_id"),
+    registry.ADD_OFFSETS_TO_TXN.key: One(TRANSACTION_STATE, "transactional_id"),
+    registry.END_TXN.key: One(TRANSACTION_STATE, "transactional_id"),
+    registry.ADD_PARTITIONS_TO_TXN.key: Many(
+        TRANSACTION_STATE,
+        "transactions",
+        "transactions",
+        _id_of,
+        lambda item, error: transactions.AddedPartitions(item.transactional_id, error.code, (), error.detail),
+    ),
+    registry.DESCRIBE_TRANSACTIONS.key: Many(
+        TRANSACTION_STATE,
+        "transactional_ids",
+        "transactions",
+        _same,
+        lambda item, error: transactions.DescribedTransaction(error.code, item, error_detail=error.detail),
+    ),
+    registry.LIST_TRANSACTIONS.key: Everywhere(TRANSACTION_STATE, _transactions),
+}
+assert ROUTES.keys() == {api.key for api in (*registry.GROUP_APIS, *registry.TRANSACTION_APIS)}

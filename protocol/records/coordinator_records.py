@@ -1,0 +1,270 @@
+"""The bytes of what coordinators remember: records of `__consumer_offsets` and `__transaction_state`.
+
+    key    version i16 (it says which record this is), then the fields of the key; never flexible
+    value  version i16, then the fields of the value; None is a tombstone
+
+Kafka's own, both ways: its tools read what is written here, and logs of Kafka 0.9 to 4.x are read. What is
+written is what Kafka 4.1 writes. Source: Kafka's schemas OffsetCommitKey.json and so on,
+CoordinatorRecordSerde.java, GroupCoordinatorRecordHelpers.java, TransactionLog.java; KIP-915.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import InvalidRecordError
+from . import group_records as groups
+from .fields import (
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    Array,
+    Field,
+    FieldReader,
+    Form,
+    Number,
+    Octets,
+    Perhaps,
+    Structure,
+    Text,
+    Uuid,
+)
+from .transaction_records import TransactionKey, TransactionTopic, TransactionValue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_BYTE, _SHORT, _INT, _LONG = (Number(shape) for shape in (INT8, INT16, INT32, INT64))
+_TEXT, _TEXT_OR_NULL, _OCTETS, _UUID = Text(), Text(nullable=True), Octets(), Uuid()
+_INTS, _TEXTS = Array(of=_INT), Array(of=_TEXT)
+_NO_FORM = Form(0, flexible=False)  # keys: their version is their type
+
+
+class _Value(NamedTuple):
+    """How the values behind one type of key are read and written."""
+
+    structure: Structure
+    newest: int
+    flexible_since: int
+    written: Callable[[Any], int]  # the version for a value
+
+
+class _Schema(NamedTuple):
+    """A type of record."""
+
+    key_version: int
+    key: Structure
+    value: _Value
+
+
+def _as_session_timeout(member: groups.GroupMember) -> groups.GroupMember:
+    """Version 0 has one timeout for both."""
+    if member.rebalance_timeout_ms >= 0:
+        return member
+    return member._replace(rebalance_timeout_ms=member.session_timeout_ms)
+
+
+# --- values -------------------------------------------------------------------------------------------
+
+_OFFSET_COMMIT = _Value(
+    Structure(
+        groups.OffsetCommitValue,
+        Field("offset", _LONG),
+        Field("leader_epoch", _INT, -1, since=3),
+        Field("metadata", _TEXT),
+        Field("commit_ms", _LONG),
+        Field("expire_ms", _LONG, -1, since=1, until=1),
+        Field("topic_id", _UUID, bytes(16), tag=0),
+    ),
+    newest=4,
+    flexible_since=4,
+    written=lambda value: 4 if value.expire_ms == -1 else 1,
+)
+_GROUP_MEMBER = Structure(
+    groups.GroupMember,
+    Field("member_id", _TEXT),
+    Field("group_instance_id", _TEXT_OR_NULL, since=3),
+    Field("client_id", _TEXT),
+    Field("client_host", _TEXT),
+    Field("rebalance_timeout_ms", _INT, -1, since=1),
+    Field("session_timeout_ms", _INT),
+    Field("subscription", _OCTETS),
+    Field("assignment", _OCTETS),
+    finish=_as_session_timeout,
+)
+_GROUP_METADATA = _Value(
+    Structure(
+        groups.GroupMetadataValue,
+        Field("protocol_type", _TEXT),
+        Field("generation", _INT),
+        Field("protocol", _TEXT_OR_NULL),
+        Field("leader", _TEXT_OR_NULL),
+        Field("current_state_ms", _LONG, -1, since=2),
+        Field("members", Array(of=_GROUP_MEMBER)),
+    ),
+    newest=4,
+    flexible_since=4,
+    written=lambda _value: 3,
+)
+
+
+def _flexible(make: Any, *fields: Field) -> _Value:
+    """A value of which there is one version, widened by tagged fields."""
+    return _Value(Structure(make, *fields), newest=0, flexible_since=0, written=lambda _value: 0)
+
+
+_CLASSIC_PROTOCOL = Structure(groups.ClassicProtocol, Field("name", _TEXT), Field("metadata", _OCTETS))
+_CLASSIC_MEMBER = Structure(
+    groups.ClassicMemberMetadata,
+    Field("session_timeout_ms", _INT),
+    Field("supported_protocols", Array(of=_CLASSIC_PROTOCOL)),
+)
+_MEMBER_METADATA = _flexible(
+    groups.ConsumerGroupMemberMetadataValue,
+    Field("instance_id", _TEXT_OR_NULL),
+    Field("rack_id", _TEXT_OR_NULL),
+    Field("client_id", _TEXT),
+    Field("client_host", _TEXT),
+    Field("subscribed_topic_names", _TEXTS),
+    Field("subscribed_topic_regex", _TEXT_OR_NULL),
+    Field("rebalance_timeout_ms", _INT),
+    Field("server_assignor", _TEXT_OR_NULL),
+    Field("classic", Perhaps(_CLASSIC_MEMBER), tag=0),
+)
+_ASSIGNED_TOPICS = Array(
+    of=Structure(groups.AssignedTopic, Field("topic_id", _UUID), Field("partitions", _INTS))
+)
+_CURRENT_ASSIGNMENT = _flexible(
+    groups.ConsumerGroupCurrentMemberAssignmentValue,
+    Field("member_epoch", _INT),
+    Field("previous_member_epoch", _INT),
+    Field("state", _BYTE),
+    Field("assigned", _ASSIGNED_TOPICS),
+    Field("pending_revocation", _ASSIGNED_TOPICS),
+)
+_REGULAR_EXPRESSION = _flexible(
+    groups.ConsumerGroupRegularExpressionValue,
+    Field("topics", _TEXTS),
+    Field("version", _LONG),
+    Field("timestamp_ms", _LONG),
+)
+_TRANSACTION_TOPIC = Structure(TransactionTopic, Field("topic", _TEXT), Field("partitions", _INTS))
+_TRANSACTION = _Value(
+    Structure(
+        TransactionValue,
+        Field("producer_id", _LONG),
+        Field("previous_producer_id", _LONG, -1, tag=0),
+        Field("next_producer_id", _LONG, -1, tag=1),
+        Field("producer_epoch", _SHORT),
+        Field("timeout_ms", _INT),
+        Field("status", _BYTE),
+        Field("partitions", Array(nullable=True, of=_TRANSACTION_TOPIC)),
+        Field("last_update_ms", _LONG),
+        Field("start_ms", _LONG),
+        Field("client_transaction_version", _SHORT, 0, tag=2),
+        Field("next_producer_epoch", _SHORT, -1, tag=3),
+    ),
+    newest=1,
+    flexible_since=1,
+    written=lambda _value: 1,
+)
+
+# --- keys ---------------------------------------------------------------------------------------------
+
+
+def _group_key(make: Any, *more: str) -> Structure:
+    return Structure(make, *(Field(name, _TEXT) for name in ("group", *more)))
+
+
+_OFFSET_KEY = Structure(
+    groups.OffsetCommitKey, Field("group", _TEXT), Field("topic", _TEXT), Field("partition", _INT)
+)
+_SCHEMAS = {
+    groups.OffsetCommitKey: _Schema(1, _OFFSET_KEY, _OFFSET_COMMIT),
+    groups.GroupMetadataKey: _Schema(2, _group_key(groups.GroupMetadataKey), _GROUP_METADATA),
+    groups.ConsumerGroupMetadataKey: _Schema(
+        3,
+        _group_key(groups.ConsumerGroupMetadataKey),
+        _flexible(
+            groups.ConsumerGroupMetadataValue,
+            Field("epoch", _INT),
+            Field("metadata_hash", _LONG, 0, tag=0),
+        ),
+    ),
+    groups.ConsumerGroupMemberMetadataKey: _Schema(
+        5, _group_key(groups.ConsumerGroupMemberMetadataKey, "member_id"), _MEMBER_METADATA
+    ),
+    groups.ConsumerGroupTargetAssignmentMetadataKey: _Schema(
+        6,
+        _group_key(groups.ConsumerGroupTargetAssignmentMetadataKey),
+        _flexible(groups.ConsumerGroupTargetAssignmentMetadataValue, Field("assignment_epoch", _INT)),
+    ),
+    groups.ConsumerGroupTargetAssignmentMemberKey: _Schema(
+        7,
+        _group_key(groups.ConsumerGroupTargetAssignmentMemberKey, "member_id"),
+        _flexible(groups.ConsumerGroupTargetAssignmentMemberValue, Field("topics", _ASSIGNED_TOPICS)),
+    ),
+    groups.ConsumerGroupCurrentMemberAssignmentKey: _Schema(
+        8, _group_key(groups.ConsumerGroupCurrentMemberAssignmentKey, "member_id"), _CURRENT_ASSIGNMENT
+    ),
+    groups.ConsumerGroupRegularExpressionKey: _Schema(
+        16,
+        _group_key(groups.ConsumerGroupRegularExpressionKey, "regular_expression"),
+        _REGULAR_EXPRESSION,
+    ),
+    TransactionKey: _Schema(0, Structure(TransactionKey, Field("transactional_id", _TEXT)), _TRANSACTION),
+}
+_BY_KEY_VERSION = {schema.key_version: schema for schema in _SCHEMAS.values()}
+# Old offsets have the key version that transactions have in their topic; there the key goes on behind its
+# first string.
+_OLD_OFFSET = _Schema(0, _OFFSET_KEY, _OFFSET_COMMIT)
+
+
+def encode_record(key: Any, value: Any) -> tuple[bytes, bytes | None]:
+    """Key and value of a record. Errors: ValueError if a field does not fit its width."""
+    schema = _SCHEMAS[type(key)]
+    try:
+        head = INT16.pack(schema.key_version) + schema.key.write(key, _NO_FORM)
+        if value is None:
+            return head, None
+        version = schema.value.written(value)
+        form = Form(version, version >= schema.value.flexible_since)
+        return head, INT16.pack(version) + schema.value.structure.write(value, form)
+    except struct.error as error:
+        raise ValueError(f"{key!r}: {error}") from error
+
+
+def decode_record(key: bytes, value: bytes | None) -> tuple[Any, Any] | None:
+    """The typed key and value of a record (group_records.py, transaction_records.py); None when this is
+    a type of record that is not known here.
+
+    Errors: InvalidRecordError if the fields do not fit the bytes, or the value has a newer version.
+    """
+    reader = FieldReader(key, "a coordinator's key")
+    schema = _schema_of(reader)
+    if schema is None:
+        return None
+    typed_key = schema.key.read(reader, _NO_FORM)
+    reader.end()
+    return typed_key, None if value is None else _decoded_value(schema.value, value)
+
+
+def _schema_of(reader: FieldReader) -> _Schema | None:
+    version = reader.number(INT16)
+    if version < 0:
+        raise InvalidRecordError(f"a coordinator's key of version {version}")
+    if version == _OLD_OFFSET.key_version and reader.number_ahead(INT16) + INT16.size < reader.left:
+        return _OLD_OFFSET
+    return _BY_KEY_VERSION.get(version)
+
+
+def _decoded_value(shape: _Value, value: bytes) -> Any:
+    reader = FieldReader(value, "a coordinator's value")
+    version = reader.number(INT16)
+    if not 0 <= version <= shape.newest:
+        raise InvalidRecordError(f"a coordinator's value of version {version}, known are 0 to {shape.newest}")
+    decoded = shape.structure.read(reader, Form(version, version >= shape.flexible_since))
+    reader.end()
+    return decoded

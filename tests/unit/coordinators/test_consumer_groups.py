@@ -1,0 +1,379 @@
+"""Heartbeats of the new group protocol: joining, leaving, epochs, what moves them, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.coordinators.group.consumer_group import GroupState, MemberState
+from headrace.protocol import errors
+from headrace.protocol.messages.groups import ConsumerGroupHeartbeatRequest, TopicIdPartitions
+
+from tests.fakes.consumer_group_rig import (
+    GROUP,
+    REBALANCE_MS,
+    SESSION_MS,
+    FakeToken,
+    GroupsRig,
+    SimMember,
+    held_by,
+    settle,
+    with_config,
+)
+
+
+@pytest.fixture
+def rig() -> GroupsRig:
+    rig = GroupsRig()
+    rig.set_topics(events=6)
+    return rig
+
+
+def member(rig: GroupsRig, member_id: str, *topics: str, **facts: object) -> SimMember:
+    return SimMember(rig, member_id, topics or ("events",), **facts)  # type: ignore[arg-type]
+
+
+def test_first_member_gets_everything_at_once(rig: GroupsRig) -> None:
+    """Epoch 1, all partitions, and how often to be heard."""
+    first = member(rig, "a")
+    answer = first.beat()
+    assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "a", 1)
+    assert answer.heartbeat_interval_ms == 5_000
+    assert first.owned == {"events": {0, 1, 2, 3, 4, 5}}
+    assert rig.group.state is GroupState.STABLE
+
+
+def test_second_member_gets_its_half_after_the_first_has_given_it_back(rig: GroupsRig) -> None:
+    """Nobody gets what another still reads from."""
+    first, second = member(rig, "a"), member(rig, "b")
+    first.beat()
+    second.beat()
+    assert second.owned == {}
+    assert rig.group.members["b"].state is MemberState.UNRELEASED_PARTITIONS
+    first.take(first.send())
+    assert (first.epoch, len(first.wanted["events"])) == (1, 3)
+    assert rig.group.members["a"].state is MemberState.UNREVOKED_PARTITIONS
+    second.beat()
+    assert second.owned == {}, "the first still reads from them"
+    first.settle()
+    first.beat()
+    second.beat()
+    assert first.epoch == second.epoch == 2
+    assert len(second.owned["events"]) == 3
+    assert all(len(readers) == 1 for readers in held_by([first, second]).values())
+    assert rig.group.state is GroupState.STABLE
+
+
+def test_member_that_leaves_gives_its_partitions_to_the_others(rig: GroupsRig) -> None:
+    """Leaving moves the group; the last one leaves it empty, with both epochs alike."""
+    first, second = member(rig, "a"), member(rig, "b")
+    settle(first, second)
+    assert first.leave().member_epoch == -1
+    assert rig.group.state is GroupState.ASSIGNING
+    settle(second)
+    assert len(second.owned["events"]) == 6
+    assert second.leave().error_code == 0
+    assert rig.group.state is GroupState.EMPTY
+    assert rig.group.assignment_epoch == rig.group.epoch, "KAFKA-20442"
+    with pytest.raises(errors.UnknownMemberIdError):
+        second.leave()
+
+
+def test_group_is_as_it_was_after_a_reload(rig: GroupsRig) -> None:
+    """From the whole log and from the compacted one; going on writes nothing."""
+    first, second = member(rig, "a"), member(rig, "b")
+    settle(first, second)
+    before = rig.describe()
+    for is_compacted in (False, True):
+        rig.reload(is_compacted=is_compacted)
+        assert rig.describe() == before
+    size = len(rig.log)
+    settle(first, second)
+    assert len(rig.log) == size, "nothing has changed"
+
+
+def test_silent_member_is_taken_out(rig: GroupsRig) -> None:
+    """Its session is over; its partitions go to the other, and it is unknown."""
+    first, second = member(rig, "a"), member(rig, "b")
+    settle(first, second)
+    rig.pass_time(SESSION_MS // 2)
+    first.beat()
+    rig.pass_time(SESSION_MS // 2 + 1)
+    settle(first)
+    assert len(first.owned["events"]) == 6
+    with pytest.raises(errors.UnknownMemberIdError):
+        second.beat()
+
+
+def test_member_that_does_not_give_back_in_time_is_taken_out(rig: GroupsRig) -> None:
+    """It goes on with heartbeats, but keeps what it was told to give back."""
+    first, second = member(rig, "a"), member(rig, "b")
+    first.beat()
+    second.beat()
+    first.take(first.send())
+    for _ in range(6):
+        rig.pass_time(REBALANCE_MS // 6)
+        if "a" in rig.group.members:
+            first.send()
+        second.beat()
+    assert set(rig.group.members) == {"b"}
+    settle(second)
+    assert len(second.owned["events"]) == 6
+
+
+def test_reload_gives_everybody_a_fresh_session_and_the_full_time_to_give_back(rig: GroupsRig) -> None:
+    """A fail-over is not the members' fault."""
+    first, second = member(rig, "a"), member(rig, "b")
+    first.beat()
+    second.beat()
+    first.take(first.send())
+    rig.pass_time(SESSION_MS - 1)
+    rig.reload()
+    rig.pass_time(SESSION_MS - 1)
+    assert set(rig.group.members) == {"a", "b"}
+    assert rig.timers.deadline_of(("rebalance", GROUP, "a")) is not None
+    rig.pass_time(2)
+    assert not rig.group.members
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_lost_answer_does_not_fence(rig: GroupsRig, times: int) -> None:
+    """The member moved to a newer epoch, but never heard of it; nor of the one after that."""
+    first, second = member(rig, "a"), member(rig, "b")
+    settle(first, second)
+    second.leave()
+    for count in range(times):
+        answer = first.send()
+        assert answer.member_epoch > first.epoch
+        other = member(rig, f"c{count}", "other")  # moves the epoch, not the partitions
+        other.beat()
+    answer = first.resend()
+    assert answer.assignment is not None, "it has heard nothing of it yet"
+    first.take(answer)
+    first.settle()
+    settle(first)
+    assert len(first.owned["events"]) == 6
+
+
+def test_lost_answer_within_an_epoch_is_repeated(rig: GroupsRig) -> None:
+    """KAFKA-19222: what was told in a lost answer is told again, also to a member that says nothing."""
+    first, second = member(rig, "a"), member(rig, "b")
+    first.beat()
+    second.beat()
+    first.send()  # told to give back, but the answer is lost
+    first.take(first.send())
+    assert len(first.wanted["events"]) == 3
+
+
+def test_second_join_of_the_same_member_is_the_first(rig: GroupsRig) -> None:
+    """Its answer was lost: nothing more is written, and it is told everything again."""
+    first = member(rig, "a")
+    first.send()
+    size = len(rig.log)
+    answer = first.resend()
+    assert len(rig.log) == size
+    assert answer.member_epoch == 1
+    assert len(rig.names(answer.assignment)["events"]) == 6
+
+
+def test_member_joins_again_with_epoch_zero(rig: GroupsRig) -> None:
+    """KAFKA-19233: who was told to begin again may, whatever epoch the group has it at."""
+    first, second = member(rig, "a"), member(rig, "b")
+    settle(first, second)
+    second.leave()
+    settle(first)
+    first.epoch, first.owned, first.wanted, first.last_told = 0, {}, {}, None
+    first.beat()
+    assert first.epoch == rig.group.members["a"].epoch
+    assert len(first.owned["events"]) == 6
+
+
+@pytest.mark.parametrize("epoch", [7, 1])
+def test_wrong_epoch_is_fenced(rig: GroupsRig, epoch: int) -> None:
+    """An epoch that never was, or one long before."""
+    first, second, third = member(rig, "a"), member(rig, "b"), member(rig, "c")
+    settle(first, second)
+    settle(first, second, third)
+    first.epoch = epoch
+    with pytest.raises(errors.FencedMemberEpochError):
+        first.send()
+
+
+def test_epoch_before_with_partitions_that_it_has_not_is_fenced(rig: GroupsRig) -> None:
+    """It went on with what others have by now: it must not be taken for a lost answer."""
+    first, second = member(rig, "a"), member(rig, "b")
+    first.beat()
+    old_epoch = first.epoch
+    settle(first, second)
+    first.epoch, first.owned = old_epoch, {"events": {0, 1, 2, 3, 4, 5}}
+    with pytest.raises(errors.FencedMemberEpochError):
+        first.send()
+
+
+def test_topics_that_grow_come_and_go_move_the_group(rig: GroupsRig) -> None:
+    """Partition counts, new topics, deleted topics and racks move the epoch, other topics do not."""
+    first, second = member(rig, "a", "events", "more"), member(rig, "b", "events", "more")
+    settle(first, second)
+    epoch = rig.group.epoch
+    rig.set_topics(events=8)
+    settle(first, second)
+    assert len(held_by([first, second])) == 8
+    rig.set_topics(events=8, more=2)
+    settle(first, second)
+    assert len(held_by([first, second])) == 10
+    rig.set_topics(more=2)
+    settle(first, second)
+    assert len(held_by([first, second])) == 2
+    assert rig.group.epoch == epoch + 3
+    rig.set_topics(more=2, other=1)
+    settle(first, second)
+    assert rig.group.epoch == epoch + 3, "nobody reads it"
+    rig.set_topics(rack="north", more=2, other=1)
+    settle(first, second)
+    assert rig.group.epoch == epoch + 4, "the racks are part of what is read"
+    assert rig.group.state is GroupState.STABLE
+
+
+def test_topic_of_the_same_name_is_another_topic(rig: GroupsRig) -> None:
+    """Deleted and made again: the partitions of the old one are forgotten."""
+    first = member(rig, "a")
+    settle(first)
+    rig.set_topics()
+    rig.set_topics(events=3)
+    settle(first)
+    assert first.owned == {"events": {0, 1, 2}}
+    assert rig.group.members["a"].assigned.keys() == set(rig.image.topic_names)
+
+
+def test_changed_subscription_takes_back_what_is_read_no_more(rig: GroupsRig) -> None:
+    """The member keeps the rest meanwhile."""
+    rig.set_topics(events=6, more=4)
+    first = member(rig, "a", "events", "more")
+    settle(first)
+    first.topics = ("more",)
+    first.take(first.send(is_full=True))
+    assert first.wanted == {"more": {0, 1, 2, 3}}
+    first.settle()
+    settle(first)
+    assert rig.group.state is GroupState.STABLE
+
+
+def test_group_takes_no_more_members_than_it_may(rig: GroupsRig) -> None:
+    """Who is in may go on, nobody comes in."""
+    with_config(rig, group_consumer_max_size=1)
+    first, second = member(rig, "a"), member(rig, "b")
+    first.beat()
+    first.beat()
+    with pytest.raises(errors.GroupMaxSizeReachedError):
+        second.beat()
+    assert set(rig.group.members) == {"a"}
+
+
+def test_most_named_assignor_assigns(rig: GroupsRig) -> None:
+    """Members vote; range cuts topics alike."""
+    rig.set_topics(left=3, right=3)
+    members = [member(rig, name, "left", "right", assignor="range") for name in "ab"]
+    settle(*members)
+    assert rig.describe().assignor_name == "range"
+    assert members[0].owned == {"left": {0, 1}, "right": {0, 1}}, "cut alike"
+    third, fourth, fifth = (member(rig, name, "left", "right", assignor="uniform") for name in "cde")
+    settle(*members, third, fourth, fifth)
+    assert rig.describe().assignor_name == "uniform"
+
+
+def test_unknown_assignor_is_refused(rig: GroupsRig) -> None:
+    """And nothing is written."""
+    for name in ("best", ""):
+        with pytest.raises(errors.UnsupportedAssignorError):
+            member(rig, "a", assignor=name).beat()
+    assert not rig.log
+
+
+def test_append_that_failed_has_changed_nothing(rig: GroupsRig) -> None:
+    """The member never was; the timer that was set for it finds nobody."""
+    first, second = member(rig, "a"), member(rig, "b")
+    settle(first)
+    before = rig.describe()
+    rig.fails_next_append = True
+    assert rig.perform(rig.shard.consumer_group_heartbeat(second.request(), FakeToken(), rig.clock)) == []
+    assert rig.describe() == before
+    rig.pass_time(SESSION_MS - 1)
+    first.beat()
+    rig.pass_time(2)  # the session that the second would have had
+    settle(first, second)
+    assert len(held_by([first, second])) == 6
+
+
+def test_other_groups_and_members_are_not_there(rig: GroupsRig) -> None:
+    """Only a join makes a group or a member."""
+    with pytest.raises(errors.GroupIdNotFoundError):
+        member(rig, "a", epoch=3).beat()
+    with pytest.raises(errors.GroupIdNotFoundError):
+        member(rig, "a").leave()
+    member(rig, "a").beat()
+    with pytest.raises(errors.UnknownMemberIdError):
+        member(rig, "b", epoch=1).beat()
+    [described] = rig.describe("other", "")[:1]
+    assert (described.error_code, described.group_state) == (errors.GroupIdNotFoundError.code, "Dead")
+
+
+def test_describe_shows_what_members_have_and_shall_have(rig: GroupsRig) -> None:
+    """States, epochs, assignments and targets in the middle of a rebalance."""
+    first, second = member(rig, "a", instance_id="one"), member(rig, "b")
+    first.beat()
+    second.beat()
+    described = rig.describe()
+    assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Reconciling", 2, 2)
+    a, b = described.members
+    assert (a.member_id, a.instance_id, a.member_epoch, a.member_type) == ("a", "one", 1, 1)
+    assert a.subscribed_topic_names == ("events",)
+    assert [(each.topic, len(each.partitions)) for each in a.assignment] == [("events", 6)]
+    assert [(each.topic, len(each.partitions)) for each in a.target_assignment] == [("events", 3)]
+    assert b.assignment == ()
+
+
+def _request(**changes: object) -> ConsumerGroupHeartbeatRequest:
+    facts: dict[str, object] = {
+        "group_id": GROUP,
+        "member_id": "a",
+        "member_epoch": 0,
+        "rebalance_timeout_ms": 1000,
+        "subscribed_topic_names": ("events",),
+        "owned": (),
+    }
+    return ConsumerGroupHeartbeatRequest(**(facts | changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"group_id": ""}, errors.InvalidGroupIdError),
+        ({"member_id": ""}, errors.InvalidRequestError),
+        ({"member_id": "a" * 1025}, errors.InvalidRequestError),
+        ({"instance_id": ""}, errors.InvalidRequestError),
+        ({"rack_id": ""}, errors.InvalidRequestError),
+        ({"client_id": "a" * 1025}, errors.InvalidRequestError),
+        ({"member_epoch": -3}, errors.InvalidRequestError),
+        ({"member_epoch": 1 << 31}, errors.InvalidRequestError),
+        ({"member_epoch": -2}, errors.InvalidRequestError),
+        ({"rebalance_timeout_ms": -1}, errors.InvalidRequestError),
+        ({"rebalance_timeout_ms": 0}, errors.InvalidRequestError),
+        ({"rebalance_timeout_ms": 1 << 31}, errors.InvalidRequestError),
+        ({"owned": None}, errors.InvalidRequestError),
+        ({"owned": (TopicIdPartitions(bytes(16), (0,)),)}, errors.InvalidRequestError),
+        ({"subscribed_topic_names": None}, errors.InvalidRequestError),
+        ({"subscribed_topic_names": ()}, errors.InvalidRequestError),
+        ({"subscribed_topic_names": ("a" * 1025,)}, errors.InvalidRequestError),
+        ({"subscribed_topic_names": ("a",) * 100_001}, errors.InvalidRequestError),
+        (
+            {"member_epoch": 1, "owned": (TopicIdPartitions(bytes(16), tuple(range(1_000_001))),)},
+            errors.InvalidRequestError,
+        ),
+    ],
+)
+def test_bad_requests_are_refused(
+    rig: GroupsRig, changes: dict[str, object], error: type[errors.KafkaError]
+) -> None:
+    """Every field is checked before anything is written or timed."""
+    with pytest.raises(error):
+        rig.heartbeat(_request(**changes))
+    assert not rig.log
+    assert not rig.timers.due
