@@ -91,7 +91,7 @@ class ProducerConfig(RequestConfig):
         "enable.idempotence",
         None,
         doc="Number the batches, so that each is stored once and in order, however often it is sent. "
-        "Not set: true with a transactional.id.",
+        "Not set: true, unless acks or retries rule it out.",
     )
     transactional_id: str | None = key(
         "transactional.id",
@@ -187,9 +187,9 @@ class ProducerConfig(RequestConfig):
 
     @property
     def is_idempotent(self) -> bool:
-        """Whether batches are numbered."""
+        """Whether batches are numbered: unless it is turned off, or acks or retries rule it out."""
         if self.enable_idempotence is None:
-            return self.transactional_id is not None
+            return self.acks_number == -1 and self.retries > 0
         return self.enable_idempotence
 
     @property
