@@ -139,7 +139,9 @@ def test_other_reset_policies_are_refused(policy: str) -> None:
         ({"transactional_id": ""}, True),
     ],
 )
-def test_a_producer_is_idempotent_unless_acks_or_retries_rule_it_out(given: dict[str, Any], is_idempotent: bool) -> None:
+def test_a_producer_is_idempotent_unless_acks_or_retries_rule_it_out(
+    given: dict[str, Any], is_idempotent: bool
+) -> None:
     """Without a word about it; as Kafka's."""
     assert ProducerConfig.of(given).is_idempotent is is_idempotent
 
