@@ -1,9 +1,9 @@
 """The transaction coordinator of one partition of `__transaction_state`.
 
-    client ── InitProducerId ──────► Empty                     answered when committed
+    client ── InitProducerId ───────────────► Empty
     client, leaders ── AddPartitionsToTxn ──► Ongoing
-    client ── EndTxn ──────────────► PrepareCommit/Abort       answered when committed; then the markers go out
-    leaders ── all markers written ► CompleteCommit/Abort
+    client ── EndTxn ───────────────────────► PrepareCommit/Abort    committed: the markers go out
+    leaders ── all markers are written ─────► CompleteCommit/Abort
 
 Invariant: no marker leaves before its decision is committed, and no partition of the next transaction is
 added before the completion of the one before is committed with it.
@@ -83,7 +83,7 @@ class TransactionShard:
         self._around = around
         self._known: dict[str, Transaction] = {}
         self._coming: dict[str, int] = {}
-        self._deadlines: dict[str, tuple[int, int] | None] = {}  # of the ongoing: start by the wall, deadline
+        self._deadlines: dict[str, int | None] = {}  # of the ongoing; None: not looked at yet
         self._beginning: set[str] = set()  # ids whose new producer is not committed yet
         self._markers = Markers(around, self._complete)
         self._handlers: dict[int, Callable[[Any, Token, Now], Outcome]] = {
@@ -319,11 +319,11 @@ class TransactionShard:
 
     def _deadline_of(self, name: str, now: Now) -> int:
         value = self._known[name].value
-        known = self._deadlines[name]
-        if known is None or known[0] != value.start_ms:
+        known_ms = self._deadlines[name]
+        if known_ms is None:
             left_ms = min(max(value.start_ms + value.timeout_ms - now.wall_ms, 0), value.timeout_ms)
-            known = self._deadlines[name] = (value.start_ms, now.ms + left_ms)
-        return known[1]
+            known_ms = self._deadlines[name] = now.ms + left_ms
+        return known_ms
 
     def _expire(self, now: Now) -> Outcome:
         """Transactional ids that nobody used for long are forgotten."""
