@@ -163,7 +163,9 @@ class FetchRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class FetchPartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The next `frame_count` frames of the message are this partition's: each holds whole batches.
+    """The next `frame_count` frames of the message are this partition's: each holds whole batches. With
+    read_committed they lie below the last stable offset, and `aborted` names the transactions, by producer id
+    and first offset, whose records among them do not count, up to the producer's next marker.
 
     `diverging_epoch` and `diverging_end_offset`: the largest epoch of the leader's log that is not above the
     asked `last_fetched_epoch`, and where it ends; there are no records then, and the asker must truncate.
@@ -181,6 +183,7 @@ class FetchPartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=Fa
     diverging_epoch: int = -1
     diverging_end_offset: int = -1
     preferred_read_replica: int = -1  # the client should rather fetch there
+    aborted: tuple[tuple[int, int], ...] = ()
 
 
 class FetchResponse(msgspec.Struct, array_like=True, frozen=True):
