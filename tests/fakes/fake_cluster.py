@@ -14,7 +14,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from fake_coordinator import GROUP_APIS, FakeCoordinator
-from fake_producers import FakeProducers
 from fake_replication import FakeReplication
 from fake_transactions import TRANSACTION_APIS, FakeTransactions
 from headrace.clients.cluster.hub_io import Hub
@@ -24,6 +23,8 @@ from headrace.protocol.messages import control, data
 from headrace.protocol.messages import registry as apis
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import CRC_POSITION, assigned_prefix, read_batch_header
+from headrace.storage_node.log.producer_states import ProducerStates
+from headrace.storage_node.log.verification import UNCHECKED
 
 if TYPE_CHECKING:
     from headrace.clients.config import ConnectionConfig
@@ -72,7 +73,7 @@ class FakePartition:
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # (epoch, start)
     followers: dict[int, int] = field(default_factory=dict)  # node id -> its high watermark
     acknowledged: int = 0  # the end of what a producer was told to be safe
-    producers: FakeProducers = field(default_factory=FakeProducers)
+    producers: ProducerStates = field(default_factory=ProducerStates)  # as a real leader judges
 
     def __post_init__(self) -> None:
         self.replicas = self.replicas or (self.leader,)
@@ -81,11 +82,12 @@ class FakePartition:
     def append(self, frame: bytes, epoch: int) -> int:
         """Its base offset; that of the first time if it was appended before. Errors: of the sequences."""
         header = active_codec().check(frame)
-        known = self.producers.check(header)
-        if known is not None:
-            return known
         base = self.end_offset
-        self.producers.wrote(header, base)
+        if header.producer_id >= 0:
+            known = self.producers.check(header, guard=UNCHECKED)
+            if known is not None:
+                return known.first_offset
+            self.producers.wrote(header, base, None)
         stored = assigned_prefix(base, header.batch_length, epoch) + bytes(frame)[CRC_POSITION:]
         self.end_offset = base + header.last_offset_delta + 1
         self.batches.append((base, self.end_offset, stored))
@@ -99,9 +101,10 @@ class FakePartition:
         """Lose all batches that are not whole before `offset`."""
         self.batches = [batch for batch in self.batches if batch[1] <= offset]
         self.end_offset = self.batches[-1][1] if self.batches else self.log_start_offset
-        self.producers.forget()
+        self.producers.clear()
         for base, _, batch in self.batches:
-            self.producers.wrote(read_batch_header(batch), base)
+            if (header := read_batch_header(batch)).producer_id >= 0:
+                self.producers.wrote(header, base, None)
         self.epochs = [entry for entry in self.epochs if entry[1] < max(self.end_offset, 1)]
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
