@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..producer.producer_io import ProducerEngine
     from ..producer.transactional_io import TransactionalHalf
     from ..records import HeadersLike, ProducerRecord, RecordMetadata, TimestampLike
+    from .consumer_io import AsyncConsumer
     from .producer_io import AsyncProducer
 
 
@@ -134,6 +135,17 @@ class AsyncTransaction(Generic[K, V]):
     ) -> None:
         """As `AsyncProducer.send_offsets_to_transaction`."""
         await self._producer.send_offsets_to_transaction(offsets, group_metadata)
+
+    async def commit_offsets(
+        self,
+        consumer: AsyncConsumer[Any, Any],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+    ) -> None:
+        """Let what a group's consumer has read count when the transaction commits; None: all that it has
+        handed out. Errors: as `send_offsets`."""
+        if offsets is None:
+            offsets = {tp: await consumer.position(tp) for tp in await consumer.assignment()}
+        await self.send_offsets(offsets, consumer.group_metadata())
 
     async def __aenter__(self) -> Self:
         await self._producer.begin_transaction()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..producer.producer_io import ProducerEngine
     from ..producer.transactional_io import TransactionalHalf
     from ..records import HeadersLike, ProducerRecord, TimestampLike
+    from .consumer_io import Consumer
     from .producer_io import Producer
 
 
@@ -115,6 +116,17 @@ class Transaction(Generic[K, V]):
     ) -> None:
         """As `Producer.send_offsets_to_transaction`."""
         self._producer.send_offsets_to_transaction(offsets, group_metadata)
+
+    def commit_offsets(
+        self,
+        consumer: Consumer[Any, Any],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+    ) -> None:
+        """Let what a group's consumer has read count when the transaction commits; None: all that it has
+        handed out. Errors: as `send_offsets`."""
+        if offsets is None:
+            offsets = {tp: consumer.position(tp) for tp in consumer.assignment()}
+        self.send_offsets(offsets, consumer.group_metadata())
 
     def __enter__(self) -> Self:
         self._producer.begin_transaction()
