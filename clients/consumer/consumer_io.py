@@ -34,7 +34,7 @@ from .handout import Handout, Loads, OnBadRecord
 from .incoming import checked_partitions, reset_timestamp
 from .offsets_io import all_found, list_offsets
 from .positions import Positions, positions
-from .requests import FetchLimits, stakes_of
+from .requests import READ_COMMITTED, READ_UNCOMMITTED, FetchLimits, stakes_of
 from .whole_topics import WholeTopics
 
 if TYPE_CHECKING:
@@ -86,7 +86,9 @@ class ConsumerEngine(HandingOut):
             config.max_partition_fetch_bytes,
             config.client_rack,
             hub.metadata.max_age_ms,
+            READ_COMMITTED if config.is_read_committed else READ_UNCOMMITTED,
         )
+        self._isolation = limits.isolation
         self._fetcher = Fetcher(limits, self._backoff, self._reset_timestamp())
         self._codec = active_codec()
         self._handout = Handout(
@@ -240,6 +242,7 @@ class ConsumerEngine(HandingOut):
             deadline_ms=deadline_ms,
             request_timeout_ms=self.config.request_timeout_ms,
             backoff=self._backoff,
+            isolation=self._isolation,
         )
         return all_found(found)
 

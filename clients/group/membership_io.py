@@ -404,8 +404,13 @@ class Membership:
     def _on_view(self, view: ClusterView) -> None:
         if self.subscription is None or self._is_closed:
             return
-        self._core.subscribe(self.subscription.topics_in(view))
-        self._core.topics_changed({name: len(topic.partitions) for name, topic in view.topics.items()})
+        subscription, core = self.subscription, self._core
+        pattern = subscription.pattern
+        core.subscribe(subscription.topics_in(view), None if pattern is None else pattern.pattern)
+        core.topics_changed(
+            {name: len(topic.partitions) for name, topic in view.topics.items()},
+            {topic.topic_id: name for name, topic in view.topics.items()},
+        )
         self.pump()
 
 
