@@ -55,6 +55,7 @@ class ClassicGroup:
         self.pending_joins: set[str] = set()  # ids that were given away, not joined yet; never iterated
         self.pending_syncs: dict[str, None] = {}  # members that have not synced in this generation, in order
         self.member_was_added = False  # while the first rebalance waits for more
+        self.has_no_leader = False  # it comes from the new protocol: nobody has assigned this generation
         self._topics: frozenset[str] | None = None  # that its members read; None: that cannot be told
 
     # --- the face of all groups --------------------------------------------------------------------------
@@ -321,5 +322,6 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
         group.state = group.previous_state = ClassicState.STABLE
         if value.leader in group.members:
             group.leader = value.leader
+        group.has_no_leader = value.leader is None
     group.note_topics()
     return group

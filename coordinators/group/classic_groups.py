@@ -16,7 +16,7 @@ from .classic_states import ClassicState
 from .joining import Joining
 from .leaving import Leaving
 from .member_ids import MemberIds
-from .rebalances import Rebalances, waiting
+from .rebalances import Rebalances
 from .syncing import Syncing
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ class ClassicGroups:
         self._groups = groups
         self._around = around
         self._facts = facts
-        self._joining = Joining(groups, around, self.rebalances, MemberIds(partition, around))
+        self.ids = MemberIds(partition, around)
+        self._joining = Joining(groups, around, self.rebalances, self.ids)
         self._syncing = Syncing(self.rebalances)
         self._leaving = Leaving(self.rebalances)
         self._is_loaded = False
@@ -104,7 +105,7 @@ class ClassicGroups:
         for group in list(self._groups.values()):
             if isinstance(group, ClassicGroup):
                 self._begin_sessions(group, now)
-                if group.member_count > limit:
+                if group.member_count > limit or group.has_no_leader:
                     self.rebalances.prepare(group, now, outcome)
         return outcome
 
@@ -128,4 +129,4 @@ class ClassicGroups:
     def close(self) -> list[Token]:
         """All whose JoinGroup or SyncGroup waits."""
         groups = [group for group in self._groups.values() if isinstance(group, ClassicGroup)]
-        return [token for group in groups for token in waiting(group)]
+        return [token for group in groups for member in group.members.values() for token in member.waiting]

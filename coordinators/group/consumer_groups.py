@@ -1,8 +1,9 @@
 """Groups of the new protocol (KIP-848): their requests, their records, and what becomes of them on a load.
 Pure.
 
-consumer_heartbeats.py decides on heartbeats, consumer_members.py on who is silent for too long.
-Source: Kafka GroupMetadataManager.java.
+consumer_heartbeats.py decides on heartbeats, consumer_members.py on who is silent for too long,
+classic_consumers.py on members that still speak the classic protocol. Fulfils Memberships. Source: Kafka
+GroupMetadataManager.java.
 """
 
 from __future__ import annotations
@@ -11,25 +12,35 @@ from typing import TYPE_CHECKING
 
 from ...protocol.records.group_records import ConsumerGroupMetadataKey
 from ..runtime.ports import Outcome
+from .classic_consumers import ClassicConsumers
 from .consumer_descriptions import describe_groups
 from .consumer_group import ConsumerGroup
 from .consumer_heartbeats import ConsumerHeartbeats
 from .consumer_members import ConsumerMembers
 
 if TYPE_CHECKING:
-    from ...protocol.messages.groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
+    from ...protocol.messages.groups import (
+        ConsumerGroupDescribeRequest,
+        ConsumerGroupHeartbeatRequest,
+        HeartbeatRequest,
+        JoinGroupRequest,
+        LeaveGroupRequest,
+        SyncGroupRequest,
+    )
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ..runtime.ports import Now, Record, Surroundings, Token
+    from .classic_groups import ClassicGroups
     from .group import Group
 
 
 class ConsumerGroups:
     """Makes, changes and drops the groups of the new protocol in `groups`, which holds those of both."""
 
-    def __init__(self, groups: dict[str, Group], around: Surroundings) -> None:
+    def __init__(self, groups: dict[str, Group], around: Surroundings, classic: ClassicGroups) -> None:
         self._groups = groups
-        self._members = ConsumerMembers(groups, around)
+        self._members = ConsumerMembers(groups, around, classic.adopt)
         self._heartbeats = ConsumerHeartbeats(self._members)
+        self._classic = ClassicConsumers(self._members, self._heartbeats, classic.ids)
 
     # --- requests ---------------------------------------------------------------------------------------
 
@@ -46,6 +57,24 @@ class ConsumerGroups:
         members = self._members
         outcome.answer(token, describe_groups(body, self._groups, members.topics, members.assignor_names))
         return outcome
+
+    # --- requests of members that still speak the classic protocol ----------------------------------------
+
+    def join(self, body: JoinGroupRequest, token: Token, now: Now) -> Outcome:
+        """JoinGroup to a group of the new protocol that has members."""
+        return self._classic.join(body, token, now)
+
+    def sync(self, body: SyncGroupRequest, token: Token, now: Now) -> Outcome:
+        """SyncGroup."""
+        return self._classic.sync(body, token, now)
+
+    def heartbeat(self, body: HeartbeatRequest, token: Token, now: Now) -> Outcome:
+        """Heartbeat."""
+        return self._classic.heartbeat(body, token, now)
+
+    def leave(self, body: LeaveGroupRequest, token: Token, now: Now) -> Outcome:
+        """LeaveGroup."""
+        return self._classic.leave(body, token, now)
 
     # --- records and events -----------------------------------------------------------------------------
 

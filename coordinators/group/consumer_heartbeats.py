@@ -25,9 +25,11 @@ from ...protocol.errors import (
 from ...protocol.messages.groups import ConsumerGroupHeartbeatResponse, TopicIdPartitions
 from ...protocol.records.group_records import ConsumerGroupMemberMetadataValue
 from ..runtime.ports import Outcome
+from .classic_group import ClassicGroup
 from .consumer_draft import left_for_now
 from .consumer_group import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroup, Member
 from .consumer_requests import check_request, is_full, is_leaving, owned_by
+from .migration import check_upgrade, upgrade
 from .reconciliation import is_part_of
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ class ConsumerHeartbeats:
         member_id, known_epoch = body.member_id, body.member_epoch
         owned = owned_by(body)
         before = self._member_for(draft, body, owned)
-        self._update_member(draft, before, member_id, _told(before, body, token), now)
+        self.update_member(draft, before, member_id, _told(before, body, token), now)
         draft.assign(self._members.assignor_names)
         draft.reconcile(member_id, owned, known_epoch)
         after = draft.group.members[member_id]
@@ -66,6 +68,7 @@ class ConsumerHeartbeats:
         has_all_told = self._members.reported.get((body.group_id, member_id)) == after.assigned
         is_told = is_full(body) or known_epoch != after.epoch or not has_all_told
         outcome = Outcome(draft.records)
+        self._members.end_classic_waits(draft.group, outcome, now)
         outcome.answer(
             token,
             ConsumerGroupHeartbeatResponse(
@@ -81,13 +84,20 @@ class ConsumerHeartbeats:
     # --- joining and going on ---------------------------------------------------------------------------
 
     def _draft_for(self, body: ConsumerGroupHeartbeatRequest) -> ConsumerDraft:
-        """The group, new if a member joins one that is not there. Errors: GroupIdNotFoundError."""
+        """The group; new if a member joins one that is not there, upgraded if it joins a classic one.
+
+        Errors: GroupIdNotFoundError.
+        """
         group = self._members.groups.get(body.group_id)
         if isinstance(group, ConsumerGroup):
             return self._members.draft(group)
-        if body.member_epoch == JOIN_EPOCH and (group is None or group.is_empty):
+        if body.member_epoch == JOIN_EPOCH:
             records = [] if group is None else group.tombstones()
-            return self._members.draft(ConsumerGroup(body.group_id), records)
+            draft = self._members.draft(ConsumerGroup(body.group_id), records)
+            if isinstance(group, ClassicGroup) and not group.is_empty:
+                check_upgrade(group, self._around.config.now)
+                upgrade(draft, group, self._members.topics)
+            return draft
         raise GroupIdNotFoundError(f"there is no consumer group {body.group_id!r}")
 
     def _member_for(
@@ -124,7 +134,7 @@ class ConsumerHeartbeats:
         if group.member_count >= limit:
             raise GroupMaxSizeReachedError(f"group {group.group_id!r} has {limit} members already")
 
-    def _update_member(
+    def update_member(
         self,
         draft: ConsumerDraft,
         before: Member | None,

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...protocol.errors import GroupIdNotFoundError
+from ...protocol.errors import GroupIdNotFoundError, RebalanceInProgressError
 from ..runtime.ports import Outcome
 from .assignors import ASSIGNORS
+from .classic_group import ClassicGroup
 from .consumer_draft import ConsumerDraft
 from .consumer_group import ConsumerGroup, MemberState
+from .migration import can_downgrade, downgrade
+from .rebalances import answer_join_error, answer_sync_error
 from .topic_facts import TopicFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ...protocol.errors import KafkaError
     from ..runtime.ports import Now, Record, Surroundings
@@ -28,8 +31,11 @@ if TYPE_CHECKING:
 class ConsumerMembers:
     """What all parts of the new protocol share."""
 
-    def __init__(self, groups: dict[str, Group], around: Surroundings) -> None:
+    def __init__(
+        self, groups: dict[str, Group], around: Surroundings, adopt: Callable[[str, Now], None]
+    ) -> None:
         self.groups = groups
+        self._adopt = adopt
         self.around = around
         self.reported: dict[tuple[str, str], Partitions] = {}  # soft: what members last said they own
         self._topics = TopicFacts()
@@ -56,6 +62,12 @@ class ConsumerMembers:
     def draft(self, group: ConsumerGroup, records: list[Record] | None = None) -> ConsumerDraft:
         """Begin to decide."""
         return ConsumerDraft(group, self.topics, records)
+
+    def classic_member(self, group_id: str, member_id: str) -> Member | None:
+        """A member of a group of the new protocol that speaks the classic one."""
+        group = self.groups.get(group_id)
+        member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
+        return None if member is None or member.classic is None else member
 
     # --- sessions ---------------------------------------------------------------------------------------
 
@@ -103,9 +115,14 @@ class ConsumerMembers:
         return self.take_out(group, [member_id], now)
 
     def take_out(self, group: ConsumerGroup, member_ids: Sequence[str], now: Now) -> Outcome:
-        """They are members no more. If that cannot be written, they have another session."""
-        draft = self.draft(group)
-        draft.remove(member_ids)
+        """They are members no more; if all others speak the classic protocol, the group is a classic one
+        then. If that cannot be written, they have another session."""
+        if can_downgrade(group, member_ids, self.around.config.now):
+            records = self.downgrade(group, member_ids, now)
+        else:
+            draft = self.draft(group)
+            draft.remove(member_ids)
+            records = draft.records
         members = [group.members[member_id] for member_id in member_ids]
         for member in members:
             self.forget(group.group_id, member.member_id)
@@ -116,7 +133,33 @@ class ConsumerMembers:
                 self.begin_session(group.group_id, member, then)
             return Outcome()
 
-        return Outcome(draft.records, on_failed=failed)
+        return Outcome(records, on_failed=failed)
+
+    def downgrade(self, group: ConsumerGroup, leaving: Sequence[str], now: Now) -> list[Record]:
+        """Records that make it a classic group; the classic part takes over once they are applied."""
+        self._adopt(group.group_id, now)
+        return downgrade(group, leaving, self.topics, now.wall_ms)
+
+    def end_classic_waits(self, group: ConsumerGroup, outcome: Outcome, now: Now) -> None:
+        """If the group was a classic one before this outcome: requests that wait there are to come again, to
+        the group as it is then; if the outcome cannot be written, its members are to join the classic one
+        again."""
+        before = self.groups.get(group.group_id)
+        if not isinstance(before, ClassicGroup):
+            return
+        again = RebalanceInProgressError(f"{group.group_id} changes to the new protocol: join again")
+        for member in before.members.values():
+            answer_join_error(member, again, outcome)
+            answer_sync_error(member, again, outcome)
+        for each in group.members.values():
+            self.begin_session(group.group_id, each, now)
+
+        def failed(error: KafkaError, then: Now) -> Outcome:
+            del error
+            self._adopt(group.group_id, then)
+            return Outcome()
+
+        outcome.on_failed = failed
 
     def forget(self, group_id: str, member_id: str) -> None:
         """Nobody waits for it any more."""

@@ -19,6 +19,7 @@ from ...protocol.errors import (
 )
 from ..runtime.failures import as_seen
 from ..runtime.ports import Outcome
+from ..runtime.routing import MAX_ID_LENGTH
 from .classic_group import ClassicGroup
 from .classic_member import ClassicMember
 from .classic_states import ClassicState
@@ -50,6 +51,7 @@ class Joining:
     def join(self, body: JoinGroupRequest, token: Token, now: Now) -> Outcome:
         """Answered when the group has rebalanced, or at once if it need not."""
         self._check_session_timeout(body)
+        _check_names(body)
         before = self._groups.get(body.group_id)
         group = before if isinstance(before, ClassicGroup) else ClassicGroup(body.group_id, now.wall_ms)
         if group is not before and before is not None and not before.is_empty:
@@ -239,3 +241,16 @@ class Joining:
             self._rebalances.prepare(group, now, outcome)  # the leader assigns to the old id
         else:
             self._rebalances.prepare_or_complete(group, now, outcome)
+
+
+def _check_names(body: JoinGroupRequest) -> None:
+    """What stands in the group's record: one that is too long for it would stop the whole group."""
+    names = (
+        body.group_instance_id or "",
+        body.client_id,
+        body.client_host,
+        body.protocol_type,
+        *(each.name for each in body.protocols),
+    )
+    if max(map(len, names)) > MAX_ID_LENGTH:
+        raise InvalidRequestError(f"a name of a member has at most {MAX_ID_LENGTH} characters")

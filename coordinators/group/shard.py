@@ -16,6 +16,8 @@ from ..runtime.ports import Outcome
 from .admin import GroupAdmin
 from .classic_group import ClassicGroup
 from .classic_groups import ClassicGroups
+from .classic_states import ClassicState
+from .consumer_group import ConsumerGroup
 from .consumer_groups import ConsumerGroups
 from .expiry import Expiry
 from .facts import GroupFacts
@@ -45,16 +47,16 @@ class GroupShard:
         self.store = OffsetStore()
         self._around = around
         self._classic = ClassicGroups(self.groups, around, partition, self.facts)
-        self._consumer = ConsumerGroups(self.groups, around)
+        self._consumer = ConsumerGroups(self.groups, around, self._classic)
         self._expiry = Expiry(self.groups, around, self.store, self.facts)
         commits = OffsetCommits(self.groups, around, self.store, self._classic, self.facts)
         self._transactional = TransactionalOffsets(partition, self.groups, around, self.store, commits)
         admin = GroupAdmin(self.groups, around, self.store, self.facts)
         self._handlers: dict[int, Handler] = {
-            registry.JOIN_GROUP.key: self._classic.join,
-            registry.SYNC_GROUP.key: self._classic.sync,
-            registry.HEARTBEAT.key: self._classic.heartbeat,
-            registry.LEAVE_GROUP.key: self._classic.leave,
+            registry.JOIN_GROUP.key: self._by_protocol(self._classic.join, self._consumer.join),
+            registry.SYNC_GROUP.key: self._by_protocol(self._classic.sync, self._consumer.sync),
+            registry.HEARTBEAT.key: self._by_protocol(self._classic.heartbeat, self._consumer.heartbeat),
+            registry.LEAVE_GROUP.key: self._by_protocol(self._classic.leave, self._consumer.leave),
             registry.CONSUMER_GROUP_HEARTBEAT.key: self._consumer.consumer_group_heartbeat,
             registry.CONSUMER_GROUP_DESCRIBE.key: self._consumer.consumer_group_describe,
             registry.OFFSET_COMMIT.key: commits.commit,
@@ -65,6 +67,16 @@ class GroupShard:
             registry.DESCRIBE_GROUPS.key: admin.describe,
             registry.DELETE_GROUPS.key: admin.delete,
         }
+
+    def _by_protocol(self, classic: Handler, consumer: Handler) -> Handler:
+        """Members of groups of the new protocol may speak the classic one; empty groups do not count."""
+
+        def handle(body: Any, token: Token, now: Now) -> Outcome:
+            group = self.groups.get(body.group_id)
+            is_consumer = isinstance(group, ConsumerGroup) and not group.is_empty
+            return (consumer if is_consumer else classic)(body, token, now)
+
+        return handle
 
     def handle(self, api: Api, body: Any, token: Token, now: Now) -> Outcome:
         """One request. Errors: KafkaError; nothing was changed then."""
@@ -106,6 +118,21 @@ class GroupShard:
         are answered meanwhile goes nowhere."""
         del session, now
         return Outcome()
+
+    def gauges(self) -> dict[str, int]:
+        """What there is now, under the names of Kafka's GroupMetadataManager metrics."""
+        classic = [group for group in self.groups.values() if isinstance(group, ClassicGroup)]
+        by_state = {
+            f"NumGroups{state.value}": sum(group.state is state for group in classic)
+            for state in ClassicState
+        }
+        return {
+            "NumOffsets": self.store.count,
+            "NumGroups": len(classic),
+            **by_state,
+            "NumConsumerGroups": len(self.groups) - len(classic),
+            "NumMembers": sum(group.member_count for group in self.groups.values()),
+        }
 
     def close(self) -> list[Token]:
         """The shard is dropped: all that wait."""

@@ -48,6 +48,11 @@ class TopicFacts:
         topics = self._topics
         return frozenset(topics[name].topic_id for name in names if name in topics)
 
+    def id_of(self, name: str) -> bytes | None:
+        """None: there is no such topic."""
+        topic = self._topics.get(name)
+        return None if topic is None else topic.topic_id
+
     def partition_counts(self, ids: Iterable[bytes]) -> dict[bytes, int]:
         """Of topics that exist."""
         image = self._image

@@ -5,22 +5,23 @@
 2. The offsets are appended under the producer's id and epoch; the shard holds them back (offset_store.py).
 3. The marker decides.
 
-Hazard: the transaction may end between 1 and 2. A marker that comes while the question is under way makes the
-answer worthless. Source: Kafka GroupCoordinatorService.java, ProducerStateManager.java (VerificationGuard);
-KIP-447, KIP-890.
+Hazard: the transaction may end between 1 and 2. After a marker that comes meanwhile the answer may be about
+the transaction before: the client is to ask again.
+
+Source: Kafka GroupCoordinatorService.java, ProducerStateManager.java (VerificationGuard); KIP-447, KIP-890.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...protocol.coordinator_ids import partition_of_id
 from ...protocol.errors import (
+    ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     IllegalGenerationError,
-    InvalidTxnStateError,
     KafkaError,
-    NetworkError,
     StaleMemberEpochError,
     error_from_code,
 )
@@ -34,7 +35,6 @@ from ...protocol.messages.transactions import (
 )
 from ...protocol.model import CONSUMER_OFFSETS, NO_NODE, TRANSACTION_STATE
 from ..runtime.ports import Outcome, Stamp
-from ..runtime.routing import partition_of
 from .offset_commits import refused_commit
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class TransactionalOffsets:
         """The node. Errors: CoordinatorNotAvailableError if there is none now."""
         topic = self._around.image.topics.get(TRANSACTION_STATE)
         if topic is not None:
-            leader = topic.partitions[partition_of(transactional_id, len(topic.partitions))].leader
+            leader = topic.partitions[partition_of_id(transactional_id, len(topic.partitions))].leader
             if leader != NO_NODE:
                 return leader
         raise CoordinatorNotAvailableError(f"nobody coordinates {transactional_id} now")
@@ -136,7 +136,7 @@ class TransactionalOffsets:
         try:
             _raise_refusal(answer)
             if has_ended:
-                raise InvalidTxnStateError("the transaction ended while its partition was added")
+                raise ConcurrentTransactionsError("a transaction has ended meanwhile")
             self._check(body)
         except KafkaError as error:
             refused = Outcome()
@@ -154,15 +154,18 @@ class TransactionalOffsets:
 
 
 def _raise_refusal(answer: Any) -> None:
-    """Raise what the client gets if the coordinator has not agreed. If it could not be asked, later it
-    can."""
-    if isinstance(answer, NetworkError):
-        raise CoordinatorLoadInProgressError("the transaction coordinator did not answer") from answer
+    """Raise what the client gets if the coordinator has not agreed: what passes by itself, it tries again."""
     if isinstance(answer, KafkaError):
-        raise CoordinatorNotAvailableError(f"the transaction coordinator: {answer}") from answer
+        raise _passed_on(answer)
     assert isinstance(answer, AddPartitionsToTxnResponse)
     for added in answer.transactions:
-        codes = [added.error_code, *(each.error_code for each in added.results)]
-        for code in codes:
+        for code in (added.error_code, *(each.error_code for each in added.results)):
             if code:
-                raise error_from_code(code, added.error_detail)
+                raise _passed_on(error_from_code(code, added.error_detail))
+
+
+def _passed_on(error: KafkaError) -> KafkaError:
+    """NOT_COORDINATOR of the other coordinator, say, would have the client look for this one."""
+    if error.retriable and not isinstance(error, ConcurrentTransactionsError):
+        return CoordinatorLoadInProgressError(f"the transaction coordinator: {error}")
+    return error

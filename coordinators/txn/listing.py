@@ -12,10 +12,11 @@ from ...protocol.messages.transactions import (
     ListedTransaction,
     ListTransactionsResponse,
 )
+from ..group.topic_regex import compile_regex
 from .states import BY_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ...protocol.messages.transactions import DescribeTransactionsRequest, ListTransactionsRequest
     from .transaction import Transaction
@@ -50,28 +51,29 @@ def _described(name: str, transaction: Transaction | None) -> DescribedTransacti
 def listed(
     known: Mapping[str, Transaction], request: ListTransactionsRequest, wall_ms: int
 ) -> ListTransactionsResponse:
-    """The ids that every filter lets through. Filters of states that there are not let nothing through, unless
-    others are named. A pattern matches the whole id."""
+    """The ids that every filter lets through; a state that there is not lets nothing through. A pattern
+    matches the whole id."""
     states = {BY_NAME[name] for name in request.states if name in BY_NAME}
     unknown = tuple(name for name in request.states if name not in BY_NAME)
-    try:
-        matches = _matcher(request.transactional_id_pattern)
-    except KafkaError as error:
-        return ListTransactionsResponse(error.code, unknown, (), error.detail)
     producer_ids = set(request.producer_ids)
     found = []
-    for name, transaction in known.items():
-        value = transaction.value
-        is_wanted = (
-            (not request.states or transaction.state in states)
-            and (not producer_ids or value.producer_id in producer_ids)
-            and (request.duration_ms < 0 or _lasted_ms(transaction, wall_ms) > request.duration_ms)
-            and matches(name)
-        )
-        if is_wanted:
-            found.append(ListedTransaction(name, value.producer_id, transaction.state.value))
+    try:
+        matches = _matcher(request.transactional_id_pattern)
+        for name, transaction in known.items():
+            value = transaction.value
+            is_wanted = (
+                (not request.states or transaction.state in states)
+                and (not producer_ids or value.producer_id in producer_ids)
+                and (request.duration_ms < 0 or wall_ms - value.start_ms > request.duration_ms)
+                and matches(name)
+            )
+            if is_wanted:
+                found.append(ListedTransaction(name, value.producer_id, transaction.state.value))
+    except KafkaError as error:
+        return ListTransactionsResponse(error.code, unknown, (), error.detail)
     return ListTransactionsResponse(0, unknown, tuple(found))
 
 
-def _lasted_ms(transaction: Transaction, wall_ms: int) -> int:
-    return wall_ms - transaction.value.start_ms
+def _matcher(pattern: str | None) -> Callable[[str], bool]:
+    """Errors: InvalidRegularExpressionError, here or when it is used and takes too long."""
+    return compile_regex(pattern).matches if pattern else lambda _: True

@@ -40,8 +40,8 @@ RETRY_MS = 100
 TIMEOUT_MS = 30_000
 _RETRY = "markers"
 _UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
-# The partition has nothing of this transaction that is open: a later epoch of the producer has been there (this
-# marker was written and the answer was lost, or nothing of it ever came), or it takes no transactions.
+# The partition has nothing of this transaction that is open: a later epoch of the producer has been there
+# (this marker was written and the answer was lost, or nothing of it ever came), or it takes no transactions.
 _DONE = frozenset(
     (0, InvalidProducerEpochError.code, UnsupportedVersionError.code, _UNSUPPORTED_FOR_MESSAGE_FORMAT)
 )

@@ -1,9 +1,9 @@
 """The transaction coordinator of one partition of `__transaction_state`.
 
-    client ── InitProducerId ──────► Empty                     answered when committed
+    client ── InitProducerId ───────────────► Empty
     client, leaders ── AddPartitionsToTxn ──► Ongoing
-    client ── EndTxn ──────────────► PrepareCommit/Abort       answered when committed; then the markers go out
-    leaders ── all markers written ► CompleteCommit/Abort
+    client ── EndTxn ───────────────────────► PrepareCommit/Abort    committed: the markers go out
+    leaders ── all markers are written ─────► CompleteCommit/Abort
 
 Invariant: no marker leaves before its decision is committed, and no partition of the next transaction is
 added before the completion of the one before is committed with it.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...protocol.coordinator_ids import partition_of_id
 from ...protocol.errors import (
     ConcurrentTransactionsError,
     CoordinatorNotAvailableError,
@@ -37,7 +38,6 @@ from ...protocol.messages.transactions import (
 from ...protocol.model import CONSUMER_OFFSETS
 from ...protocol.records.transaction_records import TransactionKey
 from ..runtime.ports import Outcome, Record
-from ..runtime.routing import partition_of
 from .listing import described, listed
 from .markers import Markers
 from .states import EXPIRING, PREPARED, TxnState
@@ -83,7 +83,7 @@ class TransactionShard:
         self._around = around
         self._known: dict[str, Transaction] = {}
         self._coming: dict[str, int] = {}
-        self._deadlines: dict[str, tuple[int, int] | None] = {}  # of the ongoing: start by the wall, deadline
+        self._deadlines: dict[str, int | None] = {}  # of the ongoing; None: not looked at yet
         self._beginning: set[str] = set()  # ids whose new producer is not committed yet
         self._markers = Markers(around, self._complete)
         self._handlers: dict[int, Callable[[Any, Token, Now], Outcome]] = {
@@ -232,7 +232,7 @@ class TransactionShard:
         topic = self._around.image.topics.get(CONSUMER_OFFSETS)
         if topic is None:
             raise CoordinatorNotAvailableError(f"there is no {CONSUMER_OFFSETS} yet")
-        number = partition_of(body.group_id, len(topic.partitions))
+        number = partition_of_id(body.group_id, len(topic.partitions))
         after = with_partitions(current, [(CONSUMER_OFFSETS, number)], now.wall_ms)
         pairs = [] if after is None else [(body.transactional_id, _bounded(after))]
         outcome = self._recorded(pairs)
@@ -319,11 +319,11 @@ class TransactionShard:
 
     def _deadline_of(self, name: str, now: Now) -> int:
         value = self._known[name].value
-        known = self._deadlines[name]
-        if known is None or known[0] != value.start_ms:
+        known_ms = self._deadlines[name]
+        if known_ms is None:
             left_ms = min(max(value.start_ms + value.timeout_ms - now.wall_ms, 0), value.timeout_ms)
-            known = self._deadlines[name] = (value.start_ms, now.ms + left_ms)
-        return known[1]
+            known_ms = self._deadlines[name] = now.ms + left_ms
+        return known_ms
 
     def _expire(self, now: Now) -> Outcome:
         """Transactional ids that nobody used for long are forgotten."""

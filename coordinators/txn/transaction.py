@@ -1,7 +1,7 @@
 """One transactional id: what each request makes of it, and what it may not.
 
-Every function gives what the id becomes and leaves what it is given alone. Epochs: a new producer, each end of
-a transaction (transaction version 2) and each fencing move it; who comes with an older one is fenced. The
+Every function gives what the id becomes and leaves what it is given alone. Epochs: a new producer, each end
+of a transaction (transaction version 2) and each fencing move it; who comes with an older one is fenced. The
 epoch 32,767 is never a producer's: with 32,766 a producer gets a new id next.
 Source: Kafka TransactionMetadata.java, TransactionCoordinator.scala; KIP-98, KIP-360, KIP-890.
 """
@@ -73,6 +73,10 @@ def _moved(
     return Transaction(value._replace(**facts), last_epoch)  # type: ignore[arg-type]
 
 
+def _fenced(before: Transaction, epoch: int) -> ProducerFencedError:
+    return ProducerFencedError(f"epoch {epoch} is over, the id is at {before.value.producer_epoch}")
+
+
 # --- producers ----------------------------------------------------------------------------------------------
 
 
@@ -113,9 +117,7 @@ def initialized(
         raise ConcurrentTransactionsError("the transaction before is being ended")
     if before.state is TxnState.ONGOING:
         if expected is not None and expected[1] != value.producer_epoch:
-            raise ProducerFencedError(
-                f"epoch {expected[1]} is over, {value.producer_epoch} is in a transaction"
-            )
+            raise _fenced(before, expected[1])
         return fenced(before, wall_ms)
     return _next_producer(before, request, None if expected is None else expected[1], wall_ms, take_id)
 
@@ -140,7 +142,7 @@ def _next_producer(
         last_epoch = NO_EPOCH if expected_epoch is None else epoch
         producer_id, epoch = (take_id(), 0) if before.is_exhausted else (producer_id, epoch + 1)
     elif expected_epoch != last_epoch:  # else a retry of what was done: nothing moves
-        raise ProducerFencedError(f"epoch {expected_epoch} is over, the id is at {epoch}")
+        raise _fenced(before, expected_epoch)
     return _moved(
         before,
         TxnState.EMPTY,
@@ -166,9 +168,7 @@ def check_producer(before: Transaction | None, producer_id: int, producer_epoch:
     if before is None or before.value.producer_id != producer_id:
         raise InvalidProducerIdMappingError(f"producer id {producer_id} is not the id's")
     if before.value.producer_epoch != producer_epoch:
-        raise ProducerFencedError(
-            f"epoch {producer_epoch} is over, the id is at {before.value.producer_epoch}"
-        )
+        raise _fenced(before, producer_epoch)
     if before.state in PREPARED:
         raise ConcurrentTransactionsError("the transaction before is being ended")
     return before
@@ -276,9 +276,7 @@ def _check_end(before: Transaction | None, request: EndTxnRequest) -> bool:
         else:
             is_valid = is_current
     if not is_valid:
-        raise ProducerFencedError(
-            f"epoch {request.producer_epoch} is over, the id is at {value.producer_epoch}"
-        )
+        raise _fenced(before, request.producer_epoch)
     return is_retry
 
 

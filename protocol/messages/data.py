@@ -99,11 +99,17 @@ class ProducePartition(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class ProduceRequest(msgspec.Struct, array_like=True, frozen=True):
-    """`acks` 0, 1 or -1 (all); with 0 there is no response. Entry i goes with frame i."""
+    """`acks` 0, 1 or -1 (all); with 0 there is no response. Entry i goes with frame i.
+
+    Batches of a transaction need its `transactional_id`. `adds_partitions`: transaction version 2, the
+    partitions' leaders add them to the transaction; else they only look whether they were added.
+    """
 
     acks: int
     timeout_ms: int
     partitions: tuple[ProducePartition, ...]
+    transactional_id: str | None = None
+    adds_partitions: bool = True
 
 
 class ProducePartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=False):

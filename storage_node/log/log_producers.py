@@ -7,11 +7,13 @@ For the owner's thread. Source: Kafka UnifiedLog.java.
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 from ...protocol.model import NO_TIMESTAMP
 from ...protocol.records.codec import active_codec
 from ...protocol.records.control import EndTransaction, encode_control
+from ...protocol.records.header import LENGTH_END, read_batch_header
 from . import names
 from .append_rules import AppendInfo
 from .files import sync_files
@@ -21,12 +23,18 @@ from .producer_snapshot import format_producer_snapshot
 from .producer_states import read_marker
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...protocol.records.header import BatchHeader, Buffer
     from .config import LogConfig
     from .guarded_files import GuardedFiles
     from .producer_states import ProducerStates
     from .recovery import RecoveryReport
     from .segment_list import SegmentList
+
+
+_LENGTH = struct.Struct(">i")
+_LENGTH_POSITION = 8
 
 
 class LogProducers:
@@ -79,6 +87,12 @@ class LogProducers:
             if segment.aborted is not None and segment.aborted.collect(offset, upto_offset, found):
                 break
         return tuple(found)
+
+    def aborted_in(self, offset: int, data: Sequence[Buffer]) -> tuple[tuple[int, int], ...]:
+        """As `aborted_between`, for the batches in `data`, which were read from `offset` on."""
+        if all(segment.aborted is None for segment in self._segments.from_offset(offset)):
+            return ()
+        return self.aborted_between(offset, _end_of(data[-1]))
 
     @property
     def has_aborted(self) -> bool:
@@ -166,6 +180,15 @@ class LogProducers:
         aborted = self.producers.wrote(header, base_offset, marker)
         if aborted is not None:
             self._segments.active.note_aborted(aborted)
+
+
+def _end_of(data: Buffer) -> int:
+    """The offset behind the whole batches in `data`."""
+    position = last = 0
+    while position < len(data):
+        last = position
+        position += LENGTH_END + _LENGTH.unpack_from(data, position + _LENGTH_POSITION)[0]
+    return read_batch_header(data, last).next_offset
 
 
 def encode_marker(producer_id: int, producer_epoch: int, marker: EndTransaction, wall_ms: int) -> bytes:

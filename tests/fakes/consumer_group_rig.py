@@ -1,8 +1,4 @@
-"""The new group protocol without a node: one shard's consumer groups over a log in memory, and their members.
-
-`GroupsRig` does what the runtime does: it appends the records of an outcome and has them replayed one by one,
-and fires timers as its clock is moved. `reload` makes a new shard from the log, as a fail-over does.
-"""
+"""Members of the new group protocol around a group shard, and the cluster's topics as they come and go."""
 
 from __future__ import annotations
 
@@ -10,12 +6,28 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.coordinators.group.consumer_group import ConsumerGroup
-from headrace.coordinators.group.consumer_groups import ConsumerGroups
-from headrace.coordinators.runtime.ports import Now, Outcome, Record
-from headrace.protocol.errors import CoordinatorNotAvailableError
+from headrace.protocol.consumer_protocol import (
+    Assignment,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from headrace.protocol.errors import (
+    IllegalGenerationError,
+    KafkaError,
+    MemberIdRequiredError,
+    NotCoordinatorError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+from headrace.protocol.messages import registry
 from headrace.protocol.messages.groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupHeartbeatRequest,
+    GroupProtocol,
+    LeavingMember,
     TopicIdPartitions,
 )
 from headrace.protocol.metadata.image import (
@@ -24,145 +36,63 @@ from headrace.protocol.metadata.image import (
     PartitionRegistration,
     TopicImage,
 )
-from headrace.storage_node.coordinator_config import CoordinatorConfig
+from headrace.protocol.model import TopicPartition
+
+from tests.fakes.group_rig import GroupRig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from headrace.coordinators.runtime.ports import Outcome
 
-    from headrace.coordinators.group.group import Group
+    from tests.fakes.group_rig import Asked
 
 GROUP = "readers"
 SESSION_MS, REBALANCE_MS = 45_000, 60_000
 Held = dict[str, set[int]]  # topic name -> partitions
 
 
-class FakeTimers:
-    """Fulfils Timers."""
+class ConsumerGroupRig(GroupRig):
+    """Asserts the invariants of its groups after everything that happens."""
 
-    def __init__(self) -> None:
-        self.due: dict[Hashable, tuple[int, Callable[[Now], Outcome]]] = {}
-
-    def set(self, key: Hashable, deadline_ms: int, action: Callable[[Now], Outcome]) -> None:
-        self.due[key] = (deadline_ms, action)
-
-    def cancel(self, key: Hashable) -> None:
-        self.due.pop(key, None)
-
-    def deadline_of(self, key: Hashable) -> int | None:
-        return self.due[key][0] if key in self.due else None
-
-
-@dataclass(frozen=True)
-class FakeToken:
-    """Fulfils Token, all but the delivery."""
-
-    number: int = 0
-    session: int = 1
-    client_id: str = "client"
-    client_host: str = "/host"
-
-    def deliver(self, body: Any) -> None:
-        raise AssertionError(f"the runtime alone delivers: {body}")
-
-
-@dataclass
-class _Config:
-    now: CoordinatorConfig
-
-
-class GroupsRig:
-    """One shard. Fulfils Surroundings."""
-
-    def __init__(self, **config: Any) -> None:
-        self.config = _Config(CoordinatorConfig(**config))
-        self.timers = FakeTimers()
-        self.image = MetadataImage(offset=0)
-        self.node_id, self.epoch = 1, 1
-        self.log: list[Record] = []
-        self.clock = Now(1_000, 1_700_000_000_000)
-        self.groups: dict[str, Group] = {}
-        self.answers: list[Any] = []
+    def __init__(self, **keys: Any) -> None:
         self._topic_ids = 0
-        self.fails_next_append = False
-        self.shard = ConsumerGroups(self.groups, self)
+        super().__init__(**keys)
+        self.set_topics()
 
-    def ask(self, *_: Any) -> None:
-        raise AssertionError("groups ask nobody")
-
-    def next_producer_id(self) -> int:
-        raise AssertionError("groups need no producer ids")
-
-    def perform(self, outcome: Outcome) -> list[Any]:
-        """Append, replay, answer."""
-        if self.fails_next_append and outcome.records:
-            self.fails_next_append = False
-            if outcome.on_failed is not None:
-                outcome.on_failed(CoordinatorNotAvailableError("no"), self.clock)
-            return []
-        for record in outcome.records:
-            self.log.append(record)
-            self.shard.replay(record)
+    def _carry_out(self, outcome: Outcome, asker: Asked | None) -> None:
+        super()._carry_out(outcome, asker)
         self.check()
-        bodies = [answer.body for answer in outcome.answers]
-        self.answers += bodies
-        return bodies
 
     def check(self) -> None:
-        for group in self.groups.values():
+        for group in self.shard.groups.values():
             if isinstance(group, ConsumerGroup):
                 group.check()
 
-    def heartbeat(self, body: ConsumerGroupHeartbeatRequest) -> Any:
-        [answer] = self.perform(self.shard.consumer_group_heartbeat(body, FakeToken(), self.clock))
+    def beat(self, body: ConsumerGroupHeartbeatRequest) -> Any:
+        """Errors: what the coordinator answers."""
+        answer = self.request(registry.CONSUMER_GROUP_HEARTBEAT, body).answer
+        if isinstance(answer, KafkaError):
+            raise answer
         return answer
 
     def describe(self, *group_ids: str) -> Any:
+        """Of several groups all, else the one."""
         body = ConsumerGroupDescribeRequest(group_ids or (GROUP,))
-        [answer] = self.perform(self.shard.consumer_group_describe(body, FakeToken(), self.clock))
+        answer = self.request(registry.CONSUMER_GROUP_DESCRIBE, body).answer
         return answer.groups if group_ids else answer.groups[0]
 
     @property
     def group(self) -> ConsumerGroup:
-        found = self.groups[GROUP]
+        found = self.shard.groups[GROUP]
         assert isinstance(found, ConsumerGroup)
         return found
 
-    # --- the world --------------------------------------------------------------------------------------
-
-    def pass_time(self, ms: int) -> None:
-        """Timers fire in order, each at its time."""
-        end = self.clock.ms + ms
-        while True:
-            due = [
-                (deadline, str(key), key) for key, (deadline, _) in self.timers.due.items() if deadline <= end
-            ]
-            if not due:
-                break
-            deadline, _, key = min(due)
-            _, action = self.timers.due.pop(key)
-            self._move_clock(max(0, deadline - self.clock.ms))
-            self.perform(action(self.clock))
-        self._move_clock(end - self.clock.ms)
-
-    def _move_clock(self, ms: int) -> None:
-        self.clock = Now(self.clock.ms + ms, self.clock.wall_ms + ms)
-
-    def reload(self, *, is_compacted: bool = False) -> None:
-        """A new shard from the log; compacted, of each key the last record is left, tombstones too."""
-        if is_compacted:
-            places = [(type(record.key), record.key) for record in self.log]
-            last = {place: at for at, place in enumerate(places)}
-            self.log = [record for at, record in enumerate(self.log) if last[places[at]] == at]
-        self.groups = {}
-        self.timers = FakeTimers()
-        self.shard = ConsumerGroups(self.groups, self)
-        for record in self.log:
-            self.shard.replay(record)
-        self.check()
-        self.perform(self.shard.on_loaded(self.clock))
+    def compact(self) -> None:
+        """Of each key the last record is left, tombstones too."""
+        last = {entry.data[0]: at for at, entry in enumerate(self.log) if entry.data is not None}
+        self.log = [entry for at, entry in enumerate(self.log) if entry.data and last[entry.data[0]] == at]
 
     def set_topics(self, rack: str | None = None, **counts: int) -> None:
-        """Topics by name (dashes as underscores) with partition counts; those that stay keep their id."""
+        """Topics by name with partition counts; those that stay keep their id."""
         topics = {}
         for name, count in counts.items():
             old = self.image.topics.get(name)
@@ -171,18 +101,18 @@ class GroupsRig:
             topic_id = self._topic_ids.to_bytes(16, "big") if old is None else old.topic_id
             partitions = (PartitionRegistration((1,), (1,), 1, 0, 0),) * count
             is_same = old is not None and old.partitions == partitions
-            topics[name] = old if is_same else TopicImage(name, topic_id, partitions)
+            topics[name] = old if old is not None and is_same else TopicImage(name, topic_id, partitions)
         broker = BrokerRegistration(1, 1, bytes(16), "", 0, rack, (), is_fenced=False)
-        image = MetadataImage(
+        self.image = MetadataImage(
             self.image.offset + 1,
             brokers={1: broker},
             topics=topics,
             topic_names={topic.topic_id: name for name, topic in topics.items()},
         )
-        self.image = image
-        self.perform(self.shard.on_metadata(image, None, self.clock))
+        self._carry_out(self.shard.on_metadata(self.image, None, self.now), None)
 
     def ids(self, held: Held) -> tuple[TopicIdPartitions, ...]:
+        """Without topics that do not exist any more."""
         return tuple(
             TopicIdPartitions(self.image.topics[name].topic_id, tuple(sorted(each)))
             for name, each in sorted(held.items())
@@ -200,7 +130,7 @@ class SimMember:
     """A consumer that follows the protocol: it gives back before it takes, and tells what it owns when that
     changes. `owned` is what it reads from now."""
 
-    rig: GroupsRig
+    rig: ConsumerGroupRig
     member_id: str
     topics: tuple[str, ...] | None = ()
     regex: str | None = None
@@ -234,7 +164,7 @@ class SimMember:
     def send(self, *, is_full: bool = False) -> Any:
         """One heartbeat; its answer is not looked at. Errors: as the coordinator says."""
         self.last_sent = self.request(is_full=is_full)
-        return self.rig.heartbeat(self.last_sent)
+        return self.rig.beat(self.last_sent)
 
     def take(self, answer: Any) -> None:
         """Look at an answer: it is at this epoch, and wants this."""
@@ -257,28 +187,21 @@ class SimMember:
 
     def leave(self, epoch: int = -1) -> Any:
         body = ConsumerGroupHeartbeatRequest(self.group_id, self.member_id, epoch, self.instance_id)
-        answer = self.rig.heartbeat(body)
-        self.epoch, self.owned, self.wanted, self.last_told = 0, {}, {}, None
+        answer = self.rig.beat(body)
+        self.forget()
         return answer
 
-    def resend(self, **changes: Any) -> Any:
+    def forget(self) -> None:
+        """Begin again with nothing."""
+        self.epoch, self.owned, self.wanted, self.last_told = 0, {}, {}, None
+
+    def resend(self) -> Any:
         """The last heartbeat once more."""
         assert self.last_sent is not None
-        body = self.last_sent
-        if changes:
-            facts = {name: getattr(body, name) for name in body.__struct_fields__} | changes
-            body = ConsumerGroupHeartbeatRequest(**facts)
-        return self.rig.heartbeat(body)
+        return self.rig.beat(self.last_sent)
 
 
-def settle(*members: SimMember, rounds: int = 12) -> None:
-    """Heartbeats of all in turn until nothing changes."""
-    for _ in range(rounds):
-        for member in members:
-            member.beat()
-
-
-def held_by(members: list[SimMember]) -> dict[tuple[str, int], list[str]]:
+def held_by(*members: SimMember | SimClassicMember) -> dict[tuple[str, int], list[str]]:
     """Partition -> members that read from it."""
     found: dict[tuple[str, int], list[str]] = {}
     for member in members:
@@ -288,6 +211,129 @@ def held_by(members: list[SimMember]) -> dict[tuple[str, int], list[str]]:
     return found
 
 
-def with_config(rig: GroupsRig, **changes: Any) -> None:
+def with_config(rig: ConsumerGroupRig, **changes: Any) -> None:
     """A live change of the node's configuration."""
     rig.config.now = replace(rig.config.now, **changes)
+
+
+@dataclass
+class SimClassicMember:
+    """A consumer of the classic protocol that gives back before it takes (cooperative), or gives all back
+    before it joins (eager). It assigns evenly when it leads."""
+
+    rig: ConsumerGroupRig
+    topics: tuple[str, ...] = ("events",)
+    instance_id: str | None = None
+    is_eager: bool = False
+    group_id: str = GROUP
+    member_id: str = ""
+    generation: int = -1
+    owned: Held = field(default_factory=dict)
+    joining: Asked | None = None
+    syncing: Asked | None = None
+    must_join: bool = True
+
+    def protocols(self) -> tuple[GroupProtocol, ...]:
+        owned = tuple(TopicPartition(topic, each) for topic in self.owned for each in self.owned[topic])
+        subscription = Subscription(3, self.topics, None, owned, self.generation)
+        return (GroupProtocol("range", encode_subscription(subscription)),)
+
+    def step(self) -> None:
+        """Whatever it has to do next: look at an answer, sync, join, or heartbeat."""
+        if self.joining is not None:
+            self._on_joined()
+        elif self.syncing is not None:
+            self._on_synced()
+        elif self.must_join:
+            if self.is_eager:
+                self.owned = {}
+            self._join()
+            self._on_joined()
+        else:
+            self.heartbeat()
+
+    def _join(self) -> None:
+        self.joining = self.rig.join(
+            self.member_id, self.group_id, protocols=self.protocols(), group_instance_id=self.instance_id
+        )
+
+    def _on_joined(self) -> None:
+        assert self.joining is not None
+        if self.joining.waits:
+            return
+        answer, self.joining = self.joining.answer, None
+        if isinstance(answer, KafkaError) or answer.error_code:
+            self._on_error(answer)
+            return
+        self.member_id, self.generation, self.must_join = answer.member_id, answer.generation_id, False
+        assignments = self._assign(answer) if answer.leader == self.member_id else {}
+        self.syncing = self.rig.sync(
+            self.member_id,
+            self.generation,
+            self.group_id,
+            assignments=assignments,
+            group_instance_id=self.instance_id,
+        )
+        self._on_synced()
+
+    def _assign(self, answer: Any) -> dict[str, bytes]:
+        """Evenly, but nobody gets what another one still owns."""
+        subscriptions = {each.member_id: decode_subscription(each.metadata) for each in answer.members}
+        ids = sorted(subscriptions)
+        owners = {tp: each for each in ids for tp in subscriptions[each].owned}
+        given: dict[str, list[TopicPartition]] = {each: [] for each in ids}
+        place = 0
+        for topic in sorted({topic for each in subscriptions.values() for topic in each.topics}):
+            for partition in range(len(self.rig.image.topics[topic].partitions)):
+                target = ids[place % len(ids)]
+                place += 1
+                tp = TopicPartition(topic, partition)
+                if owners.get(tp, target) == target:
+                    given[target].append(tp)
+        return {each: encode_assignment(Assignment(1, tuple(tps))) for each, tps in given.items()}
+
+    def _on_synced(self) -> None:
+        assert self.syncing is not None
+        if self.syncing.waits:
+            return
+        answer, self.syncing = self.syncing.answer, None
+        if isinstance(answer, KafkaError) or answer.error_code:
+            self._on_error(answer)
+            return
+        before = self.owned
+        self.owned = {}
+        for topic, partition in decode_assignment(answer.assignment).partitions:
+            self.owned.setdefault(topic, set()).add(partition)
+        self.must_join = any(each - self.owned.get(topic, set()) for topic, each in before.items())
+
+    def heartbeat(self) -> None:
+        answer = self.rig.heartbeat(self.member_id, self.generation, self.group_id, self.instance_id).answer
+        if isinstance(answer, KafkaError) or answer.error_code:
+            self._on_error(answer)
+
+    def _on_error(self, answer: Any) -> None:
+        code = answer.code if isinstance(answer, KafkaError) else answer.error_code
+        self.must_join = True
+        if code == MemberIdRequiredError.code:
+            self.member_id = answer.member_id
+        elif code == UnknownMemberIdError.code:
+            self.member_id, self.generation, self.owned = "", -1, {}
+        elif code == IllegalGenerationError.code:
+            self.generation, self.owned = -1, {}
+        else:
+            assert code in (RebalanceInProgressError.code, NotCoordinatorError.code), answer
+
+    def leave(self) -> Asked:
+        self.owned, self.must_join, self.generation = {}, True, -1
+        return self.rig.leave(LeavingMember(self.member_id, self.instance_id), group=self.group_id)
+
+
+def run(*members: SimMember | SimClassicMember, rounds: int = 12) -> None:
+    """Everybody does what it has to do, in turn."""
+    for _ in range(rounds):
+        for member in members:
+            if isinstance(member, SimMember):
+                member.beat()
+            else:
+                member.step()
+        members[0].rig.advance(0)

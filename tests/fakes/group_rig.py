@@ -13,6 +13,7 @@ from headrace.coordinators.runtime.ports import Now, Outcome, Record, Stamp
 from headrace.protocol.errors import KafkaError, NotCoordinatorError
 from headrace.protocol.messages import groups as m
 from headrace.protocol.messages import registry
+from headrace.protocol.messages.transactions import TxnOffsetCommitRequest
 from headrace.protocol.metadata.image import (
     MetadataDelta,
     MetadataImage,
@@ -137,6 +138,9 @@ class GroupRig:
 
     def deadline_of(self, key: Hashable) -> int | None:
         return self._timers[key][0] if key in self._timers else None
+
+    def timer_keys(self) -> list[Any]:
+        return list(self._timers)
 
     # --- what happens ------------------------------------------------------------------------------------
 
@@ -293,6 +297,20 @@ class GroupRig:
         offsets = (m.CommittedOffset(*tp, offset, **more),)
         body = m.OffsetCommitRequest(group, generation, member_id, offsets, **request)
         return self.request(registry.OFFSET_COMMIT, body)
+
+    def txn_commit_offset(
+        self,
+        offset: int,
+        stamp: Stamp,
+        group: str = "g",
+        tp: tuple[str, int] = ("t", 0),
+        **more: Any,
+    ) -> Asked:
+        """Without asking whether the transaction has the partition, unless told otherwise."""
+        more = {"adds_partition": False, **more}
+        offsets = (m.CommittedOffset(*tp, offset),)
+        body = TxnOffsetCommitRequest("txn", group, *stamp, offsets, **more)
+        return self.request(registry.TXN_OFFSET_COMMIT, body)
 
     def offsets(self, group: str = "g", *, require_stable: bool = False) -> dict[tuple[str, int], int]:
         """All committed offsets; an error code as a negative number below -1."""

@@ -11,27 +11,26 @@ from tests.fakes.consumer_group_rig import (
     GROUP,
     REBALANCE_MS,
     SESSION_MS,
-    FakeToken,
-    GroupsRig,
+    ConsumerGroupRig,
     SimMember,
     held_by,
-    settle,
+    run,
     with_config,
 )
 
 
 @pytest.fixture
-def rig() -> GroupsRig:
-    rig = GroupsRig()
+def rig() -> ConsumerGroupRig:
+    rig = ConsumerGroupRig()
     rig.set_topics(events=6)
     return rig
 
 
-def member(rig: GroupsRig, member_id: str, *topics: str, **facts: object) -> SimMember:
+def member(rig: ConsumerGroupRig, member_id: str, *topics: str, **facts: object) -> SimMember:
     return SimMember(rig, member_id, topics or ("events",), **facts)  # type: ignore[arg-type]
 
 
-def test_first_member_gets_everything_at_once(rig: GroupsRig) -> None:
+def test_first_member_gets_everything_at_once(rig: ConsumerGroupRig) -> None:
     """Epoch 1, all partitions, and how often to be heard."""
     first = member(rig, "a")
     answer = first.beat()
@@ -41,7 +40,7 @@ def test_first_member_gets_everything_at_once(rig: GroupsRig) -> None:
     assert rig.group.state is GroupState.STABLE
 
 
-def test_second_member_gets_its_half_after_the_first_has_given_it_back(rig: GroupsRig) -> None:
+def test_second_member_gets_its_half_after_the_first_has_given_it_back(rig: ConsumerGroupRig) -> None:
     """Nobody gets what another still reads from."""
     first, second = member(rig, "a"), member(rig, "b")
     first.beat()
@@ -58,17 +57,17 @@ def test_second_member_gets_its_half_after_the_first_has_given_it_back(rig: Grou
     second.beat()
     assert first.epoch == second.epoch == 2
     assert len(second.owned["events"]) == 3
-    assert all(len(readers) == 1 for readers in held_by([first, second]).values())
+    assert all(len(readers) == 1 for readers in held_by(first, second).values())
     assert rig.group.state is GroupState.STABLE
 
 
-def test_member_that_leaves_gives_its_partitions_to_the_others(rig: GroupsRig) -> None:
+def test_member_that_leaves_gives_its_partitions_to_the_others(rig: ConsumerGroupRig) -> None:
     """Leaving moves the group; the last one leaves it empty, with both epochs alike."""
     first, second = member(rig, "a"), member(rig, "b")
-    settle(first, second)
+    run(first, second)
     assert first.leave().member_epoch == -1
     assert rig.group.state is GroupState.ASSIGNING
-    settle(second)
+    run(second)
     assert len(second.owned["events"]) == 6
     assert second.leave().error_code == 0
     assert rig.group.state is GroupState.EMPTY
@@ -77,68 +76,70 @@ def test_member_that_leaves_gives_its_partitions_to_the_others(rig: GroupsRig) -
         second.leave()
 
 
-def test_group_is_as_it_was_after_a_reload(rig: GroupsRig) -> None:
+def test_group_is_as_it_was_after_a_reload(rig: ConsumerGroupRig) -> None:
     """From the whole log and from the compacted one; going on writes nothing."""
     first, second = member(rig, "a"), member(rig, "b")
-    settle(first, second)
+    run(first, second)
     before = rig.describe()
-    for is_compacted in (False, True):
-        rig.reload(is_compacted=is_compacted)
-        assert rig.describe() == before
+    rig.reload()
+    assert rig.describe() == before
+    rig.compact()
+    rig.reload()
+    assert rig.describe() == before
     size = len(rig.log)
-    settle(first, second)
+    run(first, second)
     assert len(rig.log) == size, "nothing has changed"
 
 
-def test_silent_member_is_taken_out(rig: GroupsRig) -> None:
+def test_silent_member_is_taken_out(rig: ConsumerGroupRig) -> None:
     """Its session is over; its partitions go to the other, and it is unknown."""
     first, second = member(rig, "a"), member(rig, "b")
-    settle(first, second)
-    rig.pass_time(SESSION_MS // 2)
+    run(first, second)
+    rig.advance(SESSION_MS // 2)
     first.beat()
-    rig.pass_time(SESSION_MS // 2 + 1)
-    settle(first)
+    rig.advance(SESSION_MS // 2 + 1)
+    run(first)
     assert len(first.owned["events"]) == 6
     with pytest.raises(errors.UnknownMemberIdError):
         second.beat()
 
 
-def test_member_that_does_not_give_back_in_time_is_taken_out(rig: GroupsRig) -> None:
+def test_member_that_does_not_give_back_in_time_is_taken_out(rig: ConsumerGroupRig) -> None:
     """It goes on with heartbeats, but keeps what it was told to give back."""
     first, second = member(rig, "a"), member(rig, "b")
     first.beat()
     second.beat()
     first.take(first.send())
     for _ in range(6):
-        rig.pass_time(REBALANCE_MS // 6)
+        rig.advance(REBALANCE_MS // 6)
         if "a" in rig.group.members:
             first.send()
         second.beat()
     assert set(rig.group.members) == {"b"}
-    settle(second)
+    run(second)
     assert len(second.owned["events"]) == 6
 
 
-def test_reload_gives_everybody_a_fresh_session_and_the_full_time_to_give_back(rig: GroupsRig) -> None:
+def test_reload_gives_everybody_a_fresh_session_and_the_full_time_to_give_back(rig: ConsumerGroupRig) -> None:
     """A fail-over is not the members' fault."""
     first, second = member(rig, "a"), member(rig, "b")
     first.beat()
     second.beat()
     first.take(first.send())
-    rig.pass_time(SESSION_MS - 1)
+    rig.advance(SESSION_MS - 1)
     rig.reload()
-    rig.pass_time(SESSION_MS - 1)
+    rig.advance(SESSION_MS - 1)
     assert set(rig.group.members) == {"a", "b"}
-    assert rig.timers.deadline_of(("rebalance", GROUP, "a")) is not None
-    rig.pass_time(2)
+    assert rig.deadline_of(("rebalance", GROUP, "a")) is not None
+    rig.advance(2)
     assert not rig.group.members
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_lost_answer_does_not_fence(rig: GroupsRig, times: int) -> None:
+def test_lost_answer_does_not_fence(rig: ConsumerGroupRig, times: int) -> None:
     """The member moved to a newer epoch, but never heard of it; nor of the one after that."""
     first, second = member(rig, "a"), member(rig, "b")
-    settle(first, second)
+    run(first, second)
     second.leave()
     for count in range(times):
         answer = first.send()
@@ -149,11 +150,11 @@ def test_lost_answer_does_not_fence(rig: GroupsRig, times: int) -> None:
     assert answer.assignment is not None, "it has heard nothing of it yet"
     first.take(answer)
     first.settle()
-    settle(first)
+    run(first)
     assert len(first.owned["events"]) == 6
 
 
-def test_lost_answer_within_an_epoch_is_repeated(rig: GroupsRig) -> None:
+def test_lost_answer_within_an_epoch_is_repeated(rig: ConsumerGroupRig) -> None:
     """KAFKA-19222: what was told in a lost answer is told again, also to a member that says nothing."""
     first, second = member(rig, "a"), member(rig, "b")
     first.beat()
@@ -163,7 +164,7 @@ def test_lost_answer_within_an_epoch_is_repeated(rig: GroupsRig) -> None:
     assert len(first.wanted["events"]) == 3
 
 
-def test_second_join_of_the_same_member_is_the_first(rig: GroupsRig) -> None:
+def test_second_join_of_the_same_member_is_the_first(rig: ConsumerGroupRig) -> None:
     """Its answer was lost: nothing more is written, and it is told everything again."""
     first = member(rig, "a")
     first.send()
@@ -174,89 +175,89 @@ def test_second_join_of_the_same_member_is_the_first(rig: GroupsRig) -> None:
     assert len(rig.names(answer.assignment)["events"]) == 6
 
 
-def test_member_joins_again_with_epoch_zero(rig: GroupsRig) -> None:
+def test_member_joins_again_with_epoch_zero(rig: ConsumerGroupRig) -> None:
     """KAFKA-19233: who was told to begin again may, whatever epoch the group has it at."""
     first, second = member(rig, "a"), member(rig, "b")
-    settle(first, second)
+    run(first, second)
     second.leave()
-    settle(first)
-    first.epoch, first.owned, first.wanted, first.last_told = 0, {}, {}, None
+    run(first)
+    first.forget()
     first.beat()
     assert first.epoch == rig.group.members["a"].epoch
     assert len(first.owned["events"]) == 6
 
 
 @pytest.mark.parametrize("epoch", [7, 1])
-def test_wrong_epoch_is_fenced(rig: GroupsRig, epoch: int) -> None:
+def test_wrong_epoch_is_fenced(rig: ConsumerGroupRig, epoch: int) -> None:
     """An epoch that never was, or one long before."""
     first, second, third = member(rig, "a"), member(rig, "b"), member(rig, "c")
-    settle(first, second)
-    settle(first, second, third)
+    run(first, second)
+    run(first, second, third)
     first.epoch = epoch
     with pytest.raises(errors.FencedMemberEpochError):
         first.send()
 
 
-def test_epoch_before_with_partitions_that_it_has_not_is_fenced(rig: GroupsRig) -> None:
+def test_epoch_before_with_partitions_that_it_has_not_is_fenced(rig: ConsumerGroupRig) -> None:
     """It went on with what others have by now: it must not be taken for a lost answer."""
     first, second = member(rig, "a"), member(rig, "b")
     first.beat()
     old_epoch = first.epoch
-    settle(first, second)
+    run(first, second)
     first.epoch, first.owned = old_epoch, {"events": {0, 1, 2, 3, 4, 5}}
     with pytest.raises(errors.FencedMemberEpochError):
         first.send()
 
 
-def test_topics_that_grow_come_and_go_move_the_group(rig: GroupsRig) -> None:
+def test_topics_that_grow_come_and_go_move_the_group(rig: ConsumerGroupRig) -> None:
     """Partition counts, new topics, deleted topics and racks move the epoch, other topics do not."""
     first, second = member(rig, "a", "events", "more"), member(rig, "b", "events", "more")
-    settle(first, second)
+    run(first, second)
     epoch = rig.group.epoch
     rig.set_topics(events=8)
-    settle(first, second)
-    assert len(held_by([first, second])) == 8
+    run(first, second)
+    assert len(held_by(first, second)) == 8
     rig.set_topics(events=8, more=2)
-    settle(first, second)
-    assert len(held_by([first, second])) == 10
+    run(first, second)
+    assert len(held_by(first, second)) == 10
     rig.set_topics(more=2)
-    settle(first, second)
-    assert len(held_by([first, second])) == 2
+    run(first, second)
+    assert len(held_by(first, second)) == 2
     assert rig.group.epoch == epoch + 3
     rig.set_topics(more=2, other=1)
-    settle(first, second)
+    run(first, second)
     assert rig.group.epoch == epoch + 3, "nobody reads it"
     rig.set_topics(rack="north", more=2, other=1)
-    settle(first, second)
+    run(first, second)
     assert rig.group.epoch == epoch + 4, "the racks are part of what is read"
     assert rig.group.state is GroupState.STABLE
 
 
-def test_topic_of_the_same_name_is_another_topic(rig: GroupsRig) -> None:
+def test_topic_of_the_same_name_is_another_topic(rig: ConsumerGroupRig) -> None:
     """Deleted and made again: the partitions of the old one are forgotten."""
     first = member(rig, "a")
-    settle(first)
+    run(first)
     rig.set_topics()
     rig.set_topics(events=3)
-    settle(first)
+    run(first)
     assert first.owned == {"events": {0, 1, 2}}
     assert rig.group.members["a"].assigned.keys() == set(rig.image.topic_names)
 
 
-def test_changed_subscription_takes_back_what_is_read_no_more(rig: GroupsRig) -> None:
+def test_changed_subscription_takes_back_what_is_read_no_more(rig: ConsumerGroupRig) -> None:
     """The member keeps the rest meanwhile."""
     rig.set_topics(events=6, more=4)
     first = member(rig, "a", "events", "more")
-    settle(first)
+    run(first)
     first.topics = ("more",)
     first.take(first.send(is_full=True))
     assert first.wanted == {"more": {0, 1, 2, 3}}
     first.settle()
-    settle(first)
+    run(first)
     assert rig.group.state is GroupState.STABLE
 
 
-def test_group_takes_no_more_members_than_it_may(rig: GroupsRig) -> None:
+def test_group_takes_no_more_members_than_it_may(rig: ConsumerGroupRig) -> None:
     """Who is in may go on, nobody comes in."""
     with_config(rig, group_consumer_max_size=1)
     first, second = member(rig, "a"), member(rig, "b")
@@ -267,19 +268,19 @@ def test_group_takes_no_more_members_than_it_may(rig: GroupsRig) -> None:
     assert set(rig.group.members) == {"a"}
 
 
-def test_most_named_assignor_assigns(rig: GroupsRig) -> None:
+def test_most_named_assignor_assigns(rig: ConsumerGroupRig) -> None:
     """Members vote; range cuts topics alike."""
     rig.set_topics(left=3, right=3)
     members = [member(rig, name, "left", "right", assignor="range") for name in "ab"]
-    settle(*members)
+    run(*members)
     assert rig.describe().assignor_name == "range"
     assert members[0].owned == {"left": {0, 1}, "right": {0, 1}}, "cut alike"
     third, fourth, fifth = (member(rig, name, "left", "right", assignor="uniform") for name in "cde")
-    settle(*members, third, fourth, fifth)
+    run(*members, third, fourth, fifth)
     assert rig.describe().assignor_name == "uniform"
 
 
-def test_unknown_assignor_is_refused(rig: GroupsRig) -> None:
+def test_unknown_assignor_is_refused(rig: ConsumerGroupRig) -> None:
     """And nothing is written."""
     for name in ("best", ""):
         with pytest.raises(errors.UnsupportedAssignorError):
@@ -287,22 +288,26 @@ def test_unknown_assignor_is_refused(rig: GroupsRig) -> None:
     assert not rig.log
 
 
-def test_append_that_failed_has_changed_nothing(rig: GroupsRig) -> None:
+def test_append_that_failed_has_changed_nothing(rig: ConsumerGroupRig) -> None:
     """The member never was; the timer that was set for it finds nobody."""
     first, second = member(rig, "a"), member(rig, "b")
-    settle(first)
+    run(first)
     before = rig.describe()
-    rig.fails_next_append = True
-    assert rig.perform(rig.shard.consumer_group_heartbeat(second.request(), FakeToken(), rig.clock)) == []
+    rig.refuses = errors.NotEnoughReplicasError("no")
+    with pytest.raises(errors.CoordinatorNotAvailableError):
+        second.send()
+    with pytest.raises(errors.CoordinatorNotAvailableError):
+        first.leave()
+    rig.refuses = None
     assert rig.describe() == before
-    rig.pass_time(SESSION_MS - 1)
+    rig.advance(SESSION_MS - 1)
     first.beat()
-    rig.pass_time(2)  # the session that the second would have had
-    settle(first, second)
-    assert len(held_by([first, second])) == 6
+    rig.advance(2)  # the session that the second would have had
+    run(first, second)
+    assert len(held_by(first, second)) == 6
 
 
-def test_other_groups_and_members_are_not_there(rig: GroupsRig) -> None:
+def test_other_groups_and_members_are_not_there(rig: ConsumerGroupRig) -> None:
     """Only a join makes a group or a member."""
     with pytest.raises(errors.GroupIdNotFoundError):
         member(rig, "a", epoch=3).beat()
@@ -315,7 +320,7 @@ def test_other_groups_and_members_are_not_there(rig: GroupsRig) -> None:
     assert (described.error_code, described.group_state) == (errors.GroupIdNotFoundError.code, "Dead")
 
 
-def test_describe_shows_what_members_have_and_shall_have(rig: GroupsRig) -> None:
+def test_describe_shows_what_members_have_and_shall_have(rig: ConsumerGroupRig) -> None:
     """States, epochs, assignments and targets in the middle of a rebalance."""
     first, second = member(rig, "a", instance_id="one"), member(rig, "b")
     first.beat()
@@ -370,10 +375,10 @@ def _request(**changes: object) -> ConsumerGroupHeartbeatRequest:
     ],
 )
 def test_bad_requests_are_refused(
-    rig: GroupsRig, changes: dict[str, object], error: type[errors.KafkaError]
+    rig: ConsumerGroupRig, changes: dict[str, object], error: type[errors.KafkaError]
 ) -> None:
     """Every field is checked before anything is written or timed."""
     with pytest.raises(error):
-        rig.heartbeat(_request(**changes))
+        rig.beat(_request(**changes))
     assert not rig.log
-    assert not rig.timers.due
+    assert rig.deadline_of(("session", GROUP, "a")) is None

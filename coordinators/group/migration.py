@@ -1,0 +1,186 @@
+"""A group that changes its protocol while its members live. Pure.
+
+Up, when a member of the new protocol joins a classic group of consumers: the last assignment becomes both the
+target and what the members have, the generation becomes the epoch, and its members go on with the classic
+protocol (classic_consumers.py). Down, when the last member of the new protocol is gone: the other way round,
+and all are to join again. Source: Kafka GroupMetadataManager.java convertToConsumerGroup,
+convertToClassicGroup.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.consumer_protocol import (
+    MAX_VERSION,
+    PROTOCOL_TYPE,
+    Assignment,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+)
+from ...protocol.errors import GroupIdNotFoundError, InvalidRequestError
+from ...protocol.model import TopicPartition
+from ...protocol.records.group_records import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupMemberMetadataValue,
+    GroupMember,
+    GroupMetadataKey,
+    GroupMetadataValue,
+)
+from ..runtime.ports import Record
+from .consumer_group import ConsumerGroup, Member, each_partition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ...protocol.consumer_protocol import Subscription
+    from ...storage_node.coordinator_config import CoordinatorConfig
+    from .assignors.model import Partitions
+    from .classic_group import ClassicGroup
+    from .classic_member import ClassicMember
+    from .consumer_draft import ConsumerDraft
+    from .topic_facts import TopicFacts
+
+UPGRADES = ("upgrade", "bidirectional")
+DOWNGRADES = ("downgrade", "bidirectional")
+
+
+# --- up ----------------------------------------------------------------------------------------------------
+
+
+def check_upgrade(group: ClassicGroup, config: CoordinatorConfig) -> None:
+    """Errors: GroupIdNotFoundError, as the group is not there for members of the new protocol."""
+    fault = None
+    if config.group_consumer_migration_policy not in UPGRADES:
+        fault = "group.consumer.migration.policy does not allow it"
+    elif not group.reads_topics:
+        fault = f"its members are no consumers but {group.protocol_type!r}"
+    elif group.member_count > config.group_consumer_max_size:
+        fault = f"its {group.member_count} members are more than group.consumer.max.size"
+    if fault is not None:
+        raise _cannot_change(group, fault)
+
+
+def upgrade(draft: ConsumerDraft, group: ClassicGroup, topics: TopicFacts) -> None:
+    """Write the classic group into the empty one of `draft`. Errors: GroupIdNotFoundError."""
+    new = draft.group
+    epoch = group.generation
+    members = _upgraded_members(group, topics)
+    for member in members:
+        draft.write(new.told_record(member.member_id, member.told))
+    draft.write(new.metadata_record(epoch, topics.hash_of(draft.group.all_topics())))
+    for member in members:
+        draft.write(new.target_record(member.member_id, member.assigned))
+    draft.write(new.target_epoch_record(epoch))
+    for member in members:
+        draft.write(new.current_record(member.member_id, member))
+
+
+def _upgraded_members(group: ClassicGroup, topics: TopicFacts) -> list[Member]:
+    """No partition goes to two, whatever a custom assignor has done: the first keeps it."""
+    given: set[tuple[bytes, int]] = set()
+    members = []
+    for classic in group.members.values():
+        try:
+            subscription = decode_subscription(classic.metadata(group.protocol or classic.protocols[0].name))
+            assignment = decode_assignment(classic.assignment)
+        except InvalidRequestError as error:
+            raise _cannot_change(group, f"what {classic.member_id!r} told cannot be read: {error}") from error
+        if assignment.user_data:
+            raise _cannot_change(group, "its assignor keeps data of its own, which would be lost")
+        found = partitions_by_id(assignment.partitions, topics)
+        assigned = {
+            topic: left
+            for topic, each in found.items()
+            if (left := tuple(number for number in each if (topic, number) not in given))
+        }
+        given.update(each_partition(assigned))
+        told = _upgraded_told(classic, subscription)
+        epoch = group.generation
+        members.append(Member(classic.member_id, told, epoch, epoch, assigned=assigned))
+    return members
+
+
+def _upgraded_told(member: ClassicMember, subscription: Subscription) -> ConsumerGroupMemberMetadataValue:
+    protocols = tuple(ClassicProtocol(each.name, each.metadata) for each in member.protocols)
+    return ConsumerGroupMemberMetadataValue(
+        member.group_instance_id,
+        subscription.rack_id,
+        member.client_id,
+        member.client_host,
+        tuple(sorted(set(subscription.topics))),
+        None,
+        member.rebalance_timeout_ms,
+        None,
+        ClassicMemberMetadata(member.session_timeout_ms, protocols),
+    )
+
+
+def _cannot_change(group: ClassicGroup, why: str) -> GroupIdNotFoundError:
+    return GroupIdNotFoundError(f"group {group.group_id!r} cannot change to the new protocol: {why}")
+
+
+def partitions_by_id(partitions: Iterable[TopicPartition], topics: TopicFacts) -> Partitions:
+    """Of topics that exist."""
+    found: dict[bytes, set[int]] = {}
+    for topic, partition in partitions:
+        topic_id = topics.id_of(topic)
+        if topic_id is not None:
+            found.setdefault(topic_id, set()).add(partition)
+    return {topic_id: tuple(sorted(each)) for topic_id, each in found.items()}
+
+
+# --- down --------------------------------------------------------------------------------------------------
+
+
+def can_downgrade(group: ConsumerGroup, leaving: Sequence[str], config: CoordinatorConfig) -> bool:
+    """Do all that stay speak the classic protocol, and may they be a classic group?"""
+    staying = [member for member in group.members.values() if member.member_id not in leaving]
+    return (
+        0 < len(staying) <= config.group_max_size
+        and all(member.classic is not None for member in staying)
+        and config.group_consumer_migration_policy in DOWNGRADES
+    )
+
+
+def downgrade(group: ConsumerGroup, leaving: Sequence[str], topics: TopicFacts, wall_ms: int) -> list[Record]:
+    """Records that make it a classic group without `leaving`, at the generation of its epoch. Nobody leads:
+    whoever loads this has all members join again."""
+    staying = [member for _, member in sorted(group.members.items()) if member.member_id not in leaving]
+    protocol = common_protocol(staying)
+    members = tuple(_downgraded(member, protocol, topics) for member in staying)
+    value = GroupMetadataValue(PROTOCOL_TYPE, group.epoch, protocol, None, wall_ms, members)
+    return [*group.tombstones(), Record(GroupMetadataKey(group.group_id), value)]
+
+
+def common_protocol(members: Sequence[Member]) -> str:
+    """The first assignor of the first of these classic members that all of them have."""
+    names = [[name for name, _ in member.classic.supported_protocols] for member in members if member.classic]
+    shared = set(names[0]).intersection(*names)
+    return next((name for name in names[0] if name in shared), names[0][0])
+
+
+def _downgraded(member: Member, protocol: str, topics: TopicFacts) -> GroupMember:
+    assert member.classic is not None
+    return GroupMember(
+        member.member_id,
+        member.instance_id,
+        member.told.client_id,
+        member.told.client_host,
+        member.told.rebalance_timeout_ms,
+        member.classic.session_timeout_ms,
+        dict(member.classic.supported_protocols).get(protocol, b""),
+        assignment_bytes(member, topics),
+    )
+
+
+def assignment_bytes(member: Member, topics: TopicFacts) -> bytes:
+    """What a classic member has, in the version of its subscription."""
+    assert member.classic is not None
+    _, metadata = member.classic.supported_protocols[0]
+    version = min(decode_subscription(metadata).version, MAX_VERSION)
+    named = ((topics.name_of(topic), partition) for topic, partition in each_partition(member.assigned))
+    partitions = tuple(TopicPartition(name, partition) for name, partition in named if name is not None)
+    return encode_assignment(Assignment(version, partitions))

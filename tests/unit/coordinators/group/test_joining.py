@@ -1,0 +1,336 @@
+"""JoinGroup: ids for members, what they must have in common, how many there may be, who waits for whom."""
+
+from __future__ import annotations
+
+import pytest
+from group_rig import START_MS, GroupRig
+from headrace.coordinators.group.classic_group import ClassicGroup
+from headrace.coordinators.group.classic_states import ClassicState
+from headrace.coordinators.group.rebalances import NEW_MEMBER_JOIN_TIMEOUT_MS
+from headrace.protocol.errors import (
+    GroupMaxSizeReachedError,
+    InconsistentGroupProtocolError,
+    InvalidRequestError,
+    InvalidSessionTimeoutError,
+    MemberIdRequiredError,
+    NotCoordinatorError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+from headrace.protocol.messages import groups as m
+
+
+def group_of(rig: GroupRig) -> ClassicGroup:
+    group = rig.shard.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    return group
+
+
+def protocols(*names: str) -> tuple[m.GroupProtocol, ...]:
+    return tuple(m.GroupProtocol(name, name.encode()) for name in names)
+
+
+def test_a_dynamic_member_is_given_an_id_to_join_with() -> None:
+    """The id begins with the client's name, and no two are the same."""
+    rig = GroupRig()
+    first, second = rig.join(client_id="a"), rig.join(client_id="b")
+    assert [each.code for each in (first, second)] == [MemberIdRequiredError.code] * 2
+    assert first.answer.member_id.startswith("a-")
+    assert second.answer.member_id.startswith("b-")
+    assert first.answer.member_id[2:] != second.answer.member_id[2:]
+    assert group_of(rig).state is ClassicState.EMPTY
+
+
+def test_ids_of_a_coordinator_that_took_over_are_others() -> None:
+    """Also in the same millisecond."""
+    rig = GroupRig()
+    before = rig.join().answer.member_id
+    rig.reload()
+    assert rig.join().answer.member_id != before
+
+
+def test_who_was_given_an_id_and_never_joins_is_not_waited_for_longer_than_its_session() -> None:
+    """Else the group could never complete a rebalance."""
+    rig = GroupRig()
+    (member,) = rig.stable_group()
+    rig.join(session_timeout_ms=10_000)
+    again = rig.join(member)
+    assert again.waits
+    rig.advance(9_999)
+    assert again.waits
+    rig.advance(1)
+    assert again.code == 0
+
+
+def test_an_id_that_nobody_gave_is_refused() -> None:
+    """With and without a group."""
+    rig = GroupRig()
+    assert rig.join("x").code == UnknownMemberIdError.code
+    assert not rig.shard.groups
+    rig.stable_group()
+    assert rig.join("x").code == UnknownMemberIdError.code
+
+
+@pytest.mark.parametrize("timeout_ms", [5_999, 1_800_001])
+def test_session_timeouts_have_bounds(timeout_ms: int) -> None:
+    """Those of the coordinator's configuration."""
+    rig = GroupRig()
+    assert rig.join(session_timeout_ms=timeout_ms).code == InvalidSessionTimeoutError.code
+    assert not rig.log
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"protocols": ()},
+        {"protocol_type": ""},
+    ],
+)
+def test_the_first_member_names_a_protocol(more: dict[str, object]) -> None:
+    """Without one it cannot have anything in common with others."""
+    rig = GroupRig()
+    assert rig.join(**more).code == InconsistentGroupProtocolError.code
+    assert not rig.shard.groups
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"group_instance_id": "i" * 2_049},
+        {"client_id": "c" * 2_049},
+        {"protocols": protocols("p" * 2_049)},
+    ],
+)
+def test_names_have_a_length(more: dict[str, object]) -> None:
+    """They stand in the group's record."""
+    assert GroupRig().join(**more).code == InvalidRequestError.code
+
+
+def test_a_member_that_shares_nothing_is_refused() -> None:
+    """No assignor of the others, or another kind of group."""
+    rig = GroupRig()
+    rig.stable_group()
+    assert rig.join(protocols=protocols("sticky")).code == InconsistentGroupProtocolError.code
+    assert rig.join(protocol_type="connect").code == InconsistentGroupProtocolError.code
+
+
+def test_a_group_without_members_may_become_one_of_another_kind() -> None:
+    """All have left."""
+    rig = GroupRig()
+    (member,) = rig.stable_group()
+    rig.leave(m.LeavingMember(member))
+    joined = rig.new_member(protocol_type="connect", protocols=protocols("default"))
+    rig.advance(0)
+    assert joined.answer.protocol_type == "connect"
+
+
+def test_the_assignor_that_most_like_best_of_those_that_all_have() -> None:
+    """Three votes among a and b; c is not everybody's."""
+    rig = GroupRig()
+    wants = [("c", "a", "b"), ("b", "a"), ("b", "a", "c")]
+    joins = [rig.join(requires_member_id=False, protocols=protocols(*each)) for each in wants]
+    rig.advance(0)
+    assert [each.answer.protocol_name for each in joins] == ["b"] * 3
+    assert joins[0].answer.members[0].metadata == b"b"
+
+
+def test_only_the_leader_sees_the_members() -> None:
+    """It is the first one that joined."""
+    rig = GroupRig()
+    joins = [rig.join(requires_member_id=False) for _ in range(3)]
+    rig.advance(0)
+    leader = joins[0].answer
+    assert [len(each.answer.members) for each in joins] == [3, 0, 0]
+    assert {each.answer.leader for each in joins} == {leader.member_id}
+    assert {each.answer.generation_id for each in joins} == {1}
+
+
+def test_the_first_rebalance_waits_for_more_members() -> None:
+    """It is extended as often as new ones come, until the rebalance timeout is over."""
+    rig = GroupRig(group_initial_rebalance_delay_ms=3_000)
+    joins = [rig.join(requires_member_id=False, rebalance_timeout_ms=7_000)]
+    rig.advance(2_999)
+    for _ in range(2):
+        joins.append(rig.join(requires_member_id=False, rebalance_timeout_ms=7_000))
+        rig.advance(2_000)
+        assert joins[0].waits
+    assert rig.now_ms == START_MS + 6_999
+    rig.advance(1)
+    assert {each.answer.generation_id for each in joins} == {1}
+    assert len(joins[0].answer.members) == 3
+
+
+def test_the_first_rebalance_ends_with_the_delay_if_nobody_comes() -> None:
+    """Not earlier, though all that are known have joined."""
+    rig = GroupRig(group_initial_rebalance_delay_ms=3_000)
+    joined = rig.join(requires_member_id=False)
+    rig.advance(2_999)
+    assert joined.waits
+    rig.advance(1)
+    assert joined.code == 0
+
+
+def test_who_does_not_join_again_in_time_is_no_member_any_more() -> None:
+    """The others go on without it, in a new generation."""
+    rig = GroupRig()
+    first, second = rig.stable_group(2, session_timeout_ms=1_800_000)
+    again = rig.join(first, session_timeout_ms=1_800_000)
+    rig.advance(59_999)
+    assert again.waits
+    rig.advance(1)
+    assert again.answer.generation_id == 3
+    assert [each.member_id for each in again.answer.members] == [first]
+    assert rig.heartbeat(second, 2).code == UnknownMemberIdError.code
+
+
+def test_if_the_leader_does_not_join_again_the_first_that_did_leads() -> None:
+    """Somebody must assign."""
+    rig = GroupRig()
+    ids = rig.stable_group(3, session_timeout_ms=1_800_000)
+    joins = [
+        rig.join(each, session_timeout_ms=1_800_000, protocols=protocols("range")) for each in ids[:0:-1]
+    ]
+    rig.advance(60_000)
+    assert {each.answer.leader for each in joins} == {ids[1]}
+
+
+def test_a_second_join_of_a_member_replaces_the_first() -> None:
+    """The client has given the first one up; it is answered all the same, and the member joins once."""
+    rig = GroupRig()
+    first, second = rig.stable_group(2)
+    abandoned = rig.join(first)
+    waiting = rig.join(first)
+    assert abandoned.code == RebalanceInProgressError.code
+    assert waiting.waits
+    other = rig.join(second)
+    assert (waiting.code, other.code) == (0, 0)
+    assert len(waiting.answer.members) == 2
+
+
+@pytest.mark.parametrize("is_stable", [False, True])
+def test_a_follower_that_joins_again_unchanged_gets_its_generation_again(is_stable: bool) -> None:
+    """Its answer was lost: there is no need for the others to rebalance."""
+    rig = GroupRig()
+    first, second = rig.stable_group(2)
+    if not is_stable:
+        rig.join(first, protocols=protocols("range"))
+        rig.join(second)
+        assert group_of(rig).state is ClassicState.COMPLETING_REBALANCE
+    generation = group_of(rig).generation
+    again = rig.join(second)
+    assert (again.answer.generation_id, again.answer.members) == (generation, ())
+
+
+def test_a_member_with_other_metadata_has_the_group_rebalance() -> None:
+    """It reads other topics."""
+    rig = GroupRig()
+    first, second = rig.stable_group(2)
+    changed = rig.join(second, protocols=protocols("range"))
+    assert changed.waits
+    assert rig.heartbeat(first, 2).code == RebalanceInProgressError.code
+    assert rig.join(first).answer.members[1].metadata == b"range"
+
+
+def test_the_leader_of_a_stable_group_can_have_it_rebalance() -> None:
+    """It has seen topics change."""
+    rig = GroupRig()
+    first, second = rig.stable_group(2)
+    assert rig.join(first).waits
+    assert rig.heartbeat(second, 2).code == RebalanceInProgressError.code
+
+
+def test_a_new_member_that_waits_for_too_long_is_taken_for_a_ghost() -> None:
+    """KAFKA-9752: it does not heartbeat, so it would be waited for in every rebalance for ever."""
+    rig = GroupRig()
+    (member,) = rig.stable_group(session_timeout_ms=1_800_000, rebalance_timeout_ms=3_600_000)
+    ghost = rig.join(requires_member_id=False)
+    rig.advance(NEW_MEMBER_JOIN_TIMEOUT_MS - 1)
+    assert ghost.waits
+    rig.advance(1)
+    assert ghost.code == UnknownMemberIdError.code
+    again = rig.join(member, session_timeout_ms=1_800_000)
+    assert len(again.answer.members) == 1
+
+
+def test_members_that_wait_need_not_heartbeat() -> None:
+    """The session of one that waits begins with its answer."""
+    rig = GroupRig()
+    first, second = rig.stable_group(2)
+    waiting = rig.join(first)
+    for _ in range(5):
+        rig.advance(9_000)
+        assert rig.heartbeat(second, 2).code == RebalanceInProgressError.code
+    assert waiting.waits
+    rig.join(second)
+    assert waiting.code == 0
+    rig.advance(9_999)
+    assert group_of(rig).member_count == 2
+    rig.advance(1)
+    assert group_of(rig).member_count == 0
+
+
+@pytest.mark.parametrize("is_stable", [False, True])
+def test_a_group_takes_no_more_members_than_it_may_have(is_stable: bool) -> None:
+    """While it rebalances and when it is stable; known ones are always welcome."""
+    rig = GroupRig(group_max_size=2)
+    ids = rig.stable_group(2)
+    if not is_stable:
+        rig.join(ids[0])
+        rig.join(ids[1], protocols=protocols("range"))
+    refused = rig.join(requires_member_id=False)
+    assert refused.code == GroupMaxSizeReachedError.code
+    assert group_of(rig).member_count == 2
+
+
+def test_the_first_rebalance_takes_no_more_members_either() -> None:
+    """Those count that wait."""
+    rig = GroupRig(group_max_size=2, group_initial_rebalance_delay_ms=3_000)
+    joins = [rig.join(requires_member_id=False) for _ in range(4)]
+    assert [each.code for each in joins[2:]] == [GroupMaxSizeReachedError.code] * 2
+    rig.advance(6_000)
+    assert [each.code for each in joins[:2]] == [0, 0]
+
+
+def test_after_the_limit_was_lowered_who_joins_last_is_turned_away() -> None:
+    """A coordinator that takes over has all join again, so that they can commit first."""
+    rig = GroupRig(group_max_size=3)
+    ids = rig.stable_group(3)
+    rig.config = type(rig.config)(group_max_size=2, group_initial_rebalance_delay_ms=0)
+    rig.reload()
+    assert group_of(rig).state is ClassicState.PREPARING_REBALANCE
+    joins = [rig.join(each) for each in ids]
+    assert [each.code for each in joins] == [0, 0, GroupMaxSizeReachedError.code]
+    assert group_of(rig).member_count == 2
+
+
+def test_generations_start_again_after_the_largest() -> None:
+    """They are four bytes in the record."""
+    rig = GroupRig()
+    first, second = rig.stable_group(2)
+    group_of(rig).generation = 2**31 - 1
+    joins = [rig.join(first), rig.join(second)]
+    assert {each.answer.generation_id for each in joins} == {1}
+
+
+def test_a_coordinator_that_goes_answers_all_that_wait() -> None:
+    """Joins and syncs."""
+    rig = GroupRig()
+    first, second = rig.stable_group(2)
+    join = rig.join(first)
+    rig.reload()
+    assert join.code == NotCoordinatorError.code
+    assert rig.heartbeat(second, 2).code == 0
+
+
+def test_a_connection_that_goes_takes_no_member_with_it() -> None:
+    """It is as if its answers were lost: the session decides."""
+    rig = GroupRig()
+    first, second = rig.stable_group(2)
+    rig.join(first)
+    outcome = rig.shard.on_peer_gone(1, rig.now)
+    assert not outcome.answers
+    assert not outcome.records
+    assert rig.join(second).code == 0
+    assert group_of(rig).member_count == 2
+    rig.advance(10_000)
+    assert group_of(rig).member_count == 0

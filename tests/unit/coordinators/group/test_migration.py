@@ -1,0 +1,295 @@
+"""Groups that change their protocol while their members live (RELIABILITY scenario 55)."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.coordinators.group.classic_group import ClassicGroup
+from headrace.coordinators.group.consumer_group import ConsumerGroup, GroupState
+from headrace.protocol import errors
+from headrace.protocol.consumer_protocol import Assignment, encode_assignment
+from headrace.protocol.messages.groups import GroupProtocol, LeavingMember
+
+from tests.fakes.consumer_group_rig import (
+    GROUP,
+    ConsumerGroupRig,
+    SimClassicMember,
+    SimMember,
+    held_by,
+    run,
+    with_config,
+)
+
+
+@pytest.fixture
+def rig() -> ConsumerGroupRig:
+    rig = ConsumerGroupRig()
+    rig.set_topics(events=6)
+    return rig
+
+
+def _new(rig: ConsumerGroupRig, member_id: str, **facts: object) -> SimMember:
+    return SimMember(rig, member_id, ("events",), **facts)  # type: ignore[arg-type]
+
+
+def _classic_pair(rig: ConsumerGroupRig, *, is_eager: bool = False) -> list[SimClassicMember]:
+    pair = [SimClassicMember(rig, is_eager=is_eager) for _ in range(2)]
+    run(*pair)
+    assert rig.shard.groups[GROUP].state_name == "Stable"
+    assert len(held_by(*pair)) == 6
+    return pair
+
+
+def _assert_shared(*members: SimMember | SimClassicMember, partitions: int = 6) -> None:
+    held = held_by(*members)
+    assert len(held) == partitions
+    assert all(len(readers) == 1 for readers in held.values()), held
+
+
+@pytest.mark.parametrize("is_eager", [False, True])
+@pytest.mark.parametrize("reloads", [False, True])
+def test_rolling_change_up_and_down(rig: ConsumerGroupRig, *, is_eager: bool, reloads: bool) -> None:
+    """Classic members are replaced one by one, then the other way round; nobody reads what another does."""
+    members: list[SimMember | SimClassicMember] = list(_classic_pair(rig, is_eager=is_eager))
+
+    def turn() -> None:
+        for count in range(15):
+            run(*members, rounds=1)
+            assert all(len(readers) == 1 for readers in held_by(*members).values())
+            if reloads and count < 5:
+                rig.reload()
+        _assert_shared(*members)
+
+    members.append(_new(rig, "a"))
+    turn()
+    assert isinstance(rig.shard.groups[GROUP], ConsumerGroup)
+    assert rig.group.state is GroupState.STABLE
+    members.pop(0).leave()
+    turn()
+    members.append(_new(rig, "b"))
+    members.pop(0).leave()
+    turn()
+    assert rig.group.state is GroupState.STABLE
+    assert all(member.classic is None for member in rig.group.members.values())
+    members.append(SimClassicMember(rig, is_eager=is_eager))
+    turn()
+    members.append(SimClassicMember(rig, is_eager=is_eager))
+    turn()
+    members.pop(0).leave()
+    turn()
+    assert isinstance(rig.shard.groups[GROUP], ConsumerGroup)
+    members.pop(0).leave()
+    turn()
+    assert isinstance(rig.shard.groups[GROUP], ClassicGroup)
+
+
+def test_offsets_stay_with_the_group(rig: ConsumerGroupRig) -> None:
+    """What a classic member committed is there for the next member, and the other way round."""
+    first, _ = _classic_pair(rig)
+    rig.commit_offset(7, first.member_id, first.generation, GROUP, ("events", 0))
+    third = _new(rig, "a")
+    third.beat()
+    assert rig.offsets(GROUP) == {("events", 0): 7}
+    assert rig.commit_offset(8, "a", third.epoch, GROUP, ("events", 1)).answer.results[0].error_code == 0
+    third.leave()
+    rig.advance(0)
+    assert isinstance(rig.shard.groups[GROUP], ClassicGroup)
+    assert rig.offsets(GROUP) == {("events", 0): 7, ("events", 1): 8}
+
+
+def test_waiting_requests_come_again(rig: ConsumerGroupRig) -> None:
+    """JoinGroup and SyncGroup that wait in the classic group are answered, once, with a rebalance."""
+    first, second = _classic_pair(rig)
+    rig.leave(LeavingMember(second.member_id), group=GROUP)
+    second.member_id = ""
+    join = rig.join("", GROUP, protocols=second.protocols(), requires_member_id=False)
+    assert join.waits
+    _new(rig, "a").beat()
+    assert join.code == errors.RebalanceInProgressError.code
+    assert isinstance(rig.shard.groups[GROUP], ConsumerGroup)
+    assert rig.shard.close() == []
+    first.step()
+    assert first.must_join
+
+
+def test_member_that_does_not_join_again_is_taken_out(rig: ConsumerGroupRig) -> None:
+    """It heartbeats, but does not do what it is told: after its rebalance timeout its partitions are free."""
+    first, second = _classic_pair(rig)
+    third = _new(rig, "a")
+    third.beat()
+    for _ in range(10):
+        rig.advance(7_000)
+        run(second, third, rounds=2)
+        rig.heartbeat(first.member_id, first.generation, GROUP)
+    assert set(rig.group.members) == {second.member_id, "a"}
+    _assert_shared(second, third)
+
+
+def test_member_that_does_not_sync_is_taken_out(rig: ConsumerGroupRig) -> None:
+    """It joined, but never asks for its assignment."""
+    third = _new(rig, "a")
+    third.beat()
+    classic = SimClassicMember(rig)
+    classic.step()
+    classic.joining = rig.join(classic.member_id, GROUP, protocols=classic.protocols())
+    assert classic.joining.code == 0
+    for _ in range(10):
+        rig.advance(7_000)
+        rig.heartbeat(classic.member_id, classic.joining.answer.generation_id, GROUP)
+        third.beat()
+    assert set(rig.group.members) == {"a"}
+
+
+def test_silent_classic_member_has_the_session_that_it_asked_for(rig: ConsumerGroupRig) -> None:
+    """Ten seconds, not the 45 of the new protocol."""
+    first, second = _classic_pair(rig)
+    third = _new(rig, "a")
+    run(first, second, third)
+    rig.advance(9_000)
+    run(first, third, rounds=1)
+    rig.advance(2_000)
+    assert set(rig.group.members) == {first.member_id, "a"}
+
+
+def test_append_that_failed_leaves_the_classic_group_as_it_is(rig: ConsumerGroupRig) -> None:
+    """Its members still have sessions, and are to join again."""
+    first, second = _classic_pair(rig)
+    rig.refuses = errors.NotEnoughReplicasError("no")
+    with pytest.raises(errors.CoordinatorNotAvailableError):
+        _new(rig, "a").beat()
+    rig.refuses = None
+    rig.advance(0)
+    assert rig.shard.groups[GROUP].state_name == "PreparingRebalance"
+    run(first, second)
+    _assert_shared(first, second)
+    rig.advance(15_000)
+    assert rig.shard.groups[GROUP].is_empty, "silent members of a classic group are taken out"
+
+
+@pytest.mark.parametrize(
+    ("policy", "goes_up", "goes_down"),
+    [
+        ("bidirectional", True, True),
+        ("upgrade", True, False),
+        ("downgrade", False, True),
+        ("disabled", False, False),
+    ],
+)
+def test_policy_says_which_way_groups_change(
+    rig: ConsumerGroupRig, policy: str, *, goes_up: bool, goes_down: bool
+) -> None:
+    """What it does not allow is refused to the new protocol, or leaves classic members in the new one."""
+    _classic_pair(rig)
+    with_config(rig, group_consumer_migration_policy=policy)
+    if not goes_up:
+        with pytest.raises(errors.GroupIdNotFoundError):
+            _new(rig, "a").beat()
+        with_config(rig, group_consumer_migration_policy="upgrade")
+    third = _new(rig, "a")
+    third.beat()
+    with_config(rig, group_consumer_migration_policy=policy)
+    third.leave()
+    rig.advance(0)
+    assert isinstance(rig.shard.groups[GROUP], ClassicGroup if goes_down else ConsumerGroup)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"protocol_type": "connect"},
+        {"protocols": (GroupProtocol("range", b"no subscription"),)},
+    ],
+)
+def test_groups_that_are_no_consumers_stay_classic(rig: ConsumerGroupRig, changes: dict[str, object]) -> None:
+    """Other protocol types, and bytes that cannot be read."""
+    rig.join("", GROUP, requires_member_id=False, **changes)
+    with pytest.raises(errors.GroupIdNotFoundError):
+        _new(rig, "a").beat()
+    assert isinstance(rig.shard.groups[GROUP], ClassicGroup)
+
+
+def test_assignors_with_data_of_their_own_stay_classic(rig: ConsumerGroupRig) -> None:
+    """The data would be lost."""
+    member = SimClassicMember(rig)
+    join = rig.join("", GROUP, protocols=member.protocols(), requires_member_id=False)
+    rig.advance(0)
+    member_id, generation = join.answer.member_id, join.answer.generation_id
+    assignment = encode_assignment(Assignment(1, (), b"mine"))
+    assert rig.sync(member_id, generation, GROUP, assignments={member_id: assignment}).code == 0
+    with pytest.raises(errors.GroupIdNotFoundError):
+        _new(rig, "a").beat()
+
+
+def test_too_many_members_for_the_other_protocol(rig: ConsumerGroupRig) -> None:
+    """Either way, the group stays what it is."""
+    _classic_pair(rig)
+    with_config(rig, group_consumer_max_size=1)
+    with pytest.raises(errors.GroupIdNotFoundError):
+        _new(rig, "a").beat()
+    with_config(rig, group_consumer_max_size=10, group_max_size=1)
+    third = _new(rig, "a")
+    third.beat()
+    third.leave()
+    rig.advance(0)
+    assert isinstance(rig.shard.groups[GROUP], ConsumerGroup)
+
+
+def test_static_member_changes_its_protocol_both_ways(rig: ConsumerGroupRig) -> None:
+    """Whoever comes last under an instance id is it; the last one that goes back takes the group with it."""
+    first, second = SimClassicMember(rig, instance_id="one"), SimClassicMember(rig, instance_id="two")
+    run(first, second)
+    old_id = second.member_id
+    newer = _new(rig, "a", instance_id="two")
+    run(first, newer)
+    _assert_shared(first, newer)
+    assert set(rig.group.members) == {first.member_id, "a"}
+    code = rig.heartbeat(old_id, second.generation, GROUP, "two").code
+    assert code == errors.FencedInstanceIdError.code
+    back = SimClassicMember(rig, instance_id="two")
+    run(first, back)
+    _assert_shared(first, back)
+    assert isinstance(rig.shard.groups[GROUP], ClassicGroup)
+    with pytest.raises(errors.GroupIdNotFoundError):
+        newer.send()
+
+
+def test_what_classic_members_may_not_do(rig: ConsumerGroupRig) -> None:
+    """Errors as the classic protocol has them."""
+    third = _new(rig, "a")
+    third.beat()
+    classic = SimClassicMember(rig)
+    run(classic, third)
+    member_id, generation = classic.member_id, classic.generation
+    assert rig.heartbeat(member_id, generation + 1, GROUP).code == errors.IllegalGenerationError.code
+    assert rig.heartbeat("a", third.epoch, GROUP).code == errors.UnknownMemberIdError.code
+    assert rig.heartbeat("nobody", 1, GROUP).code == errors.UnknownMemberIdError.code
+    assert rig.heartbeat(member_id, generation, GROUP, "one").code == errors.UnknownMemberIdError.code
+    sync = rig.sync(member_id, generation, GROUP, protocol_name="other")
+    assert sync.code == errors.InconsistentGroupProtocolError.code
+    other = (GroupProtocol("other", classic.protocols()[0].metadata),)
+    assert rig.join("", GROUP, protocols=other).code == errors.InconsistentGroupProtocolError.code
+    assert rig.join("", GROUP, protocol_type="connect").code == errors.InconsistentGroupProtocolError.code
+    bad = (GroupProtocol("range", b"?"),)
+    assert rig.join(member_id, GROUP, protocols=bad).code == errors.InvalidRequestError.code
+    assert rig.join("", GROUP, session_timeout_ms=1).code == errors.InvalidSessionTimeoutError.code
+    with_config(rig, group_consumer_max_size=2)
+    full = rig.join("", GROUP, protocols=classic.protocols(), requires_member_id=False)
+    assert full.code == errors.GroupMaxSizeReachedError.code
+    left = rig.leave(LeavingMember("a"), LeavingMember(member_id), LeavingMember("", "one"), group=GROUP)
+    assert [each.error_code for each in left.answer.members] == [25, 0, 25]
+    assert set(rig.group.members) == {"a"}
+
+
+def test_commits_of_classic_members_are_checked_as_generations(rig: ConsumerGroupRig) -> None:
+    """ILLEGAL_GENERATION, which their clients know, instead of STALE_MEMBER_EPOCH."""
+    third, classic = _new(rig, "a"), SimClassicMember(rig)
+    third.beat()
+    run(classic, third)
+
+    def code(member_id: str, epoch: int) -> int:
+        asked = rig.commit_offset(1, member_id, epoch, GROUP, ("events", 0))
+        answer = asked.answer
+        return answer.code if isinstance(answer, errors.KafkaError) else answer.results[0].error_code
+
+    assert code(classic.member_id, classic.generation) == 0
+    assert code(classic.member_id, 99) == errors.IllegalGenerationError.code
+    assert code("a", 99) == errors.StaleMemberEpochError.code

@@ -1,0 +1,217 @@
+"""Static members: they keep their place and their assignment, and only one client has it."""
+
+from __future__ import annotations
+
+import pytest
+from group_rig import RANGE, GroupRig
+from headrace.coordinators.group.classic_group import ClassicGroup
+from headrace.coordinators.group.classic_states import ClassicState
+from headrace.protocol.errors import (
+    CoordinatorNotAvailableError,
+    FencedInstanceIdError,
+    IllegalGenerationError,
+    InvalidRequestError,
+    NotEnoughReplicasError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+from headrace.protocol.messages import groups as m
+
+
+def group_of(rig: GroupRig) -> ClassicGroup:
+    group = rig.shard.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    return group
+
+
+def static_group(rig: GroupRig) -> tuple[str, str]:
+    """A leader without and a follower with the instance id i, in generation 2."""
+    (leader,) = rig.stable_group()
+    follower = rig.join(group_instance_id="i")
+    joined = rig.join(leader)
+    assert joined.answer.generation_id == 2
+    follower_id = follower.answer.member_id
+    rig.sync(leader, 2, assignments={leader: b"L", follower_id: b"F"})
+    assert rig.sync(follower_id, 2, group_instance_id="i").answer.assignment == b"F"
+    return leader, follower_id
+
+
+def test_a_static_member_needs_no_id_to_join() -> None:
+    """Its instance id tells who it is; the member id begins with it."""
+    rig = GroupRig()
+    joined = rig.join(group_instance_id="i")
+    assert joined.waits
+    rig.advance(0)
+    assert joined.answer.member_id.startswith("i-")
+    assert joined.answer.members[0].group_instance_id == "i"
+
+
+@pytest.mark.parametrize("reloads", [False, True])
+def test_one_that_comes_back_goes_on_without_a_rebalance(reloads: bool) -> None:
+    """With a new member id, the same assignment and in the same generation, also after the coordinator has
+    moved."""
+    rig = GroupRig()
+    leader, old = static_group(rig)
+    if reloads:
+        rig.reload()
+    back = rig.join(group_instance_id="i").answer
+    assert (back.error_code, back.generation_id, back.skip_assignment) == (0, 2, False)
+    assert back.member_id != old
+    if reloads:
+        rig.reload()
+    assert rig.sync(back.member_id, 2, group_instance_id="i").answer.assignment == b"F"
+    assert rig.heartbeat(leader, 2).code == 0
+
+
+def test_who_had_the_place_is_fenced() -> None:
+    """Whatever it asks: two clients with one instance id would read the same partitions."""
+    rig = GroupRig()
+    _, old = static_group(rig)
+    rig.join(group_instance_id="i")
+    assert rig.heartbeat(old, 2, instance_id="i").code == FencedInstanceIdError.code
+    assert rig.sync(old, 2, group_instance_id="i").code == FencedInstanceIdError.code
+    assert rig.join(old, group_instance_id="i").code == FencedInstanceIdError.code
+    assert rig.commit_offset(5, old, 2, group_instance_id="i").code == FencedInstanceIdError.code
+    (left,) = rig.leave(m.LeavingMember(old, "i")).answer.members
+    assert left.error_code == FencedInstanceIdError.code
+    assert rig.heartbeat(old, 2).code == UnknownMemberIdError.code
+
+
+def test_an_instance_id_that_nobody_has() -> None:
+    """A member id does not help."""
+    rig = GroupRig()
+    leader, _ = static_group(rig)
+    assert rig.heartbeat(leader, 2, instance_id="j").code == UnknownMemberIdError.code
+
+
+def test_a_static_leader_that_comes_back_sees_the_members_and_skips_assigning() -> None:
+    """KIP-814: it needs to know them to notice changes, but the assignment stands."""
+    rig = GroupRig()
+    rig.join(group_instance_id="lead")
+    other = rig.join(requires_member_id=False)
+    rig.advance(0)
+    generation, leader = other.answer.generation_id, other.answer.leader
+    rig.sync(leader, generation, assignments={leader: b"L", other.answer.member_id: b"F"})
+    back = rig.join(group_instance_id="lead").answer
+    assert back.skip_assignment
+    assert back.leader == back.member_id
+    assert [each.member_id for each in back.members] == [back.member_id, other.answer.member_id]
+    assert rig.sync(back.member_id, generation).answer.assignment == b"L"
+
+
+def test_one_that_comes_back_with_other_assignors_has_the_group_vote_again() -> None:
+    """The assignment was made by another one."""
+    rig = GroupRig()
+    both = (m.GroupProtocol("range", b"r"), m.GroupProtocol("sticky", b"s"))
+    first = rig.join(group_instance_id="i", protocols=both)
+    second = rig.join(requires_member_id=False, protocols=both)
+    rig.advance(0)
+    rig.sync(first.answer.member_id, 1)
+    assert first.answer.protocol_name == "range"
+    back = rig.join(group_instance_id="i", protocols=both[1:])
+    assert back.waits
+    assert rig.heartbeat(second.answer.member_id, 1).code == RebalanceInProgressError.code
+    rig.join(second.answer.member_id, protocols=both)
+    assert back.answer.protocol_name == "sticky"
+
+
+def test_one_that_comes_back_while_the_group_prepares() -> None:
+    """The one before is fenced at once, and the new one waits in its place."""
+    rig = GroupRig()
+    leader, old = static_group(rig)
+    rig.join(requires_member_id=False)
+    waiting = rig.join(old, group_instance_id="i")
+    back = rig.join(group_instance_id="i")
+    assert waiting.code == FencedInstanceIdError.code
+    assert back.waits
+    assert len(rig.join(leader).answer.members) == 3
+    assert back.code == 0
+
+
+def test_one_that_comes_back_before_the_leader_has_assigned() -> None:
+    """The leader would assign to the old id: all join again."""
+    rig = GroupRig()
+    leader, old = static_group(rig)
+    first = rig.join(leader)
+    rig.join(old, group_instance_id="i")
+    assert first.answer.generation_id == 3
+    waiting = rig.sync(old, 3, group_instance_id="i")
+    back = rig.join(group_instance_id="i")
+    assert waiting.code == FencedInstanceIdError.code
+    assert group_of(rig).state is ClassicState.PREPARING_REBALANCE
+    again = rig.join(leader)
+    assert again.answer.generation_id == back.answer.generation_id == 4
+
+
+def test_one_that_is_away_keeps_its_place_for_its_session() -> None:
+    """A rebalance waits for it so long, whatever time the others allow for that; then it is dropped."""
+    rig = GroupRig()
+    leader, away = static_group(rig)
+    joined = rig.join(leader, session_timeout_ms=1_800_000, rebalance_timeout_ms=5_000)
+    rig.advance(9_999)
+    assert joined.waits
+    rig.advance(1)
+    assert joined.answer.generation_id == 3
+    assert rig.heartbeat(away, 2).code == UnknownMemberIdError.code
+
+
+def test_if_only_static_members_that_are_away_are_left_nobody_leads() -> None:
+    """The rebalance goes on until their sessions are over, and then the group is empty."""
+    rig = GroupRig()
+    joined = [rig.join(group_instance_id=each, session_timeout_ms=100_000) for each in "ij"]
+    rig.advance(0)
+    ids = [each.answer.member_id for each in joined]
+    rig.sync(ids[0], 1)
+    rig.sync(ids[1], 1)
+    dynamic = rig.join(requires_member_id=False, session_timeout_ms=6_000)
+    member_id = next(each for each in group_of(rig).members if each not in ids)
+    rig.leave(m.LeavingMember(member_id))
+    assert dynamic.code == UnknownMemberIdError.code
+    rig.advance(60_000)
+    assert group_of(rig).state is ClassicState.PREPARING_REBALANCE
+    rig.advance(40_000)
+    assert group_of(rig).state is ClassicState.EMPTY
+
+
+def test_a_new_static_member_of_a_stable_group_leaves_nobody_stuck() -> None:
+    """KAFKA-14422: it knows that it does not lead, and the rebalance ends."""
+    rig = GroupRig()
+    first, second = rig.stable_group(2)
+    new = rig.join(group_instance_id="i")
+    joins = [rig.join(first), rig.join(second)]
+    assert not new.waits
+    assert new.answer.leader == first
+    assert new.answer.members == ()
+    syncs = [rig.sync(each, 3) for each in (second, new.answer.member_id)]
+    rig.sync(first, 3)
+    assert [each.code for each in (*joins, *syncs)] == [0] * 4
+
+
+def test_a_member_id_that_was_given_away_is_not_for_static_members() -> None:
+    """They are given none."""
+    rig = GroupRig()
+    given = rig.join().answer.member_id
+    assert rig.join(given, group_instance_id="i").code == InvalidRequestError.code
+
+
+def test_if_the_new_id_cannot_be_written_the_old_one_goes_on() -> None:
+    """Else the log and the members would disagree after the next load."""
+    rig = GroupRig()
+    leader, old = static_group(rig)
+    rig.refuses = NotEnoughReplicasError()
+    refused = rig.join(group_instance_id="i", protocols=(m.GroupProtocol("range", b"other"),))
+    assert refused.code == CoordinatorNotAvailableError.code
+    rig.refuses = None
+    assert rig.heartbeat(old, 2, instance_id="i").code == 0
+    assert group_of(rig).members[old].protocols == RANGE
+    rig.advance(9_999)
+    assert rig.heartbeat(leader, 2).code == 0
+    rig.advance(1)
+    assert old not in group_of(rig).members
+
+
+def test_the_generation_counts_for_static_members_too() -> None:
+    """One that missed a rebalance."""
+    rig = GroupRig()
+    _, old = static_group(rig)
+    assert rig.heartbeat(old, 1, instance_id="i").code == IllegalGenerationError.code

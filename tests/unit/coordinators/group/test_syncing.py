@@ -1,0 +1,317 @@
+"""SyncGroup, Heartbeat and LeaveGroup: assignments come from the leader through the log, and members go."""
+
+from __future__ import annotations
+
+import pytest
+from group_rig import GroupRig
+from headrace.coordinators.group.classic_group import ClassicGroup
+from headrace.coordinators.group.classic_states import ClassicState
+from headrace.protocol.errors import (
+    CoordinatorNotAvailableError,
+    IllegalGenerationError,
+    InconsistentGroupProtocolError,
+    NotEnoughReplicasError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+    UnknownServerError,
+)
+from headrace.protocol.errors import MessageTooLargeError as TooLargeError
+from headrace.protocol.messages import groups as m
+
+
+def group_of(rig: GroupRig) -> ClassicGroup:
+    group = rig.shard.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    return group
+
+
+def joined_group(rig: GroupRig, count: int = 2, **more: object) -> list[str]:
+    """Members of generation 1 that have not synced; the leader first."""
+    joins = [rig.join(requires_member_id=False, **more) for _ in range(count)]
+    rig.advance(0)
+    return [each.answer.member_id for each in joins]
+
+
+def test_followers_wait_for_the_leader() -> None:
+    """Each gets its own; whom the leader forgot, nothing."""
+    rig = GroupRig()
+    first, second, third = joined_group(rig, 3)
+    waiting = [rig.sync(second, 1), rig.sync(third, 1)]
+    assert all(each.waits for each in waiting)
+    leading = rig.sync(first, 1, assignments={first: b"1", second: b"2"})
+    assert [each.answer.assignment for each in (leading, *waiting)] == [b"1", b"2", b""]
+    assert group_of(rig).state is ClassicState.STABLE
+    assert rig.shard.facts.by_name()["group-completed-rebalance-count"] == 1
+
+
+def test_nobody_gets_an_assignment_that_is_not_committed() -> None:
+    """Two nodes that both think that they coordinate must not both hand out partitions."""
+    rig = GroupRig()
+    first, second = joined_group(rig)
+    follower = rig.sync(second, 1)
+    rig.is_committing = False
+    leader = rig.sync(first, 1, assignments={second: b"2"})
+    late = rig.sync(second, 1)
+    assert leader.waits
+    assert follower.waits
+    assert late.waits
+    rig.commit()
+    assert (leader.answer.assignment, follower.answer.assignment, late.answer.assignment) == (b"", b"2", b"2")
+
+
+def test_a_stable_group_answers_from_what_it_knows() -> None:
+    """Also where it was loaded."""
+    rig = GroupRig()
+    first, second = rig.stable_group(2)
+    assert rig.sync(second, 2).answer.assignment == b"a1"
+    rig.reload()
+    assert rig.sync(first, 2, protocol_type="consumer", protocol_name="range").answer.assignment == b"a0"
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"generation": 2}, IllegalGenerationError),
+        ({"member_id": "x"}, UnknownMemberIdError),
+        ({"group": "h"}, UnknownMemberIdError),
+        ({"protocol_type": "connect"}, InconsistentGroupProtocolError),
+        ({"protocol_name": "sticky"}, InconsistentGroupProtocolError),
+        ({"group_instance_id": "i"}, UnknownMemberIdError),
+    ],
+)
+def test_a_sync_must_be_of_this_generation(change: dict[str, object], error: type) -> None:
+    """Of a member, and with what was agreed on."""
+    rig = GroupRig()
+    _, second = joined_group(rig)
+    assert rig.sync(**{"member_id": second, "generation": 1, **change}).code == error.code
+
+
+def test_while_the_group_prepares_there_is_nothing_to_sync() -> None:
+    """Whoever waited is told to join again."""
+    rig = GroupRig()
+    _, second, third = joined_group(rig, 3)
+    waiting = rig.sync(second, 1)
+    rig.join(requires_member_id=False)
+    assert waiting.code == RebalanceInProgressError.code
+    assert rig.sync(third, 1).code == RebalanceInProgressError.code
+
+
+def test_a_second_sync_of_a_member_replaces_the_first() -> None:
+    """Both are answered."""
+    rig = GroupRig()
+    first, second = joined_group(rig)
+    abandoned, waiting = rig.sync(second, 1), rig.sync(second, 1)
+    assert abandoned.code == RebalanceInProgressError.code
+    rig.sync(first, 1, assignments={second: b"2"})
+    assert waiting.answer.assignment == b"2"
+
+
+@pytest.mark.parametrize("leader_syncs", [False, True])
+def test_members_that_never_sync_are_dropped(leader_syncs: bool) -> None:
+    """KAFKA-12890: they heartbeat, but nobody reads what they were given. The others rebalance."""
+    rig = GroupRig()
+    first, second, third = joined_group(rig, 3, rebalance_timeout_ms=20_000)
+    synced = [rig.sync(second, 1)]
+    if leader_syncs:
+        synced.append(rig.sync(first, 1))
+    for _ in range(4):
+        rig.advance(5_000)
+        codes = {rig.heartbeat(each, 1).code for each in (first, second, third)}
+    gone = {third} if leader_syncs else {first, third}
+    assert set(group_of(rig).members) == {first, second, third} - gone
+    assert codes == {RebalanceInProgressError.code, UnknownMemberIdError.code}
+    assert not any(each.waits for each in synced)
+
+
+def test_the_session_of_one_that_waits_begins_with_its_answer() -> None:
+    """It cannot heartbeat before."""
+    rig = GroupRig()
+    first, second = joined_group(rig)
+    waiting = rig.sync(second, 1)
+    for _ in range(3):
+        rig.advance(9_000)
+        rig.heartbeat(first, 1)
+    assert waiting.waits
+    rig.sync(first, 1)
+    rig.advance(9_999)
+    rig.heartbeat(first, 1)
+    assert second in group_of(rig).members
+    rig.advance(1)
+    assert second not in group_of(rig).members
+
+
+@pytest.mark.parametrize(
+    ("refusal", "seen"),
+    [(NotEnoughReplicasError, CoordinatorNotAvailableError), (TooLargeError, UnknownServerError)],
+)
+def test_if_the_assignments_cannot_be_written_all_join_again(refusal: type, seen: type) -> None:
+    """Nobody holds anything that the log does not know."""
+    rig = GroupRig()
+    first, second = joined_group(rig)
+    follower = rig.sync(second, 1)
+    rig.refuses = refusal()
+    leader = rig.sync(first, 1, assignments={first: b"1", second: b"2"})
+    rig.refuses = None
+    assert [leader.code, follower.code] == [seen.code] * 2
+    assert group_of(rig).state is ClassicState.PREPARING_REBALANCE
+    assert [each.assignment for each in group_of(rig).members.values()] == [b"", b""]
+    joins = [rig.join(first), rig.join(second)]
+    assert {each.answer.generation_id for each in joins} == {2}
+
+
+def test_a_member_that_heartbeats_stays() -> None:
+    """And one that does not is dropped, at the end of its session."""
+    rig = GroupRig()
+    first, second = rig.stable_group(2)
+    rig.advance(9_999)
+    assert rig.heartbeat(first, 2).code == 0
+    assert second in group_of(rig).members
+    rig.advance(1)
+    assert rig.heartbeat(second, 2).code == UnknownMemberIdError.code
+    assert rig.heartbeat(first, 2).code == RebalanceInProgressError.code
+    rig.advance(10_000)
+    assert group_of(rig).state is ClassicState.EMPTY
+
+
+@pytest.mark.parametrize(
+    ("member", "generation", "group", "error"),
+    [
+        (0, 1, "g", IllegalGenerationError),
+        (0, 3, "g", IllegalGenerationError),
+        (None, 2, "g", UnknownMemberIdError),
+        (0, 2, "h", UnknownMemberIdError),
+    ],
+)
+def test_a_heartbeat_must_be_of_this_generation(
+    member: int | None, generation: int, group: str, error: type
+) -> None:
+    """Of a member that the group has."""
+    rig = GroupRig()
+    ids = rig.stable_group(2)
+    member_id = "x" if member is None else ids[member]
+    assert rig.heartbeat(member_id, generation, group).code == error.code
+
+
+def test_members_leave_together_and_the_rest_rebalances_once() -> None:
+    """Each has its own answer."""
+    rig = GroupRig()
+    ids = rig.stable_group(4)
+    static = rig.join(group_instance_id="i")
+    for each in ids:
+        rig.join(each)
+    assert static.answer.generation_id == 3
+    given = rig.join().answer.member_id
+    left = rig.leave(
+        m.LeavingMember(ids[0]),
+        m.LeavingMember("x"),
+        m.LeavingMember("", "i"),
+        m.LeavingMember("", "j"),
+        m.LeavingMember(""),
+        m.LeavingMember(given),
+    ).answer
+    unknown = UnknownMemberIdError.code
+    assert [each.error_code for each in left.members] == [0, unknown, 0, unknown, unknown, 0]
+    assert set(group_of(rig).members) == set(ids[1:])
+    joins = [rig.join(each) for each in ids[1:]]
+    assert {each.answer.generation_id for each in joins} == {4}
+    assert {each.answer.leader for each in joins} == {ids[1]}
+
+
+def test_leaving_a_group_that_is_not_there() -> None:
+    """Nobody is known there."""
+    assert GroupRig().leave(m.LeavingMember("x")).code == UnknownMemberIdError.code
+
+
+def test_the_requests_of_members_that_are_taken_out_are_answered() -> None:
+    """A join and a sync that wait."""
+    rig = GroupRig()
+    first, second = joined_group(rig)
+    sync = rig.sync(second, 1)
+    rig.leave(m.LeavingMember(second))
+    assert sync.code == UnknownMemberIdError.code
+    third = rig.join(requires_member_id=False)
+    join = rig.join(first)
+    assert len(join.answer.members) == 2
+    waiting = rig.join(first, protocols=(m.GroupProtocol("range", b"other"),))
+    rig.leave(m.LeavingMember(first))
+    assert waiting.code == UnknownMemberIdError.code
+    assert group_of(rig).leader == third.answer.member_id
+
+
+def test_when_the_last_member_leaves_the_group_is_empty_and_stays_so() -> None:
+    """In the log, too; its generations go on."""
+    rig = GroupRig()
+    (member,) = rig.stable_group()
+    rig.leave(m.LeavingMember(member))
+    assert group_of(rig).state is ClassicState.EMPTY
+    rig.reload()
+    assert group_of(rig).state is ClassicState.EMPTY
+    joined = rig.join(requires_member_id=False)
+    rig.advance(0)
+    assert joined.answer.generation_id == 3
+
+
+def test_if_the_empty_generation_cannot_be_written_its_members_time_out_later() -> None:
+    """Where the log is loaded they are members, for one session."""
+    rig = GroupRig()
+    (member,) = rig.stable_group()
+    rig.refuses = NotEnoughReplicasError()
+    rig.leave(m.LeavingMember(member))
+    rig.refuses = None
+    assert group_of(rig).state is ClassicState.EMPTY
+    rig.reload()
+    assert set(group_of(rig).members) == {member}
+    rig.advance(10_000)
+    assert group_of(rig).state is ClassicState.EMPTY
+
+
+def test_if_the_first_record_of_a_group_cannot_be_written_there_is_no_group() -> None:
+    """The member joins anew; nothing waits for it."""
+    rig = GroupRig()
+    rig.refuses = NotEnoughReplicasError()
+    for more in ({}, {"requires_member_id": False}, {"group_instance_id": "i"}):
+        assert rig.join(**more).code == CoordinatorNotAvailableError.code
+        assert not rig.shard.groups
+        assert rig.deadline_of(("join", "g")) is None
+        assert not any(key[0] == "session" for key in rig.timer_keys())
+
+
+def test_after_a_load_every_member_has_a_fresh_session() -> None:
+    """It could not heartbeat while nobody coordinated."""
+    rig = GroupRig()
+    first, second = rig.stable_group(2)
+    rig.advance(9_999)
+    rig.reload()
+    rig.advance(9_999)
+    assert rig.heartbeat(first, 2).code == 0
+    assert second in group_of(rig).members
+    rig.advance(1)
+    assert second not in group_of(rig).members
+
+
+def test_a_rebalance_that_a_move_interrupts_begins_anew() -> None:
+    """Scenario 52: the new coordinator knows the last complete generation, and the members join again."""
+    rig = GroupRig()
+    first, second = rig.stable_group(2)
+    interrupted = rig.join(first)
+    rig.reload()
+    assert not interrupted.waits
+    assert rig.heartbeat(first, 2).code == 0
+    joins = [rig.join(first), rig.join(second, protocols=(m.GroupProtocol("range", b"other"),))]
+    assert {each.answer.generation_id for each in joins} == {3}
+
+
+def test_what_a_deposed_coordinator_decided_is_never_seen() -> None:
+    """Scenario 52: its assignments are in no log; the generation with the same number is another one."""
+    rig = GroupRig()
+    first, second = joined_group(rig)
+    rig.is_committing = False
+    length = len(rig.log)
+    leader = rig.sync(first, 1, assignments={first: b"1"})
+    assert leader.waits
+    del rig.log[length:]  # it was never committed, and the next leader does not have it
+    rig.is_committing = True
+    rig.reload()
+    assert leader.code != 0
+    assert group_of(rig).state is ClassicState.EMPTY
+    assert rig.sync(second, 1).code == UnknownMemberIdError.code
