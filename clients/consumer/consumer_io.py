@@ -104,11 +104,11 @@ class ConsumerEngine(HandingOut):
         self._failure: HeadraceError | None = None
         keep_freed_memory()
         self._wake_loop = hub.loop.call_soon_threadsafe if is_threaded else hub.loop.call_soon
+        self.group = join_group(self, hub, config, self._backoff, assignors)
         hub.join(self)
         hub.metadata.add_listener(self._on_view)
         hub.metadata.watch(topics)
         self._on_view(hub.metadata.view)
-        self.group = join_group(self, hub, config, self._backoff, assignors)
 
     # --- any thread -------------------------------------------------------------------------------------
 
