@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 MAX_REQUESTS_PER_NODE = 8
-READ_UNCOMMITTED = 0
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 def stakes_of(sent: Request) -> list[Stake]:
