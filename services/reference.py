@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from ..clients.config import AdminConfig, ConsumerConfig, ProducerConfig
+from ..clients.group import states as member_states
 from ..clients.producer import transactions
 from ..controller.config import ControllerConfig
 from ..controller.quorum import roles
@@ -156,7 +157,21 @@ def states_page() -> str:
     parts.append("## A partition that a node follows (`storage_node/replica/follower.py`)\n")
     arrows = _plain(follower.FollowState, follower.TRANSITIONS)
     parts.append(_drawing(follower.FollowState.READY.value, arrows))
+    where = "(`clients/group/states.py`)"
+    first = member_states.MemberState.UNJOINED.value
+    parts.append(f"## A consumer in its group, classic protocol {where}\n")
+    parts.append(_drawing(first, _events(member_states.CLASSIC_TRANSITIONS)))
+    parts.append(f"## A consumer in its group, new protocol {where}\n")
+    parts.append(_drawing(first, _events(member_states.MODERN_TRANSITIONS)))
     return "\n".join(parts)
+
+
+def _events(table: Mapping[Any, Mapping[Any, str]]) -> list[str]:
+    return [
+        f"{state.value} --> {target.value}: {label}"
+        for state, targets in table.items()
+        for target, label in targets.items()
+    ]
 
 
 def _plain(states: type[Enum], table: Mapping[Any, frozenset[Any]]) -> list[str]:

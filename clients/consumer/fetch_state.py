@@ -27,8 +27,8 @@ class Chunk:
 
     Once `is_decoded`, `records[index:ready]` can be handed out; those from `ready` on are not deserialised
     yet. `is_active` turns False when the partition is paused, sought or dropped: whoever iterates over the
-    chunk stops. `count` is what the batch says of itself, not yet believed. An `is_hidden` one has nothing for
-    the user: a marker, or records of an aborted transaction.
+    chunk stops. `count` is what the batch says of itself, not yet believed. An `is_hidden` one has nothing
+    for the user: a marker, or records of an aborted transaction.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""A member of a group under the new protocol (KIP-848): heartbeats carry everything, coordinators assign. Pure.
+"""A member of a group under the new protocol (KIP-848): it beats, the coordinator assigns. Pure.
 
 The member tells what it wants and what it has, whenever that changed; an answer may bring a new target. What
 the target lacks is given up first, and reported at once, so that others may have it; then what is new is

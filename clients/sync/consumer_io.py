@@ -294,7 +294,7 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
         try:
             self._leave("the consumer was closed", leave, timeout)
         except ClosedError:
-            pass
+            pass  # it ended itself before
         finally:
             self._end_all()
 

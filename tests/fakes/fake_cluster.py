@@ -284,13 +284,13 @@ class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
             return Reply(self._produce(node_id, body, frames, fault), ())
         if api is apis.FETCH:
             return await self._fetch(node_id, body, fault)
-        if api is apis.LIST_OFFSETS:
-            return Reply(self._list_offsets(node_id, body, fault), ())
-        if api is apis.OFFSET_FOR_LEADER_EPOCH:
-            return Reply(self._epoch_ends(node_id, body, fault), ())
+        if api.name in GROUP_APIS:
+            return Reply(await self.ask_group(api.name, body, node_id), ())
+        by_leaders = {apis.LIST_OFFSETS: self._list_offsets, apis.OFFSET_FOR_LEADER_EPOCH: self._epoch_ends}
+        if api in by_leaders:
+            return Reply(by_leaders[api](node_id, body, fault), ())
         do = getattr(self, f"_do_{api.name}")
-        answer = do(body, node_id) if api.name in GROUP_APIS | TRANSACTION_APIS else do(body)
-        return Reply(await answer if asyncio.iscoroutine(answer) else answer, ())
+        return Reply(do(body, node_id) if api.name in TRANSACTION_APIS else do(body), ())
 
     def _metadata(self, body: data.MetadataRequest) -> data.MetadataResponse:
         names = sorted(self.topics) if body.topics is None else body.topics
