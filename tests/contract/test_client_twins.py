@@ -424,7 +424,7 @@ def test_transactions_commit_and_abort(face: Face, topic: str) -> None:
     for number in range(6):
         producer.begin_transaction()
         face.send(producer, topic, b"%d" % number, partition=0)
-        producer.send_many(topic, [ProducerRecord(b"%d+" % number, partition=0)])
+        producer.send_many(topic, [ProducerRecord(b"%d+" % number, partition=0)]).raise_for_errors(10)
         if number % 2:
             producer.abort_transaction()
         else:

@@ -182,3 +182,36 @@ def test_transactions_with_lost_answers_are_whole() -> None:
         for partition, values in expected.items():
             records = read(clients, "t", partition, isolation_level="read_committed")
             assert [record.value for record in records] == values
+
+
+def test_a_copy_loop_is_exactly_once_through_aborts() -> None:
+    """Consume, transform, produce: the offsets of the group move with the committed transactions only."""
+    with headrace.local(nodes=1) as cluster, headrace.connect(cluster.bootstrap) as clients:
+        clients.admin().create_topics(NewTopic("in"), NewTopic("out")).raise_for_errors()
+        clients.producer().send_many("in", [b"%d" % number for number in range(100)]).results(20)
+        random = Random(1)
+        copied = 0
+        while copied < 100:
+            consumer = clients.consumer(
+                "in", group="g", auto_offset_reset="earliest", enable_auto_commit=False, max_poll_records=10
+            )
+            producer = clients.producer(transactional_id="copier")
+            for _ in range(3):
+                records = consumer.poll(5)
+                if not records:
+                    break
+                producer.begin_transaction()
+                for record in records:
+                    producer.send("out", record.value)
+                offset = records[-1].offset + 1
+                metadata = consumer.group_metadata()
+                producer.send_offsets_to_transaction({TopicPartition("in", 0): offset}, metadata)
+                if random.random() < 0.4:
+                    producer.abort_transaction()
+                    break
+                producer.commit_transaction()
+                copied = offset
+            producer.close()
+            consumer.close()
+        values = [record.value for record in read(clients, "out", isolation_level="read_committed")]
+        assert values == [b"%d" % number for number in range(100)]
