@@ -1,4 +1,4 @@
-"""Consumers in groups over a fake cluster with the real coordinator, in virtual time, under every protocol."""
+"""Consumers in groups over a fake cluster with the real coordinator, in virtual time."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_revoked_partitions_are_committed_before_the_callback(play: Play, kind: 
         await until(lambda: seen, second, first)
         (tps, committed), *_ = seen
         assert tps
-        handed = committed[("t", at)] if ("t", at) in committed else 0
+        handed = committed.get(("t", at), 0)
         assert handed >= 10 or TopicPartition("t", at) not in tps
         await until(lambda: len(owned(first)) == len(owned(second)) == 1, first, second)
 
@@ -301,7 +301,7 @@ def test_a_static_member_comes_back_to_its_partitions(play: Play, kind: str) -> 
                     await until(lambda: False, again)
             with pytest.raises(errors.FencedInstanceIdError):
                 await again.commit()
-            await third.close(leave=True)
+        await third.close(leave=True)
         await until(lambda: len(owned(other)) == 2, other)
 
     play(scenario)
