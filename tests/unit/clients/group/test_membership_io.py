@@ -1,4 +1,4 @@
-"""Consumers in groups over a fake cluster with the real coordinator, in virtual time, by every protocol."""
+"""Consumers in groups over a fake cluster with the real coordinator, in virtual time."""
 
 from __future__ import annotations
 
@@ -301,7 +301,7 @@ def test_a_static_member_comes_back_to_its_partitions(play: Play, kind: str) -> 
                     await until(lambda: False, again)
             with pytest.raises(errors.FencedInstanceIdError):
                 await again.commit()
-            await third.close(leave=True)
+        await third.close(leave=True)
         await until(lambda: len(owned(other)) == 2, other)
 
     play(scenario)
