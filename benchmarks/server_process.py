@@ -15,6 +15,7 @@ import sys
 from headrace.benchmarks.sampler_io import Sampler
 from headrace.controller.config import ControllerConfig
 from headrace.controller.controller_io import ControllerServer
+from headrace.coordinators.assembly import new_coordinators
 from headrace.runtime.loop_io import new_event_loop
 from headrace.runtime.server_host_io import settle_process
 from headrace.storage_node.config import NodeConfig
@@ -28,7 +29,8 @@ def make_server(kind: str, directory: str, ports: str, pairs: list[str]) -> Cont
     if kind == "controller":
         return ControllerServer(ControllerConfig.of({"metadata.log.dir": directory, **more}))
     config = NodeConfig.of({"node.id": 1, "log.dirs": directory, **more})
-    return NodeServer(config, tuple(fixed_locator("127.0.0.1", int(port)) for port in ports.split(",")))
+    locators = tuple(fixed_locator("127.0.0.1", int(port)) for port in ports.split(","))
+    return NodeServer(config, locators, guest=new_coordinators)
 
 
 def add_profiler(loop: asyncio.AbstractEventLoop, path: str) -> None:

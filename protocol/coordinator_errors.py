@@ -128,6 +128,12 @@ class TransactionCoordinatorFencedError(KafkaError):
     code = 52
 
 
+class OperationNotAttemptedError(KafkaError):
+    """Nothing was done here, because something else in the same request could not be."""
+
+    code = 55
+
+
 class UnknownProducerIdError(KafkaError):
     """The partition knows nothing of this producer: its records are gone or it was silent too long."""
 

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Self
 from ..controller.config import ControllerConfig
 from ..controller.controller_io import ControllerServer
 from ..controller.quorum.voter_changes import MAX_VOTERS
+from ..coordinators.assembly import new_coordinators
 from ..protocol.errors import ApiTimeoutError, ClosedError
 from ..runtime.loop_thread_io import LoopThread
 from ..storage_node.config import NodeConfig
 from ..storage_node.node_io import NodeServer
-from .server_config import split_config
+from .server_config import scaled, split_config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -190,6 +191,7 @@ class _Servers:
             )
             for index in range(1, max(controllers, there) + 1)
         ]
+        node_pairs = scaled(node_pairs, nodes)
         self._node_configs = [
             NodeConfig.of({**node_pairs, "node.id": index, "log.dirs": str(data_dir / f"node-{index}")})
             for index in range(1, nodes + 1)
@@ -290,7 +292,8 @@ class _Servers:
         return ControllerServer(self._controller_configs[index], bootstrap=bootstrap)
 
     def _new_node(self, config: NodeConfig) -> NodeServer:
-        return NodeServer(config, tuple(self._locator(index) for index in range(len(self._controllers))))
+        locators = tuple(self._locator(index) for index in range(len(self._controllers)))
+        return NodeServer(config, locators, guest=new_coordinators)
 
     def _locator(self, index: int) -> ControllerLocator:
         async def locate() -> tuple[str, int]:

@@ -38,7 +38,7 @@ from .ray_session import (
     machine_addresses,
     wanted_address,
 )
-from .server_config import split_config
+from .server_config import scaled, split_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -298,10 +298,12 @@ def _other_controllers(cluster: str, controllers: int) -> ConfigError:
 
 def _create(ray: Any, facts: ClusterFile, pins: Mapping[str, str]) -> dict[str, Any]:
     from ..controller.controller_actor import controller_actor
+    from ..coordinators.assembly import new_coordinators
     from ..storage_node.node_actor import node_actor
 
     namespace = namespace_of(facts.cluster)
     node_config, controller_config = split_config(facts.config)
+    node_config = scaled(node_config, facts.nodes)
     loopback = {"listener.host": "127.0.0.1"} if facts.own_ray is not None else {}
     data_dir = Path(facts.data_dir)
     # Order: only the first may be alone with an empty disk. A further one begins nothing, it joins.
@@ -314,7 +316,7 @@ def _create(ray: Any, facts: ClusterFile, pins: Mapping[str, str]) -> dict[str, 
     for index, name in enumerate(nodes, 1):
         config = {**loopback, **node_config, "node.id": index, "log.dirs": str(data_dir / name)}
         pin = {pins[name]: PIN_SHARE}
-        actors[name] = node_actor(index, namespace, controllers, config, pin)
+        actors[name] = node_actor(index, namespace, controllers, config, pin, new_coordinators)
     return actors
 
 

@@ -18,6 +18,7 @@ from ..controller.config import ControllerConfig
 from ..controller.quorum import roles
 from ..controller.state import brokers, partition_states
 from ..coordinators.group.classic_states import CLASSIC_TRANSITIONS, ClassicState
+from ..coordinators.txn import states as txn_states
 from ..protocol import errors
 from ..protocol.messages import envelope, registry
 from ..protocol.metadata import records
@@ -143,6 +144,8 @@ def states_page() -> str:
     parts.append(_drawing("none", _labelled(partition_states.REPLICA_TRANSITIONS)))
     parts.append("## A classic group, as its coordinator holds it (`coordinators/group/classic_states.py`)\n")
     parts.append(_drawing(ClassicState.EMPTY.value, _labelled(CLASSIC_TRANSITIONS)))
+    parts.append("## A transactional id, as its coordinator holds it (`coordinators/txn/states.py`)\n")
+    parts.append(_drawing(txn_states.TxnState.EMPTY.value, _labelled(txn_states.TRANSITIONS)))
     parts.append("## A storage node, as it sees its membership (`storage_node/membership.py`)\n")
     arrows = _plain(membership.MembershipState, membership.TRANSITIONS)
     parts.append(_drawing(membership.MembershipState.SEARCHING.value, arrows))

@@ -25,6 +25,8 @@ _HOST_SETS = {
     "controller.quorum.bootstrap.servers",
 }
 
+INTERNAL_REPLICAS = 3  # Kafka's default
+
 
 def split_config(pairs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """(node, controller) configs by dotted names; a key that both declare goes to both.
@@ -48,6 +50,18 @@ def split_config(pairs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, An
     NodeConfig.of({**node, "log.dirs": "anywhere"})
     ControllerConfig.of({**controller, "metadata.log.dir": "anywhere"})
     return node, controller
+
+
+def scaled(node: Mapping[str, Any], nodes: int) -> dict[str, Any]:
+    """The node config with as many replicas of the internal topics as a cluster of `nodes` can have, unless
+    it says how many: Kafka's three could never be made in a smaller one."""
+    replicas = min(nodes, INTERNAL_REPLICAS)
+    return {
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": min(2, replicas),
+        **node,
+    }
 
 
 def _dotted(cls: type[Config], name: str) -> str | None:

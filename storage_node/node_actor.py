@@ -21,6 +21,8 @@ from .node_io import NodeServer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from .guest import GuestFactory
+
 log = logging.getLogger("headrace.node")
 
 
@@ -31,15 +33,21 @@ class NodeActor:
     """
 
     def __init__(
-        self, name: str, namespace: str, controller_names: Sequence[str], config: Mapping[str, Any]
+        self,
+        name: str,
+        namespace: str,
+        controller_names: Sequence[str],
+        config: Mapping[str, Any],
+        guest: GuestFactory,
     ) -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         self._config = NodeConfig.of({"listener.host": _own_address(), **config})
+        self._guest = guest
         finders = tuple(ActorFinder(ActorEndpoint(namespace, controller)) for controller in controller_names)
         self._host = ServerHost(name, lambda: self._new_server(finders), on_ready=settle_process)
 
     def _new_server(self, finders: tuple[ActorFinder, ...]) -> NodeServer:
-        server = NodeServer(self._config, finders)
+        server = NodeServer(self._config, finders, guest=self._guest)
         server.incarnation_id = own_incarnation_id()
         return server
 
@@ -83,10 +91,12 @@ def node_actor(
     controller_names: Sequence[str],
     config: Mapping[str, Any],
     resources: Mapping[str, float],
+    guest: GuestFactory,
 ) -> Any:
     """The handle of storage node `index` of this namespace: the one that runs, or a new one.
 
     `resources` names what only the machine with the node's disk has, so that a restart finds its data.
+    `guest` is a function of a module, which travels by its name.
     """
     name = node_name(index)
     options: dict[str, Any] = {
@@ -103,5 +113,5 @@ def node_actor(
     return (
         ray.remote(NodeActor)
         .options(**options)
-        .remote(name, namespace, tuple(controller_names), dict(config))
+        .remote(name, namespace, tuple(controller_names), dict(config), guest)
     )

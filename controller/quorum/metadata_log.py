@@ -109,6 +109,7 @@ class MetadataLog:
             recovery_point=durable_offset,
             was_clean=False,
             wall_ms=wall_ms,
+            keeps_producers=False,
         )
         try:
             check_not_damaged(stored, image, durable_offset)

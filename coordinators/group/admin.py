@@ -86,7 +86,7 @@ class GroupAdmin:
         hold."""
         del now
         outcome = Outcome()
-        results = tuple(self._deleted(group_id, outcome) for group_id in dict.fromkeys(body.group_ids))
+        results = tuple(self._deleted(group_id, outcome) for group_id in body.group_ids)
         outcome.answer(token, DeleteGroupsResponse(results))
         return outcome
 

@@ -16,7 +16,7 @@ from .classic_states import ClassicState
 from .joining import Joining
 from .leaving import Leaving
 from .member_ids import MemberIds
-from .rebalances import Rebalances, waiting
+from .rebalances import Rebalances
 from .syncing import Syncing
 
 if TYPE_CHECKING:
@@ -129,4 +129,4 @@ class ClassicGroups:
     def close(self) -> list[Token]:
         """All whose JoinGroup or SyncGroup waits."""
         groups = [group for group in self._groups.values() if isinstance(group, ClassicGroup)]
-        return [token for group in groups for token in waiting(group)]
+        return [token for group in groups for member in group.members.values() for token in member.waiting]

@@ -33,10 +33,15 @@ class ClassicMember:
     is_new: bool = False  # it has never had an answer to a JoinGroup, so it does not heartbeat
 
     @property
+    def waiting(self) -> list[Token]:
+        """Its requests that are not answered."""
+        return [token for token in (self.joining, self.syncing) if token is not None]
+
+    @property
     def waits(self) -> bool:
         """It is not expected to heartbeat. One that is new is given up some time, even while it waits: it may
         have joined again under another id."""
-        return not self.is_new and (self.joining is not None or self.syncing is not None)
+        return not self.is_new and bool(self.waiting)
 
     def metadata(self, protocol: str | None) -> bytes:
         """What it says for this assignor; nothing if it does not have it."""

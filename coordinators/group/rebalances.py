@@ -256,12 +256,6 @@ def answer_sync_error(member: ClassicMember, error: KafkaError, outcome: Outcome
         member.syncing = None
 
 
-def waiting(group: ClassicGroup) -> list[Token]:
-    """All requests that the group has not answered yet."""
-    tokens = [token for member in group.members.values() for token in (member.joining, member.syncing)]
-    return [token for token in tokens if token is not None]
-
-
 def wait_with_join(member: ClassicMember, token: Token, outcome: Outcome) -> None:
     """Its JoinGroup waits; one that waited before is answered, as the client has given it up."""
     answer_join_error(member, RebalanceInProgressError("the member has asked again"), outcome)

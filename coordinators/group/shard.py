@@ -16,6 +16,7 @@ from ..runtime.ports import Outcome
 from .admin import GroupAdmin
 from .classic_group import ClassicGroup
 from .classic_groups import ClassicGroups
+from .classic_states import ClassicState
 from .consumer_group import ConsumerGroup
 from .consumer_groups import ConsumerGroups
 from .expiry import Expiry
@@ -117,6 +118,21 @@ class GroupShard:
         are answered meanwhile goes nowhere."""
         del session, now
         return Outcome()
+
+    def gauges(self) -> dict[str, int]:
+        """What there is now, under the names of Kafka's GroupMetadataManager metrics."""
+        classic = [group for group in self.groups.values() if isinstance(group, ClassicGroup)]
+        by_state = {
+            f"NumGroups{state.value}": sum(group.state is state for group in classic)
+            for state in ClassicState
+        }
+        return {
+            "NumOffsets": self.store.count,
+            "NumGroups": len(classic),
+            **by_state,
+            "NumConsumerGroups": len(self.groups) - len(classic),
+            "NumMembers": sum(group.member_count for group in self.groups.values()),
+        }
 
     def close(self) -> list[Token]:
         """The shard is dropped: all that wait."""

@@ -48,6 +48,13 @@ _NAMED = {
 _ACCEPT = 1  # the lowest bit of a set of nodes
 
 
+class _AllBut(frozenset[str]):
+    """Every character but these, also those that no topic name has."""
+
+    def __contains__(self, char: object) -> bool:
+        return not super().__contains__(char)
+
+
 class _Chars(NamedTuple):
     allowed: frozenset[str]
 
@@ -300,7 +307,7 @@ class _Parser:
                 return _Chars(self._char_class())
             case "\\":
                 return self._escape()
-        return _Chars(ALPHABET if char == "." else self._folded(frozenset(char)))
+        return _Chars(_AllBut() if char == "." else self._folded(frozenset(char)))
 
     def _group(self) -> _Tree | None:
         folds_case = self._folds_case
@@ -400,7 +407,7 @@ class _Parser:
                 found |= low
         self._at += 1
         folded = self._folded(frozenset(found))
-        return ALPHABET - folded if is_negated else folded
+        return _AllBut(folded) if is_negated else folded
 
     def _class_part(self) -> frozenset[str]:
         char = self._next("a ']'")

@@ -9,19 +9,23 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ...protocol.coordinator_ids import partition_of_id
 from ...protocol.errors import (
     InvalidRequestError,
     KafkaError,
     NotCoordinatorError,
     ThrottlingQuotaExceededError,
-    UnsupportedVersionError,
 )
 from ...protocol.messages import registry
+from ...protocol.messages.transactions import InitProducerIdResponse
+from ...protocol.model import NO_NODE
 from ...runtime.timing_wheel import TimingWheel
 from .finding import Finder
 from .hosted_shard import HostedShard, Parts
-from .ports import Now, Stamp
-from .routing import ROUTES, Everywhere, Many, One, partition_of
+from .ports import Now, Outcome, Stamp
+from .producer_ids import ProducerIds
+from .routing import ROUTES, Everywhere, Many, One
+from .timers import ShardTimers
 from .waiting import AllAnswers, ManyAnswers, Waiting, answer_to
 
 if TYPE_CHECKING:
@@ -33,7 +37,10 @@ if TYPE_CHECKING:
     from ...storage_node.replies import Incoming
     from .hosted_shard import MakeShard, RecordCodec
     from .routing import Route
-    from .timers import Wheel
+    from .timers import Action, Wheel
+
+IDS_TIMEOUT_MS = 10_000
+_IDS = "producer ids"
 
 
 class Coordinators:
@@ -52,6 +59,8 @@ class Coordinators:
         self._by_session: dict[int, set[Waiting]] = {}
         self._waiting = 0
         self._finder = Finder(host)
+        self._ids: ProducerIds | None = None
+        self._timers = ShardTimers(self._wheel, _act)
 
     # --- requests --------------------------------------------------------------------------------------
 
@@ -64,6 +73,9 @@ class Coordinators:
             return
         if self._waiting >= config.purgatory_max_requests:
             raise ThrottlingQuotaExceededError(f"{self._waiting} requests wait for coordinators already")
+        if request.api.key == registry.INIT_PRODUCER_ID.key and request.body.transactional_id is None:
+            self._host.replies.reply(request, InitProducerIdResponse(0, self._next_producer_id(), 0))
+            return
         route: Route = ROUTES[request.api.key]
         if isinstance(route, One):
             self._ask_one(request, route)
@@ -105,7 +117,7 @@ class Coordinators:
         """Errors: NotCoordinatorError, if this node does not lead the partition of the key."""
         image = self._host.image.topics.get(topic)
         if image is not None:
-            partition = partition_of(key, len(image.partitions))
+            partition = partition_of_id(key, len(image.partitions))
             shard = self._shards.get((image.topic_id, partition))
             if shard is not None:
                 return shard
@@ -124,8 +136,32 @@ class Coordinators:
         if not mine:
             del self._by_session[token.session]
 
+    # --- producer ids ----------------------------------------------------------------------------------
+
     def _next_producer_id(self) -> int:
-        raise UnsupportedVersionError("producer ids are not given yet")
+        """Errors: CoordinatorLoadInProgressError while a block of them is fetched."""
+        if self._ids is None:  # not before: by now the node has its own id
+            self._ids = ProducerIds(self._host.node_id)
+        try:
+            return self._ids.next_id()
+        finally:
+            self._fetch_ids(self._ids)
+
+    def _fetch_ids(self, ids: ProducerIds) -> None:
+        def poll(_now: Now) -> Outcome:
+            self._fetch_ids(ids)
+            return Outcome()
+
+        request = ids.poll(self._host.now_ms, self._host.broker_epoch)
+        if request is not None:
+            api, answered = registry.ALLOCATE_PRODUCER_IDS, partial(self._ids_came, ids)
+            self._host.ask(NO_NODE, api, request, IDS_TIMEOUT_MS, answered)
+        elif ids.due_ms is not None:
+            self._timers.set(_IDS, ids.due_ms, poll)
+
+    def _ids_came(self, ids: ProducerIds, answer: Any) -> None:
+        ids.answered(answer, self._host.now_ms)
+        self._fetch_ids(ids)
 
     # --- what the node tells ---------------------------------------------------------------------------
 
@@ -192,3 +228,7 @@ class Coordinators:
             "waiting_requests": self._waiting,
             "shards": {topic: dict(found) for topic, found in sorted(states.items())},
         }
+
+
+def _act(action: Action, now: Now) -> None:
+    action(now)

@@ -107,6 +107,7 @@ class HostedShard:
         self._timers = ShardTimers(parts.wheel, self._run)
         self._own_timers = ShardTimers(parts.wheel, self._run)
         self._held: deque[_Held] = deque()
+        self._next: deque[tuple[int, Callable[[Now], Outcome]]] = deque()  # by the offset to be committed
         self._to_replay: deque[Replayed] = deque()
         self._fault = ""
         self._shard = make(name.partition, self)
@@ -168,8 +169,6 @@ class HostedShard:
         error = NotCoordinatorError(f"node {self.node_id} does not lead {self.name} any more")
         self._timers.clear()
         self._own_timers.clear()
-        self._held.clear()
-        self._to_replay.clear()
         left: list[Any] = self._shard.close() if was_active else []
         for token in {*left, *self.waiting}:
             token.deliver(error)
@@ -177,7 +176,7 @@ class HostedShard:
     def _load_on(self) -> None:
         _, end = self._host.bounds(self.key)
         if self.applied_end >= end:
-            self._loaded(end)
+            self._loaded()
             return
         decode = self._parts.codec.decode
         piece = LogPiece(
@@ -217,8 +216,7 @@ class HostedShard:
         else:
             self._shard.replay(item.record, item.offset, item.stamp)
 
-    def _loaded(self, end: int) -> None:
-        self.applied_end = end
+    def _loaded(self) -> None:
         self.state = ShardState.ACTIVE
         if self.skipped:
             text = f"{self.name}: {self.skipped} records of types that are not known here were skipped"
@@ -261,13 +259,16 @@ class HostedShard:
             self.applied_end = offset + 1
 
     def committed(self) -> None:
-        """The high watermark has moved: what tells of what is below it leaves."""
-        if not self._held:
+        """The high watermark has moved: what tells of what is below it leaves, what waited for it goes on."""
+        if not self._held and not self._next:
             return
         high_watermark = self._host.high_watermark(self.key)
         while self._held and self._held[0].end_offset <= high_watermark:
             _, _, answer = self._held.popleft()
             answer.token.deliver(answer.body)
+        while self._next and self._next[0][0] <= high_watermark:
+            _, decide = self._next.popleft()
+            self._run(decide, self._now())
 
     # --- decide, append, apply, answer -----------------------------------------------------------------
 
@@ -287,6 +288,9 @@ class HostedShard:
                 self._refused(outcome, error, now, asker)
                 return
         self._answer(outcome.answers, now)
+        if outcome.on_committed is not None:
+            self._next.append((self.applied_end, outcome.on_committed))
+            self.committed()
 
     def _append(self, records: Sequence[Record], stamp: Stamp, now: Now) -> None:
         """All records in one batch, or none. Errors: KafkaError."""

@@ -96,6 +96,9 @@ class Outcome:
     answers: list[Answer] = field(default_factory=list)
     stamp: Stamp = NO_STAMP  # the batch is part of this producer's transaction
     on_failed: Callable[[KafkaError, Now], Outcome] | None = None  # undo soft state: the append was refused
+    # Decides on, once all that the shard had applied then is committed, however long that takes: for what
+    # others must not see before. Never if the shard was dropped.
+    on_committed: Callable[[Now], Outcome] | None = None
 
     def answer(self, token: Token, body: Any, *, waits: bool = True) -> None:
         """One more answer."""

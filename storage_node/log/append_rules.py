@@ -6,7 +6,7 @@ Source: Kafka LogValidator.java, ProduceRequest.java validateRecords.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
@@ -28,7 +28,6 @@ from ...protocol.records.header import (
     HEADER_BYTES,
     LOG_APPEND_TIME_BIT,
     MAGIC,
-    TRANSACTIONAL_BIT,
     BatchHeader,
     Buffer,
     read_batch_header,
@@ -43,6 +42,16 @@ _CODEC_POSITION = 22  # the lower byte of the attributes
 _STAMPED_END = 43  # attributes, last offset delta, base and max timestamp end here
 _STAMPED = struct.Struct(">hiqq")
 _CRC = struct.Struct(">I")
+
+
+class AppendInfo(NamedTuple):
+    """Where a batch went; `log_append_time_ms` is -1 under CreateTime. Nothing was appended if it
+    `is_repeated`: it is there already."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    is_repeated: bool = False
 
 
 def check_client_batch(
@@ -127,9 +136,14 @@ def _check_client_attributes(header: BatchHeader) -> None:
         )
     if header.attributes & (CONTROL_BIT | DELETE_HORIZON_BIT):
         raise InvalidRecordError("control batches and delete horizons are written by servers alone")
-    if header.attributes & TRANSACTIONAL_BIT or header.producer_id >= 0:
-        # An idempotent producer that is not checked for repeats would be promised what nobody keeps.
-        raise InvalidRecordError("idempotent and transactional batches are not served")
+    if header.producer_id >= 0:
+        if header.base_sequence < 0 or header.producer_epoch < 0:
+            raise InvalidRecordError(
+                f"sequence {header.base_sequence} and epoch {header.producer_epoch} of producer"
+                f" {header.producer_id}"
+            )
+    elif header.is_transactional:
+        raise InvalidRecordError("a transactional batch of no producer")
 
 
 def _check_timestamps(facts: BatchFacts, config: LogConfig, wall_ms: int) -> None:

@@ -20,17 +20,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...protocol.errors import CorruptMessageError, HeadraceError, KafkaStorageError
+from ...protocol.model import NO_OFFSET
 from ...protocol.records.codec import active_codec
 from ...protocol.records.header import HEADER_BYTES
 from . import names
 from .batches import header_at
 from .cleaned_transactions import CleanedTransactions
 from .cleaner_plan import group_segments
-from .files import DiskFullError, read_file, sync_files
-from .last_of_producers import last_of_producers
+from .files import DiskFullError, sync_files
+from .producer_state import NO_PRODUCER_EPOCH
 from .segment import Segment
 from .swap import settle, stage
-from .transaction_index import format_transaction_index, parse_transaction_index
+from .transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -95,12 +96,13 @@ class Cleaning:
     _map: OffsetMap = field(init=False)
     _transactions: CleanedTransactions = field(init=False)
     _groups: list[tuple[Segment, ...]] = field(default_factory=list)
-    _producers: dict[int, int] | None = None
+    _producers: dict[int, tuple[int, int]] = field(init=False)
     _replacement: _Replacement | None = None
     _is_aborted: bool = False
 
     def __post_init__(self) -> None:
         self._files = self.log.files
+        self._producers = self.log.last_of_producers()
 
     def abort(self) -> None:
         """See log_cleaning.Abortable."""
@@ -145,7 +147,7 @@ class Cleaning:
             for segment in filled:
                 self._rewrite_segment(segment, new, is_last=segment is filled[-1])
             new.next_offset = group[-1].next_offset
-            self._finish(group, new)
+            self._finish(new)
             self._check()
             stage(self._files, new)
         except HeadraceError:
@@ -203,15 +205,12 @@ class Cleaning:
 
     def _aborted_from(self, start: int) -> list[AbortedTransaction]:
         """The aborted transactions that reach `start` or more and begin below the end of the plan."""
-        found: list[AbortedTransaction] = []
-        for segment in self.log.sealed_segments:
-            path = segment.path_of(names.TXN_INDEX)
-            if not self._files.exists(path):
-                continue
-            for each in parse_transaction_index(read_file(self._files, path)):
-                if each.first_offset < self.plan.end_offset and each.last_offset >= start:
-                    found.append(each)
-        return found
+        return [
+            each
+            for segment in self.log.sealed_segments
+            for each in segment.aborted or ()
+            if each.first_offset < self.plan.end_offset and each.last_offset >= start
+        ]
 
     # --- writing anew ------------------------------------------------------------------------------------
 
@@ -289,22 +288,20 @@ class Cleaning:
         return data, header.max_timestamp
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        if self._producers is None:
-            # Only a log that has producers with ids costs the walk through its headers.
-            self._producers = last_of_producers(self._files, self.log, self.wall_ms)
-        return self._producers.get(header.producer_id) == header.last_offset
+        """Its last batch of data; its last marker if it has no data in this epoch. A producer that was silent
+        for too long is not known any more.
 
-    def _finish(self, group: list[Segment], new: Segment) -> None:
+        Source: Kafka Cleaner.java isBatchLastRecordOfProducer.
+        """
+        epoch, last_offset = self._producers.get(header.producer_id, (NO_PRODUCER_EPOCH, NO_OFFSET))
+        if last_offset != NO_OFFSET:
+            return header.last_offset == last_offset
+        return header.is_control and header.producer_epoch == epoch
+
+    def _finish(self, new: Segment) -> None:
         """Bring all files of the new segment to the disk."""
-        if any(self._files.exists(segment.path_of(names.TXN_INDEX)) for segment in group):
-            # Also an empty one: it must take the place of the old one.
-            file = self._files.open(new.path_of(names.TXN_INDEX), create=True)
-            try:
-                file.truncate(0)
-                file.pwrite(0, [format_transaction_index(self._transactions.kept)])
-                file.fdatasync()
-            finally:
-                file.close()
+        if self._transactions.kept:
+            new.aborted = TransactionIndex(self._transactions.kept)
             self._transactions.kept = []
         new.seal()
         new.file.fdatasync()
@@ -317,7 +314,7 @@ class Cleaning:
             return
         for ending in (names.SWAP, names.CLEANED):
             new.ending = ending
-            for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX):
+            for suffix in names.SEGMENT_SUFFIXES:
                 if self._files.exists(new.path_of(suffix)):
                     self._files.remove(new.path_of(suffix))
 

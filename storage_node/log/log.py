@@ -10,10 +10,11 @@ Source: Kafka UnifiedLog.java, LocalLog.java; DESIGN 3 and 5.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from ...protocol.errors import CorruptMessageError, InvalidRecordError, KafkaStorageError
-from ...protocol.model import NO_EPOCH, NO_TIMESTAMP
+from ...protocol.model import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from ...protocol.records.header import (
     CRC_POSITION,
     BatchHeader,
@@ -21,7 +22,7 @@ from ...protocol.records.header import (
     assigned_prefix,
     read_batch_header,
 )
-from .append_rules import check_client_batch, restamped
+from .append_rules import AppendInfo, check_client_batch, restamped
 from .batches import crc_fault
 from .checkpoints import NO_TOPIC_ID
 from .files import DiskFullError, make_directory_durably, remove_tree
@@ -29,13 +30,16 @@ from .guarded_files import GuardedFiles, guarded
 from .leader_epochs import LeaderEpochs
 from .log_cleaning import LogCleaning
 from .log_flushing import LogFlushing
+from .log_producers import LogProducers
 from .log_start import LogStart
 from .offset_index import MAX_RELATIVE_OFFSET
-from .recovery import RecoveryReport, recover_log, remove_snapshots_after, snapshot_offsets
+from .producer_states import ProducerStates
+from .recovery import RecoveryReport, recover_log
 from .retention import expired_segments
 from .roll_rules import must_roll
 from .segment import Segment
 from .segment_list import SegmentList, retire_newest_first
+from .verification import NO_GUARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,15 +53,7 @@ if TYPE_CHECKING:
     from .tail_cache import Tail
 
 
-class AppendInfo(NamedTuple):
-    """Where a batch went; `log_append_time_ms` is -1 under CreateTime."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-
-
-class Log(LogStart, LogCleaning, LogFlushing):
+class Log(LogStart, LogCleaning, LogFlushing, LogProducers):
     """One partition's log. Made by `open`.
 
     Invariant: log_start_offset <= recovery_point <= log_end_offset, or the recovery point is below the start.
@@ -85,6 +81,9 @@ class Log(LogStart, LogCleaning, LogFlushing):
         self.cleaning: Abortable | None = None
         # Without it the files of segments that have left the log are removed at once.
         self.on_retired: Callable[[LogStart, Sequence[Segment]], None] | None = None
+        self.producers = ProducerStates()
+        self._keeps_producers = True
+        self._snapshot_offset = 0
         self.tail: Tail | None = None  # set by who wants the newest batches kept in memory
         self.cuts = 0  # truncations so far: what was read before one may be of the log no more
         self._flush: Flush | None = None
@@ -106,13 +105,14 @@ class Log(LogStart, LogCleaning, LogFlushing):
         log_start_offset: int = 0,
         wall_ms: int,
         cleaner_offset: int | None = None,
+        keeps_producers: bool = True,
     ) -> Log:
         """The log in `directory`, made if missing, recovered if the last end of it `was_clean` not.
 
         That the name of a folder that exists survives the loss of power is the caller's business.
         `recovery_point`, `log_start_offset` and `cleaner_offset` come from the checkpoints; offsets below the
-        recovery point are taken to be on the disk, and who has a cleaner offset may have gaps. Errors:
-        KafkaStorageError.
+        recovery point are taken to be on the disk, and who has a cleaner offset may have gaps. A log that
+        only its own server writes `keeps_producers` not. Errors: KafkaStorageError.
         """
         log = cls(guarded(files), directory, config, topic_partition)
         if not log._files.exists(directory):
@@ -126,9 +126,12 @@ class Log(LogStart, LogCleaning, LogFlushing):
             log_start_offset=log_start_offset,
             wall_ms=wall_ms,
             may_have_gaps=cleaner_offset is not None,
+            keeps_producers=keeps_producers,
         )
         log._segments = SegmentList(found.segments)
         log._epochs = found.epochs
+        log.producers, log._snapshot_offset = found.producers, found.snapshot_offset
+        log._keeps_producers = keeps_producers
         log.recovery = found.report
         log._is_marked = found.has_gaps
         log.has_gaps |= found.has_gaps
@@ -188,10 +191,6 @@ class Log(LogStart, LogCleaning, LogFlushing):
         """Take the log dir offline, unless the error says that its disk is fine."""
         self._files.fuse.blow_by(error)
 
-    def snapshot_offsets(self) -> list[int]:
-        """Offsets of the producer-state snapshots that lie in the folder."""
-        return snapshot_offsets(self._files, self.directory)
-
     def reconfigure(self, config: LogConfig) -> None:
         """Take new values for the topic's keys; they hold from the next append on."""
         self.config = config
@@ -207,16 +206,27 @@ class Log(LogStart, LogCleaning, LogFlushing):
         wall_ms: int,
         checked: BatchFacts | None = None,
         internal: bool = False,
+        guard: int = NO_GUARD,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Append the one batch that fills `batch`: assign offsets and epoch, write once, index.
 
-        `checked` is what `codec.inspect` gave for these bytes; without it they are inspected here.
+        `checked` is what `codec.inspect` gave for these bytes; without it they are inspected here. `internal`
+        batches come from this server. `guard`: see verification.py; the version is that of a marker.
         Errors: MessageTooLarge, InvalidTimestamp, InvalidRecord, CorruptMessage,
-        UnsupportedCompressionType, DiskFull (nothing was written); KafkaStorageError (the log is offline).
+        UnsupportedCompressionType, DiskFull, those of ProducerStates.check and check_marker (nothing was
+        written); KafkaStorageError (the log is offline).
         """
         config = self.config
         facts = check_client_batch(batch, config, wall_ms=wall_ms, checked=checked, internal=internal)
         header = facts.header
+        has_producer = header.producer_id >= 0
+        if has_producer:
+            repeated = self._check_producer(
+                batch, header, internal=internal, guard=guard, transaction_version=transaction_version
+            )
+            if repeated is not None:
+                return repeated
         base_offset = self._segments.active.next_offset
         last_offset = base_offset + header.last_offset_delta
         pieces: list[Buffer] = [assigned_prefix(base_offset, header.batch_length, leader_epoch)]
@@ -231,6 +241,8 @@ class Log(LogStart, LogCleaning, LogFlushing):
         self._append(pieces, header, base_offset, last_offset, wall_ms)
         if leader_epoch != self._epochs.latest_epoch:
             self._note_epoch(leader_epoch, base_offset)
+        if has_producer:
+            self._wrote_of_producer(batch, header, base_offset)
         return AppendInfo(base_offset, last_offset, wall_ms if is_append_time else NO_TIMESTAMP)
 
     def append_as_follower(self, data: Buffer, *, wall_ms: int = 0, is_dense: bool = False) -> None:
@@ -260,6 +272,8 @@ class Log(LogStart, LogCleaning, LogFlushing):
             self._append([batch], header, header.base_offset, header.last_offset, wall_ms)
             if header.leader_epoch > self._epochs.latest_epoch:
                 self._note_epoch(header.leader_epoch, header.base_offset)
+            if header.producer_id >= 0:
+                self._wrote_of_producer(batch, header, header.base_offset)
             position += header.size_bytes
 
     def assign_leader_epoch(self, epoch: int) -> None:
@@ -267,8 +281,8 @@ class Log(LogStart, LogCleaning, LogFlushing):
         self._note_epoch(epoch, self.log_end_offset)
 
     def succeed(self, other: Log) -> None:
-        """Be as `other`, whose batches this log has: its epochs, start, watermark, config, and how far it is
-        clean. A start that it wants only, it wants still."""
+        """Be as `other`, whose batches this log has: its epochs, start, watermark, config, producers, and how
+        far it is clean. A start that it wants only, it wants still."""
         self._epochs = LeaderEpochs(list(other._epochs.entries))
         self._has_new_epochs = True
         self.advance_log_start_offset(other.log_start_offset)
@@ -276,6 +290,9 @@ class Log(LogStart, LogCleaning, LogFlushing):
         self.high_watermark = other.high_watermark
         self.cleaner_offset = other.cleaner_offset
         self.reconfigure(other.config)
+        self.producers, self._snapshot_offset = other.producers, NO_OFFSET
+        self.take_snapshot()
+        self._has_new_names = True
 
     def roll(self, wall_ms: int = 0) -> None:
         """Seal the active segment and start a new one; nothing happens while the active one is empty, nor
@@ -283,6 +300,7 @@ class Log(LogStart, LogCleaning, LogFlushing):
         active = self._segments.active
         if not active.size_bytes:
             return
+        self.take_snapshot()  # Order: first, so that a full disk has changed nothing
         active.seal()
         size = self.config.segment_bytes if self.config.preallocate else 0
         self._has_new_names = True
@@ -308,6 +326,8 @@ class Log(LogStart, LogCleaning, LogFlushing):
             self.truncate_fully_and_start_at(offset)
             return
         self._forget_tail()
+        # Order: no snapshot may be left of an offset that will be written anew; the folder is synced below.
+        self._drop_snapshots_from(offset)
         segments = list(self._segments)
         keep = self._segments.count_below(offset - 1) + 1
         self._segments.replace(segments[:keep])
@@ -315,7 +335,12 @@ class Log(LogStart, LogCleaning, LogFlushing):
         retire_newest_first(self._files, self.directory, segments[keep:])
         self.hand_over(segments[keep:])
         active = self._segments.active
-        active.recover(self.config.index_interval_bytes, end_offset=offset, has_gaps=self.has_gaps)
+        active.recover(
+            self.config.index_interval_bytes,
+            end_offset=offset,
+            has_gaps=self.has_gaps,
+            producers=self._producers_at(active.base_offset),
+        )
         active.cut()
         self._after_truncation()
 
@@ -326,6 +351,9 @@ class Log(LogStart, LogCleaning, LogFlushing):
         self._forget_tail()
         if log_start_offset is not None and self.on_truncate is not None:
             self.on_truncate(self)  # Order: the start is on the disk before a segment that does not tell it
+        self._drop_snapshots_from(0)
+        self.producers.clear()
+        self._snapshot_offset = offset
         # Order: nothing that goes later may have the name of the new segment.
         gone = [*self._dropped, *self._segments]
         retire_newest_first(self._files, self.directory, gone)
@@ -428,7 +456,6 @@ class Log(LogStart, LogCleaning, LogFlushing):
     def _after_truncation(self) -> None:
         end_offset = self.log_end_offset
         self._has_new_epochs |= self._epochs.truncate_from_end(end_offset)
-        remove_snapshots_after(self._files, self.directory, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
         self.forget_cleaned(end_offset)
@@ -444,5 +471,8 @@ class Log(LogStart, LogCleaning, LogFlushing):
     def _seal_for_close(self) -> None:
         if self._segments.active.size_bytes:
             self._segments.active.seal()
+            self._has_new_names = True
+        with suppress(DiskFullError):  # without it the next start takes longer
+            self.take_snapshot(is_synced=True)
             self._has_new_names = True
         self.flush()

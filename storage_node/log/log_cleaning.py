@@ -34,17 +34,10 @@ class LogCleaning:
     has_gaps: bool  # offsets may be missing between batches
     cleaner_offset: int | None  # compacted below it, as far as it could be; None: never
     cleaning: Abortable | None  # while set, no segment may go but through `replace_segments`
-    log_start_offset: int
-    high_watermark: int
     tail: Tail | None
     _files: GuardedFiles
     _segments: SegmentList
     _is_marked: bool
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Every offset below it is committed, and of no open transaction: those are not served yet."""
-        return self.high_watermark
 
     @property
     def files(self) -> GuardedFiles:

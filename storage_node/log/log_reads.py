@@ -122,10 +122,10 @@ class LogReads:
         except (NotCachedError, IndexMismatchError):
             return None
         except CorruptMessageError:
-            if segment.start_after_run(offset) is None:
+            if segment.run_ends.find(offset) is None:
                 raise
             # where a run ended was known from a header that may be damaged itself: a thread looks closely
-            segment.forget_run_end(offset)
+            segment.run_ends.forget(offset)
             return None
         if not len(run.data):
             # Nothing where one batch was due: a thread may look whether the segment lost it. Not so where the
@@ -133,7 +133,7 @@ class LogReads:
             is_due = min_one and offset < upto_offset
             is_due &= not self.has_gaps or run.position >= segment.size_bytes
             return None if is_due else CachedRead([], offset)
-        segment.note_run_end(run.next_offset, run.position + len(run.data))
+        segment.run_ends.note(run.next_offset, run.position + len(run.data))
         return CachedRead([run.data], run.next_offset, run)
 
     def read_one_run(self, offset: int, max_bytes: int, *, upto_offset: int, ahead_bytes: int = 0) -> Run:

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...protocol.records.header import BatchHeader
+    from .batch_starts import BatchStart
     from .leader_epochs import LeaderEpochs
-    from .segment import BatchStart, Segment
+    from .segment import Segment
 
 # Bound: bytes read beyond what was asked for, to have the batches between the index entry and the wanted
 # offset in the same call: an index interval of 4 KiB and a batch or two of the usual 16 KiB.
@@ -73,7 +74,7 @@ def read_run(
     Errors: CorruptMessageError when a batch to be given, or one before it since the index entry, is damaged;
     NotCachedError.
     """
-    start = segment.start_after_run(offset) if cached_only else None
+    start = segment.run_ends.find(offset) if cached_only else None
     if cached_only and start is None and not segment.can_look_up(offset):
         raise NotCachedError
     # Order: the size first; the owner may append while this runs on another thread, and moves the size last.

@@ -21,6 +21,8 @@ from .batches import walk_headers
 from .checkpoints import CorruptFileError, parse_epochs
 from .files import read_file
 from .leader_epochs import LeaderEpochs
+from .producer_recovery import load_producers, remove_snapshots, snapshot_offsets, stray_snapshots
+from .producer_states import ProducerStates
 from .segment import Segment
 from .swap import finish_swaps
 
@@ -48,6 +50,8 @@ class Recovered:
     epochs: LeaderEpochs
     report: RecoveryReport
     has_gaps: bool
+    producers: ProducerStates
+    snapshot_offset: int  # of the newest snapshot, or where the log begins
 
 
 def recover_log(
@@ -60,10 +64,11 @@ def recover_log(
     log_start_offset: int,
     wall_ms: int,
     may_have_gaps: bool = False,
+    keeps_producers: bool = True,
 ) -> Recovered:
     """Load or repair the partition's folder. `may_have_gaps`: compaction has been there, whatever the folder
     says. Errors: KafkaStorageError when the disk fails."""
-    recovery = _Recovery(files, directory, config, wall_ms)
+    recovery = _Recovery(files, directory, config, wall_ms, keeps_producers=keeps_producers)
     bases = recovery.tidy_folder()
     recovery.has_gaps |= may_have_gaps
     recovery.load_epochs()
@@ -78,13 +83,15 @@ def recover_log(
         if not goes_on:
             recovery.remove_segments(bases[number + 1 :])
             break
-    return recovery.finish(log_start_offset)
+    return recovery.finish(log_start_offset, was_clean=was_clean)
 
 
 class _Recovery:
     """The steps of one recovery and what they have found so far."""
 
-    def __init__(self, files: Files, directory: str, config: LogConfig, wall_ms: int) -> None:
+    def __init__(
+        self, files: Files, directory: str, config: LogConfig, wall_ms: int, *, keeps_producers: bool
+    ) -> None:
         self._files = files
         self._directory = directory
         self._interval = config.index_interval_bytes
@@ -95,6 +102,10 @@ class _Recovery:
         self.has_gaps = False
         self._segments: list[Segment] = []
         self._report = RecoveryReport()
+        self._keeps_producers = keeps_producers
+        self._producers = ProducerStates()
+        self._snapshots: list[int] = []
+        self._aborting: set[int] = set()  # base offsets of segments that have a transaction index
 
     def tidy_folder(self) -> list[int]:
         """Remove what interrupted work left behind; base offsets of the segments that are there, rising."""
@@ -111,6 +122,11 @@ class _Recovery:
             is_orphan = found is not None and found[1] in names.SEGMENT_SUFFIXES and found[0] not in bases
             if is_orphan or name.endswith((names.DELETED, names.CLEANED, names.TEMPORARY)):
                 self._files.remove(f"{self._directory}/{name}")
+            elif found is not None and found[1] == names.TXN_INDEX:
+                self._aborting.add(found[0])
+        if self._keeps_producers:
+            self._snapshots = snapshot_offsets(listed)
+            self._drop_snapshots(stray_snapshots(self._snapshots, sorted(bases)))
         return sorted(bases)
 
     def load_epochs(self) -> None:
@@ -132,11 +148,14 @@ class _Recovery:
         """
         if not self._has_scanned:
             self._epochs.truncate_from_end(base_offset)
+            self._load_producers(base_offset)
             self._has_scanned = True
         segment = self._open(base_offset)
         self._segments.append(segment)
         file_bytes = segment.file.size()
-        fault = segment.recover(self._interval, self._epochs, has_gaps=self.has_gaps)
+        fault = segment.recover(
+            self._interval, self._epochs, has_gaps=self.has_gaps, producers=self._producers
+        )
         self._report.scanned_bytes += file_bytes
         if segment.size_bytes != file_bytes:
             self._report.truncated_bytes += file_bytes - segment.size_bytes
@@ -193,7 +212,7 @@ class _Recovery:
         if bases:
             self._files.fsync_directory(self._directory)
 
-    def finish(self, log_start_offset: int) -> Recovered:
+    def finish(self, log_start_offset: int, *, was_clean: bool) -> Recovered:
         """Fit the side files to the end of the log that was found."""
         end_offset = self._segments[-1].next_offset if self._segments else log_start_offset
         if self._segments and end_offset < log_start_offset:
@@ -204,6 +223,8 @@ class _Recovery:
             bases = [segment.base_offset for segment in self._segments]
             self._close_all()
             self.remove_segments(bases)
+            self._drop_snapshots(list(self._snapshots))
+            self._producers.clear()
             end_offset = log_start_offset
         if not self._segments:
             self._segments.append(
@@ -214,17 +235,39 @@ class _Recovery:
         # The oldest epoch begins with the log: epochs are cut before the segments that they lie in go.
         self._report.has_gap |= bool(oldest) and oldest[0].start_offset < self._segments[0].base_offset
         self._epochs.truncate_from_start(max(log_start_offset, self._segments[0].base_offset))
-        remove_snapshots_after(self._files, self._directory, end_offset)
-        return Recovered(self._segments, self._epochs, self._report, self.has_gaps)
+        self._drop_snapshots([offset for offset in self._snapshots if offset > end_offset])
+        first = self._segments[0].base_offset
+        if not self._has_scanned and (self._snapshots or not was_clean):
+            self._load_producers(end_offset)
+        return Recovered(
+            self._segments,
+            self._epochs,
+            self._report,
+            self.has_gaps,
+            self._producers,
+            max([first, *self._snapshots[-1:]]),
+        )
 
     def _open(self, base_offset: int) -> Segment:
         path = f"{self._directory}/{names.segment_name(base_offset, names.LOG)}"
-        return Segment(self._files, self._directory, base_offset, self._files.open(path), self._wall_ms)
+        segment = Segment(self._files, self._directory, base_offset, self._files.open(path), self._wall_ms)
+        if base_offset in self._aborting:
+            segment.load_aborted()
+        return segment
 
     def _close_all(self) -> None:
         for segment in self._segments:
             segment.close()
         self._segments.clear()
+
+    def _load_producers(self, upto_offset: int) -> None:
+        if self._keeps_producers:
+            faults = self._report.faults
+            load_producers(self._files, self._directory, self._segments, upto_offset, self._producers, faults)
+
+    def _drop_snapshots(self, offsets: list[int]) -> None:
+        remove_snapshots(self._files, self._directory, offsets)
+        self._snapshots = [offset for offset in self._snapshots if offset not in offsets]
 
     def _collect_epochs(self, segment: Segment) -> None:
         try:
@@ -233,16 +276,3 @@ class _Recovery:
                     self._epochs.assign(header.leader_epoch, header.base_offset)
         except CorruptMessageError as error:
             self._report.faults.append(str(error))
-
-
-def snapshot_offsets(files: Files, directory: str) -> list[int]:
-    """Offsets of the producer-state snapshots in a partition's folder, rising."""
-    found = (names.parse_segment_name(name) for name in files.listdir(directory))
-    return sorted(entry[0] for entry in found if entry and entry[1] == names.SNAPSHOT)
-
-
-def remove_snapshots_after(files: Files, directory: str, end_offset: int) -> None:
-    """Remove producer-state snapshots of offsets that the log no longer has."""
-    for offset in snapshot_offsets(files, directory):
-        if offset > end_offset:
-            files.remove(f"{directory}/{names.segment_name(offset, names.SNAPSHOT)}")

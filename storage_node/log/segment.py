@@ -9,19 +9,19 @@ Source: Kafka LogSegment.java.
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_right
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ...protocol.errors import CorruptMessageError
 from ...protocol.model import NO_TIMESTAMP
 from . import names, offset_index, time_index
+from .batch_starts import BatchStart, NewestStarts, RunEnds
 from .batches import scan_batches, walk_headers
 from .files import DiskFullError, read_file
 from .index_files import index_size_fault, write_index
 from .offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from .producer_states import read_marker
 from .time_index import TimeIndex
-from .transaction_index import truncate_transaction_index
+from .transaction_index import TransactionIndex, parse_transaction_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,19 +29,8 @@ if TYPE_CHECKING:
     from ...protocol.records.header import BatchHeader, Buffer
     from .files import File, Files
     from .leader_epochs import LeaderEpochs
-
-# Bound: ends of runs kept for the readers that go on there: so many readers of a segment at a time.
-_RUN_ENDS = 64
-# Bound: batch starts of the newest batches kept in memory: enough to cover the index interval many times.
-_TAIL_BATCHES = 1024
-
-
-class BatchStart(NamedTuple):
-    """Where a batch starts, and what its header must say: its first offset or, from the index, its last."""
-
-    position: int
-    base_offset: int | None
-    last_offset: int | None
+    from .producer_states import ProducerStates
+    from .transaction_index import AbortedTransaction
 
 
 class Segment:
@@ -50,10 +39,11 @@ class Segment:
     __slots__ = (
         "_bytes_since_entry",
         "_files",
+        "_has_aborted_file",
+        "_newest",
         "_offset_index",
-        "_run_ends",
-        "_tail",
         "_time_index",
+        "aborted",
         "base_offset",
         "created_ms",
         "directory",
@@ -65,6 +55,7 @@ class Segment:
         "largest_timestamp_ms",
         "largest_timestamp_offset",
         "next_offset",
+        "run_ends",
         "size_bytes",
         "synced_bytes",
     )
@@ -84,12 +75,14 @@ class Segment:
         self.largest_timestamp_offset = base_offset
         self.is_sealed = False
         self.is_replaced = False  # by a cleaned one: what is in it needs no care any more
+        self.aborted: TransactionIndex | None = None  # whose markers are here; None: of no transaction
+        self._has_aborted_file = False  # may it be of an earlier state
         self.ending = ""  # of the names of its files, behind their suffixes
         self._bytes_since_entry = 0
         self._offset_index: OffsetIndex | None = OffsetIndex(base_offset)
         self._time_index: TimeIndex | None = TimeIndex(base_offset)
-        self._tail = (array("q"), array("q"))  # base offsets and positions of the newest batches
-        self._run_ends: dict[int, int] = {}  # offset to position, oldest first; its owner's alone
+        self._newest = NewestStarts()
+        self.run_ends = RunEnds()
 
     @classmethod
     def create(
@@ -135,8 +128,7 @@ class Segment:
         """Give the indexes' memory back; they are loaded again when needed."""
         assert self.is_sealed, "an active segment's indexes are nowhere but in memory"
         self._offset_index = self._time_index = None
-        self._tail = (array("q"), array("q"))
-        self._run_ends = {}
+        self._newest, self.run_ends = NewestStarts(), RunEnds()
 
     def index_bytes(self) -> tuple[int, int]:
         """Bytes of both indexes, without loading them."""
@@ -196,7 +188,7 @@ class Segment:
 
         Append and recovery both come through here, so a rebuilt index equals the one that was lost.
         """
-        self._note_start(base_offset, position)
+        self._newest.add(base_offset, position)
         if not position:
             self.first_timestamp_ms = max_timestamp
         if max_timestamp > self.largest_timestamp_ms:
@@ -218,6 +210,10 @@ class Segment:
             self.file.truncate(self.size_bytes)
         write_index(self._files, self.path_of(names.OFFSET_INDEX), self.offset_index.to_bytes())
         write_index(self._files, self.path_of(names.TIME_INDEX), self.time_index.to_bytes())
+        if self.aborted is not None or self._has_aborted_file:
+            self._has_aborted_file = True
+            content = b"" if self.aborted is None else self.aborted.to_bytes()
+            write_index(self._files, self.path_of(names.TXN_INDEX), content)
         # A segment whose batches are all synced must be flushed once more, for its new index files: else the
         # recovery point would pass it, and after a power loss they would be trusted as they are.
         self.synced_bytes = -1
@@ -232,7 +228,20 @@ class Segment:
     def unsynced_paths(self) -> list[str]:
         """Files to bring to the disk before the recovery point may pass the end of this sealed segment."""
         assert self.is_sealed, "an active segment has no index files to rely on"
-        return [self.path_of(names.OFFSET_INDEX), self.path_of(names.TIME_INDEX)]
+        suffixes = (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX)
+        return [self.path_of(suffix) for suffix in suffixes[: 3 if self._has_aborted_file else 2]]
+
+    def load_aborted(self) -> None:
+        """Take the transaction index from its file. Errors: KafkaStorageError."""
+        entries = parse_transaction_index(self._read(names.TXN_INDEX))
+        self.aborted = TransactionIndex(entries) if entries else None
+        self._has_aborted_file = True
+
+    def note_aborted(self, entry: AbortedTransaction) -> None:
+        """The marker of an aborted transaction was written here."""
+        if self.aborted is None:
+            self.aborted = TransactionIndex()
+        self.aborted.append(entry)
 
     def load(self, interval: int, epochs: LeaderEpochs, *, has_gaps: bool = False) -> str | None:
         """Take a segment written and closed in order at its word; why that cannot be done, or None.
@@ -254,7 +263,7 @@ class Segment:
                     return f"{self.file.path} at byte {position}: offset {header.base_offset} does not follow"
                 if header.leader_epoch > epochs.latest_epoch:
                     epochs.assign(header.leader_epoch, header.base_offset)
-                self._note_start(header.base_offset, position)
+                self._newest.add(header.base_offset, position)
                 self.next_offset = header.next_offset
                 self._bytes_since_entry = position + header.size_bytes - last.position
                 self._note_largest(header)
@@ -282,16 +291,20 @@ class Segment:
         end_offset: int | None = None,
         *,
         has_gaps: bool = False,
+        producers: ProducerStates | None = None,
     ) -> str | None:
         """Rebuild everything from the batches, CRC checked; why the scan stopped before the end, or None.
 
         Nothing of the file is changed: `cut` removes what was not taken. Offsets must be dense, unless it
         `has_gaps`, and epochs must not fall; new epochs are added to `epochs`. Batches that reach
-        `end_offset` are not taken.
+        `end_offset` are not taken. With `producers`, as they were where the segment begins, they are brought
+        to its end, and the transaction index is rebuilt too.
         """
         self._forget_everything()
+        if producers is not None:
+            self.aborted = None
         try:
-            for position, header, _ in scan_batches(self.file, 0, self.file.size()):
+            for position, header, data in scan_batches(self.file, 0, self.file.size()):
                 if end_offset is not None and header.next_offset > end_offset:
                     return None
                 fault = self._order_fault(header, epochs, has_gaps=has_gaps)
@@ -307,6 +320,8 @@ class Segment:
                 )
                 if epochs is not None and header.leader_epoch >= 0:
                     epochs.assign(header.leader_epoch, header.base_offset)
+                if producers is not None and header.producer_id >= 0:
+                    self._replay(producers, header, data)
         except CorruptMessageError as error:
             return str(error)
         return None
@@ -331,41 +346,22 @@ class Segment:
         self.file.fdatasync()
         self.synced_bytes = self.size_bytes
         self.is_sealed = False
-        truncate_transaction_index(self._files, self.path_of(names.TXN_INDEX), self.next_offset)
+        if self.aborted is not None:
+            self.aborted.truncate(self.next_offset)
 
     def start_of(self, offset: int) -> BatchStart:
         """Where to begin looking for `offset`: its own batch if that is among the newest, else one before."""
-        base_offsets, positions = self._tail
-        number = bisect_right(base_offsets, offset) - 1
-        if number >= 0:
-            return BatchStart(positions[number], base_offsets[number], None)
+        found = self._newest.find(offset)
+        if found is not None:
+            return found
         entry = self.offset_index.lookup(offset)
         if entry.offset < 0:
             return BatchStart(0, self.base_offset, None)
         return BatchStart(entry.position, None, entry.offset)
 
-    def note_run_end(self, offset: int, position: int) -> None:
-        """A reader got what lies before `position`, and will go on at `offset`. For the owner's thread."""
-        ends = self._run_ends
-        if len(ends) >= _RUN_ENDS:
-            del ends[next(iter(ends))]
-        ends[offset] = position
-
-    def forget_run_end(self, offset: int) -> None:
-        """It is not what lies there: the index is to be asked."""
-        self._run_ends.pop(offset, None)
-
-    def start_after_run(self, offset: int) -> BatchStart | None:
-        """As `start_of`, if a run ended there: exact, so that nothing is read twice."""
-        position = self._run_ends.get(offset)
-        return None if position is None else BatchStart(position, offset, None)
-
     def can_look_up(self, offset: int) -> bool:
         """Whether `start_of` finds it without reading an index file."""
-        if self._offset_index is not None:
-            return True
-        base_offsets, _ = self._tail
-        return len(base_offsets) > 0 and base_offsets[0] <= offset
+        return self._offset_index is not None or self._newest.find(offset) is not None
 
     def position_near(self, offset: int) -> int:
         """About `position_of`, never behind it and found without a disk: exact among the newest batches."""
@@ -387,13 +383,15 @@ class Segment:
         """Close the file; readers under way end normally."""
         self.file.close()
 
-    def retire(self) -> None:
-        """Take the names of all files away, by new ones that end in .deleted; readers under way go on.
+    def retire(self, *, keeps_snapshot: bool = False) -> None:
+        """Take the names of all files away, by new ones that end in .deleted; readers under way go on. With
+        them goes the snapshot of producers where the segment begins, unless another segment begins there.
 
         Order: the log first. With it the segment is gone: what a crash leaves of the rest is tidied away.
         """
         assert not self.ending, "it goes once"
-        for suffix in names.SEGMENT_SUFFIXES:
+        suffixes = names.SEGMENT_SUFFIXES if keeps_snapshot else (*names.SEGMENT_SUFFIXES, names.SNAPSHOT)
+        for suffix in suffixes:
             path = self.path_of(suffix)
             if self._files.exists(path):
                 self._files.rename(path, f"{path}{names.DELETED}")
@@ -402,7 +400,8 @@ class Segment:
     def remove(self) -> None:
         """Close and remove all files of the segment. Order: indexes before the log, which makes them one."""
         self.close()
-        for suffix in (names.TXN_INDEX, names.TIME_INDEX, names.OFFSET_INDEX, names.LOG):
+        suffixes = reversed(names.SEGMENT_SUFFIXES)
+        for suffix in (names.SNAPSHOT, *suffixes) if self.ending else suffixes:
             path = self.path_of(suffix)
             if self._files.exists(path):
                 self._files.remove(path)
@@ -416,18 +415,14 @@ class Segment:
         self.next_offset = self.largest_timestamp_offset = self.base_offset
         self.first_timestamp_ms = self.largest_timestamp_ms = NO_TIMESTAMP
         self._offset_index, self._time_index = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
-        self._tail = (array("q"), array("q"))
-        self._run_ends = {}
+        self._newest, self.run_ends = NewestStarts(), RunEnds()
         self.is_sealed = False
 
-    def _note_start(self, base_offset: int, position: int) -> None:
-        base_offsets, positions = self._tail
-        if len(base_offsets) >= 2 * _TAIL_BATCHES:
-            # Order: a reader holds the old pair or takes the new one, never one of each.
-            base_offsets, positions = base_offsets[_TAIL_BATCHES:], positions[_TAIL_BATCHES:]
-            self._tail = (base_offsets, positions)
-        positions.append(position)
-        base_offsets.append(base_offset)
+    def _replay(self, producers: ProducerStates, header: BatchHeader, data: memoryview) -> None:
+        marker = read_marker(data, header) if header.is_control else None
+        aborted = producers.wrote(header, header.base_offset, marker)
+        if aborted is not None:
+            self.note_aborted(aborted)
 
     def _order_fault(self, header: BatchHeader, epochs: LeaderEpochs | None, *, has_gaps: bool) -> str | None:
         if epochs is not None and 0 <= header.leader_epoch < epochs.latest_epoch:

@@ -73,6 +73,11 @@ class SegmentList:
             self._note_used(segment)
         return segment
 
+    def from_offset(self, offset: int) -> list[Segment]:
+        """Those from the segment on that `holding` gives."""
+        bases, segments = self._lists
+        return segments[_number_at(bases, offset) :]
+
     def count_below(self, offset: int) -> int:
         """How many segments lie wholly below `offset`, never counting the active one."""
         return _number_at(self._bases, offset)

@@ -39,6 +39,7 @@ from headrace.storage_node.effects import (
     LookUpOffsets,
     Note,
     ReadCold,
+    ReadForGuest,
     RemoveFiles,
     WakeAt,
 )
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
     from headrace.protocol.errors import KafkaError
     from headrace.protocol.messages.envelope import Api
+    from headrace.storage_node.guest import GuestFactory
 
 NODE = 1
 _FRESH = itertools.count(1)
@@ -60,6 +62,8 @@ _FRESH = itertools.count(1)
 class FakePeer:
     session: int = 77
     is_connected: bool = True
+    client_id: str = "test"
+    address: str = ""
 
 
 @dataclass(eq=False)
@@ -113,6 +117,7 @@ class CoreRig:
         dirs: str = "/d",
         records: Sequence[Any] = (FormatRecord("c"),),
         node_id: int = NODE,
+        guest: GuestFactory | None = None,
         **config: Any,
     ) -> None:
         """`records` are the metadata that the node finds when it joins, applied as its first image."""
@@ -139,7 +144,12 @@ class CoreRig:
         self.manager.open_dirs()
         self.manager.load(WALL_MS)
         self.core = StorageNode(
-            self.config, self.manager, FakeReplies(), now_ms=self.now_ms, room=lambda: self.room
+            self.config,
+            self.manager,
+            FakeReplies(),
+            now_ms=self.now_ms,
+            room=lambda: self.room,
+            guest=guest,
         )
         self.core.joined(node_id, 9)
         self.effects: list[Any] = []
@@ -222,11 +232,14 @@ class CoreRig:
         epoch: int = -1,
         timeout_ms: int = 1_000,
         peer: FakePeer | None = None,
+        transactional_id: str | None = None,
+        adds_partitions: bool = True,
     ) -> FakeRequest:
         """One entry per batch, all for one partition."""
         frames = data or (batch(b"v"),)
         entries = tuple(ProducePartition(topic_id, partition, epoch) for _ in frames)
-        return self.ask(registry.PRODUCE, ProduceRequest(acks, timeout_ms, entries), frames, peer)
+        body = ProduceRequest(acks, timeout_ms, entries, transactional_id, adds_partitions)
+        return self.ask(registry.PRODUCE, body, frames, peer)
 
     def fetch(
         self,
@@ -247,10 +260,10 @@ class CoreRig:
         return self.ask(registry.FETCH, body, (), peer)
 
     def list_offsets(
-        self, topic_id: bytes, timestamp: int, *, partition: int = 0, epoch: int = -1
+        self, topic_id: bytes, timestamp: int, *, partition: int = 0, epoch: int = -1, isolation: int = 0
     ) -> FakeRequest:
         entry = ListOffsetsPartition(topic_id, partition, timestamp, epoch)
-        request = self.ask(registry.LIST_OFFSETS, ListOffsetsRequest(0, (entry,)))
+        request = self.ask(registry.LIST_OFFSETS, ListOffsetsRequest(isolation, (entry,)))
         self.look_up()
         return request
 
@@ -318,6 +331,15 @@ class CoreRig:
             self.core.cold_read(effect.read, self.now_ms)
             self.check()
         return len(done)
+
+    def read_for_guest(self) -> int:
+        """Perform the reads that the guest has asked for so far; how many."""
+        asked = self.pop(ReadForGuest)
+        for effect in asked:
+            effect.read.run()
+            self.core.guest_read(effect.read, self.now_ms)
+            self.check()
+        return len(asked)
 
     def copy(self) -> int:
         """Perform steps of moves between log dirs until none is asked for; how many."""

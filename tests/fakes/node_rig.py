@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from fake_controller import FakeController
+from headrace.coordinators.assembly import new_coordinators
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.data import (
     FetchPartition,
@@ -140,7 +141,7 @@ class Rig:
         self.running: asyncio.Task[None] | None = None
 
     def new_node(self) -> NodeServer:
-        return NodeServer(NodeConfig.of(self.config), self.controller.locate, self.files)
+        return NodeServer(NodeConfig.of(self.config), self.controller.locate, self.files, new_coordinators)
 
     async def start(self) -> None:
         await self.node.start()

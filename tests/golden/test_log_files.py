@@ -79,7 +79,14 @@ def test_a_clean_folder_of_kafka_is_taken_over_as_it_is(disk: FakeFiles) -> None
     )
     assert checkpoints.uuid_text(log.topic_id) == "FD7n7bCwR-K5jNTQm-lJyQ"
     assert (log.latest_epoch, log.end_offset_for_epoch(0)) == (0, (0, 16))
-    assert log.snapshot_offsets() == [13, 16]
+    assert [name[:20] for name in disk.listdir("/d/golden-0") if name.endswith(".snapshot")] == [
+        f"{offset:020d}" for offset in (13, 16)
+    ]
+    assert format_producer_snapshot(log.producers.to_snapshot()) == disk.content(
+        f"/d/golden-0/{16:020d}.snapshot"
+    )
+    assert log.aborted_between(0, 16) == log.aborted_between(12, 13) == ((1, 12),)
+    assert log.aborted_between(0, 12) == log.aborted_between(14, 16) == ()
     assert log.offset_for_timestamp(1_700_000_005_001) == (6, 1_700_000_006_000, 0)
     assert b"".join(read_all(log)) == b"".join(
         (KAFKA / "golden-0" / f"{base:020d}.log").read_bytes() for base in (0, 13)
@@ -98,6 +105,17 @@ def test_indexes_rebuilt_from_kafkas_segments_are_kafkas(disk: FakeFiles) -> Non
         for base in (0, 13):
             name = f"golden-0/{base:020d}{suffix}"
             assert disk.content(f"/d/{name}") == (KAFKA / name).read_bytes(), name
+
+
+def test_producers_found_in_kafkas_batches_are_kafkas(disk: FakeFiles) -> None:
+    """After a crash without any snapshot or transaction index: the same bytes again."""
+    disk.remove("/d/.kafka_cleanshutdown")
+    for name in (f"{13:020d}.snapshot", f"{16:020d}.snapshot", f"{13:020d}.txnindex"):
+        disk.remove(f"/d/golden-0/{name}")
+    manager = loaded(disk)
+    manager.shutdown()
+    for name in (f"{16:020d}.snapshot", f"{13:020d}.txnindex"):
+        assert disk.content(f"/d/golden-0/{name}") == (KAFKA / "golden-0" / name).read_bytes(), name
 
 
 def test_a_shutdown_writes_kafkas_side_files_again(disk: FakeFiles) -> None:

@@ -70,7 +70,8 @@ async def produce(
         for number in range(400):
             partition, value = random.randrange(4), b"%05d" % number
             sent[partition].append(value)
-            acks.append((value, producer.send("t", value, partition=partition)))
+            # its own time: the clock of the machine would make records longer, and batches fuller, at whim
+            acks.append((value, producer.send("t", value, partition=partition, timestamp=number)))
             if random.random() < 0.2:
                 await asyncio.sleep(random.uniform(0, 0.05))
         await producer.flush()

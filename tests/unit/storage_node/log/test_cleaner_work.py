@@ -13,12 +13,7 @@ from headrace.protocol.records.control import EndTransaction, encode_control
 from headrace.protocol.records.header import assigned_prefix, read_batch_header
 from headrace.storage_node.log import names
 from headrace.storage_node.log.cleaner_work import CleaningAbortedError
-from headrace.storage_node.log.producer_snapshot import ProducerState, format_producer_snapshot
-from headrace.storage_node.log.transaction_index import (
-    AbortedTransaction,
-    format_transaction_index,
-    parse_transaction_index,
-)
+from headrace.storage_node.log.transaction_index import parse_transaction_index
 from log_rig import FOLDER, NOW, open_log, read_all
 
 if TYPE_CHECKING:
@@ -245,15 +240,13 @@ def test_a_full_disk_leaves_the_log_as_it_was() -> None:
 
 
 def aborted_log(files: FakeFiles) -> Log:
-    """An aborted transaction of producer 7, a committed one of producer 8, and their index, as of Kafka."""
+    """An aborted transaction of producer 7, a committed one of producer 8."""
     log = open_log(files, **KEYS, delete_retention_ms=1_000)
     put(log, (b"a", b"old"))
     store(log, (b"a", b"aborted"), is_transactional=True, **PRODUCER)
     store(log, (b"b", b"kept"), is_transactional=True, producer_id=8, producer_epoch=0, base_sequence=0)
     mark(log, is_commit=False)
     mark(log, is_commit=True, producer_id=8)
-    entry = AbortedTransaction(0, 7, 1, 3, 4)
-    files.put(f"{FOLDER}/{0:020d}.txnindex", format_transaction_index([entry]))
     return log
 
 
@@ -261,6 +254,7 @@ def test_aborted_data_goes_and_hides_nothing_older() -> None:
     """And its marker only when no data was left, and the horizon has passed."""
     files = FakeFiles()
     log = aborted_log(files)
+    log.expire_producers(NOW)
     for number in range(5):
         put(log, (b"z%d" % number, b"1"))
     commit_and_roll(log)
@@ -277,7 +271,8 @@ def test_aborted_data_goes_and_hides_nothing_older() -> None:
         kept = {record.offset for record in records(log)}
         assert (3 in kept) is (after < 2 * DAY + 1_010)
     assert {2, 4} <= kept, "the committed one has its data still"
-    assert parse_transaction_index(files.content(index)) == []
+    assert not files.exists(index)
+    assert not log.has_aborted
 
 
 def test_the_last_batch_of_each_producer_stays_if_only_its_header() -> None:
@@ -296,21 +291,23 @@ def test_the_last_batch_of_each_producer_stays_if_only_its_header() -> None:
     ]
     put(log, (b"b", b"1"))
     commit_and_roll(log)
+    log.expire_producers(NOW)
     clean(log, wall_ms=NOW + 2 * DAY)
     assert not [data for data in read_all(log) if read_batch_header(data).producer_id == 7]
 
 
-def test_a_snapshot_says_which_batch_of_a_producer_is_the_last() -> None:
-    """So that only what lies behind it must be walked."""
+def test_the_marker_of_a_producer_without_data_in_its_epoch_stays() -> None:
+    """With transaction version 2 the next epoch begins there: an older one must not come back."""
     files = FakeFiles()
-    log = open_log(files, **KEYS)
-    store(log, (b"a", b"1"), **PRODUCER)
-    put(log, (b"a", b"2"))
-    state = ProducerState(7, 0, 0, 0, 0, NOW, 0, -1)
-    files.put(f"{FOLDER}/{2:020d}.snapshot", format_producer_snapshot([state]))
-    files.put(f"{FOLDER}/{1:020d}.snapshot", b"damaged")
-    for number in range(8):
-        put(log, (b"a", b"%d" % number))
-    commit_and_roll(log)
-    clean(log)
-    assert [read_batch_header(data).producer_id for data in read_all(log)][:1] == [7]
+    log = open_log(files, **KEYS, delete_retention_ms=0)
+    store(log, (b"a", b"1"), is_transactional=True, **PRODUCER)
+    key, value = encode_control(EndTransaction(is_commit=True, coordinator_epoch=0))
+    store(log, (key, value), producer_id=7, producer_epoch=1, is_transactional=True, is_control=True)
+    for _ in range(3):
+        put(log, (b"a", b"2"))
+        commit_and_roll(log)
+        clean(log, wall_ms=NOW + 2 * DAY)
+    headers = [read_batch_header(data) for data in read_all(log)]
+    assert [(h.base_offset, h.is_control, h.producer_epoch) for h in headers if h.producer_id == 7] == [
+        (1, True, 1)
+    ]

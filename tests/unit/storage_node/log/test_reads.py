@@ -139,7 +139,7 @@ def test_a_reader_that_goes_on_reads_nothing_twice() -> None:
     first, offset = cached(log, 0, 50_000)
     segment = log._segments.active
     assert segment.start_of(offset).position == 0
-    start = segment.start_after_run(offset)
+    start = segment.run_ends.find(offset)
     assert start is not None
     assert start.position == sum(map(len, first))
     second, following = cached(log, offset, 50_000)
@@ -154,9 +154,9 @@ def test_ends_of_runs_are_bounded_and_do_not_outlive_a_cut() -> None:
     for offset in range(0, 500, 2):
         cached(log, offset, 100)
     segment = log._segments.active
-    assert len(segment._run_ends) == 64
+    assert len(segment.run_ends._positions) == 64
     log.truncate_to(300)
-    assert not segment._run_ends
+    assert not segment.run_ends._positions
     for number in range(3000):
         append(log, batch(2, tag=f"other {number}"))
     assert cached(log, 300, 100)[0] == read_all(log, offset=300)[:1]
@@ -167,7 +167,7 @@ def test_an_end_of_a_run_that_is_wrong_is_forgotten() -> None:
     log = open_log(FakeFiles(), index_interval_bytes=100)
     for number in range(3000):
         append(log, batch(1, tag=str(number)))
-    log._segments.active.note_run_end(7, 13)
+    log._segments.active.run_ends.note(7, 13)
     assert log.read_cached(7, 1000, upto_offset=3000) is None
     assert cached(log, 7)[0][:2] == read_all(log, offset=7)[:2]
 

@@ -150,17 +150,6 @@ def test_an_unfinished_compaction_is_refused_and_left_alone() -> None:
     assert files.exists(f"{FIRST}.log.deleted")
 
 
-def test_producer_snapshots_are_listed_and_those_behind_the_end_go() -> None:
-    """They are Kafka's; a snapshot of offsets that were cut would bring back what is not there."""
-    files, _ = closed_disk()
-    for offset in (3, COUNT, COUNT + 5):
-        files.put(f"{FOLDER}/{offset:020d}.snapshot", b"x")
-    log = open_log(files, was_clean=True, recovery_point=COUNT, **KEYS)
-    assert log.snapshot_offsets() == [3, COUNT]
-    log.truncate_to(5)
-    assert log.snapshot_offsets() == [3]
-
-
 def test_a_log_that_ends_below_its_start_offset_starts_over_there() -> None:
     """Records were deleted up to the start offset; their offsets must not be given out again."""
     files, _ = closed_disk()

@@ -17,7 +17,7 @@ def logs_in(files: FakeFiles, ending: str = "") -> list[int]:
 
 
 def test_files_lose_their_names_with_a_flush_and_go_after_the_delay() -> None:
-    """The index files too; what is due is handed out once."""
+    """The index files and the snapshot of producers too; what is due is handed out once."""
     files = FakeFiles()
     manager = filled(files, file_delete_delay_ms=1_000)
     log = manager.logs[TP]
@@ -26,7 +26,7 @@ def test_files_lose_their_names_with_a_flush_and_go_after_the_delay() -> None:
     assert logs_in(files) == [0, 1, 2, 3, 4]
     log.flush()
     assert (logs_in(files), logs_in(files, ".deleted")) == ([2, 3, 4], [0, 1])
-    assert sum(name.endswith(".deleted") for name in files.listdir(FOLDER)) == 6
+    assert sum(name.endswith(".deleted") for name in files.listdir(FOLDER)) == 7
     assert manager.retired.due(10_000) == []
     assert manager.retired.due(10_999) == []
     (removal,) = manager.retired.due(11_000)

@@ -1,33 +1,57 @@
-"""The transaction index is kept right when a log that has one is cut."""
+"""The transaction index: which aborted transactions a reader of some offsets must hear of."""
 
 from __future__ import annotations
 
-from fake_files import FakeFiles
 from headrace.storage_node.log.transaction_index import (
     AbortedTransaction,
+    TransactionIndex,
     parse_transaction_index,
-    truncate_transaction_index,
 )
 
-ENTRIES = [AbortedTransaction(0, 5, 0, 9, 3), AbortedTransaction(0, 6, 4, 20, 15)]
+# Two that overlap and one behind them; the last stable offset is where the next open one begins.
+ENTRIES = [
+    AbortedTransaction(0, 5, 3, 9, 4),
+    AbortedTransaction(0, 6, 4, 20, 21),
+    AbortedTransaction(0, 5, 25, 30, 31),
+]
 CONTENT = b"".join(
     entry.version.to_bytes(2, "big") + b"".join(value.to_bytes(8, "big") for value in entry[1:])
     for entry in ENTRIES
 )
 
 
+def collected(offset: int, upto: int) -> tuple[list[tuple[int, int]], bool]:
+    found: list[tuple[int, int]] = []
+    is_complete = TransactionIndex(ENTRIES).collect(offset, upto, found)
+    return found, is_complete
+
+
 def test_entries_of_34_bytes() -> None:
-    """Whole entries are read, a cut one is left out."""
-    assert len(CONTENT) == 68
+    """Whole entries are read, a cut one is left out; what is written is what was read."""
+    assert len(CONTENT) == 34 * 3
     assert parse_transaction_index(CONTENT) == ENTRIES
-    assert parse_transaction_index(CONTENT[:-1]) == ENTRIES[:1]
+    assert parse_transaction_index(CONTENT[:-1]) == ENTRIES[:2]
+    index = TransactionIndex(ENTRIES)
+    assert (len(index), list(index), index.to_bytes()) == (3, ENTRIES, CONTENT)
 
 
 def test_truncation_drops_transactions_that_end_later() -> None:
     """A transaction whose marker is gone is open again, not aborted."""
-    files = FakeFiles()
-    files.put("/x.txnindex", CONTENT + b"torn")
-    truncate_transaction_index(files, "/x.txnindex", 20)
-    assert parse_transaction_index(files.content("/x.txnindex")) == ENTRIES[:1]
-    assert files.content("/x.txnindex") == CONTENT[:34]
-    truncate_transaction_index(files, "/missing.txnindex", 20)
+    for end_offset, left in ((31, 3), (30, 2), (21, 2), (20, 1), (9, 0), (0, 0)):
+        index = TransactionIndex(ENTRIES)
+        index.truncate(end_offset)
+        assert list(index) == ENTRIES[:left]
+
+
+def test_those_that_overlap_the_offsets_are_found() -> None:
+    """From the first offset to the marker, both included; what comes behind cannot tell of them."""
+    assert collected(0, 3) == ([], True)
+    assert collected(0, 4) == ([(5, 3)], True)
+    assert collected(0, 5) == ([(5, 3), (6, 4)], True)
+    assert collected(9, 10) == ([(5, 3), (6, 4)], True)
+    assert collected(10, 20) == ([(6, 4)], True)
+    assert collected(10, 22) == ([(6, 4)], True)
+    assert collected(21, 25) == ([], True)
+    assert collected(21, 31) == ([(5, 25)], True)
+    assert collected(21, 40) == ([(5, 25)], False), "later segments may have more"
+    assert collected(31, 40) == ([], False)

@@ -1,0 +1,348 @@
+"""The transaction coordinator of one partition of `__transaction_state`.
+
+    client ── InitProducerId ───────────────► Empty
+    client, leaders ── AddPartitionsToTxn ──► Ongoing
+    client ── EndTxn ───────────────────────► PrepareCommit/Abort    committed: the markers go out
+    leaders ── all markers are written ─────► CompleteCommit/Abort
+
+Invariant: no marker leaves before its decision is committed, and no partition of the next transaction is
+added before the completion of the one before is committed with it.
+Source: Kafka TransactionCoordinator.scala, TransactionStateManager.scala.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.coordinator_ids import partition_of_id
+from ...protocol.errors import (
+    ConcurrentTransactionsError,
+    CoordinatorNotAvailableError,
+    InvalidRequestError,
+    InvalidTransactionTimeoutError,
+    KafkaError,
+    OperationNotAttemptedError,
+    TransactionAbortableError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
+from ...protocol.messages import registry
+from ...protocol.messages.groups import PartitionResult
+from ...protocol.messages.transactions import (
+    AddedPartitions,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnResponse,
+    EndTxnResponse,
+    InitProducerIdResponse,
+)
+from ...protocol.model import CONSUMER_OFFSETS
+from ...protocol.records.transaction_records import TransactionKey
+from ..runtime.ports import Outcome, Record
+from .listing import described, listed
+from .markers import Markers
+from .states import EXPIRING, PREPARED, TxnState
+from .transaction import (
+    Transaction,
+    check_producer,
+    completed,
+    created,
+    ended,
+    fenced,
+    initialized,
+    next_producer,
+    with_partitions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ...protocol.messages.envelope import Api
+    from ...protocol.messages.transactions import (
+        AddOffsetsToTxnRequest,
+        AddPartitionsToTxnRequest,
+        DescribeTransactionsRequest,
+        EndTxnRequest,
+        InitProducerIdRequest,
+        ListTransactionsRequest,
+        TransactionPartitions,
+    )
+    from ...protocol.metadata.image import MetadataDelta, MetadataImage
+    from ..runtime.ports import Now, Stamp, Surroundings, Token
+    from .transaction import Partition
+
+MAX_PARTITIONS = 10_000  # Bound: of one transaction, all of which are in each of its records
+MAX_RECORDS = 100  # in what one timer decides; the rest follows at once
+_OVERDUE, _EXPIRED = "overdue", "expired"
+
+
+class TransactionShard:
+    """A Shard. `_coming` is what records do not say of what they bring, from the decision to the replay."""
+
+    def __init__(self, partition: int, around: Surroundings) -> None:
+        self.partition = partition
+        self._around = around
+        self._known: dict[str, Transaction] = {}
+        self._coming: dict[str, int] = {}
+        self._deadlines: dict[str, int | None] = {}  # of the ongoing; None: not looked at yet
+        self._beginning: set[str] = set()  # ids whose new producer is not committed yet
+        self._markers = Markers(around, self._complete)
+        self._handlers: dict[int, Callable[[Any, Token, Now], Outcome]] = {
+            registry.INIT_PRODUCER_ID.key: self._init_producer_id,
+            registry.ADD_PARTITIONS_TO_TXN.key: self._add_partitions,
+            registry.ADD_OFFSETS_TO_TXN.key: self._add_offsets,
+            registry.END_TXN.key: self._end,
+            registry.DESCRIBE_TRANSACTIONS.key: self._describe,
+            registry.LIST_TRANSACTIONS.key: self._list,
+        }
+
+    # --- events ----------------------------------------------------------------------------------------
+
+    def handle(self, api: Api, body: Any, token: Token, now: Now) -> Outcome:
+        """See Shard."""
+        handler = self._handlers.get(api.key)
+        if handler is None:
+            raise UnsupportedVersionError(f"the transaction coordinator does not serve {api.name}")
+        return handler(body, token, now)
+
+    def replay(self, record: Record, _offset: int, _stamp: Stamp) -> None:
+        """See Shard. Errors: InvalidRecordError for what no coordinator wrote."""
+        transactional_id = record.key.transactional_id
+        if record.value is None:
+            self._known.pop(transactional_id, None)
+            self._deadlines.pop(transactional_id, None)
+            self._markers.end(transactional_id)
+            return
+        transaction = Transaction(record.value)
+        last_epoch = self._coming.pop(transactional_id, transaction.last_epoch)
+        self._known[transactional_id] = transaction = transaction._replace(last_epoch=last_epoch)
+        if transaction.state is TxnState.ONGOING:
+            self._deadlines.setdefault(transactional_id)
+        else:
+            self._deadlines.pop(transactional_id, None)
+        if transaction.state not in PREPARED:
+            self._markers.end(transactional_id)
+
+    def replay_marker(self, stamp: Stamp, *, is_commit: bool, offset: int) -> None:
+        """No transaction writes here."""
+
+    def on_loaded(self, now: Now) -> Outcome:
+        """What was decided is ended, once it is committed that it was decided."""
+        config = self._around.config.now
+        interval_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        self._around.timers.set(_OVERDUE, now.ms + interval_ms, self._abort_overdue)
+        interval_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
+        self._around.timers.set(_EXPIRED, now.ms + interval_ms, self._expire)
+        prepared = [(name, each) for name, each in self._known.items() if each.state in PREPARED]
+        return Outcome(on_committed=lambda later: self._markers.begin(prepared, later))
+
+    def on_metadata(self, _image: MetadataImage, _delta: MetadataDelta | None, now: Now) -> Outcome:
+        """Partitions may have found leaders."""
+        return self._markers.on_metadata(now)
+
+    def on_peer_gone(self, _session: int, _now: Now) -> Outcome:
+        """Nobody waits here for anything but commits."""
+        return Outcome()
+
+    def close(self) -> list[Token]:
+        """Nor here."""
+        return []
+
+    # --- requests --------------------------------------------------------------------------------------
+
+    def _init_producer_id(self, body: InitProducerIdRequest, token: Token, now: Now) -> Outcome:
+        name = body.transactional_id
+        if not name:
+            raise InvalidRequestError("a transactional id must not be empty")
+        longest_ms = self._around.config.now.transaction_max_timeout_ms
+        if not 0 < body.transaction_timeout_ms <= longest_ms:
+            raise InvalidTransactionTimeoutError(
+                f"{body.transaction_timeout_ms} ms is not within 1..{longest_ms} ms"
+            )
+        # While a new producer is not committed, retries must not use up further epochs.
+        if name in self._beginning:
+            raise ConcurrentTransactionsError("another producer begins with this id")
+        before, take_id = self._known.get(name), self._around.next_producer_id
+        if before is None:
+            after = created(body, now.wall_ms, take_id())
+        else:
+            after = initialized(before, body, now.wall_ms, take_id)
+        if after.state in PREPARED:
+            outcome = self._decided([(name, after)])
+            error = ConcurrentTransactionsError("the transaction of the producer before is aborted first")
+            outcome.answer(token, InitProducerIdResponse(error.code, error_detail=error.detail))
+            return outcome
+        self._beginning.add(name)
+        outcome = self._recorded([(name, after)], undo=lambda: self._beginning.discard(name))
+        outcome.on_committed = lambda _: self._begun(name)
+        outcome.answer(token, InitProducerIdResponse(0, after.value.producer_id, after.value.producer_epoch))
+        return outcome
+
+    def _begun(self, name: str) -> Outcome:
+        self._beginning.discard(name)
+        return Outcome()
+
+    def _add_partitions(self, body: AddPartitionsToTxnRequest, token: Token, now: Now) -> Outcome:
+        changed: dict[str, Transaction] = {}
+        answers = tuple(self._added(each, changed, now) for each in body.transactions)
+        outcome = self._recorded(list(changed.items()))
+        outcome.answer(token, AddPartitionsToTxnResponse(answers))
+        return outcome
+
+    def _added(
+        self, asked: TransactionPartitions, changed: dict[str, Transaction], now: Now
+    ) -> AddedPartitions:
+        """One transaction's answer; what becomes of it is put into `changed`."""
+        name = asked.transactional_id
+        partitions = [(each.topic, number) for each in asked.topics for number in each.partitions]
+        try:
+            if not name or len(partitions) > MAX_PARTITIONS:
+                raise InvalidRequestError(f"no transactional id, or more than {MAX_PARTITIONS} partitions")
+            before = changed.get(name, self._known.get(name))
+            current = check_producer(before, asked.producer_id, asked.producer_epoch)
+            codes = self._unknown(partitions)
+            if asked.verify_only:
+                missing = [each for each in partitions if each not in codes and not current.has(each)]
+                codes.update(dict.fromkeys(missing, TransactionAbortableError.code))
+            elif codes:
+                untried = [each for each in partitions if each not in codes]
+                codes.update(dict.fromkeys(untried, OperationNotAttemptedError.code))
+            else:
+                after = with_partitions(current, partitions, now.wall_ms)
+                if after is not None:
+                    changed[name] = _bounded(after)
+        except KafkaError as error:
+            return AddedPartitions(name, error.code, (), error.detail)
+        return AddedPartitions(
+            name, 0, tuple(PartitionResult(*each, codes.get(each, 0)) for each in partitions)
+        )
+
+    def _unknown(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        topics = self._around.image.topics
+        return {
+            (topic, number): UnknownTopicOrPartitionError.code
+            for topic, number in partitions
+            if topic not in topics or not 0 <= number < len(topics[topic].partitions)
+        }
+
+    def _add_offsets(self, body: AddOffsetsToTxnRequest, token: Token, now: Now) -> Outcome:
+        if not body.transactional_id or not body.group_id:
+            raise InvalidRequestError("a transactional id and a group id must not be empty")
+        before = self._known.get(body.transactional_id)
+        current = check_producer(before, body.producer_id, body.producer_epoch)
+        topic = self._around.image.topics.get(CONSUMER_OFFSETS)
+        if topic is None:
+            raise CoordinatorNotAvailableError(f"there is no {CONSUMER_OFFSETS} yet")
+        number = partition_of_id(body.group_id, len(topic.partitions))
+        after = with_partitions(current, [(CONSUMER_OFFSETS, number)], now.wall_ms)
+        pairs = [] if after is None else [(body.transactional_id, _bounded(after))]
+        outcome = self._recorded(pairs)
+        outcome.answer(token, AddOffsetsToTxnResponse(0))
+        return outcome
+
+    def _end(self, body: EndTxnRequest, token: Token, now: Now) -> Outcome:
+        name = body.transactional_id
+        if not name:
+            raise InvalidRequestError("a transactional id must not be empty")
+        before = self._known.get(name)
+        after = ended(before, body, now.wall_ms, self._around.next_producer_id)
+        outcome = self._decided([] if after is None else [(name, after)])
+        transaction = after or self._known[name]
+        outcome.answer(
+            token, EndTxnResponse(0, *next_producer(transaction)) if body.bumps_epoch else EndTxnResponse(0)
+        )
+        return outcome
+
+    def _describe(self, body: DescribeTransactionsRequest, token: Token, _now: Now) -> Outcome:
+        outcome = Outcome()
+        outcome.answer(token, described(self._known, body))
+        return outcome
+
+    def _list(self, body: ListTransactionsRequest, token: Token, now: Now) -> Outcome:
+        outcome = Outcome()
+        outcome.answer(token, listed(self._known, body, now.wall_ms))
+        return outcome
+
+    # --- decisions -------------------------------------------------------------------------------------
+
+    def _recorded(
+        self, pairs: Sequence[tuple[str, Transaction]], undo: Callable[[], None] = lambda: None
+    ) -> Outcome:
+        """Write what transactions become."""
+        for name, transaction in pairs:
+            self._coming[name] = transaction.last_epoch
+
+        def failed(_error: KafkaError, _now: Now) -> Outcome:
+            for name, _ in pairs:
+                self._coming.pop(name, None)
+            undo()
+            return Outcome()
+
+        records = [Record(TransactionKey(name), transaction.value) for name, transaction in pairs]
+        return Outcome(records, on_failed=failed)
+
+    def _decided(self, pairs: Sequence[tuple[str, Transaction]]) -> Outcome:
+        """Write decisions, and then have the markers written."""
+        outcome = self._recorded(pairs)
+        if pairs:
+            outcome.on_committed = lambda now: self._markers.begin(pairs, now)
+        return outcome
+
+    def _complete(self, names: Sequence[str], now: Now) -> Outcome:
+        """These have all their markers. What cannot be written now is tried again."""
+        pairs = [(name, completed(self._known[name], now.wall_ms)) for name in names]
+        outcome = self._recorded(pairs)
+        undo = outcome.on_failed
+
+        def failed(error: KafkaError, later: Now) -> Outcome:
+            self._markers.again(names, later)
+            return undo(error, later) if undo is not None else Outcome()
+
+        outcome.on_failed = failed
+        return outcome
+
+    # --- time ------------------------------------------------------------------------------------------
+
+    def _abort_overdue(self, now: Now) -> Outcome:
+        """Transactions that took too long. By the wall clock as it is when they are first seen here: later
+        jumps of it end none."""
+        interval_ms = self._around.config.now.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        overdue = []
+        for name in self._deadlines:
+            if self._deadline_of(name, now) < now.ms:
+                overdue.append((name, fenced(self._known[name], now.wall_ms)))
+                if len(overdue) == MAX_RECORDS:
+                    break
+        is_full = len(overdue) == MAX_RECORDS
+        outcome = self._decided(overdue)
+        self._around.timers.set(_OVERDUE, now.ms + (0 if is_full else interval_ms), self._abort_overdue)
+        return outcome
+
+    def _deadline_of(self, name: str, now: Now) -> int:
+        value = self._known[name].value
+        known_ms = self._deadlines[name]
+        if known_ms is None:
+            left_ms = min(max(value.start_ms + value.timeout_ms - now.wall_ms, 0), value.timeout_ms)
+            known_ms = self._deadlines[name] = now.ms + left_ms
+        return known_ms
+
+    def _expire(self, now: Now) -> Outcome:
+        """Transactional ids that nobody used for long are forgotten."""
+        config = self._around.config.now
+        interval_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
+        before_ms = now.wall_ms - config.transactional_id_expiration_ms
+        expired = []
+        for name, transaction in self._known.items():
+            if transaction.state in EXPIRING and transaction.value.last_update_ms <= before_ms:
+                expired.append(Record(TransactionKey(name), None))
+                if len(expired) == MAX_RECORDS:
+                    break
+        is_full = len(expired) == MAX_RECORDS
+        self._around.timers.set(_EXPIRED, now.ms + (0 if is_full else interval_ms), self._expire)
+        return Outcome(expired)
+
+
+def _bounded(transaction: Transaction) -> Transaction:
+    count = sum(len(each.partitions) for each in transaction.value.partitions or ())
+    if count > MAX_PARTITIONS:
+        raise InvalidRequestError(f"{count} partitions in one transaction, at most {MAX_PARTITIONS}")
+    return transaction

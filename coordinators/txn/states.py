@@ -1,0 +1,83 @@
+"""The states of a transactional id, and what leads from one to the next.
+
+Dead and PrepareEpochFence are Kafka's words for something under way: they are in no record, and here nothing
+is ever seen in them. Source: Kafka TransactionState.java.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from ...protocol.errors import InvalidRecordError
+
+
+class TxnState(Enum):
+    """In the order of their numbers in records."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    DEAD = "Dead"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+
+
+_ADDED = "partitions are added"
+_INITIALIZED = "a producer begins"
+_EMPTY_ABORT = "aborted without partitions"
+_EXPIRED = "not used for long"
+
+TRANSITIONS: dict[TxnState, dict[TxnState, str]] = {
+    TxnState.EMPTY: {
+        TxnState.EMPTY: _INITIALIZED,
+        TxnState.ONGOING: _ADDED,
+        TxnState.PREPARE_ABORT: _EMPTY_ABORT,
+        TxnState.DEAD: _EXPIRED,
+    },
+    TxnState.ONGOING: {
+        TxnState.ONGOING: _ADDED,
+        TxnState.PREPARE_COMMIT: "committed",
+        TxnState.PREPARE_ABORT: "aborted",
+        TxnState.PREPARE_EPOCH_FENCE: "took too long, or a new producer begins",
+    },
+    TxnState.PREPARE_EPOCH_FENCE: {TxnState.PREPARE_ABORT: "in the same record"},
+    TxnState.PREPARE_COMMIT: {TxnState.COMPLETE_COMMIT: "all markers are written"},
+    TxnState.PREPARE_ABORT: {TxnState.COMPLETE_ABORT: "all markers are written"},
+    TxnState.COMPLETE_COMMIT: {
+        TxnState.EMPTY: _INITIALIZED,
+        TxnState.ONGOING: _ADDED,
+        TxnState.PREPARE_ABORT: _EMPTY_ABORT,
+        TxnState.DEAD: _EXPIRED,
+    },
+    TxnState.COMPLETE_ABORT: {
+        TxnState.EMPTY: _INITIALIZED,
+        TxnState.ONGOING: _ADDED,
+        TxnState.PREPARE_ABORT: _EMPTY_ABORT,
+        TxnState.DEAD: _EXPIRED,
+    },
+    TxnState.DEAD: {},
+}
+_BY_STATUS = tuple(TxnState)
+_STATUS = {state: status for status, state in enumerate(_BY_STATUS)}
+_IN_RECORDS = frozenset(TxnState) - {TxnState.DEAD, TxnState.PREPARE_EPOCH_FENCE}
+
+PREPARED = frozenset((TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT))
+COMPLETE = frozenset((TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT))
+EXPIRING = frozenset(state for state, targets in TRANSITIONS.items() if TxnState.DEAD in targets)
+BY_NAME = {state.value: state for state in TxnState}
+
+
+def state_of(status: int) -> TxnState:
+    """The state with this number. Errors: InvalidRecordError if no record can have it."""
+    state = _BY_STATUS[status] if 0 <= status < len(_BY_STATUS) else None
+    if state not in _IN_RECORDS:
+        raise InvalidRecordError(f"a transaction in state {status}")
+    return state
+
+
+def status_after(before: TxnState, state: TxnState) -> int:
+    """The number of a state that follows. Errors: AssertionError if the table does not allow it: a bug."""
+    assert state in TRANSITIONS[before], f"{state.value} does not follow {before.value}"
+    return _STATUS[state]

@@ -1,0 +1,308 @@
+"""One transactional id: what each request makes of it, and what it may not.
+
+Every function gives what the id becomes and leaves what it is given alone. Epochs: a new producer, each end
+of a transaction (transaction version 2) and each fencing move it; who comes with an older one is fenced. The
+epoch 32,767 is never a producer's: with 32,766 a producer gets a new id next.
+Source: Kafka TransactionMetadata.java, TransactionCoordinator.scala; KIP-98, KIP-360, KIP-890.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.errors import (
+    ConcurrentTransactionsError,
+    InvalidProducerIdMappingError,
+    InvalidRequestError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+)
+from ...protocol.model import NO_EPOCH
+from ...protocol.records.transaction_records import TransactionTopic, TransactionValue
+from ..runtime.ports import NO_PRODUCER_ID
+from .states import COMPLETE, PREPARED, TxnState, state_of, status_after
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ...protocol.messages.transactions import EndTxnRequest, InitProducerIdRequest
+
+    TakeId = Callable[[], int]
+
+Partition = tuple[str, int]  # topic and number
+MAX_EPOCH = 2**15 - 1
+NO_TIME = -1
+_EPOCH_BUMPS = 2  # the transaction version in which each end moves the epoch
+_WITHOUT_BUMPS = 0
+
+
+class Transaction(NamedTuple):
+    """`last_epoch`: the epoch that a retried request may still come with. It is in no record: after a reload
+    such a retry is fenced, as Kafka does."""
+
+    value: TransactionValue
+    last_epoch: int = NO_EPOCH
+
+    @property
+    def state(self) -> TxnState:
+        """Where it is."""
+        return state_of(self.value.status)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """The producer id has no epoch left for another producer."""
+        return self.value.producer_epoch >= MAX_EPOCH - 1
+
+    def partitions(self) -> list[Partition]:
+        """What is in it, sorted."""
+        return [(each.topic, number) for each in self.value.partitions or () for number in each.partitions]
+
+    def has(self, partition: Partition) -> bool:
+        """Whether the partition is in it."""
+        topic, number = partition
+        return any(each.topic == topic and number in each.partitions for each in self.value.partitions or ())
+
+
+def _moved(
+    before: Transaction, state: TxnState, wall_ms: int, last_epoch: int, **facts: object
+) -> Transaction:
+    status = status_after(before.state, state)
+    value = before.value._replace(
+        previous_producer_id=before.value.producer_id, status=status, last_update_ms=wall_ms
+    )
+    return Transaction(value._replace(**facts), last_epoch)  # type: ignore[arg-type]
+
+
+def _fenced(before: Transaction, epoch: int) -> ProducerFencedError:
+    return ProducerFencedError(f"epoch {epoch} is over, the id is at {before.value.producer_epoch}")
+
+
+# --- producers ----------------------------------------------------------------------------------------------
+
+
+def created(request: InitProducerIdRequest, wall_ms: int, producer_id: int) -> Transaction:
+    """The first producer of an id."""
+    return Transaction(
+        TransactionValue(
+            producer_id=producer_id,
+            previous_producer_id=producer_id,
+            next_producer_id=NO_PRODUCER_ID,
+            producer_epoch=0,
+            timeout_ms=request.transaction_timeout_ms,
+            status=status_after(TxnState.EMPTY, TxnState.EMPTY),
+            partitions=None,
+            last_update_ms=wall_ms,
+            start_ms=NO_TIME,
+            client_transaction_version=_WITHOUT_BUMPS,
+        )
+    )
+
+
+def initialized(
+    before: Transaction, request: InitProducerIdRequest, wall_ms: int, take_id: TakeId
+) -> Transaction:
+    """The next producer of an id, or after an error the same one again (KIP-360). While a transaction is
+    ongoing it is that transaction, aborted: its end comes first.
+
+    Errors: ProducerFencedError, ConcurrentTransactionsError, InvalidRequestError, those of `take_id`.
+    """
+    expected = _expected(request)
+    value = before.value
+    if expected is not None:
+        is_known = expected[0] == value.producer_id
+        is_retry = expected[0] == value.previous_producer_id and expected[1] >= MAX_EPOCH - 1
+        if not is_known and not is_retry:
+            raise ProducerFencedError(f"producer id {expected[0]} is not the id's any more")
+    if before.state in PREPARED:
+        raise ConcurrentTransactionsError("the transaction before is being ended")
+    if before.state is TxnState.ONGOING:
+        if expected is not None and expected[1] != value.producer_epoch:
+            raise _fenced(before, expected[1])
+        return fenced(before, wall_ms)
+    return _next_producer(before, request, None if expected is None else expected[1], wall_ms, take_id)
+
+
+def _expected(request: InitProducerIdRequest) -> tuple[int, int] | None:
+    has_id, has_epoch = request.producer_id != NO_PRODUCER_ID, request.producer_epoch != NO_EPOCH
+    if has_id != has_epoch:
+        raise InvalidRequestError("a producer id and an epoch come together")
+    return (request.producer_id, request.producer_epoch) if has_id else None
+
+
+def _next_producer(
+    before: Transaction,
+    request: InitProducerIdRequest,
+    expected_epoch: int | None,
+    wall_ms: int,
+    take_id: TakeId,
+) -> Transaction:
+    value = before.value
+    producer_id, epoch, last_epoch = value.producer_id, value.producer_epoch, before.last_epoch
+    if expected_epoch in (None, epoch):
+        last_epoch = NO_EPOCH if expected_epoch is None else epoch
+        producer_id, epoch = (take_id(), 0) if before.is_exhausted else (producer_id, epoch + 1)
+    elif expected_epoch != last_epoch:  # else a retry of what was done: nothing moves
+        raise _fenced(before, expected_epoch)
+    return _moved(
+        before,
+        TxnState.EMPTY,
+        wall_ms,
+        last_epoch,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        next_producer_id=NO_PRODUCER_ID,
+        timeout_ms=request.transaction_timeout_ms,
+        partitions=None,
+        start_ms=NO_TIME,
+    )
+
+
+# --- partitions ---------------------------------------------------------------------------------------------
+
+
+def check_producer(before: Transaction | None, producer_id: int, producer_epoch: int) -> Transaction:
+    """The one that is at this epoch and may go on.
+
+    Errors: InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError.
+    """
+    if before is None or before.value.producer_id != producer_id:
+        raise InvalidProducerIdMappingError(f"producer id {producer_id} is not the id's")
+    if before.value.producer_epoch != producer_epoch:
+        raise _fenced(before, producer_epoch)
+    if before.state in PREPARED:
+        raise ConcurrentTransactionsError("the transaction before is being ended")
+    return before
+
+
+def with_partitions(before: Transaction, partitions: Iterable[Partition], wall_ms: int) -> Transaction | None:
+    """What was checked, with these partitions in its transaction; None if they are."""
+    is_ongoing = before.state is TxnState.ONGOING
+    new = [partition for partition in partitions if not (is_ongoing and before.has(partition))]
+    if is_ongoing and not new:
+        return None
+    by_topic = {each.topic: set(each.partitions) for each in before.value.partitions or ()}
+    for topic, number in new:
+        by_topic.setdefault(topic, set()).add(number)
+    return _moved(
+        before,
+        TxnState.ONGOING,
+        wall_ms,
+        before.last_epoch,
+        partitions=tuple(
+            TransactionTopic(topic, tuple(sorted(by_topic[topic]))) for topic in sorted(by_topic)
+        ),
+        start_ms=before.value.start_ms if is_ongoing else wall_ms,
+        client_transaction_version=_EPOCH_BUMPS,
+    )
+
+
+# --- ends ---------------------------------------------------------------------------------------------------
+
+
+def fenced(before: Transaction, wall_ms: int) -> Transaction:
+    """An ongoing transaction, aborted by the coordinator. The epoch moves by two: by one more than at an end
+    that the producer asked for, so that no retry of the producer can pass for that."""
+    last_epoch = min(before.value.producer_epoch + 1, MAX_EPOCH)
+    return _moved(
+        before,
+        TxnState.PREPARE_ABORT,
+        wall_ms,
+        last_epoch,
+        producer_epoch=min(last_epoch + 1, MAX_EPOCH),
+        client_transaction_version=_EPOCH_BUMPS,
+    )
+
+
+def ended(
+    before: Transaction | None, request: EndTxnRequest, wall_ms: int, take_id: TakeId
+) -> Transaction | None:
+    """The transaction with its decision; None for a retry of what is done.
+
+    Errors: InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError,
+    InvalidTxnStateError, those of `take_id`.
+    """
+    is_retry = _check_end(before, request)
+    assert before is not None
+    state, version = before.state, _EPOCH_BUMPS if request.bumps_epoch else _WITHOUT_BUMPS
+    decision = TxnState.PREPARE_COMMIT if request.committed else TxnState.PREPARE_ABORT
+    if state is decision:
+        raise ConcurrentTransactionsError("the transaction is being ended so")
+    if is_retry and state is _completed(decision):
+        return None
+    is_new = state is TxnState.ONGOING or (version == _EPOCH_BUMPS and not request.committed and not is_retry)
+    if not is_new or state in PREPARED:
+        raise InvalidTxnStateError(f"{decision.value} does not follow {state.value}")
+    value = before.value
+    start_ms = value.start_ms if state is TxnState.ONGOING else wall_ms
+    if version == _WITHOUT_BUMPS:
+        facts = {"start_ms": start_ms, "client_transaction_version": version}
+        return _moved(before, decision, wall_ms, before.last_epoch, next_producer_id=NO_PRODUCER_ID, **facts)
+    return _moved(
+        before,
+        decision,
+        wall_ms,
+        value.producer_epoch,
+        producer_epoch=min(value.producer_epoch + 1, MAX_EPOCH),
+        next_producer_id=take_id() if before.is_exhausted else NO_PRODUCER_ID,
+        partitions=value.partitions or (),
+        start_ms=start_ms,
+        client_transaction_version=version,
+    )
+
+
+def _check_end(before: Transaction | None, request: EndTxnRequest) -> bool:
+    """Whether it is a retry of an end, to the transaction that the epoch names. Errors: as `ended`."""
+    value = None if before is None else before.value
+    is_overflow = (
+        value is not None
+        and request.bumps_epoch
+        and value.previous_producer_id == request.producer_id
+        and request.producer_epoch == MAX_EPOCH - 1
+        and value.producer_epoch == 0
+    )
+    if before is None or value is None or (value.producer_id != request.producer_id and not is_overflow):
+        raise InvalidProducerIdMappingError(f"producer id {request.producer_id} is not the id's")
+    is_current = value.producer_epoch == request.producer_epoch
+    is_after = request.bumps_epoch and value.producer_epoch == request.producer_epoch + 1
+    if not request.bumps_epoch:
+        is_valid, is_retry = is_current, True  # the same epoch names the next transaction too
+    else:
+        is_retry = is_after or is_overflow
+        if before.state in PREPARED:
+            is_valid = is_after
+        elif before.state in COMPLETE:
+            # No producer has the last epoch: who was fenced there does not come back by a retry.
+            is_valid = is_current or is_overflow or (is_after and value.producer_epoch < MAX_EPOCH)
+        else:
+            is_valid = is_current
+    if not is_valid:
+        raise _fenced(before, request.producer_epoch)
+    return is_retry
+
+
+def _completed(decision: TxnState) -> TxnState:
+    is_commit = decision is TxnState.PREPARE_COMMIT
+    return TxnState.COMPLETE_COMMIT if is_commit else TxnState.COMPLETE_ABORT
+
+
+def next_producer(transaction: Transaction) -> tuple[int, int]:
+    """The producer id and epoch of the transaction after this one."""
+    value = transaction.value
+    if value.next_producer_id != NO_PRODUCER_ID:
+        return value.next_producer_id, 0
+    return value.producer_id, value.producer_epoch
+
+
+def completed(before: Transaction, wall_ms: int) -> Transaction:
+    """All markers of a decision are written."""
+    producer_id, epoch = next_producer(before)
+    return _moved(
+        before,
+        _completed(before.state),
+        wall_ms,
+        before.last_epoch,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        next_producer_id=NO_PRODUCER_ID,
+        partitions=(),
+    )

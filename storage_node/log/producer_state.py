@@ -1,0 +1,189 @@
+"""What a log knows of one producer with an id, and whether what it sends next may follow. Pure.
+
+An epoch begins with sequence 0 and goes on without holes; after 2^31-1 comes 0. The last five batches are
+kept, so that one that is sent again, because its answer was lost, is found and not stored twice. Of a
+producer that is not known any sequence is taken: what was known may have expired.
+Source: Kafka ProducerStateEntry.java, ProducerAppendInfo.java; KIP-98, KIP-360, KIP-890, KIP-1228.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...protocol.errors import (
+    InvalidProducerEpochError,
+    OutOfOrderSequenceNumberError,
+    TransactionCoordinatorFencedError,
+)
+from ...protocol.model import NO_OFFSET, NO_TIMESTAMP
+from .producer_snapshot import ProducerState
+
+RETAINED_BATCHES = 5  # as many as a producer may have under way
+MAX_SEQUENCE = 2**31 - 1
+NO_SEQUENCE = -1  # of batches that servers write for producers
+NO_PRODUCER_EPOCH = -1
+# From this transaction version on the epoch moves with each end of a transaction (KIP-890).
+EPOCH_BUMPING_VERSION = 2
+
+
+def last_sequence_of(first: int, offset_delta: int) -> int:
+    """The sequence of a batch's last record."""
+    return first if first == NO_SEQUENCE else (first + offset_delta) & MAX_SEQUENCE
+
+
+class WrittenBatch(NamedTuple):
+    """A batch that is in the log."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+    @property
+    def first_sequence(self) -> int:
+        """The sequence of its first record."""
+        if self.last_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.last_sequence - self.offset_delta) & MAX_SEQUENCE
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of its first record."""
+        return self.last_offset - self.offset_delta
+
+
+class Producer:
+    """One producer id in one log.
+
+    Invariant: the batches are of the newest epoch, oldest first.
+    """
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "producer_id",
+        "timestamp_ms",
+        "transaction_first_offset",
+    )
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = NO_PRODUCER_EPOCH
+        self.batches: list[WrittenBatch] = []
+        self.coordinator_epoch = -1  # of the last marker
+        self.timestamp_ms = NO_TIMESTAMP  # of the last batch or marker
+        self.transaction_first_offset = NO_OFFSET  # of the open transaction
+
+    @classmethod
+    def of(cls, state: ProducerState) -> Producer:
+        """As a snapshot has it, which knows the last batch only."""
+        self = cls(state.producer_id)
+        self.epoch, self.timestamp_ms = state.producer_epoch, state.timestamp_ms
+        self.coordinator_epoch = state.coordinator_epoch
+        self.transaction_first_offset = max(state.transaction_first_offset, NO_OFFSET)
+        if state.last_offset >= 0:
+            self.batches.append(
+                WrittenBatch(state.last_sequence, state.last_offset, state.offset_delta, state.timestamp_ms)
+            )
+        return self
+
+    def to_state(self) -> ProducerState:
+        """For a snapshot."""
+        last = self.batches[-1] if self.batches else WrittenBatch(NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)
+        return ProducerState(
+            self.producer_id,
+            self.epoch,
+            last.last_sequence,
+            last.last_offset,
+            last.offset_delta,
+            self.timestamp_ms,
+            self.coordinator_epoch,
+            self.transaction_first_offset,
+        )
+
+    @property
+    def has_open_transaction(self) -> bool:
+        """Whether a transaction has begun and no marker has ended it."""
+        return self.transaction_first_offset != NO_OFFSET
+
+    @property
+    def last_sequence(self) -> int:
+        """Of the newest batch of this epoch; NO_SEQUENCE if there is none."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_data_offset(self) -> int:
+        """Of the newest batch of this epoch; NO_OFFSET if there is none."""
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    # --- may it follow? -------------------------------------------------------------------------------
+
+    def repeated(self, epoch: int, first: int, last: int) -> WrittenBatch | None:
+        """The batch that one of these sequences repeats."""
+        if epoch == self.epoch:
+            for batch in self.batches:
+                if batch.last_sequence == last and batch.first_sequence == first:
+                    return batch
+        return None
+
+    def check_epoch(self, epoch: int) -> None:
+        """Errors: InvalidProducerEpochError for a batch of an epoch that is over."""
+        if epoch < self.epoch:
+            raise InvalidProducerEpochError(
+                f"producer {self.producer_id} is in epoch {self.epoch}, the batch is of {epoch}"
+            )
+
+    def check_sequence(self, epoch: int, first: int) -> None:
+        """Errors: OutOfOrderSequenceNumberError for a batch that does not follow, its epoch being no older
+        one."""
+        if self.epoch == NO_PRODUCER_EPOCH:
+            return
+        last = self.last_sequence if epoch == self.epoch else NO_SEQUENCE
+        # with NO_SEQUENCE 0 follows, and behind the largest one as well
+        if first != (last + 1) & MAX_SEQUENCE:
+            raise OutOfOrderSequenceNumberError(
+                f"producer {self.producer_id}, epoch {epoch}: sequence {first} does not follow {last}"
+            )
+
+    def check_marker(self, epoch: int, coordinator_epoch: int, transaction_version: int) -> None:
+        """Whether this marker may end what is open. From transaction version 2 on it is of a later epoch than
+        the data, unless it is sent again when all has ended (KAFKA-19999): so a late one cannot end the
+        next transaction.
+
+        Errors: InvalidProducerEpochError, TransactionCoordinatorFencedError.
+        """
+        is_late = epoch < self.epoch
+        if transaction_version >= EPOCH_BUMPING_VERSION and epoch == self.epoch:
+            is_late = self.has_open_transaction
+        if is_late:
+            raise InvalidProducerEpochError(
+                f"producer {self.producer_id} is in epoch {self.epoch}, the marker is of {epoch}"
+            )
+        if coordinator_epoch < self.coordinator_epoch:
+            raise TransactionCoordinatorFencedError(
+                f"producer {self.producer_id}: coordinator epoch {coordinator_epoch} after"
+                f" {self.coordinator_epoch}"
+            )
+
+    # --- it follows -----------------------------------------------------------------------------------
+
+    def wrote(self, epoch: int, batch: WrittenBatch) -> None:
+        """A batch of data is in the log."""
+        self._enter(epoch)
+        if len(self.batches) >= RETAINED_BATCHES:
+            del self.batches[0]
+        self.batches.append(batch)
+        self.timestamp_ms = batch.timestamp_ms
+
+    def ended(self, epoch: int, coordinator_epoch: int, timestamp_ms: int) -> int:
+        """A marker is in the log; the first offset of the transaction that it ends, NO_OFFSET if none."""
+        self._enter(epoch)
+        self.coordinator_epoch, self.timestamp_ms = coordinator_epoch, timestamp_ms
+        first_offset, self.transaction_first_offset = self.transaction_first_offset, NO_OFFSET
+        return first_offset
+
+    def _enter(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()

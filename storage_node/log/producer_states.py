@@ -1,0 +1,245 @@
+"""All producers with ids that a log knows, and the transactions that are open in it. Pure.
+
+An offset is stable once its transaction has ended and the marker is committed: readers of committed
+transactions are shown what lies below the first unstable one.
+
+Invariant: a producer with an open transaction is never forgotten, but with the log's batches.
+Source: Kafka ProducerStateManager.java.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.errors import InvalidTxnStateError, KafkaError
+from ...protocol.model import NO_OFFSET
+from ...protocol.records.codec import active_codec
+from ...protocol.records.control import EndTransaction, decode_control
+from ...runtime.config import MAX_LONG
+from .producer_state import NO_SEQUENCE, Producer, WrittenBatch, last_sequence_of
+from .transaction_index import AbortedTransaction
+from .verification import NO_GUARD, UNCHECKED, Verifications
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...protocol.records.header import BatchHeader, Buffer
+    from .producer_snapshot import ProducerState
+
+# Bound: producers of one log, some 700 bytes each; beyond, the one that was silent longest is forgotten, as
+# if it had expired.
+MAX_PRODUCERS = 100_000
+
+
+class OpenTransaction(NamedTuple):
+    """The oldest one of a log; `timestamp_ms` is that of its producer's last batch."""
+
+    producer_id: int
+    first_offset: int
+    timestamp_ms: int
+
+
+class ProducerStates:
+    """See the module's docstring. The log's owner alone calls it."""
+
+    def __init__(self) -> None:
+        self._producers: OrderedDict[int, Producer] = OrderedDict()  # who was silent longest first
+        self._open: OrderedDict[int, int] = OrderedDict()  # first offset to producer, rising
+        self._ended: list[tuple[int, int]] = []  # heap: first offset, that of the marker
+        self._verifications = Verifications()
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def get(self, producer_id: int) -> Producer | None:
+        """What is known of this producer."""
+        return self._producers.get(producer_id)
+
+    def all(self) -> Iterable[Producer]:
+        """Who was silent longest comes first."""
+        return self._producers.values()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no producer is known, and no transaction waits for its marker to be committed."""
+        return not self._producers and not self._ended
+
+    # --- snapshots --------------------------------------------------------------------------------------
+
+    def to_snapshot(self) -> list[ProducerState]:
+        """What survives; of each producer the last batch alone."""
+        return [producer.to_state() for producer in self._producers.values()]
+
+    def restore(self, states: Iterable[ProducerState]) -> None:
+        """Be as a snapshot says; questions that are under way go on."""
+        self.clear()
+        for state in states:
+            self._producers[state.producer_id] = Producer.of(state)
+        self._open = OrderedDict(
+            sorted(
+                (producer.transaction_first_offset, producer.producer_id)
+                for producer in self._producers.values()
+                if producer.has_open_transaction
+            )
+        )
+
+    def clear(self) -> None:
+        """Know nobody."""
+        self._producers.clear()
+        self._open.clear()
+        self._ended.clear()
+
+    # --- before an append -------------------------------------------------------------------------------
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, wall_ms: int, *, bumps_epoch: bool
+    ) -> int:
+        """The guard for a transactional batch, for which the coordinator must be asked; NO_GUARD if it goes
+        on with an open transaction. Errors: InvalidProducerEpochError."""
+        producer = self._producers.get(producer_id)
+        if producer is not None:
+            producer.check_epoch(epoch)
+            if producer.has_open_transaction and producer.epoch == epoch:
+                return NO_GUARD
+        return self._verifications.begin(producer_id, epoch, sequence, wall_ms, bumps_epoch=bumps_epoch)
+
+    def check(
+        self, header: BatchHeader, *, is_of_client: bool = True, guard: int = NO_GUARD
+    ) -> WrittenBatch | None:
+        """Whether a batch of data with a producer id may be appended; the batch that it repeats, if it does.
+
+        What servers write for a producer has no sequence. Errors: InvalidProducerEpochError,
+        OutOfOrderSequenceNumberError; InvalidTxnStateError if nobody has asked the coordinator, or the answer
+        is void.
+        """
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        producer = self._producers.get(producer_id)
+        first = header.base_sequence
+        if producer is not None:
+            if is_of_client:
+                last = last_sequence_of(first, header.last_offset_delta)
+                repeated = producer.repeated(epoch, first, last)
+                if repeated is not None:
+                    return repeated
+            producer.check_epoch(epoch)
+        is_open = producer is not None and producer.has_open_transaction
+        verification = self._verifications.get(producer_id)
+        if header.is_transactional and guard != UNCHECKED:
+            goes_on = producer is not None and is_open and producer.epoch == epoch
+            if not goes_on and (verification is None or verification.guard != guard):
+                raise InvalidTxnStateError(f"the batch of producer {producer_id} is of no transaction")
+        if is_of_client:
+            if verification is not None:
+                verification.check_sequence(producer, producer_id, first)
+            if producer is not None:
+                producer.check_sequence(epoch, first)
+        if is_open and not header.is_transactional:
+            raise InvalidTxnStateError(f"producer {producer_id} has a transaction open, the batch is of none")
+        return None
+
+    def check_marker(self, header: BatchHeader, marker: EndTransaction, transaction_version: int) -> None:
+        """See Producer.check_marker."""
+        producer = self._producers.get(header.producer_id)
+        if producer is not None:
+            producer.check_marker(header.producer_epoch, marker.coordinator_epoch, transaction_version)
+
+    # --- after it ---------------------------------------------------------------------------------------
+
+    def wrote(
+        self, header: BatchHeader, base_offset: int, marker: EndTransaction | None
+    ) -> AbortedTransaction | None:
+        """A batch with a producer id is in the log at `base_offset`: what the transaction index is to say of
+        it, if it aborts a transaction. Nothing is refused: the leader has checked it."""
+        producer_id = header.producer_id
+        if header.is_transactional:
+            self._verifications.wrote(producer_id, header.producer_epoch, is_control=header.is_control)
+        if header.is_control:
+            return None if marker is None else self._end(header, base_offset, marker)
+        producer = self._known(producer_id)
+        delta = header.last_offset_delta
+        last = last_sequence_of(header.base_sequence, delta) if header.base_sequence >= 0 else NO_SEQUENCE
+        batch = WrittenBatch(last, base_offset + delta, delta, header.max_timestamp)
+        producer.wrote(header.producer_epoch, batch)
+        if header.is_transactional and not producer.has_open_transaction:
+            producer.transaction_first_offset = base_offset
+            self._open[base_offset] = producer_id
+        return None
+
+    def _end(self, header: BatchHeader, offset: int, marker: EndTransaction) -> AbortedTransaction | None:
+        producer = self._known(header.producer_id)
+        first_offset = producer.ended(header.producer_epoch, marker.coordinator_epoch, header.max_timestamp)
+        if first_offset == NO_OFFSET:
+            return None  # nothing was written in it
+        del self._open[first_offset]
+        heapq.heappush(self._ended, (first_offset, offset))
+        if marker.is_commit:
+            return None
+        last_stable_offset = next(iter(self._open), offset + 1)
+        return AbortedTransaction(0, producer.producer_id, first_offset, offset, last_stable_offset)
+
+    def _known(self, producer_id: int) -> Producer:
+        producers = self._producers
+        producer = producers.get(producer_id)
+        if producer is None:
+            if len(producers) >= MAX_PRODUCERS:
+                self._forget_one()
+            producer = producers[producer_id] = Producer(producer_id)
+        else:
+            producers.move_to_end(producer_id)
+        return producer
+
+    def _forget_one(self) -> None:
+        for producer_id, producer in self._producers.items():
+            if not producer.has_open_transaction:
+                del self._producers[producer_id]
+                return
+
+    def expire(self, before_ms: int) -> None:
+        """Forget the producers whose last record is not younger than this time, by its own timestamp, and
+        what was asked in vain before."""
+        expired = [
+            producer_id
+            for producer_id, producer in self._producers.items()
+            if producer.timestamp_ms <= before_ms and not producer.has_open_transaction
+        ]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        self._verifications.expire(before_ms)
+
+    # --- transactions -----------------------------------------------------------------------------------
+
+    @property
+    def has_transactions(self) -> bool:
+        """Whether there may be a first unstable offset."""
+        return bool(self._open or self._ended)
+
+    def first_unstable_offset(self, high_watermark: int) -> int:
+        """Where the first transaction begins that is open, or whose marker is not committed; MAX_LONG if
+        there is none. The high watermark never moves back without `clear`."""
+        ended = self._ended
+        while ended and ended[0][1] < high_watermark:
+            heapq.heappop(ended)
+        first = ended[0][0] if ended else MAX_LONG
+        return min(first, next(iter(self._open), MAX_LONG)) if self._open else first
+
+    @property
+    def oldest_transaction(self) -> OpenTransaction | None:
+        """The open one that began first."""
+        for first_offset, producer_id in self._open.items():
+            return OpenTransaction(producer_id, first_offset, self._producers[producer_id].timestamp_ms)
+        return None
+
+
+def read_marker(batch: Buffer, header: BatchHeader) -> EndTransaction | None:
+    """What a control batch with a producer id says; None if it ends nothing: it was emptied by compaction, or
+    is of a later version."""
+    if not header.record_count:
+        return None
+    try:
+        record = active_codec().decode(batch)[0]
+        found = decode_control(record.key, record.value)
+    except KafkaError:
+        return None
+    return found if isinstance(found, EndTransaction) else None

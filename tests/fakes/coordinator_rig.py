@@ -1,0 +1,401 @@
+"""Coordinators over a host that is all in memory: partitions are lists of batches, time stands still, reads
+and questions wait until the test lets them through."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headrace.coordinators.runtime.coordinators import Coordinators
+from headrace.coordinators.runtime.hosted_shard import RecordCodec
+from headrace.coordinators.runtime.ports import Outcome, Record
+from headrace.protocol.errors import KafkaError, NotLeaderOrFollowerError, UnsupportedVersionError
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    ListedGroup,
+    ListGroupsResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from headrace.protocol.metadata.image import (
+    BrokerRegistration,
+    MetadataImage,
+    PartitionRegistration,
+    TopicImage,
+)
+from headrace.protocol.model import CONSUMER_OFFSETS, TopicPartition
+from headrace.protocol.records.codec import active_codec
+from headrace.protocol.records.control import EndTransaction, encode_control
+from headrace.protocol.records.coordinator_records import decode_record, encode_record
+from headrace.protocol.records.group_records import OffsetCommitKey, OffsetCommitValue
+from headrace.protocol.records.header import CRC_POSITION, assigned_prefix, read_batch_header
+from headrace.storage_node.config import NodeConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.coordinators.runtime.ports import Now, Stamp, Surroundings, Token
+    from headrace.storage_node.guest import LogPiece
+
+TOPIC_ID = b"o" * 16
+NODE = 1
+WALL_SHIFT_MS = 1_700_000_000_000
+CODEC = RecordCodec(encode_record, decode_record)
+
+
+@dataclass(eq=False)
+class Peer:
+    """A connection."""
+
+    session: int
+    is_connected: bool = True
+    client_id: str = "test"
+    address: str = "10.0.0.9:4711"
+
+
+@dataclass(eq=False)
+class Request:
+    """What the transport would give; `answers` holds what came of it."""
+
+    peer: Peer
+    api: Any
+    body: Any
+    frames: tuple[Any, ...] = ()
+    answers: list[Any] = field(default_factory=list)
+
+    @property
+    def answer(self) -> Any:
+        """The one answer."""
+        (answer,) = self.answers
+        return answer
+
+    @property
+    def is_waiting(self) -> bool:
+        return not self.answers
+
+
+@dataclass
+class Partition:
+    """The log of one partition: whole batches with their offsets."""
+
+    batches: list[bytes] = field(default_factory=list)
+    end: int = 0
+    high_watermark: int = 0
+    leader_epoch: int = 0
+
+
+class Host:
+    """A GuestHost. `commits_at_once`: the high watermark follows each append, as without other replicas."""
+
+    def __init__(self, partitions: int, config: dict[str, Any] | None = None) -> None:
+        self.now_ms = 1_000
+        self.node_id = NODE
+        self.broker_epoch = 7
+        self.is_caught_up = True
+        self.commits_at_once = True
+        self.refuses: KafkaError | None = None  # every append
+        self.logs = [Partition() for _ in range(partitions)]
+        self.reads: list[LogPiece] = []
+        self.asked: list[tuple[int, Any, Any, int, Callable[[Any], None]]] = []
+        self.notes: list[str] = []
+        self.max_bytes = 1 << 20
+        self.read_bytes: int | None = None
+        self.image = MetadataImage()
+        self._config = NodeConfig.of({"log.dirs": "d", **(config or {})})
+        self.config = self
+        self.replies = self
+        self.changed: list[int] = []
+
+    @property
+    def wall_ms(self) -> int:
+        return self.now_ms + WALL_SHIFT_MS
+
+    @property
+    def now(self) -> NodeConfig:
+        return self._config
+
+    # replies
+
+    def reply(self, request: Request, body: Any, frames: Any = ()) -> None:
+        request.answers.append(body)
+
+    def reply_error(self, request: Request, error: KafkaError) -> None:
+        request.answers.append(error)
+
+    def no_reply(self, request: Request) -> None:
+        request.answers.append(None)
+
+    # the log
+
+    def bounds(self, key: Any) -> tuple[int, int]:
+        return 0, self.logs[key[1]].end
+
+    def high_watermark(self, key: Any) -> int:
+        return self.logs[key[1]].high_watermark
+
+    def max_batch_bytes(self, key: Any) -> int:
+        return self.max_bytes
+
+    def append(self, key: Any, leader_epoch: int, batch: Any) -> int:
+        log = self.logs[key[1]]
+        if self.refuses is not None:
+            raise self.refuses
+        if leader_epoch != log.leader_epoch:
+            raise NotLeaderOrFollowerError("another epoch")
+        base = log.end
+        self.put(key[1], bytes(batch))
+        if self.commits_at_once:
+            log.high_watermark = log.end
+            self.changed.append(key[1])
+        return base
+
+    def put(self, index: int, batch: bytes) -> None:
+        """What somebody else has appended."""
+        log = self.logs[index]
+        header = read_batch_header(batch)
+        log.batches.append(
+            assigned_prefix(log.end, header.batch_length, log.leader_epoch) + batch[CRC_POSITION:]
+        )
+        log.end += header.last_offset_delta + 1
+
+    def read(self, piece: LogPiece) -> None:
+        self.reads.append(piece)
+
+    def finish_read(self, batches: int = 1 << 30, error: KafkaError | None = None) -> None:
+        """The oldest read comes back from its thread, with at most so many batches."""
+        piece = self.reads.pop(0)
+        log = self.logs[piece.key[1]]
+        found = [b for b in log.batches if read_batch_header(b).last_offset >= piece.offset][:batches]
+        try:
+            if error is not None:
+                raise error
+            piece.found = piece.digest(found)
+            piece.next_offset = read_batch_header(found[-1]).next_offset if found else log.end
+        except KafkaError as fault:
+            piece.error = fault
+        piece.done(piece)
+
+    def ask(
+        self, node_id: int, api: Any, body: Any, timeout_ms: int, answered: Callable[[Any], None]
+    ) -> None:
+        self.asked.append((node_id, api, body, timeout_ms, answered))
+
+    def note(self, level: int, text: str) -> None:
+        self.notes.append(text)
+
+
+class Counter:
+    """The state machine of the tests: a number for each group, which a heartbeat sets to its generation id.
+
+    JoinGroup is answered by a timer 10 ms later, SyncGroup by what another node says, LeaveGroup when the
+    next heartbeat of the group comes; DescribeGroups and ListGroups show the state.
+    """
+
+    def __init__(self, partition: int, around: Surroundings) -> None:
+        self.partition, self.around = partition, around
+        self.numbers: dict[str, int] = {}
+        self.pending: dict[int, dict[str, int]] = {}
+        self.ended: list[tuple[int, bool]] = []
+        self.parked: dict[str, Token] = {}
+        self.gone: list[int] = []
+        self.seen: list[Any] = []
+        self.is_loaded = self.is_closed = False
+
+    def handle(self, api: Any, body: Any, token: Token, now: Now) -> Outcome:
+        outcome = Outcome()
+        if api == registry.HEARTBEAT:
+            return self._set(body, token)
+        if api == registry.JOIN_GROUP:
+            self.around.timers.set(body.group_id, now.ms + 10, lambda _now: self._joined(token))
+        elif api == registry.SYNC_GROUP:
+            self.around.ask(2, registry.METADATA, body, 500, lambda said, _now: self._synced(token, said))
+        elif api == registry.LEAVE_GROUP:
+            self.parked[body.group_id] = token
+        elif api == registry.DESCRIBE_GROUPS:
+            found = tuple(DescribedGroup(0, name, str(self.numbers.get(name))) for name in body.group_ids)
+            outcome.answer(token, DescribeGroupsResponse(found))
+        elif api == registry.LIST_GROUPS:
+            listed = tuple(ListedGroup(name, "", "", "") for name in sorted(self.numbers))
+            outcome.answer(token, ListGroupsResponse(0, listed))
+        else:
+            raise UnsupportedVersionError(api.name)
+        return outcome
+
+    def _set(self, body: HeartbeatRequest, token: Token) -> Outcome:
+        value = OffsetCommitValue(body.generation_id, -1, body.member_id, 0)
+        outcome = Outcome([Record(OffsetCommitKey(body.group_id, "t", 0), value)])
+        outcome.answer(token, HeartbeatResponse(0, str(body.generation_id)))
+        parked = self.parked.pop(body.group_id, None)
+        if parked is not None:
+            outcome.answer(parked, LeaveGroupResponse(0))
+        return outcome
+
+    @staticmethod
+    def _joined(token: Token) -> Outcome:
+        outcome = Outcome()
+        outcome.answer(token, JoinGroupResponse(0))
+        return outcome
+
+    @staticmethod
+    def _synced(token: Token, said: Any) -> Outcome:
+        outcome = Outcome()
+        outcome.answer(token, SyncGroupResponse(0, error_detail=repr(said)))
+        return outcome
+
+    def replay(self, record: Record, offset: int, stamp: Stamp) -> None:
+        assert isinstance(record.key, OffsetCommitKey)
+        numbers = self.numbers if stamp.producer_id < 0 else self.pending.setdefault(stamp.producer_id, {})
+        if record.value is None:
+            numbers.pop(record.key.group, None)
+        else:
+            numbers[record.key.group] = record.value.offset
+
+    def replay_marker(self, stamp: Stamp, *, is_commit: bool, offset: int) -> None:
+        self.ended.append((offset, is_commit))
+        if is_commit:
+            self.numbers.update(self.pending.get(stamp.producer_id, {}))
+        self.pending.pop(stamp.producer_id, None)
+
+    def on_loaded(self, now: Now) -> Outcome:
+        self.is_loaded = True
+        return Outcome()
+
+    def on_metadata(self, image: Any, delta: Any, now: Now) -> Outcome:
+        self.seen.append(delta)
+        return Outcome()
+
+    def on_peer_gone(self, session: int, now: Now) -> Outcome:
+        self.gone.append(session)
+        self.parked = {name: token for name, token in self.parked.items() if token.session != session}
+        return Outcome()
+
+    def close(self) -> list[Token]:
+        self.is_closed = True
+        return list(self.parked.values())
+
+
+class CoordinatorRig:
+    """Coordinators of counters over `partitions` partitions of __consumer_offsets."""
+
+    def __init__(self, partitions: int = 1, make: Any = Counter, **config: Any) -> None:
+        self.host = Host(partitions, config)
+        self.shards: list[Any] = []
+        self.image_with(partitions)
+
+        def make_shard(partition: int, around: Surroundings) -> Any:
+            self.shards.append(make(partition, around))
+            return self.shards[-1]
+
+        self.all = Coordinators(self.host, {CONSUMER_OFFSETS: make_shard}, CODEC)  # type: ignore[arg-type]
+        self.sessions = itertools.count(1)
+
+    def image_with(self, partitions: int, leader: int = NODE) -> None:
+        """The topic as the metadata has it; 0 partitions: it is not there."""
+        one = PartitionRegistration((NODE,), (NODE,), leader, 0, 0)
+        topic = TopicImage(CONSUMER_OFFSETS, TOPIC_ID, (one,) * partitions)
+        broker = BrokerRegistration(NODE, 7, bytes(16), "h", 9092, None, (), is_fenced=False)
+        self.host.image = MetadataImage(
+            brokers={NODE: broker}, topics={CONSUMER_OFFSETS: topic} if partitions else {}
+        )
+
+    def lead(self, index: int = 0, epoch: int = 0) -> None:
+        """This node leads; the load has begun."""
+        self.host.logs[index].leader_epoch = epoch
+        self.all.led((TOPIC_ID, index), TopicPartition(CONSUMER_OFFSETS, index), epoch)
+
+    def leave(self, index: int = 0) -> None:
+        """It does not any more."""
+        self.all.left((TOPIC_ID, index))
+
+    def load(self) -> None:
+        """Let all reads through."""
+        while self.host.reads:
+            self.host.finish_read()
+            self.pass_time(0)
+
+    @property
+    def shard(self) -> Counter:
+        """The newest one."""
+        shard: Counter = self.shards[-1]
+        return shard
+
+    def commit(self, upto: int | None = None, index: int = 0) -> None:
+        """The high watermark moves."""
+        log = self.host.logs[index]
+        log.high_watermark = log.end if upto is None else upto
+        self.all.committed((TOPIC_ID, index))
+
+    def pass_time(self, milliseconds: int) -> None:
+        """Fire what comes due until then, at its time."""
+        end_ms = self.host.now_ms + milliseconds
+        while (due_ms := self.all.next_deadline_ms()) is not None and due_ms <= end_ms:
+            self.host.now_ms = max(self.host.now_ms, due_ms)
+            self.all.expire()
+            self.settle()
+        self.host.now_ms = end_ms
+
+    def settle(self) -> None:
+        """Tell what the node would tell after an event."""
+        changed, self.host.changed = self.host.changed, []
+        for index in changed:
+            self.all.committed((TOPIC_ID, index))
+
+    def ask(self, api: Any, body: Any, session: int | None = None) -> Request:
+        """A request, as the node hands it over."""
+        request = Request(Peer(session or next(self.sessions)), api, body)
+        try:
+            self.all.handle(request)
+        except KafkaError as error:
+            self.host.reply_error(request, error)
+        self.settle()
+        return request
+
+    def set(self, number: int, group: str = "g", **more: Any) -> Request:
+        """Set a group's number."""
+        return self.ask(registry.HEARTBEAT, HeartbeatRequest(group, number, more.pop("text", "")), **more)
+
+    def join(self, group: str = "g", **more: Any) -> Request:
+        return self.ask(registry.JOIN_GROUP, JoinGroupRequest(group, 1, 1, "", "", ()), **more)
+
+    def sync(self, group: str = "g", **more: Any) -> Request:
+        return self.ask(registry.SYNC_GROUP, SyncGroupRequest(group, 1, ""), **more)
+
+    def park(self, group: str = "g", **more: Any) -> Request:
+        return self.ask(registry.LEAVE_GROUP, LeaveGroupRequest(group, ()), **more)
+
+    def describe(self, *groups: str) -> Request:
+        return self.ask(registry.DESCRIBE_GROUPS, DescribeGroupsRequest(groups))
+
+
+def batch_of(*pairs: tuple[str, int | None], producer_id: int = -1) -> bytes:
+    """A batch that sets numbers, as another leader has written it."""
+    builder = active_codec().builder(
+        max_bytes=1 << 20,
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        base_sequence=0 if producer_id >= 0 else -1,
+        is_transactional=producer_id >= 0,
+    )
+    for group, number in pairs:
+        value = None if number is None else OffsetCommitValue(number, -1, "", 0)
+        builder.append(1, *encode_record(OffsetCommitKey(group, "t", 0), value))
+    return builder.build()
+
+
+def marker_of(producer_id: int, *, is_commit: bool) -> bytes:
+    """The end of a transaction."""
+    builder = active_codec().builder(
+        max_bytes=1 << 20, producer_id=producer_id, producer_epoch=0, is_control=True, is_transactional=True
+    )
+    builder.append(1, *encode_control(EndTransaction(is_commit, 3)))
+    return builder.build()

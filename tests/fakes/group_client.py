@@ -1,0 +1,170 @@
+"""A client of coordinators over plain connections: it finds, asks, and asks again while it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from headrace.protocol.errors import KafkaError, RebalanceInProgressError, error_from_code
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.control import CreateTopicsRequest, NewTopicSpec
+from headrace.protocol.messages.groups import (
+    GROUP_KEY,
+    CommittedOffset,
+    FindCoordinatorRequest,
+    GroupProtocol,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeavingMember,
+    MemberAssignment,
+    OffsetCommitRequest,
+    OffsetFetchGroup,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+from headrace.protocol.transport.dealer_io import Connection
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TIMEOUT_S = 30.0
+PAUSE_S = 0.02
+MEMBER_ID_REQUIRED = 79
+
+
+class CoordinatorClient:
+    """Over one connection to each node, made when it is needed."""
+
+    def __init__(self, bootstrap: str, name: str = "client") -> None:
+        self._bootstrap = [_address(text) for text in bootstrap.split(",")]
+        self._name = name
+        self._connections: dict[tuple[str, int], Connection] = {}
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+    async def send(self, address: tuple[str, int], api: Any, body: Any) -> Any:
+        """The answer's body. Errors: KafkaError."""
+        connection = self._connections.get(address)
+        if connection is None or connection.is_closed:
+            connection = await Connection.open(*address, client_id=self._name, timeout_s=TIMEOUT_S)
+            self._connections[address] = connection
+        return (await connection.request(api, body, timeout_s=TIMEOUT_S)).body
+
+    async def find(self, key: str, key_type: int = GROUP_KEY) -> tuple[str, int]:
+        """Where the coordinator of the id is, asked until there is one."""
+        while True:
+            for address in self._bootstrap:
+                try:
+                    body = FindCoordinatorRequest(key_type, (key,))
+                    (found,) = (await self.send(address, registry.FIND_COORDINATOR, body)).coordinators
+                except KafkaError:
+                    continue
+                if not found.error_code:
+                    return found.host, found.port
+            await asyncio.sleep(PAUSE_S)
+
+    async def create(self, topic: str, partitions: int) -> None:
+        """A topic."""
+        request = CreateTopicsRequest((NewTopicSpec(topic, partitions, 1),))
+        await self.send(self._bootstrap[0], registry.CREATE_TOPICS, request)
+
+    async def ask(self, key: str, api: Any, body: Any, key_type: int = GROUP_KEY) -> Any:
+        """Ask the coordinator of the id, whoever that is, until it can answer. Errors: those that last."""
+        while True:
+            try:
+                answer = await self.send(await self.find(key, key_type), api, body)
+                error = _error_in(answer)
+            except KafkaError as refused:
+                error = refused
+            if error is None or not error.retriable:
+                break
+            await asyncio.sleep(PAUSE_S)
+        if error is not None:
+            raise error
+        return answer
+
+
+class GroupMember:
+    """A member of a classic group that speaks for itself."""
+
+    def __init__(self, client: CoordinatorClient, group: str, *, session_ms: int = 10_000) -> None:
+        self.client, self.group = client, group
+        self.member_id = ""
+        self.generation = -1
+        self.joined = JoinGroupResponse(0)
+        self._session_ms = session_ms
+
+    async def join(self) -> JoinGroupResponse:
+        """Until the generation is there."""
+        while True:
+            body = JoinGroupRequest(
+                self.group,
+                self._session_ms,
+                self._session_ms,
+                self.member_id,
+                "consumer",
+                (GroupProtocol("range", b"what I read"),),
+            )
+            answer = await self.client.ask(self.group, registry.JOIN_GROUP, body)
+            self.member_id = answer.member_id or self.member_id
+            if answer.error_code == 0:
+                self.generation, self.joined = answer.generation_id, answer
+                return answer  # type: ignore[no-any-return]
+
+    async def sync(self, assignments: Sequence[tuple[str, bytes]] = ()) -> bytes:
+        """The own assignment."""
+        given = tuple(MemberAssignment(*each) for each in assignments)
+        body = SyncGroupRequest(self.group, self.generation, self.member_id, None, "consumer", "range", given)
+        return (await self.client.ask(self.group, registry.SYNC_GROUP, body)).assignment  # type: ignore[no-any-return]
+
+    async def beat(self) -> None:
+        body = HeartbeatRequest(self.group, self.generation, self.member_id)
+        await self.client.ask(self.group, registry.HEARTBEAT, body)
+
+    async def until_rebalance(self) -> None:
+        """Beat until the group wants its members to join again."""
+        while True:
+            body = HeartbeatRequest(self.group, self.generation, self.member_id)
+            address = await self.client.find(self.group)
+            try:
+                answer = await self.client.send(address, registry.HEARTBEAT, body)
+            except RebalanceInProgressError:
+                return
+            if answer.error_code == RebalanceInProgressError.code:
+                return
+            await asyncio.sleep(PAUSE_S)
+
+    async def commit(self, topic: str, partition: int, offset: int) -> None:
+        body = OffsetCommitRequest(
+            self.group, self.generation, self.member_id, (CommittedOffset(topic, partition, offset),)
+        )
+        await self.client.ask(self.group, registry.OFFSET_COMMIT, body)
+
+    async def leave(self) -> None:
+        body = LeaveGroupRequest(self.group, (LeavingMember(self.member_id),))
+        await self.client.ask(self.group, registry.LEAVE_GROUP, body)
+
+
+async def committed(client: CoordinatorClient, group: str) -> dict[tuple[str, int], int]:
+    """All committed offsets of a group."""
+    body = OffsetFetchRequest((OffsetFetchGroup(group),))
+    (answer,) = (await client.ask(group, registry.OFFSET_FETCH, body)).groups
+    return {(each.topic, each.partition): each.offset for each in answer.offsets}
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
+
+
+def _error_in(answer: Any) -> KafkaError | None:
+    """The first error of a response that counts, wherever it has its errors."""
+    codes = [getattr(answer, "error_code", 0)]
+    for field in ("groups", "results", "transactions", "members"):
+        codes += [getattr(each, "error_code", 0) for each in getattr(answer, field, ())]
+    code = next((code for code in codes if code not in (0, MEMBER_ID_REQUIRED)), 0)
+    return error_from_code(code, getattr(answer, "error_detail", "")) if code else None

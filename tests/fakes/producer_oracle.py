@@ -1,0 +1,172 @@
+"""What a log must know of its producers, told from all of its batches by a plain dictionary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headrace.protocol.records.codec import active_codec
+from headrace.protocol.records.control import EndTransaction, decode_control
+from headrace.protocol.records.header import assigned_prefix, read_batch_header
+from headrace.storage_node.log.log_producers import encode_marker
+from log_rig import NOW, batch, read_all
+
+if TYPE_CHECKING:
+    from headrace.storage_node.log.log import Log
+
+
+def idempotent(producer_id: int, sequence: int, count: int = 1, *, epoch: int = 0, **more: Any) -> bytes:
+    """A producer's batch."""
+    return batch(count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **more)
+
+
+def transactional(producer_id: int, sequence: int, count: int = 1, *, epoch: int = 0, **more: Any) -> bytes:
+    """A producer's batch in a transaction."""
+    return idempotent(producer_id, sequence, count, epoch=epoch, is_transactional=True, **more)
+
+
+def verified(log: Log, data: bytes, *, bumps_epoch: bool = True) -> int:
+    """Append a transactional batch as after the coordinator's yes; its base offset."""
+    header = read_batch_header(data)
+    guard = log.producers.begin_verification(
+        header.producer_id, header.producer_epoch, header.base_sequence, NOW, bumps_epoch=bumps_epoch
+    )
+    return log.append_as_leader(data, leader_epoch=0, wall_ms=NOW, guard=guard).base_offset
+
+
+def end(
+    log: Log,
+    producer_id: int,
+    *,
+    epoch: int,
+    is_commit: bool = True,
+    coordinator_epoch: int = 0,
+    version: int = 2,
+) -> int:
+    """Append a marker; its offset."""
+    marker = EndTransaction(is_commit, coordinator_epoch)
+    return log.append_marker(
+        producer_id, epoch, marker, leader_epoch=0, wall_ms=NOW, transaction_version=version
+    ).base_offset
+
+
+def follow(log: Log, data: bytes) -> None:
+    """Append a batch as a follower gets it."""
+    prefix = assigned_prefix(log.log_end_offset, read_batch_header(data).batch_length, 0)
+    log.append_as_follower(prefix + data[17:])
+
+
+def marker_batch(producer_id: int, epoch: int, *, is_commit: bool, coordinator_epoch: int = 0) -> bytes:
+    """A marker as it travels to followers."""
+    return encode_marker(producer_id, epoch, EndTransaction(is_commit, coordinator_epoch), NOW)
+
+
+@dataclass
+class Known:
+    """One producer."""
+
+    epoch: int = -1
+    batches: list[tuple[int, int, int]] = field(default_factory=list)  # first, last sequence, first offset
+    coordinator_epoch: int = -1
+    open_from: int = -1
+
+
+@dataclass
+class Truth:
+    """All producers and transactions."""
+
+    producers: dict[int, Known] = field(default_factory=dict)
+    ended: list[tuple[int, int, int, bool]] = field(default_factory=list)  # producer, first, marker, commit
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        unstable = [each.open_from for each in self.producers.values() if each.open_from >= 0]
+        unstable += [first for _, first, marker, _ in self.ended if marker >= high_watermark]
+        return min([high_watermark, *unstable])
+
+    def first_open_offset(self, high_watermark: int) -> int:
+        unstable = [each.open_from for each in self.producers.values() if each.open_from >= 0]
+        return min([high_watermark, *unstable])
+
+    def aborted_between(self, offset: int, upto: int) -> set[tuple[int, int]]:
+        return {
+            (producer_id, first)
+            for producer_id, first, marker, is_commit in self.ended
+            if not is_commit and marker >= offset and first < upto
+        }
+
+
+def truth_of(batches: list[bytes]) -> Truth:
+    """Told from every batch that was ever in a log up to its end."""
+    truth = Truth()
+    for data in batches:
+        header = read_batch_header(data)
+        if header.producer_id < 0:
+            continue
+        known = truth.producers.setdefault(header.producer_id, Known())
+        if header.producer_epoch != known.epoch:
+            known.epoch, known.batches = header.producer_epoch, []
+        if header.is_control:
+            record = active_codec().decode(data)[0]
+            marker = decode_control(record.key, record.value)
+            assert isinstance(marker, EndTransaction)
+            known.coordinator_epoch = marker.coordinator_epoch
+            if known.open_from >= 0:
+                truth.ended.append(
+                    (header.producer_id, known.open_from, header.base_offset, marker.is_commit)
+                )
+                known.open_from = -1
+            continue
+        last = (header.base_sequence + header.last_offset_delta) % 2**31
+        known.batches = [*known.batches[-4:], (header.base_sequence, last, header.base_offset)]
+        if header.is_transactional and known.open_from < 0:
+            known.open_from = header.base_offset
+    return truth
+
+
+def check_producers(log: Log, truth: Truth | None = None, *, was_loaded: bool = False) -> None:
+    """The log knows the truth; a snapshot may have forgotten all but the last batch of a producer, and
+    compaction any but the last. One that was loaded from a snapshot has forgotten which markers were not
+    committed, but what they say is decided."""
+    truth = truth_of(read_all(log)) if truth is None else truth
+    assert {each.producer_id for each in log.producers.all()} == truth.producers.keys()
+    for each in log.producers.all():
+        known = truth.producers[each.producer_id]
+        assert (each.epoch, each.coordinator_epoch, each.transaction_first_offset) == (
+            known.epoch,
+            known.coordinator_epoch,
+            known.open_from,
+        )
+        found = [(batch.first_sequence, batch.last_sequence, batch.first_offset) for batch in each.batches]
+        assert found[-1:] == known.batches[-1:]
+        if log.has_gaps:
+            assert set(found) <= set(known.batches)
+        else:
+            assert found == known.batches[len(known.batches) - len(found) :]
+    stable = truth.last_stable_offset(log.high_watermark)
+    if was_loaded:
+        assert stable <= log.last_stable_offset <= truth.first_open_offset(log.high_watermark)
+    else:
+        assert log.last_stable_offset == stable
+    _check_aborted(log, truth)
+
+
+def _check_aborted(log: Log, truth: Truth) -> None:
+    """Every aborted transaction is told of, as long as it has data, and nothing else is."""
+    stable = log.last_stable_offset
+    data = [
+        (header.producer_id, header.base_offset)
+        for header in map(read_batch_header, read_all(log))
+        if header.is_transactional and header.record_count and not header.is_control
+    ]
+    for offset in range(log.log_start_offset, stable):
+        told = [
+            # found again after compaction, it begins with the first batch that was left of it
+            next((producer, first) for producer, first, end, _ in truth.ended if producer == who and at < end)
+            for who, at in log.aborted_between(offset, stable)
+        ]
+        assert len(set(told)) == len(told)
+        assert set(told) <= truth.aborted_between(offset, stable)
+        for producer_id, first, marker, is_commit in truth.ended:
+            is_there = any(writer == producer_id and first <= at < marker for writer, at in data)
+            if is_there and not is_commit and marker >= offset and first < stable:
+                assert (producer_id, first) in told

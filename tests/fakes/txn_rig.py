@@ -1,0 +1,357 @@
+"""A transaction coordinator's shard driven by hand, and the leaders of partitions that its markers go to.
+
+The log is a list; what is appended is committed at once, or when the test says. Requests to other nodes wait
+until the test delivers them; they, and their answers, may be lost, come twice, or come from a shard that was
+dropped. Records pass through their bytes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from headrace.coordinators.runtime.ports import NO_STAMP, Now, Outcome, Record
+from headrace.coordinators.txn.shard import TransactionShard
+from headrace.protocol.errors import (
+    CoordinatorLoadInProgressError,
+    InvalidProducerEpochError,
+    KafkaError,
+    NetworkError,
+    NotLeaderOrFollowerError,
+    TransactionCoordinatorFencedError,
+)
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.groups import PartitionResult, TopicNamePartitions
+from headrace.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    TransactionMarker,
+    TransactionPartitions,
+    WriteTxnMarkersResponse,
+    WrittenMarker,
+)
+from headrace.protocol.metadata.image import MetadataImage, PartitionRegistration, TopicImage
+from headrace.protocol.model import CONSUMER_OFFSETS, NO_NODE
+from headrace.protocol.records.coordinator_records import decode_record, encode_record
+from headrace.protocol.records.transaction_records import TransactionKey, TransactionValue
+from headrace.storage_node.config import NodeConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+WALL_SHIFT_MS = 1_700_000_000_000
+TOPICS = {"t": 3, "u": 2, CONSUMER_OFFSETS: 5}
+Key = tuple[str, int]
+
+
+@dataclass(eq=False)
+class Call:
+    """One request of a client; `answers` holds what came of it."""
+
+    session: int = 1
+    client_id: str = "test"
+    client_host: str = "/h"
+    answers: list[Any] = field(default_factory=list)
+
+    @property
+    def answer(self) -> Any:
+        """The one answer."""
+        (answer,) = self.answers
+        return answer
+
+    @property
+    def code(self) -> int:
+        """Its error code."""
+        answer = self.answer
+        return answer.code if isinstance(answer, KafkaError) else answer.error_code
+
+
+@dataclass(eq=False)
+class Ask:
+    """A request on its way to a node."""
+
+    node_id: int
+    body: Any
+    answered: Callable[[Any, Now], Outcome]
+    shard: TransactionShard
+
+
+@dataclass
+class Leader:
+    """What the leader of a partition knows of producers, and what it has."""
+
+    epochs: dict[int, int] = field(default_factory=dict)
+    open: dict[int, list[Any]] = field(default_factory=dict)
+    committed: list[Any] = field(default_factory=list)
+    aborted: list[Any] = field(default_factory=list)
+    coordinator_epoch: int = -1
+    refuses: int = 0  # the code with which it answers markers
+
+    def append(self, producer_id: int, epoch: int, value: Any) -> None:
+        """A record of an open transaction. Errors: InvalidProducerEpochError."""
+        if epoch < self.epochs.get(producer_id, -1):
+            raise InvalidProducerEpochError("older")
+        self.epochs[producer_id] = epoch
+        self.open.setdefault(producer_id, []).append(value)
+
+    def mark(self, marker: TransactionMarker) -> int:
+        """The error code."""
+        if self.refuses:
+            return self.refuses
+        if marker.coordinator_epoch < self.coordinator_epoch:
+            return TransactionCoordinatorFencedError.code
+        if marker.producer_epoch < self.epochs.get(marker.producer_id, -1):
+            return InvalidProducerEpochError.code
+        self.coordinator_epoch = marker.coordinator_epoch
+        self.epochs[marker.producer_id] = marker.producer_epoch
+        ended = self.open.pop(marker.producer_id, [])
+        (self.committed if marker.committed else self.aborted).extend(ended)
+        return 0
+
+
+class TxnRig:
+    """It is the shard's Surroundings and Timers, and its runtime."""
+
+    def __init__(self, **config: Any) -> None:
+        self.config = self
+        self.timers = self
+        self.now = NodeConfig.of({"log.dirs": "d", **config})
+        self.node_id, self.epoch = 1, 0
+        self.now_ms, self.wall_shift_ms = 1_000, WALL_SHIFT_MS
+        self.image = MetadataImage()
+        self.leaders: dict[Key, Leader] = {}
+        for topic, partitions in TOPICS.items():
+            self.leaders.update({(topic, number): Leader() for number in range(partitions)})
+        self.lead(dict.fromkeys(self.leaders, 1))
+        self.ids = itertools.count(1_000)
+        self.has_ids = True
+        self.refuses: KafkaError | None = None
+        self.commits_at_once = True
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.high_watermark = 0
+        self.asks: list[Ask] = []
+        self.restart()
+
+    # --- surroundings ------------------------------------------------------------------------------------
+
+    def lead(self, leaders: dict[Key, int]) -> None:
+        """Who leads; partitions that are not named are not there."""
+        topics = {}
+        for topic in TOPICS:
+            numbers = sorted(number for name, number in leaders if name == topic)
+            found = tuple(PartitionRegistration((1,), (1,), leaders[topic, n], 0, 0) for n in numbers)
+            if found:
+                topics[topic] = TopicImage(topic, topic.encode()[:16].ljust(16), found)
+        self.image = MetadataImage(topics=topics)
+
+    def move(self, key: Key, node_id: int = NO_NODE) -> None:
+        """A partition's leader changes."""
+        topic = self.image.topics[key[0]]
+        partitions = list(topic.partitions)
+        partitions[key[1]] = replace(partitions[key[1]], leader=node_id)
+        self.image = replace(
+            self.image, topics={**self.image.topics, key[0]: replace(topic, partitions=tuple(partitions))}
+        )
+        self.run(lambda now: self.shard.on_metadata(self.image, None, now))
+
+    def delete(self, name: str) -> None:
+        """A topic is gone."""
+        self.image = replace(
+            self.image, topics={each: topic for each, topic in self.image.topics.items() if each != name}
+        )
+        self.run(lambda now: self.shard.on_metadata(self.image, None, now))
+
+    def ask(
+        self, node_id: int, api: Any, body: Any, _timeout_ms: int, answered: Callable[[Any, Now], Outcome]
+    ) -> None:
+        assert api == registry.WRITE_TXN_MARKERS
+        self.asks.append(Ask(node_id, body, answered, self.shard))
+
+    def next_producer_id(self) -> int:
+        if not self.has_ids:
+            raise CoordinatorLoadInProgressError("no ids")
+        return next(self.ids)
+
+    def set(self, key: Hashable, deadline_ms: int, action: Callable[[Now], Outcome]) -> None:
+        self.due[key] = (deadline_ms, action)
+
+    def cancel(self, key: Hashable) -> None:
+        self.due.pop(key, None)
+
+    def deadline_of(self, key: Hashable) -> int | None:
+        return self.due[key][0] if key in self.due else None
+
+    # --- runtime -----------------------------------------------------------------------------------------
+
+    @property
+    def moment(self) -> Now:
+        return Now(self.now_ms, self.now_ms + self.wall_shift_ms)
+
+    def restart(self, *, keeps: int | None = None) -> None:
+        """Another node leads: a new shard over the log up to `keeps` (never less than what is committed)."""
+        if keeps is not None:
+            del self.log[max(keeps, self.high_watermark) :]
+        self.epoch += 1
+        self.due: dict[Hashable, tuple[int, Callable[[Now], Outcome]]] = {}
+        self.held: list[tuple[int, Call, Any]] = []
+        self.next: list[tuple[int, Callable[[Now], Outcome]]] = []
+        self.shard = TransactionShard(0, self)
+        for offset in range(len(self.log)):
+            self._replay(offset)
+        self.run(self.shard.on_loaded)
+        if self.commits_at_once:
+            self.commit()
+
+    def _replay(self, offset: int) -> None:
+        decoded = decode_record(*self.log[offset])
+        assert decoded is not None
+        self.shard.replay(Record(*decoded), offset, NO_STAMP)
+
+    def run(self, decide: Callable[[Now], Outcome], call: Call | None = None) -> None:
+        """Decide, append, apply, answer."""
+        try:
+            outcome = decide(self.moment)
+        except KafkaError as error:
+            if call is None:
+                raise
+            call.answers.append(error)
+            return
+        if outcome.records and self.refuses is not None:
+            undone = outcome.on_failed(self.refuses, self.moment) if outcome.on_failed else Outcome()
+            assert not undone.records
+            for answer in outcome.answers:
+                answer.token.answers.append(self.refuses)  # type: ignore[attr-defined]
+            return
+        for record in outcome.records:
+            self.log.append(encode_record(record.key, record.value))
+            self._replay(len(self.log) - 1)
+        self.held += [(len(self.log), answer.token, answer.body) for answer in outcome.answers]  # type: ignore[misc]
+        if outcome.on_committed is not None:
+            self.next.append((len(self.log), outcome.on_committed))
+        self.commit(len(self.log) if self.commits_at_once else self.high_watermark)
+
+    def commit(self, upto: int | None = None) -> None:
+        """The high watermark moves."""
+        self.high_watermark = len(self.log) if upto is None else upto
+        while self.held and self.held[0][0] <= self.high_watermark:
+            _, call, body = self.held.pop(0)
+            call.answers.append(body)
+        while self.next and self.next[0][0] <= self.high_watermark:
+            self.run(self.next.pop(0)[1])
+
+    def pass_time(self, milliseconds: int) -> None:
+        """Fire what comes due until then, at its time."""
+        end_ms = self.now_ms + milliseconds
+        while self.due:
+            key = min(self.due, key=lambda each: self.due[each][0])
+            deadline_ms, action = self.due[key]
+            if deadline_ms > end_ms:
+                break
+            del self.due[key]
+            self.now_ms = max(self.now_ms, deadline_ms)
+            self.run(action)
+        self.now_ms = end_ms
+
+    # --- nodes that get markers --------------------------------------------------------------------------
+
+    def deliver(self, index: int = 0, *, is_lost: bool = False, again: bool = False) -> None:
+        """One request arrives, its answer unless it is lost; with `again` the request arrives once more."""
+        ask = self.asks[index] if again else self.asks.pop(index)
+        written = tuple(self._written(ask.node_id, marker) for marker in ask.body.markers)
+        if not again:
+            self._answer(ask, NetworkError("lost") if is_lost else WriteTxnMarkersResponse(written))
+
+    def lose(self, index: int = 0) -> None:
+        """One request never arrives."""
+        self._answer(self.asks.pop(index), NetworkError("lost"))
+
+    def _answer(self, ask: Ask, answer: Any) -> None:
+        if ask.shard is self.shard:
+            self.run(lambda now: ask.answered(answer, now))
+
+    def _written(self, node_id: int, marker: TransactionMarker) -> WrittenMarker:
+        results = []
+        for topic, numbers in ((each.topic, each.partitions) for each in marker.topics):
+            for number in numbers:
+                held = self.image.topics.get(topic)
+                leads = held is not None and held.partitions[number].leader == node_id
+                code = self.leaders[topic, number].mark(marker) if leads else NotLeaderOrFollowerError.code
+                results.append(PartitionResult(topic, number, code))
+        return WrittenMarker(marker.producer_id, tuple(results))
+
+    def settle(self) -> None:
+        """Faults have ended: everything arrives, and time passes."""
+        for _ in range(50):
+            while self.asks:
+                self.deliver()
+            self.pass_time(200)
+            if not self.asks and not len(self.shard._markers):
+                return
+        raise AssertionError("markers are stuck")
+
+    # --- clients -----------------------------------------------------------------------------------------
+
+    def call(self, api: Any, body: Any) -> Call:
+        """A request of a client."""
+        call = Call()
+        self.run(lambda now: self.shard.handle(api, body, call, now), call)  # type: ignore[arg-type]
+        return call
+
+    def init(self, name: str = "a", producer: tuple[int, int] = (-1, -1), timeout_ms: int = 60_000) -> Call:
+        """InitProducerId."""
+        return self.call(registry.INIT_PRODUCER_ID, InitProducerIdRequest(name, timeout_ms, *producer))
+
+    def begun(self, name: str = "a", **more: Any) -> tuple[int, int]:
+        """A producer that may begin."""
+        answer = self.init(name, **more).answer
+        assert answer.error_code == 0, answer
+        return answer.producer_id, answer.producer_epoch
+
+    def add(self, producer: tuple[int, int], *keys: Key, name: str = "a", verify_only: bool = False) -> Any:
+        """AddPartitionsToTxn of one transaction: its part of the answer."""
+        topics = tuple(TopicNamePartitions(topic, (number,)) for topic, number in keys)
+        asked = TransactionPartitions(name, *producer, topics, verify_only)
+        call = self.call(registry.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest((asked,)))
+        return call.answer.transactions[0] if call.answers and hasattr(call.answer, "transactions") else call
+
+    def add_offsets(self, producer: tuple[int, int], group: str = "g", name: str = "a") -> Call:
+        """AddOffsetsToTxn."""
+        return self.call(registry.ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest(name, *producer, group))
+
+    def end(
+        self, producer: tuple[int, int], *, commit: bool = True, name: str = "a", v2: bool = True
+    ) -> Call:
+        """EndTxn."""
+        return self.call(registry.END_TXN, EndTxnRequest(name, *producer, commit, v2))
+
+    def write(self, producer: tuple[int, int], key: Key, value: Any, name: str = "a") -> bool:
+        """A record, as a leader takes it: after its partition was added. False: refused."""
+        leader = self.leaders[key]
+        if producer[0] not in leader.open:
+            added = self.add(producer, key, name=name)
+            if getattr(added, "error_code", 1) or added.results[0].error_code:
+                return False
+        try:
+            leader.append(*producer, value)
+        except InvalidProducerEpochError:
+            return False
+        return True
+
+    def known(self, name: str = "a") -> Any:
+        """The id, as the shard has it."""
+        return self.shard._known[name]
+
+    def state(self, name: str = "a") -> str:
+        """Where the id is."""
+        return str(self.known(name).state.value)
+
+    def put(self, status: int, epoch: int, name: str = "a", **facts: Any) -> None:
+        """A record of producer id 500 that is in the log already; then the shard is loaded."""
+        wall_ms = self.moment.wall_ms
+        partitions = () if status else None
+        value = TransactionValue(500, 500, -1, epoch, 60_000, status, partitions, wall_ms, wall_ms)
+        self.log.append(encode_record(TransactionKey(name), value._replace(**facts)))
+        self.restart()

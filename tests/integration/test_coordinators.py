@@ -1,0 +1,123 @@
+"""Coordinators in a whole cluster in this process: found, killed, moved, and read again from their logs."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from group_client import CoordinatorClient, GroupMember, committed
+from headrace.protocol.errors import NotCoordinatorError
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.groups import HeartbeatRequest, ListGroupsRequest
+from headrace.services.local_io import LocalCluster, local
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+TIMEOUT_S = 60.0
+FAST: dict[str, Any] = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 5}
+
+
+@asynccontextmanager
+async def client_of(cluster: LocalCluster) -> AsyncIterator[CoordinatorClient]:
+    client = CoordinatorClient(cluster.bootstrap)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def play(cluster: LocalCluster, scenario: Callable[[CoordinatorClient], Awaitable[None]]) -> None:
+    """Run a scenario with a client."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(TIMEOUT_S), client_of(cluster) as client:
+            await scenario(client)
+
+    asyncio.run(bounded())
+
+
+def test_a_group_lives_over_its_coordinator() -> None:
+    """Two members join, get their shares, commit; a third party reads the offsets; they leave."""
+    with local(nodes=3, **FAST) as cluster:
+
+        async def scenario(client: CoordinatorClient) -> None:
+            await client.create("t", 2)
+            one, other = GroupMember(client, "g"), GroupMember(client, "g")
+            await one.join()
+            await one.sync([(one.member_id, b"all")])
+            joining = asyncio.create_task(other.join())
+            await one.until_rebalance()
+            await asyncio.gather(joining, one.join())
+            assert one.generation == other.generation
+            leader = one if one.joined.leader == one.member_id else other
+            shares = [(one.member_id, b"left"), (other.member_id, b"right")]
+            found = await asyncio.gather(
+                *(member.sync(shares if member is leader else ()) for member in (one, other))
+            )
+            assert found == [b"left", b"right"]
+            await one.beat()
+            await one.commit("t", 0, 17)
+            await other.commit("t", 1, 4)
+            assert await committed(client, "g") == {("t", 0): 17, ("t", 1): 4}
+            await one.leave()
+            await other.leave()
+
+        play(cluster, scenario)
+
+
+def test_a_group_survives_its_coordinator() -> None:
+    """Another node reads what was committed from its copy of the log and leads on; the old one, back again,
+    does not answer for the group any more unless it leads."""
+    with local(nodes=3, broker_session_timeout_ms=1_000, broker_heartbeat_interval_ms=100, **FAST) as cluster:
+
+        async def scenario(client: CoordinatorClient) -> None:
+            await client.create("t", 1)
+            member = GroupMember(client, "g")
+            await member.join()
+            await member.sync([(member.member_id, b"all")])
+            await member.commit("t", 0, 5)
+            before = await client.find("g")
+            index = cluster.bootstrap.split(",").index("{}:{}".format(*before))
+            await asyncio.to_thread(cluster.kill_node, index)
+            assert await committed(client, "g") == {("t", 0): 5}
+            after = await client.find("g")
+            assert after != before
+            await member.beat()  # its generation is in the log as well
+            await member.commit("t", 0, 6)
+            await asyncio.to_thread(cluster.restart_node, index)
+            try:
+                await client.send(
+                    before, registry.HEARTBEAT, HeartbeatRequest("g", member.generation, member.member_id)
+                )
+            except NotCoordinatorError:
+                assert await client.find("g") != before
+            assert await committed(client, "g") == {("t", 0): 6}
+            listed = (await client.send(after, registry.LIST_GROUPS, ListGroupsRequest())).groups
+            assert [group.group_id for group in listed] in (["g"], [])
+
+        play(cluster, scenario)
+
+
+def test_everything_is_read_again_after_a_restart(tmp_path: Path) -> None:
+    """Of all nodes at once."""
+    with local(nodes=2, data_dir=str(tmp_path), **FAST) as cluster:
+
+        async def first(client: CoordinatorClient) -> None:
+            await client.create("t", 1)
+            for number in range(20):
+                member = GroupMember(client, f"g{number}")
+                await member.join()
+                await member.sync([(member.member_id, b"all")])
+                await member.commit("t", 0, number)
+
+        play(cluster, first)
+    with local(nodes=2, data_dir=str(tmp_path), **FAST) as cluster:
+
+        async def second(client: CoordinatorClient) -> None:
+            for number in range(20):
+                assert await committed(client, f"g{number}") == {("t", 0): number}
+
+        play(cluster, second)

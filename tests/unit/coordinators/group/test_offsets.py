@@ -1,0 +1,257 @@
+"""OffsetCommit, OffsetFetch and OffsetDelete: who may, what can be taken, and what is remembered."""
+
+from __future__ import annotations
+
+import pytest
+from group_rig import GroupRig, image_of, topic_image
+from headrace.protocol.consumer_protocol import Subscription, encode_subscription
+from headrace.protocol.errors import (
+    CoordinatorNotAvailableError,
+    GroupIdNotFoundError,
+    GroupSubscribedToTopicError,
+    IllegalGenerationError,
+    InvalidCommitOffsetSizeError,
+    InvalidRequestError,
+    KafkaError,
+    MessageTooLargeError,
+    NonEmptyGroupError,
+    NotEnoughReplicasError,
+    OffsetMetadataTooLargeError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from headrace.protocol.messages import groups as m
+from headrace.protocol.messages import registry
+
+
+def reading(*topics: str) -> dict[str, object]:
+    """What a member that reads these topics joins with."""
+    return {"protocols": (m.GroupProtocol("range", encode_subscription(Subscription(1, topics))),)}
+
+
+def outcome_of(rig: GroupRig, **more: object) -> int:
+    """The error code of one commit."""
+    body = rig.commit_offset(**more).answer
+    return body.code if isinstance(body, KafkaError) else body.results[0].error_code
+
+
+def delete(rig: GroupRig, *partitions: tuple[str, int], group: str = "g") -> object:
+    topics = tuple(m.TopicNamePartitions(topic, (number,)) for topic, number in partitions)
+    return rig.request(registry.OFFSET_DELETE, m.OffsetDeleteRequest(group, topics)).answer
+
+
+def fetch_one(rig: GroupRig, group: str, topic: str, partition: int) -> m.FetchedOffset:
+    asked = m.OffsetFetchGroup(group, (m.TopicNamePartitions(topic, (partition,)),))
+    (found,) = rig.request(registry.OFFSET_FETCH, m.OffsetFetchRequest((asked,))).answer.groups
+    (offset,) = found.offsets
+    return offset
+
+
+# --- who may commit --------------------------------------------------------------------------------------
+
+
+def test_who_claims_no_membership_commits_to_a_group_of_no_members() -> None:
+    """It comes to be with the first commit; the empty name is a name."""
+    rig = GroupRig()
+    assert outcome_of(rig, offset=7) == 0
+    assert outcome_of(rig, offset=8, group="") == 0
+    rig.reload()
+    assert (rig.offsets(), rig.offsets("")) == ({("t", 0): 7}, {("t", 0): 8})
+    assert rig.shard.groups["g"].protocol_type == ""
+
+
+def test_nobody_commits_to_a_group_with_members_but_they() -> None:
+    """A tool that resets offsets must not disturb readers."""
+    rig = GroupRig()
+    rig.stable_group()
+    assert outcome_of(rig) == UnknownMemberIdError.code
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"generation": 1}, IllegalGenerationError),
+        ({"generation": 3}, IllegalGenerationError),
+        ({"generation": -1}, IllegalGenerationError),
+        ({"member_id": "x"}, UnknownMemberIdError),
+        ({"member_id": ""}, UnknownMemberIdError),
+        ({"group": "h"}, GroupIdNotFoundError),
+        ({"group_instance_id": "i"}, UnknownMemberIdError),
+    ],
+)
+def test_members_commit_in_their_generation(change: dict[str, object], error: type[KafkaError]) -> None:
+    """Who missed a rebalance may not move what others read now."""
+    rig = GroupRig()
+    first, _ = rig.stable_group(2)
+    assert outcome_of(rig, **{"member_id": first, "generation": 2, **change}) == error.code
+    assert rig.offsets() == {}
+
+
+def test_members_commit_what_they_have_done_before_they_join_again() -> None:
+    """But not between the new generation and its assignments."""
+    rig = GroupRig()
+    first, second = rig.stable_group(2)
+    rig.join(first)
+    assert outcome_of(rig, member_id=second, generation=2) == 0
+    rig.join(second)
+    assert outcome_of(rig, member_id=second, generation=3) == RebalanceInProgressError.code
+
+
+def test_a_member_that_commits_lives() -> None:
+    """It need not heartbeat as well."""
+    rig = GroupRig()
+    (member,) = rig.stable_group()
+    for _ in range(3):
+        rig.advance(9_000)
+        assert outcome_of(rig, member_id=member, generation=1) == 0
+    rig.advance(10_000)
+    assert rig.shard.groups["g"].is_empty
+
+
+# --- what can be committed -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ({"tp": ("v", 0)}, UnknownTopicOrPartitionError),
+        ({"tp": ("t", 4)}, UnknownTopicOrPartitionError),
+        ({"tp": ("t", -1)}, UnknownTopicOrPartitionError),
+        ({"topic_id": bytes(15) + b"\2"}, UnknownTopicIdError),
+        ({"metadata": "é" * 5}, OffsetMetadataTooLargeError),
+        ({"offset": -2}, InvalidRequestError),
+    ],
+)
+def test_what_cannot_be_taken(more: dict[str, object], error: type[KafkaError]) -> None:
+    """Nothing of it is in the log."""
+    rig = GroupRig(offset_metadata_max_bytes=9)
+    assert outcome_of(rig, **more) == error.code
+    assert not rig.log
+
+
+def test_one_bad_offset_does_not_spoil_the_others() -> None:
+    """Each has its own result, in the order of the request."""
+    rig = GroupRig()
+    offsets = tuple(m.CommittedOffset(topic, 1, 5) for topic in ("v", "t", "u"))
+    body = m.OffsetCommitRequest("g", -1, "", offsets)
+    answer = rig.request(registry.OFFSET_COMMIT, body).answer
+    assert [each.error_code for each in answer.results] == [UnknownTopicOrPartitionError.code, 0, 0]
+    assert rig.offsets() == {("t", 1): 5, ("u", 1): 5}
+    assert rig.shard.facts.offset_commits == 2
+
+
+def test_what_was_committed_comes_back_whole() -> None:
+    """Epoch and metadata; after a load, too."""
+    rig = GroupRig()
+    rig.commit_offset(9, leader_epoch=4, metadata="now", topic_id=bytes(15) + b"\1")
+    rig.reload()
+    assert fetch_one(rig, "g", "t", 0) == m.FetchedOffset("t", 0, 0, 9, 4, "now")
+
+
+def test_a_commit_shows_when_it_is_committed() -> None:
+    """To the one that commits, and to those that read it."""
+    rig = GroupRig()
+    rig.is_committing = False
+    commit = rig.commit_offset(5)
+    body = m.OffsetFetchRequest((m.OffsetFetchGroup("g"),))
+    fetch = rig.request(registry.OFFSET_FETCH, body)
+    assert commit.waits
+    assert fetch.waits
+    rig.commit()
+    assert fetch.answer.groups[0].offsets[0].offset == 5
+
+
+@pytest.mark.parametrize(
+    ("refusal", "seen"),
+    [
+        (NotEnoughReplicasError, CoordinatorNotAvailableError),
+        (MessageTooLargeError, InvalidCommitOffsetSizeError),
+    ],
+)
+def test_a_commit_that_cannot_be_written(refusal: type, seen: type[KafkaError]) -> None:
+    """It did not happen."""
+    rig = GroupRig()
+    rig.refuses = refusal()
+    assert outcome_of(rig) == seen.code
+    rig.refuses = None
+    assert rig.offsets() == {}
+
+
+# --- reading ---------------------------------------------------------------------------------------------
+
+
+def test_what_was_never_committed_is_no_error() -> None:
+    """Also of groups that are not there."""
+    rig = GroupRig()
+    rig.commit_offset()
+    nothing = (0, -1, -1, "")
+    for group, topic, partition in (("g", "t", 1), ("g", "v", 0), ("h", "t", 0)):
+        found = fetch_one(rig, group, topic, partition)
+        assert (found.error_code, found.offset, found.leader_epoch, found.metadata) == nothing
+    assert rig.offsets("h") == {}
+
+
+def test_many_groups_are_read_at_once() -> None:
+    """Answers are in their order."""
+    rig = GroupRig()
+    for number in range(3):
+        rig.commit_offset(number, group=f"g{number}")
+    body = m.OffsetFetchRequest(tuple(m.OffsetFetchGroup(f"g{number}") for number in (2, 0, 1)))
+    answer = rig.request(registry.OFFSET_FETCH, body).answer
+    assert [each.offsets[0].offset for each in answer.groups] == [2, 0, 1]
+
+
+def test_an_offset_of_a_topic_that_had_the_same_name_is_not_shown() -> None:
+    """A reader would begin somewhere in the new one."""
+    rig = GroupRig()
+    rig.commit_offset(5)
+    rig.image = image_of(topic_image("t", 9), offset=2)
+    assert fetch_one(rig, "g", "t", 0).offset == -1
+
+
+# --- deleting --------------------------------------------------------------------------------------------
+
+
+def test_an_admin_deletes_offsets_of_a_group_without_members() -> None:
+    """What is not there counts as deleted, and is not written."""
+    rig = GroupRig()
+    rig.commit_offset(5)
+    rig.commit_offset(6, tp=("u", 0))
+    length = len(rig.log)
+    answer = delete(rig, ("t", 0), ("t", 0), ("t", 1), ("v", 0))
+    assert [each.error_code for each in answer.results] == [0] * 4
+    assert len(rig.log) == length + 1
+    rig.reload()
+    assert rig.offsets() == {("u", 0): 6}
+    assert rig.shard.facts.offset_deletions == 0
+    assert delete(rig, ("u", 0)).error_code == 0
+    assert rig.shard.facts.offset_deletions == 1
+
+
+def test_offsets_of_topics_that_members_read_stay() -> None:
+    """Those of others may go."""
+    rig = GroupRig()
+    (member,) = rig.stable_group(**reading("t"))
+    for topic in "tu":
+        rig.commit_offset(5, member, 1, tp=(topic, 0))
+    answer = delete(rig, ("t", 0), ("u", 0))
+    assert [each.error_code for each in answer.results] == [GroupSubscribedToTopicError.code, 0]
+    assert rig.offsets() == {("t", 0): 5}
+
+
+def test_if_it_cannot_be_told_what_members_read_all_of_it_stays() -> None:
+    """Consumers with a subscription that cannot be read."""
+    rig = GroupRig()
+    (member,) = rig.stable_group()
+    rig.commit_offset(5, member, 1)
+    assert delete(rig, ("t", 0)).results[0].error_code == GroupSubscribedToTopicError.code
+
+
+def test_groups_of_others_than_consumers_must_be_empty() -> None:
+    """Nothing says what they read."""
+    rig = GroupRig()
+    rig.stable_group(protocol_type="connect")
+    assert delete(rig, ("t", 0)).code == NonEmptyGroupError.code
+    assert delete(rig, ("t", 0), group="h").code == GroupIdNotFoundError.code

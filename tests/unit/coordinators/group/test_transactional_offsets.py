@@ -1,0 +1,293 @@
+"""TxnOffsetCommit: offsets that count when their transaction commits, and the questions before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from group_rig import GroupRig, topic_image
+from headrace.coordinators.runtime.ports import Stamp
+from headrace.protocol.coordinator_ids import partition_of_id
+from headrace.protocol.errors import (
+    ConcurrentTransactionsError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    IllegalGenerationError,
+    InvalidCommitOffsetSizeError,
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    KafkaError,
+    MessageTooLargeError,
+    NetworkError,
+    NotCoordinatorError,
+    ProducerFencedError,
+    UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
+    UnstableOffsetCommitError,
+)
+from headrace.protocol.messages import groups as m
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.transactions import AddedPartitions, AddPartitionsToTxnResponse
+from headrace.protocol.metadata.image import PartitionRegistration
+from headrace.protocol.model import CONSUMER_OFFSETS, NO_NODE, TRANSACTION_STATE
+
+if TYPE_CHECKING:
+    from group_rig import Asked
+
+P, Q = Stamp(9, 0), Stamp(10, 3)
+UNSTABLE = {("t", 0): -UnstableOffsetCommitError.code}
+
+
+def agreed(code: int = 0, of_partition: int = 0) -> AddPartitionsToTxnResponse:
+    results = (m.PartitionResult(CONSUMER_OFFSETS, 3, of_partition),)
+    return AddPartitionsToTxnResponse((AddedPartitions("txn", code, () if code else results),))
+
+
+def trusting(**keys: object) -> GroupRig:
+    """A coordinator that asks nobody whether a transaction has its partition."""
+    return GroupRig(transaction_partition_verification_enable=False, **keys)
+
+
+def asking() -> GroupRig:
+    rig = GroupRig()
+    rig.change_topics(*rig.image.topics.values(), topic_image(TRANSACTION_STATE, 77, 50))
+    return rig
+
+
+def error_of(asked: Asked) -> int:
+    """Of the request, or of its first partition."""
+    body = asked.answer
+    return body.code if isinstance(body, KafkaError) else body.results[0].error_code
+
+
+# --- what a marker decides -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reloads", [False, True])
+@pytest.mark.parametrize("is_commit", [False, True])
+def test_the_marker_decides(is_commit: bool, reloads: bool) -> None:
+    """Before it they do not count, and who wants stable offsets is told to wait; also after a load."""
+    rig = trusting()
+    rig.commit_offset(1)
+    assert error_of(rig.txn_commit_offset(5, P)) == 0
+    if reloads:
+        rig.reload()
+    assert rig.offsets() == {("t", 0): 1}
+    assert rig.offsets(require_stable=True) == UNSTABLE
+    rig.end_transaction(P, is_commit=is_commit)
+    if reloads:
+        rig.reload()
+    assert rig.offsets(require_stable=True) == {("t", 0): 5 if is_commit else 1}
+
+
+def test_a_partition_that_only_a_transaction_has_is_unstable_too() -> None:
+    """Who asks for all of them must not miss it; who does not care sees nothing."""
+    rig = trusting()
+    rig.txn_commit_offset(5, P)
+    assert rig.offsets() == {}
+    assert rig.offsets(require_stable=True) == UNSTABLE
+
+
+def test_the_later_commit_counts_whenever_the_transaction_ends() -> None:
+    """By their places in the log, so that compaction cannot change it."""
+    rig = trusting()
+    rig.txn_commit_offset(5, P)
+    rig.commit_offset(7)
+    rig.end_transaction(P, is_commit=True)
+    assert rig.offsets() == {("t", 0): 7}
+    rig.txn_commit_offset(6, P)
+    rig.end_transaction(P, is_commit=True)
+    assert rig.offsets() == {("t", 0): 6}
+    rig.reload()
+    assert rig.offsets() == {("t", 0): 6}
+
+
+def test_two_transactions_hold_offsets_of_one_partition() -> None:
+    """Each ends for itself."""
+    rig = trusting()
+    rig.txn_commit_offset(5, P)
+    rig.txn_commit_offset(6, Q)
+    rig.end_transaction(Q, is_commit=True)
+    assert rig.offsets() == {("t", 0): 6}
+    assert rig.offsets(require_stable=True) == UNSTABLE
+    rig.end_transaction(P, is_commit=True)
+    assert rig.offsets(require_stable=True) == {("t", 0): 6}
+
+
+def test_a_marker_of_a_producer_that_wrote_nothing_here() -> None:
+    """Nothing changes."""
+    rig = trusting()
+    rig.txn_commit_offset(5, P)
+    rig.end_transaction(Q, is_commit=True)
+    assert rig.offsets(require_stable=True) == UNSTABLE
+
+
+def test_deleted_offsets_do_not_come_back_with_a_commit() -> None:
+    """An admin has deleted them while the transaction was open: the topic's, or the whole group."""
+    rig = trusting()
+    for group in "gh":
+        rig.txn_commit_offset(5, P, group)
+    topics = (m.TopicNamePartitions("t", (0,)),)
+    rig.request(registry.OFFSET_DELETE, m.OffsetDeleteRequest("g", topics))
+    rig.request(registry.DELETE_GROUPS, m.DeleteGroupsRequest(("h",)))
+    for _ in range(2):
+        assert rig.offsets("g", require_stable=True) == {}
+        assert rig.offsets("h", require_stable=True) == {}
+        rig.reload()
+    rig.end_transaction(P, is_commit=True)
+    assert rig.offsets("g") == {}
+    assert rig.offsets("h") == {}
+
+
+# --- who may ---------------------------------------------------------------------------------------------
+
+
+def test_members_commit_in_their_generation() -> None:
+    """Zombies of before the last rebalance are fenced (KIP-447); old clients claim nothing."""
+    rig = trusting()
+    first, _ = rig.stable_group(2)
+    assert error_of(rig.txn_commit_offset(5, P, member_id=first, generation_id=2)) == 0
+    assert error_of(rig.txn_commit_offset(5, P, member_id=first, generation_id=1)) == 22
+    assert error_of(rig.txn_commit_offset(5, P, member_id="x", generation_id=2)) == 25
+    assert error_of(rig.txn_commit_offset(5, P)) == 0
+    assert error_of(rig.txn_commit_offset(5, P, "h", member_id="x", generation_id=1)) == 22
+    assert (IllegalGenerationError.code, UnknownMemberIdError.code) == (22, 25)
+
+
+def test_they_may_while_the_group_completes_a_rebalance() -> None:
+    """What they have read is theirs, as their transaction began before."""
+    rig = trusting()
+    joined = rig.join(requires_member_id=False)
+    rig.advance(0)
+    member_id = joined.answer.member_id
+    assert error_of(rig.txn_commit_offset(5, P, member_id=member_id, generation_id=1)) == 0
+
+
+def test_a_partition_that_is_not_there() -> None:
+    """Nothing is appended, so nothing of the transaction is here."""
+    rig = trusting()
+    assert error_of(rig.txn_commit_offset(5, P, tp=("v", 0))) == UnknownTopicOrPartitionError.code
+    assert not rig.log
+
+
+def test_what_cannot_be_written() -> None:
+    """The client hears it, and nothing is held back."""
+    rig = trusting()
+    rig.refuses = MessageTooLargeError()
+    assert error_of(rig.txn_commit_offset(5, P)) == InvalidCommitOffsetSizeError.code
+    rig.refuses = None
+    assert rig.offsets(require_stable=True) == {}
+
+
+# --- adding the partition --------------------------------------------------------------------------------
+
+
+def test_first_the_partition_is_added_to_the_transaction() -> None:
+    """By the coordinator of its id; then the offsets are written, and nothing is asked twice."""
+    rig = asking()
+    waiting = rig.txn_commit_offset(5, P, adds_partition=True)
+    assert waiting.waits
+    assert not rig.log
+    (sent,) = rig.sent
+    (asked,) = sent.body.transactions
+    assert (sent.node_id, sent.api) == (1, registry.ADD_PARTITIONS_TO_TXN)
+    assert (asked.transactional_id, asked.producer_id, asked.producer_epoch) == ("txn", 9, 0)
+    assert asked.topics == (m.TopicNamePartitions(CONSUMER_OFFSETS, (3,)),)
+    assert not asked.verify_only
+    rig.reply(agreed())
+    assert error_of(waiting) == 0
+    assert rig.log[0].stamp == P
+    assert error_of(rig.txn_commit_offset(6, P, adds_partition=True)) == 0
+    assert not rig.sent
+
+
+def test_if_the_client_adds_it_that_is_looked_up() -> None:
+    """What nobody would end must not begin (KIP-890)."""
+    rig = asking()
+    rig.txn_commit_offset(5, P)
+    assert rig.sent[0].body.transactions[0].verify_only
+
+
+def test_the_next_transaction_is_asked_about_again() -> None:
+    """After a marker, and for another epoch."""
+    rig = asking()
+    rig.txn_commit_offset(5, P, adds_partition=True)
+    rig.reply(agreed())
+    rig.txn_commit_offset(5, Stamp(9, 1), adds_partition=True)
+    assert len(rig.sent) == 1
+    rig.sent.clear()
+    rig.end_transaction(P, is_commit=True)
+    rig.txn_commit_offset(5, P, adds_partition=True)
+    assert len(rig.sent) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "seen"),
+    [
+        (NetworkError(), CoordinatorLoadInProgressError),
+        (NotCoordinatorError(), CoordinatorLoadInProgressError),
+        (agreed(NotCoordinatorError.code), CoordinatorLoadInProgressError),
+        (agreed(ConcurrentTransactionsError.code), ConcurrentTransactionsError),
+        (agreed(InvalidProducerIdMappingError.code), InvalidProducerIdMappingError),
+        (agreed(ProducerFencedError.code), ProducerFencedError),
+        (agreed(0, InvalidProducerEpochError.code), InvalidProducerEpochError),
+    ],
+)
+def test_if_the_coordinator_does_not_agree_nothing_is_written(answer: object, seen: type[KafkaError]) -> None:
+    """What passes by itself is tried again here; the rest is told as it is."""
+    rig = asking()
+    waiting = rig.txn_commit_offset(5, P, adds_partition=True)
+    rig.reply(answer)
+    assert error_of(waiting) == seen.code
+    assert not rig.log
+
+
+def test_if_nobody_coordinates_the_transaction() -> None:
+    """No such topic yet, or a partition that nobody leads."""
+    rig = GroupRig()
+    assert error_of(rig.txn_commit_offset(5, P)) == CoordinatorNotAvailableError.code
+    topic = topic_image(TRANSACTION_STATE, 77, 50)
+    nobody = PartitionRegistration((1,), (1,), NO_NODE, 0, 0)
+    partitions = list(topic.partitions)
+    partitions[partition_of_id("txn", 50)] = nobody
+    rig.change_topics(type(topic)(topic.name, topic.topic_id, tuple(partitions)))
+    assert error_of(rig.txn_commit_offset(5, P)) == CoordinatorNotAvailableError.code
+
+
+def test_a_transaction_that_ends_meanwhile_leaves_nothing_open() -> None:
+    """Its marker is here already: what came after it would hang for ever."""
+    rig = asking()
+    waiting = rig.txn_commit_offset(5, P, adds_partition=True)
+    rig.end_transaction(P, is_commit=False)
+    rig.reply(agreed())
+    assert error_of(waiting) == ConcurrentTransactionsError.code
+    assert rig.offsets(require_stable=True) == {}
+
+
+def test_a_rebalance_meanwhile_fences_the_member() -> None:
+    """It is checked again when the partition is added."""
+    rig = asking()
+    first, second = rig.stable_group(2)
+    waiting = rig.txn_commit_offset(5, P, member_id=second, generation_id=2, adds_partition=True)
+    rig.leave(m.LeavingMember(second))
+    rig.reply(agreed())
+    assert error_of(waiting) == UnknownMemberIdError.code
+    assert rig.heartbeat(first, 2).code == 27
+
+
+def test_several_questions_of_a_producer_are_under_way() -> None:
+    """Each is answered for itself."""
+    rig = asking()
+    waiting = [rig.txn_commit_offset(number, P, adds_partition=True) for number in (5, 6)]
+    rig.reply(agreed())
+    rig.reply(agreed())
+    assert [error_of(each) for each in waiting] == [0, 0]
+    rig.end_transaction(P, is_commit=True)
+    assert rig.offsets() == {("t", 0): 6}
+
+
+def test_a_coordinator_that_goes_answers_those_that_wait_for_another() -> None:
+    """The client looks for the new one."""
+    rig = asking()
+    waiting = rig.txn_commit_offset(5, P, adds_partition=True)
+    assert rig.shard.close() == [waiting]

@@ -1,0 +1,90 @@
+"""What an outcome says is to follow once it is committed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coordinator_rig import CoordinatorRig, Counter
+from headrace.coordinators.runtime.ports import Outcome
+from headrace.protocol.errors import NotEnoughReplicasError
+
+if TYPE_CHECKING:
+    from headrace.coordinators.runtime.ports import Now, Token
+
+
+class Follower(Counter):
+    """Each heartbeat is followed by a note."""
+
+    def handle(self, api: Any, body: Any, token: Token, now: Now) -> Outcome:
+        outcome = super().handle(api, body, token, now)
+        outcome.on_committed = self._after
+        return outcome
+
+    def on_loaded(self, now: Now) -> Outcome:
+        super().on_loaded(now)
+        return Outcome(on_committed=self._loaded)
+
+    def _after(self, _now: Now) -> Outcome:
+        self.seen.append("after")
+        return Outcome()
+
+    def _loaded(self, _now: Now) -> Outcome:
+        self.seen.append("loaded")
+        return Outcome()
+
+
+def late() -> CoordinatorRig:
+    """Nothing is committed but by `commit`."""
+    rig = CoordinatorRig(make=Follower)
+    rig.host.commits_at_once = False
+    rig.lead()
+    return rig
+
+
+def test_it_follows_the_commit() -> None:
+    """In order, each once, and not before all that was applied is committed."""
+    rig = late()
+    assert rig.shard.seen == ["loaded"]
+    rig.set(1)
+    rig.set(2)
+    rig.commit(1)
+    assert rig.shard.seen == ["loaded", "after"]
+    rig.commit(2)
+    rig.commit(2)
+    assert rig.shard.seen == ["loaded", "after", "after"]
+
+
+def test_it_waits_for_ever() -> None:
+    """Longer than answers do."""
+    rig = late()
+    rig.set(1)
+    rig.pass_time(3_600_000)
+    assert rig.shard.seen == ["loaded"]
+    rig.commit()
+    assert rig.shard.seen == ["loaded", "after"]
+
+
+def test_it_does_not_follow_what_was_refused_or_dropped() -> None:
+    """The outcome of an append that failed never was; nor is a shard that is dropped asked any more."""
+    rig = late()
+    rig.host.refuses = NotEnoughReplicasError("one replica")
+    rig.set(1)
+    rig.host.refuses = None
+    rig.set(2)
+    shard = rig.shard
+    rig.leave()
+    rig.commit()
+    assert shard.seen == ["loaded"]
+
+
+def test_a_log_that_is_read_counts_when_it_is_committed() -> None:
+    """As far as it was read."""
+    rig = late()
+    rig.set(1)
+    rig.leave()
+    rig.lead(epoch=1)
+    rig.load()
+    assert rig.shard.numbers == {"g": 1}
+    assert rig.shard.seen == []
+    rig.commit()
+    assert rig.shard.seen == ["loaded"]

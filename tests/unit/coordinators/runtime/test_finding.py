@@ -1,0 +1,127 @@
+"""FindCoordinator, the making of internal topics, and producer ids for everybody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from coordinator_rig import NODE, CoordinatorRig
+from headrace.protocol.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    InvalidGroupIdError,
+    InvalidReplicationFactorError,
+    InvalidRequestError,
+    NetworkError,
+    TopicAlreadyExistsError,
+)
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.control import CreatedTopic, CreateTopicsResponse
+from headrace.protocol.messages.groups import (
+    GROUP_KEY,
+    TRANSACTION_KEY,
+    Coordinator,
+    FindCoordinatorRequest,
+)
+from headrace.protocol.messages.transactions import (
+    AllocateProducerIdsResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from headrace.protocol.model import CONSUMER_OFFSETS, NO_NODE, TRANSACTION_STATE
+
+
+def find(rig: CoordinatorRig, *keys: str, key_type: int = GROUP_KEY) -> Any:
+    return rig.ask(registry.FIND_COORDINATOR, FindCoordinatorRequest(key_type, keys)).answer
+
+
+def test_the_leader_of_the_partition_coordinates() -> None:
+    """With its address; key by key."""
+    rig = CoordinatorRig(partitions=3)
+    found = find(rig, "a", "", "x" * 5_000).coordinators
+    assert found[0] == Coordinator(0, "a", NODE, "h", 9092)
+    assert found[1].error_code == 0
+    assert found[2].error_code == InvalidGroupIdError.code
+    assert len(found[2].key) < 200
+
+
+def test_nobody_coordinates_what_nobody_leads() -> None:
+    """The client asks again."""
+    rig = CoordinatorRig()
+    rig.image_with(1, leader=NO_NODE)
+    (found,) = find(rig, "a").coordinators
+    assert (found.error_code, found.node_id) == (CoordinatorNotAvailableError.code, -1)
+
+
+@pytest.mark.parametrize(
+    ("key_type", "topic", "partitions", "replicas"),
+    [(GROUP_KEY, CONSUMER_OFFSETS, 50, 3), (TRANSACTION_KEY, TRANSACTION_STATE, 50, 3)],
+)
+def test_a_topic_that_is_missing_is_made(key_type: int, topic: str, partitions: int, replicas: int) -> None:
+    """By the controller, once at a time; until it is there the answer is to ask again."""
+    rig = CoordinatorRig()
+    rig.image_with(0)
+    for _ in range(2):
+        (found,) = find(rig, "a", key_type=key_type).coordinators
+        assert found.error_code == CoordinatorNotAvailableError.code
+    ((node, api, body, _, answered),) = rig.host.asked
+    assert (node, api) == (NO_NODE, registry.CREATE_TOPICS)
+    (spec,) = body.topics
+    assert (spec.name, spec.num_partitions, spec.replication_factor) == (topic, partitions, replicas)
+    assert spec.configs["cleanup.policy"] == "compact"
+    assert spec.configs["segment.bytes"] == str(100 << 20)
+    assert spec.configs.get("min.insync.replicas") == ("2" if topic == TRANSACTION_STATE else None)
+    answered(CreateTopicsResponse((CreatedTopic(topic),)))
+    find(rig, "a", key_type=key_type)  # the metadata is late: asked again, which does no harm
+    rig.host.asked[-1][4](CreateTopicsResponse((CreatedTopic(topic, TopicAlreadyExistsError.code),)))
+    assert rig.host.notes == []
+
+
+def test_why_a_topic_cannot_be_made_is_told() -> None:
+    """To clients each time, to the operator once; and it is tried again."""
+    rig = CoordinatorRig()
+    rig.image_with(0)
+    fault = CreatedTopic(CONSUMER_OFFSETS, InvalidReplicationFactorError.code, "3 replicas on 1 node")
+    for _ in range(2):
+        find(rig, "a")
+        rig.host.asked.pop()[4](CreateTopicsResponse((fault,)))
+    assert "3 replicas on 1 node" in find(rig, "a").coordinators[0].error_detail
+    assert rig.host.notes == ["__consumer_offsets cannot be made: 3 replicas on 1 node"]
+    rig.host.asked.pop()[4](NetworkError("no controller"))
+    assert "no controller" in find(rig, "a").coordinators[0].error_detail
+
+
+def test_a_node_that_starts_makes_nothing() -> None:
+    """The topic may be there."""
+    rig = CoordinatorRig()
+    rig.image_with(0)
+    rig.host.is_caught_up = False
+    assert find(rig, "a").coordinators[0].error_code == CoordinatorNotAvailableError.code
+    assert rig.host.asked == []
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    """Other key types, too many keys, no transactional id."""
+    rig = CoordinatorRig(**{"max.request.partitions": 2})
+    assert isinstance(find(rig, "a", key_type=2), InvalidRequestError)
+    assert isinstance(find(rig, "a", "b", "c"), InvalidRequestError)
+    (found,) = find(rig, "", key_type=TRANSACTION_KEY).coordinators
+    assert found.error_code == InvalidRequestError.code
+
+
+def test_any_node_gives_producer_ids() -> None:
+    """From its block, which it fetches when the first is wanted; a controller that is away is asked again."""
+    rig = CoordinatorRig()
+
+    def wanted() -> Any:
+        return rig.ask(registry.INIT_PRODUCER_ID, InitProducerIdRequest()).answer
+
+    assert isinstance(wanted(), CoordinatorLoadInProgressError)
+    ((node, api, body, _, answered),) = rig.host.asked
+    assert (node, api) == (NO_NODE, registry.ALLOCATE_PRODUCER_IDS)
+    assert (body.node_id, body.broker_epoch) == (NODE, 7)
+    answered(NetworkError("away"))
+    assert len(rig.host.asked) == 1
+    rig.pass_time(1_000)
+    rig.host.asked[1][4](AllocateProducerIdsResponse(0, 3_000, 1_000))
+    assert [wanted(), wanted()] == [InitProducerIdResponse(0, 3_000, 0), InitProducerIdResponse(0, 3_001, 0)]

@@ -1,0 +1,195 @@
+"""Ids to partitions, requests to shards, and answers put together again."""
+
+from __future__ import annotations
+
+import pytest
+from coordinator_rig import CoordinatorRig, batch_of
+from headrace.coordinators.runtime.routing import MAX_ID_LENGTH
+from headrace.protocol.coordinator_ids import partition_of_id, string_hash
+from headrace.protocol.errors import (
+    CoordinatorLoadInProgressError,
+    InvalidGroupIdError,
+    InvalidRequestError,
+    NotCoordinatorError,
+)
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.groups import (
+    ConsumerGroupDescribeRequest,
+    DescribeGroupsRequest,
+    HeartbeatResponse,
+    ListGroupsRequest,
+    OffsetFetchGroup,
+    OffsetFetchRequest,
+)
+from headrace.protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionPartitions,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("hello", 99162322),
+        ("Hello World", -862545276),
+        ("polygenelubricants", -(2**31)),
+        ("äa", 228 * 31 + 97),
+        ("\U0001f600", 0xD83D * 31 + 0xDE00),
+    ],
+)
+def test_hashes_are_javas(text: str, value: int) -> None:
+    """Over UTF-16 units, 32 bits, signed."""
+    assert string_hash(text) == value
+
+
+def test_partitions_are_kafkas() -> None:
+    """The absolute value; the smallest integer has none and counts as 0."""
+    assert partition_of_id("hello", 50) == 22
+    assert partition_of_id("Hello World", 50) == 26
+    assert partition_of_id("polygenelubricants", 50) == 0
+
+
+def spread(rig: CoordinatorRig, partitions: int) -> dict[int, list[str]]:
+    """Some names by the partition that they live in."""
+    found: dict[int, list[str]] = {index: [] for index in range(partitions)}
+    for number in range(40):
+        found[partition_of_id(f"g{number}", partitions)].append(f"g{number}")
+    assert all(len(names) > 1 for names in found.values())
+    return found
+
+
+def test_a_request_for_many_is_split_and_merged_in_its_order() -> None:
+    """Each shard is asked once for its own; what this node does not lead or has not read has its error."""
+    rig = CoordinatorRig(partitions=4)
+    names = spread(rig, 4)
+    for index in (0, 1):
+        rig.lead(index)
+    rig.host.put(2, batch_of(("x", 1)))
+    rig.lead(2)
+    rig.set(5, names[0][0])
+    rig.set(6, names[1][1])
+    asked = [names[1][1], names[3][0], names[0][0], names[2][0], names[1][0], names[1][1]]
+    found = rig.describe(*asked).answer.groups
+    assert [group.group_id for group in found] == asked
+    assert [group.group_state for group in found] == ["6", "", "5", "", "None", "6"]
+    assert [group.error_code for group in found] == [
+        0,
+        NotCoordinatorError.code,
+        0,
+        CoordinatorLoadInProgressError.code,
+        0,
+        0,
+    ]
+    assert rig.all.status()["waiting_requests"] == 0
+
+
+def test_a_request_for_many_waits_for_its_slowest_part() -> None:
+    """And is answered once."""
+    rig = CoordinatorRig(partitions=2)
+    rig.host.commits_at_once = False
+    rig.lead(0)
+    rig.lead(1)
+    names = spread(rig, 2)
+    rig.set(1, names[0][0])
+    asked = rig.describe(names[0][0], names[1][0])
+    assert asked.is_waiting
+    rig.leave(1)
+    assert asked.is_waiting
+    rig.commit()
+    assert [group.error_code for group in asked.answer.groups] == [0, 0]
+
+
+def test_a_request_for_none_is_answered() -> None:
+    """With nothing."""
+    rig = CoordinatorRig()
+    rig.lead()
+    assert rig.describe().answer.groups == ()
+
+
+def test_a_request_for_too_many_is_refused() -> None:
+    """As a whole."""
+    rig = CoordinatorRig(**{"max.request.partitions": 2})
+    rig.lead()
+    assert isinstance(rig.describe("a", "b", "c").answer, InvalidRequestError)
+
+
+def test_all_shards_are_asked_for_lists() -> None:
+    """A shard that is being read makes the answer an incomplete one, and says so."""
+    rig = CoordinatorRig(partitions=3)
+    names = spread(rig, 3)
+    rig.lead(0)
+    rig.lead(1)
+    rig.set(1, names[0][0])
+    rig.set(1, names[1][0])
+    listed = rig.ask(registry.LIST_GROUPS, ListGroupsRequest()).answer
+    assert listed.error_code == 0
+    assert [group.group_id for group in listed.groups] == [names[0][0], names[1][0]]
+    rig.host.put(2, batch_of(("x", 1)))
+    rig.lead(2)
+    listed = rig.ask(registry.LIST_GROUPS, ListGroupsRequest()).answer
+    assert listed.error_code == CoordinatorLoadInProgressError.code
+    assert len(listed.groups) == 2
+
+
+def test_a_node_that_leads_nothing_lists_nothing() -> None:
+    """Without an error."""
+    answer = CoordinatorRig().ask(registry.LIST_TRANSACTIONS, ListTransactionsRequest()).answer
+    assert answer == ListTransactionsResponse(0)
+
+
+@pytest.mark.parametrize("name", ["", "x" * (MAX_ID_LENGTH + 1)])
+def test_ids_are_checked(name: str) -> None:
+    """Empty ones where Kafka refuses them, long ones everywhere."""
+    rig = CoordinatorRig()
+    rig.lead()
+    assert isinstance(rig.set(1, name).answer, InvalidGroupIdError)
+    (group,) = rig.ask(registry.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest((name,))).answer.groups
+    assert group.error_code == InvalidGroupIdError.code
+    assert isinstance(
+        rig.ask(registry.END_TXN, EndTxnRequest(name, 1, 1, committed=True)).answer, InvalidRequestError
+    )
+    assert isinstance(
+        rig.ask(registry.INIT_PRODUCER_ID, InitProducerIdRequest(name)).answer, InvalidRequestError
+    )
+    (described,) = rig.ask(
+        registry.DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest((name,))
+    ).answer.transactions
+    assert described.error_code == InvalidRequestError.code
+
+
+def test_the_empty_group_may_commit_offsets() -> None:
+    """Old clients without a group do: it can be described, deleted and read."""
+    rig = CoordinatorRig()
+    rig.lead()
+    (described,) = rig.ask(registry.DESCRIBE_GROUPS, DescribeGroupsRequest(("",))).answer.groups
+    assert described.error_code == 0
+    (fetched,) = rig.ask(registry.OFFSET_FETCH, OffsetFetchRequest((OffsetFetchGroup(""),))).answer.groups
+    assert fetched.error_code != InvalidGroupIdError.code
+
+
+def test_every_transaction_of_a_request_has_its_own_answer() -> None:
+    """Here nobody coordinates any."""
+    asked = tuple(TransactionPartitions(name, 1, 1, ()) for name in ("a", "b"))
+    answer = CoordinatorRig().ask(registry.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest(asked)).answer
+    assert [(each.transactional_id, each.error_code) for each in answer.transactions] == [
+        ("a", NotCoordinatorError.code),
+        ("b", NotCoordinatorError.code),
+    ]
+
+
+def test_what_the_node_does_not_lead_it_does_not_coordinate() -> None:
+    """Also while there is no such topic."""
+    rig = CoordinatorRig(partitions=4)
+    names = spread(rig, 4)
+    rig.lead(1)
+    assert rig.set(1, names[1][0]).answer == HeartbeatResponse(0, "1")
+    assert isinstance(rig.set(1, names[2][0]).answer, NotCoordinatorError)
+    rig.image_with(0)
+    assert isinstance(rig.set(1, names[1][0]).answer, NotCoordinatorError)

@@ -1,0 +1,462 @@
+"""One shard in its runtime: load, decide, append, apply, answer, and the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from coordinator_rig import CoordinatorRig, Counter, batch_of, marker_of
+from headrace.coordinators.runtime import hosted_shard
+from headrace.coordinators.runtime.ports import Outcome, Record, Stamp
+from headrace.protocol.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    CorruptMessageError,
+    InvalidRecordError,
+    InvalidRequestError,
+    KafkaError,
+    MessageTooLargeError,
+    NetworkError,
+    NotCoordinatorError,
+    NotEnoughReplicasError,
+    ThrottlingQuotaExceededError,
+    UnknownServerError,
+)
+from headrace.protocol.messages.groups import HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse
+from headrace.protocol.records.codec import active_codec
+from headrace.protocol.records.group_records import OffsetCommitKey
+from headrace.protocol.records.header import read_batch_header
+
+
+@pytest.fixture
+def rig() -> CoordinatorRig:
+    """A led partition with an empty log."""
+    rig = CoordinatorRig()
+    rig.lead()
+    return rig
+
+
+def late() -> CoordinatorRig:
+    """As `rig`, where nothing is committed but by `commit`."""
+    rig = CoordinatorRig()
+    rig.host.commits_at_once = False
+    rig.lead()
+    return rig
+
+
+# --- load ---------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_log_is_loaded_at_once(rig: CoordinatorRig) -> None:
+    """Nothing is read, and requests are served."""
+    assert rig.shard.is_loaded
+    assert not rig.host.reads
+    assert rig.set(5).answer == HeartbeatResponse(0, "5")
+    assert rig.shard.numbers == {"g": 5}
+
+
+def test_a_log_is_replayed_piece_by_piece() -> None:
+    """Until the end, also what came behind the end while it was read; the shard hears of the end once."""
+    rig = CoordinatorRig()
+    for number in range(4):
+        rig.host.put(0, batch_of(("g", number), (f"h{number}", 1)))
+    rig.lead()
+    refused = rig.set(9)
+    assert isinstance(refused.answer, CoordinatorLoadInProgressError)
+    rig.host.finish_read(batches=3)
+    assert rig.shard.numbers["g"] == 2
+    rig.host.put(0, batch_of(("h0", None)))
+    rig.host.finish_read(batches=1)
+    assert not rig.shard.is_loaded
+    rig.host.finish_read()
+    assert rig.shard.is_loaded
+    assert rig.shard.numbers == {"g": 3, "h1": 1, "h2": 1, "h3": 1}
+
+
+def test_a_long_piece_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more than a step is replayed in one event."""
+    monkeypatch.setattr(hosted_shard, "REPLAY_STEP", 10)
+    rig = CoordinatorRig()
+    rig.host.put(0, batch_of(*((f"g{i}", i) for i in range(25))))
+    rig.lead()
+    rig.host.finish_read()
+    assert len(rig.shard.numbers) == 10
+    assert rig.all.next_deadline_ms() == rig.host.now_ms
+    rig.all.expire()
+    assert len(rig.shard.numbers) == 20
+    assert not rig.shard.is_loaded
+    rig.all.expire()
+    assert rig.shard.is_loaded
+
+
+def test_transactions_are_replayed_with_their_markers() -> None:
+    """Records carry who wrote them; markers end what is pending."""
+    rig = CoordinatorRig()
+    rig.host.put(0, batch_of(("a", 1), producer_id=7))
+    rig.host.put(0, batch_of(("b", 2), producer_id=8))
+    rig.host.put(0, marker_of(7, is_commit=True))
+    rig.host.put(0, marker_of(8, is_commit=False))
+    rig.lead()
+    rig.load()
+    assert rig.shard.numbers == {"a": 1}
+    assert rig.shard.ended == [(2, True), (3, False)]
+
+
+def test_records_of_unknown_types_are_skipped_and_told() -> None:
+    """A newer node wrote them."""
+    rig = CoordinatorRig()
+    builder = active_codec().builder(max_bytes=1000)
+    builder.append(1, b"\x70\x00what", b"ever")
+    rig.host.put(0, builder.build())
+    rig.host.put(0, batch_of(("g", 1)))
+    rig.lead()
+    rig.load()
+    assert rig.shard.numbers == {"g": 1}
+    assert rig.host.notes == ["__consumer_offsets-0: 1 records of types that are not known here were skipped"]
+
+
+def test_a_damaged_log_fails_the_shard_alone() -> None:
+    """Requests hear why, nothing is decided on half a state, and the next epoch tries again."""
+    rig = CoordinatorRig()
+    rig.host.put(0, batch_of(("g", 1)))
+    rig.lead()
+    rig.host.finish_read(error=CorruptMessageError("the batch at offset 0: a wrong CRC"))
+    answer = rig.set(1).answer
+    assert isinstance(answer, CoordinatorNotAvailableError)
+    assert "wrong CRC" in answer.detail
+    assert rig.host.notes == [
+        "no coordinator: __consumer_offsets-0 cannot be read: the batch at offset 0: a wrong CRC"
+    ]
+    rig.all.followed(rig.host.image, None)
+    assert rig.shard.seen == []
+    rig.leave()
+    rig.lead(epoch=1)
+    rig.load()
+    assert rig.shard.numbers == {"g": 1}
+
+
+def test_a_record_that_cannot_be_decoded_names_its_offset() -> None:
+    """It is a fault of the log as well."""
+    rig = CoordinatorRig()
+    builder = active_codec().builder(max_bytes=1000)
+    builder.append(1, b"\x00\x01\x00", b"")
+    rig.host.put(0, batch_of(("g", 1)))
+    rig.host.put(0, builder.build())
+    rig.lead()
+    rig.load()
+    assert isinstance(rig.set(1).answer, CoordinatorNotAvailableError)
+    assert "offset 1" in rig.host.notes[0]
+
+
+def test_a_record_that_a_shard_chokes_on_ends_nothing_else() -> None:
+    """Else it would end every node that leads the partition, one after the other."""
+
+    class Choking(Counter):
+        def replay(self, record: Record, offset: int, stamp: Stamp) -> None:
+            raise RuntimeError("what is that?")
+
+    rig = CoordinatorRig(make=Choking)
+    rig.host.put(0, batch_of(("g", 1)))
+    rig.lead()
+    rig.load()
+    assert isinstance(rig.set(1).answer, CoordinatorNotAvailableError)
+    assert "what is that?" in rig.host.notes[0]
+
+
+def test_a_load_that_was_overtaken_is_dropped() -> None:
+    """What it read belongs to an epoch that is over."""
+    rig = CoordinatorRig()
+    rig.host.put(0, batch_of(("g", 1)))
+    rig.lead(epoch=1)
+    old = rig.shard
+    rig.leave()
+    assert isinstance(rig.set(1).answer, NotCoordinatorError)
+    rig.lead(epoch=2)
+    rig.host.finish_read()
+    assert not old.is_loaded
+    assert old.numbers == {}
+    rig.host.finish_read()
+    assert rig.shard is not old
+    assert rig.shard.numbers == {"g": 1}
+
+
+def test_after_a_load_answers_wait_for_what_was_read() -> None:
+    """The log of a new leader may reach beyond what is committed."""
+    rig = late()
+    rig.leave()
+    rig.host.put(0, batch_of(("g", 1)))
+    rig.lead(epoch=1)
+    rig.load()
+    asked = rig.describe("g")
+    assert asked.is_waiting
+    rig.commit()
+    assert asked.answer.groups[0].group_state == "1"
+
+
+# --- append, apply, answer ----------------------------------------------------------------------------------
+
+
+def test_records_become_one_batch_with_the_wall_clock(rig: CoordinatorRig) -> None:
+    """One outcome, one batch."""
+
+    class Pairs(Counter):
+        def _set(self, body: Any, token: Any) -> Outcome:
+            outcome = super()._set(body, token)
+            outcome.records.append(Record(OffsetCommitKey("other", "t", 0), None))
+            return outcome
+
+    rig = CoordinatorRig(make=Pairs)
+    rig.lead()
+    rig.set(3)
+    (batch,) = rig.host.logs[0].batches
+    records = active_codec().decode(batch)
+    assert len(records) == 2
+    assert {record.timestamp for record in records} == {rig.host.wall_ms}
+    assert records[1].value is None
+    assert not read_batch_header(batch).is_transactional
+
+
+def test_a_stamp_makes_the_batch_part_of_a_transaction() -> None:
+    """So that it counts only when the marker says so."""
+
+    class Stamped(Counter):
+        def _set(self, body: Any, token: Any) -> Outcome:
+            outcome = super()._set(body, token)
+            outcome.stamp = Stamp(11, 2)
+            return outcome
+
+    rig = CoordinatorRig(make=Stamped)
+    rig.lead()
+    rig.set(3)
+    header = read_batch_header(rig.host.logs[0].batches[0])
+    assert (header.producer_id, header.producer_epoch, header.is_transactional) == (11, 2, True)
+    assert rig.shard.numbers == {}
+    rig.host.put(0, marker_of(11, is_commit=True))
+    rig.all.ended_transaction((b"o" * 16, 0), 11, 2, is_commit=True, offset=1)
+    assert rig.shard.numbers == {"g": 3}
+    assert rig.set(4).answer == HeartbeatResponse(0, "4")  # behind the marker
+
+
+def test_answers_leave_in_order_when_they_are_committed() -> None:
+    """Also those that only show what is not committed."""
+    rig = late()
+    first, shown, second = rig.set(1), rig.describe("g"), rig.set(2)
+    assert rig.shard.numbers == {"g": 2}
+    assert [r.is_waiting for r in (first, shown, second)] == [True, True, True]
+    rig.commit(1)
+    assert first.answer == HeartbeatResponse(0, "1")
+    assert shown.answer.groups[0].group_state == "1"
+    assert second.is_waiting
+    rig.commit(2)
+    assert second.answer == HeartbeatResponse(0, "2")
+
+
+def test_an_answer_that_shows_nothing_need_not_wait() -> None:
+    """`waits=False` is for those."""
+
+    class Hasty(Counter):
+        def handle(self, api: Any, body: Any, token: Any, now: Any) -> Outcome:
+            outcome = super().handle(api, body, token, now)
+            outcome.answers = [answer._replace(waits=False) for answer in outcome.answers]
+            return outcome
+
+    rig = CoordinatorRig(make=Hasty)
+    rig.host.commits_at_once = False
+    rig.lead()
+    assert rig.set(1).answer == HeartbeatResponse(0, "1")
+
+
+def test_what_is_not_committed_in_time_is_not_known() -> None:
+    """The asker hears that; the record may be committed all the same, and its state stays."""
+    rig = late()
+    first = rig.set(1)
+    rig.pass_time(3_000)
+    second = rig.set(2)
+    rig.pass_time(1_999)
+    assert first.is_waiting
+    rig.pass_time(1)
+    assert isinstance(first.answer, CoordinatorNotAvailableError)
+    assert second.is_waiting
+    rig.commit()
+    assert second.answer == HeartbeatResponse(0, "2")
+    rig.pass_time(10_000)
+    assert rig.describe("g").answer.groups[0].group_state == "2"
+
+
+@pytest.mark.parametrize(
+    ("error", "seen"),
+    [
+        (NotEnoughReplicasError("too few"), CoordinatorNotAvailableError),
+        (MessageTooLargeError("too large"), UnknownServerError),
+    ],
+)
+def test_a_refused_append_changes_nothing(error: KafkaError, seen: type[KafkaError]) -> None:
+    """The asker hears what Kafka's clients would; so does who else was to be answered."""
+    rig = CoordinatorRig()
+    rig.lead()
+    parked = rig.park()
+    rig.host.refuses = error
+    answers = [rig.set(1).answer, parked.answer]
+    assert [type(answer) for answer in answers] == [seen, seen]
+    assert answers[0].detail == error.detail
+    assert rig.shard.numbers == {}
+    rig.host.refuses = None
+    assert rig.set(2).answer == HeartbeatResponse(0, "2")
+
+
+def test_a_shard_may_undo_what_was_refused() -> None:
+    """It is told of the error, and answers those it knows better."""
+
+    class Undoing(Counter):
+        def _set(self, body: Any, token: Any) -> Outcome:
+            parked = self.parked.get(body.group_id)
+            outcome = super()._set(body, token)
+
+            def undo(error: KafkaError, now: Any) -> Outcome:
+                assert isinstance(error, NotEnoughReplicasError)
+                undone = Outcome()
+                undone.answer(parked, LeaveGroupResponse(99))
+                return undone
+
+            outcome.on_failed = undo
+            return outcome
+
+    rig = CoordinatorRig(make=Undoing)
+    rig.lead()
+    parked = rig.park()
+    rig.host.refuses = NotEnoughReplicasError("too few")
+    assert isinstance(rig.set(1).answer, CoordinatorNotAvailableError)
+    assert parked.answer == LeaveGroupResponse(99)
+
+
+def test_records_that_no_batch_holds_are_refused(rig: CoordinatorRig) -> None:
+    """By max.message.bytes of the partition, and by the widths of their fields."""
+    rig.host.max_bytes = 200
+    assert isinstance(rig.set(1, text="x" * 300).answer, UnknownServerError)
+    rig.host.max_bytes = 1 << 20
+    assert isinstance(rig.set(1 << 70).answer, InvalidRequestError)
+    assert rig.host.logs[0].end == 0
+    assert rig.shard.numbers == {}
+
+
+def test_an_error_of_a_handler_is_its_answer(rig: CoordinatorRig) -> None:
+    """At once."""
+
+    class Strict(Counter):
+        def handle(self, api: Any, body: Any, token: Any, now: Any) -> Outcome:
+            raise InvalidRecordError("never")
+
+    rig = CoordinatorRig(make=Strict)
+    rig.lead()
+    assert isinstance(rig.set(1).answer, InvalidRecordError)
+    assert rig.all.status()["waiting_requests"] == 0
+
+
+# --- timers, questions, the end -----------------------------------------------------------------------------
+
+
+def test_timers_decide_in_their_time(rig: CoordinatorRig) -> None:
+    """And one that is set anew replaces the other."""
+    first = rig.join()
+    rig.pass_time(5)
+    second = rig.join()
+    rig.pass_time(9)
+    assert first.is_waiting
+    assert second.is_waiting
+    rig.pass_time(1)
+    assert second.answer == JoinGroupResponse(0)
+    assert first.is_waiting  # what the counter forgot is its own business
+
+
+def test_a_timer_that_another_cancels_is_not_fired(rig: CoordinatorRig) -> None:
+    """Both are due in the same moment."""
+    fired = []
+    timers = rig.shard.around.timers
+
+    def first(now: Any) -> Outcome:
+        fired.append("first")
+        timers.cancel("b")
+        return Outcome()
+
+    timers.set("a", rig.host.now_ms + 5, first)
+    timers.set("b", rig.host.now_ms + 5, first)
+    assert timers.deadline_of("b") == rig.host.now_ms + 5
+    rig.pass_time(100)
+    assert fired == ["first"]
+    assert timers.deadline_of("b") is None
+
+
+def test_what_others_say_is_decided_on(rig: CoordinatorRig) -> None:
+    """An error too."""
+    one, other = rig.sync(), rig.sync()
+    ((node, _, _, timeout_ms, answered), (_, _, _, _, failed)) = rig.host.asked
+    assert (node, timeout_ms) == (2, 500)
+    answered("yes")
+    failed(NetworkError("gone"))
+    assert one.answer.error_detail == "'yes'"
+    assert "gone" in other.answer.error_detail
+
+
+def test_the_end_of_a_leadership_answers_everybody() -> None:
+    """Parked, held back, timed: all hear NOT_COORDINATOR, and nothing comes of timers and questions."""
+    rig = late()
+    waiting = [rig.set(1), rig.park(), rig.join(), rig.sync(), rig.describe("g")]
+    answered = rig.host.asked[0][4]
+    old = rig.shard
+    rig.leave()
+    assert [type(request.answer) for request in waiting[:4]] == [NotCoordinatorError] * 4
+    assert waiting[4].answer.groups[0].error_code == NotCoordinatorError.code
+    assert old.is_closed
+    answered("late")
+    rig.pass_time(100_000)
+    assert rig.all.next_deadline_ms() is None
+    rig.all.committed((b"o" * 16, 0))
+    assert rig.all.status() == {"waiting_requests": 0, "shards": {}}
+    assert isinstance(rig.set(1).answer, NotCoordinatorError)
+
+
+def test_a_connection_that_is_gone_frees_its_requests(rig: CoordinatorRig) -> None:
+    """Its shards forget it, others are not bothered, and its answers go nowhere."""
+    mine, others = rig.park("a", session=5), rig.park("b", session=6)
+    rig.all.connection_gone(5)
+    rig.all.connection_gone(99)
+    assert mine.answer is None
+    assert others.is_waiting
+    assert rig.shard.gone == [5]
+    rig.set(1, "a")
+    rig.set(1, "b")
+    assert others.answer == LeaveGroupResponse(0)
+    assert rig.all.status()["waiting_requests"] == 0
+
+
+def test_waiting_requests_are_bounded() -> None:
+    """Those beyond are refused at once."""
+    rig = CoordinatorRig(**{"purgatory.max.requests": 3})
+    rig.lead()
+    waiting = [rig.park(str(i)) for i in range(3)]
+    assert isinstance(rig.park("x").answer, ThrottlingQuotaExceededError)
+    assert isinstance(rig.set(1, "0").answer, ThrottlingQuotaExceededError)
+    rig.all.connection_gone(waiting[0].peer.session)
+    assert rig.set(1, "1").answer == HeartbeatResponse(0, "1")
+
+
+def test_metadata_reaches_loaded_shards(rig: CoordinatorRig) -> None:
+    """With what has changed."""
+    rig.all.followed(rig.host.image, None)
+    assert rig.shard.seen == [None]
+
+
+def test_tokens_tell_who_asks(rig: CoordinatorRig) -> None:
+    """The shard makes members of them."""
+    rig.park(session=8)
+    (token,) = rig.shard.parked.values()
+    assert (token.session, token.client_id, token.client_host) == (8, "test", "10.0.0.9")
+
+
+def test_what_was_written_is_read_again(rig: CoordinatorRig) -> None:
+    """Written and read by the same codec."""
+    rig.set(7)
+    rig.leave()
+    rig.lead(epoch=1)
+    rig.load()
+    assert rig.shard.numbers == {"g": 7}

@@ -1,0 +1,98 @@
+"""What admins see of transactions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.protocol.errors import (
+    InvalidRegularExpressionError,
+    InvalidRequestError,
+    TransactionalIdNotFoundError,
+)
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.groups import TopicNamePartitions
+from headrace.protocol.messages.transactions import (
+    DescribedTransaction,
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+)
+from txn_rig import TxnRig
+
+
+def rig_with_three() -> TxnRig:
+    """`app:1` is Empty, `app:2` Ongoing since a minute, `b` PrepareCommit."""
+    rig = TxnRig()
+    rig.begun("app:1")
+    rig.write(rig.begun("app:2", timeout_ms=900_000), ("t", 2), "x", name="app:2")
+    rig.pass_time(60_000)
+    producer = rig.begun("b")
+    rig.write(producer, ("t", 0), "x", name="b")
+    rig.end(producer, name="b")
+    return rig
+
+
+def listed(rig: TxnRig, **filters: Any) -> list[str]:
+    answer = rig.call(registry.LIST_TRANSACTIONS, ListTransactionsRequest(**filters)).answer
+    assert answer.error_code == 0
+    return [each.transactional_id for each in answer.transactions]
+
+
+def test_a_description() -> None:
+    """State, producer, times and partitions; ids that nobody has are said to be none."""
+    rig = rig_with_three()
+    request = DescribeTransactionsRequest(("app:2", "nobody", "", "app:1"))
+    first, second, third, fourth = rig.call(registry.DESCRIBE_TRANSACTIONS, request).answer.transactions
+    value = rig.known("app:2").value
+    partitions = (TopicNamePartitions("t", (2,)),)
+    assert first == DescribedTransaction(
+        0, "app:2", "Ongoing", 900_000, value.start_ms, 1001, 0, topics=partitions
+    )
+    assert second.error_code == TransactionalIdNotFoundError.code
+    assert third.error_code == InvalidRequestError.code
+    assert (fourth.state, fourth.start_ms, fourth.topics) == ("Empty", -1, ())
+
+
+def test_filters() -> None:
+    """All that are named must let an id through."""
+    rig = rig_with_three()
+    assert listed(rig) == ["app:1", "app:2", "b"]
+    assert listed(rig, states=("Ongoing", "PrepareCommit")) == ["app:2", "b"]
+    assert listed(rig, producer_ids=(1000, 1002)) == ["app:1", "b"]
+    assert listed(rig, states=("Ongoing",), producer_ids=(1000,)) == []
+    assert listed(rig, states=("Ongoing",), duration_ms=59_999) == ["app:2"]
+    assert listed(rig, states=("Ongoing",), duration_ms=60_000) == []
+
+
+def test_a_state_that_there_is_not() -> None:
+    """It is said, and lets nothing through."""
+    rig = rig_with_three()
+    request = ListTransactionsRequest(states=("Done", "Ongoing"))
+    answer = rig.call(registry.LIST_TRANSACTIONS, request).answer
+    assert answer.unknown_states == ("Done",)
+    assert len(answer.transactions) == 1
+    assert listed(rig, states=("Done",)) == []
+
+
+def test_a_pattern_matches_whole_ids() -> None:
+    """Whatever characters they are made of."""
+    rig = rig_with_three()
+    assert listed(rig, transactional_id_pattern="app.*") == ["app:1", "app:2"]
+    assert listed(rig, transactional_id_pattern="app:[^1]") == ["app:2"]
+    assert listed(rig, transactional_id_pattern="app") == []
+    assert listed(rig, transactional_id_pattern="") == ["app:1", "app:2", "b"]
+
+
+def test_a_pattern_that_cannot_be_read() -> None:
+    """Or would be dear."""
+    rig = rig_with_three()
+    for pattern in ("(", "a{1000}{1000}", "x" * 2_000):
+        request = ListTransactionsRequest(transactional_id_pattern=pattern)
+        answer = rig.call(registry.LIST_TRANSACTIONS, request).answer
+        assert answer.error_code == InvalidRegularExpressionError.code
+
+
+def test_a_pattern_that_others_take_for_ever() -> None:
+    """Time grows with the length of the id alone."""
+    rig = rig_with_three()
+    rig.begun("a" * 2_000 + "!")
+    assert listed(rig, transactional_id_pattern="(a+)+") == []

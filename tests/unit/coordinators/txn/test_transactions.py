@@ -1,0 +1,483 @@
+"""One shard: producers, partitions and ends, with every fault at its place."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.coordinators.txn.states import TRANSITIONS, TxnState, state_of
+from headrace.protocol.errors import (
+    ConcurrentTransactionsError,
+    CoordinatorLoadInProgressError,
+    InvalidProducerIdMappingError,
+    InvalidRecordError,
+    InvalidRequestError,
+    InvalidTransactionTimeoutError,
+    InvalidTxnStateError,
+    NotEnoughReplicasError,
+    OperationNotAttemptedError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.groups import TopicNamePartitions
+from headrace.protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    TransactionPartitions,
+)
+from headrace.protocol.model import CONSUMER_OFFSETS
+from headrace.protocol.records.transaction_records import TransactionTopic
+from txn_rig import TxnRig
+
+T0, T1, U0 = ("t", 0), ("t", 1), ("u", 0)
+FENCED, CONCURRENT = ProducerFencedError.code, ConcurrentTransactionsError.code
+WRONG_STATE, WRONG_ID = InvalidTxnStateError.code, InvalidProducerIdMappingError.code
+
+
+# --- the whole path -----------------------------------------------------------------------------------------
+
+
+def test_a_transaction_is_committed() -> None:
+    """The decision is answered, the markers follow, and the id is ready for the next one."""
+    rig = TxnRig()
+    producer = rig.begun()
+    assert producer == (1000, 0)
+    assert rig.write(producer, T0, "x")
+    assert rig.write(producer, U0, "y")
+    assert rig.state() == "Ongoing"
+    assert rig.end(producer).answer == EndTxnResponse(0, 1000, 1)
+    assert rig.state() == "PrepareCommit"
+    (ask,) = rig.asks
+    (marker,) = ask.body.markers
+    assert (marker.producer_id, marker.producer_epoch, marker.committed) == (1000, 1, True)
+    assert (marker.coordinator_epoch, marker.transaction_version) == (rig.epoch, 2)
+    assert rig.add((1000, 1), T1).error_code == CONCURRENT
+    rig.deliver()
+    assert rig.state() == "CompleteCommit"
+    assert rig.leaders[T0].committed == ["x"]
+    assert rig.leaders[U0].committed == ["y"]
+    assert rig.write((1000, 1), T1, "z")
+
+
+def test_an_aborted_one_leaves_nothing() -> None:
+    """Also with partitions of other nodes: each node gets what it leads."""
+    rig = TxnRig()
+    rig.move(U0, 2)
+    producer = rig.begun()
+    rig.write(producer, T0, "x")
+    rig.write(producer, U0, "y")
+    rig.end(producer, commit=False)
+    assert sorted(ask.node_id for ask in rig.asks) == [1, 2]
+    rig.deliver(1)
+    assert rig.state() == "PrepareAbort"
+    rig.deliver()
+    assert rig.state() == "CompleteAbort"
+    assert (rig.leaders[T0].aborted, rig.leaders[U0].aborted) == (["x"], ["y"])
+
+
+def test_offsets_of_a_group_are_part_of_it() -> None:
+    """The partition of the offsets topic gets its marker as others do."""
+    rig = TxnRig()
+    producer = rig.begun()
+    assert rig.add_offsets(producer, "g").code == 0
+    ((topic, number),) = rig.known().partitions()
+    assert topic == CONSUMER_OFFSETS
+    rig.end(producer)
+    ((marked,),) = [each.topics for each in rig.asks[0].body.markers]
+    assert (marked.topic, marked.partitions) == (topic, (number,))
+    rig.deliver()
+    assert rig.state() == "CompleteCommit"
+
+
+def test_markers_wait_until_the_decision_is_committed() -> None:
+    """A coordinator that takes over without it would decide anew."""
+    rig = TxnRig()
+    producer = rig.begun()
+    rig.write(producer, T0, "x")
+    rig.commits_at_once = False
+    call = rig.end(producer)
+    assert not call.answers
+    assert not rig.asks
+    rig.commit()
+    assert call.code == 0
+    assert len(rig.asks) == 1
+
+
+def test_a_decision_that_was_lost_is_none() -> None:
+    """The next coordinator never heard of it; no marker was written."""
+    rig = TxnRig()
+    producer = rig.begun()
+    rig.write(producer, T0, "x")
+    rig.commits_at_once = False
+    rig.end(producer)
+    rig.restart(keeps=0)
+    assert rig.state() == "Ongoing"
+    assert not rig.asks
+    rig.commits_at_once = True
+    assert rig.end(producer, commit=False).code == 0
+    rig.settle()
+    assert rig.leaders[T0].aborted == ["x"]
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+@pytest.mark.parametrize("written", [0, 1, 2])
+def test_a_new_coordinator_goes_on_with_the_markers(is_commit: bool, written: int) -> None:
+    """However many partitions have theirs; whoever asks the old one is not heard any more."""
+    rig = TxnRig()
+    rig.move(U0, 2)
+    producer = rig.begun()
+    rig.write(producer, T0, "x")
+    rig.write(producer, U0, "y")
+    rig.end(producer, commit=is_commit)
+    old = [rig.asks[0], rig.asks[1]]
+    for _ in range(min(written, 1)):
+        rig.deliver()
+    rig.restart()
+    rig.asks = [ask for ask in rig.asks if ask not in old]
+    rig.settle()
+    assert rig.state() == ("CompleteCommit" if is_commit else "CompleteAbort")
+    for key, value in ((T0, "x"), (U0, "y")):
+        assert (rig.leaders[key].committed, rig.leaders[key].aborted) == (
+            ([value], []) if is_commit else ([], [value])
+        )
+
+
+def test_a_reload_waits_too_for_what_it_read_to_be_committed() -> None:
+    """What the new leader has alone is not decided yet."""
+    rig = TxnRig()
+    producer = rig.begun()
+    rig.write(producer, T0, "x")
+    rig.commits_at_once = False
+    rig.end(producer)
+    rig.restart()
+    assert rig.state() == "PrepareCommit"
+    assert not rig.asks
+    rig.commit()
+    assert len(rig.asks) == 1
+
+
+# --- producers ----------------------------------------------------------------------------------------------
+
+
+def test_each_new_producer_fences_the_one_before() -> None:
+    """By the epoch; scenario 42."""
+    rig = TxnRig()
+    old = rig.begun()
+    assert rig.begun() == (old[0], 1)
+    assert rig.add(old, T0).error_code == FENCED
+    assert rig.end(old).code == FENCED
+    assert rig.add_offsets(old).code == FENCED
+
+
+def test_a_transaction_of_the_producer_before_is_aborted_first() -> None:
+    """Meanwhile the new one is told to come again, and takes no more epochs by that."""
+    rig = TxnRig()
+    zombie = rig.begun()
+    rig.write(zombie, T0, "x")
+    assert rig.init().code == CONCURRENT
+    epoch = rig.known().value.producer_epoch
+    assert rig.init().code == CONCURRENT
+    assert rig.known().value.producer_epoch == epoch == 2
+    assert rig.end(zombie).code == FENCED
+    assert rig.end(zombie, commit=False).code == FENCED
+    rig.settle()
+    assert rig.leaders[T0].aborted == ["x"]
+    assert rig.begun() == (zombie[0], 3)
+    assert rig.end(zombie, commit=False).code == FENCED
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
+def test_timeouts_have_bounds(timeout_ms: int) -> None:
+    """transaction.max.timeout.ms is the highest."""
+    assert TxnRig().init(timeout_ms=timeout_ms).code == InvalidTransactionTimeoutError.code
+
+
+def test_going_on_after_an_error() -> None:
+    """KIP-360: who names its id and epoch gets the next epoch, and a retry gets the same one again."""
+    rig = TxnRig()
+    first = rig.begun()
+    second = rig.begun(producer=first)
+    assert second == (first[0], 1)
+    assert rig.begun(producer=first) == second
+    assert rig.begun() == (first[0], 2)
+    assert rig.init(producer=second).code == FENCED
+    assert rig.init(producer=(77, 2)).code == FENCED
+    assert rig.init(producer=(first[0], -1)).code == InvalidRequestError.code
+
+
+def test_a_zombie_cannot_end_the_transaction_of_another_by_beginning() -> None:
+    """With an epoch that is over nothing is aborted."""
+    rig = TxnRig()
+    zombie = rig.begun()
+    producer = rig.begun()
+    rig.write(producer, T0, "x")
+    assert rig.init(producer=zombie).code == FENCED
+    assert rig.state() == "Ongoing"
+
+
+def test_an_epoch_that_is_used_up_brings_a_new_producer_id() -> None:
+    """And the answer's retry brings that one again; the last epoch is never given out."""
+    rig = TxnRig()
+    rig.put(4, 32_765)
+    assert rig.begun() == (500, 32_766)
+    assert rig.begun(producer=(500, 32_766)) == (1000, 0)
+    assert rig.begun(producer=(500, 32_766)) == (1000, 0)
+    assert rig.begun() == (1000, 1)
+
+
+def test_without_producer_ids_nothing_changes() -> None:
+    """The client comes again."""
+    rig = TxnRig()
+    rig.has_ids = False
+    assert rig.init().code == CoordinatorLoadInProgressError.code
+    rig.put(1, 32_766)
+    assert rig.end((500, 32_766)).code == CoordinatorLoadInProgressError.code
+    assert rig.state() == "Ongoing"
+
+
+def test_retries_use_up_no_epochs_while_nothing_can_be_written() -> None:
+    """KAFKA-9666: under min ISR the log refuses, or takes what does not get committed."""
+    rig = TxnRig()
+    producer = rig.begun()
+    rig.refuses = NotEnoughReplicasError("one replica")
+    for _ in range(5):
+        assert rig.init().code == NotEnoughReplicasError.code
+    rig.refuses, rig.commits_at_once = None, False
+    first = rig.init()
+    for _ in range(5):
+        assert rig.init().code == CONCURRENT
+    rig.commit()
+    assert first.answer.producer_epoch == producer[1] + 1
+    rig.commits_at_once = True
+    assert rig.begun() == (producer[0], 2)
+
+
+def test_a_fencing_that_cannot_be_written_uses_up_no_epochs() -> None:
+    """The transaction goes on until it can."""
+    rig = TxnRig()
+    producer = rig.begun()
+    rig.write(producer, T0, "x")
+    rig.refuses = NotEnoughReplicasError("one replica")
+    for _ in range(3):
+        assert rig.init().code == NotEnoughReplicasError.code
+    assert rig.end(producer).code == NotEnoughReplicasError.code
+    rig.refuses = None
+    assert rig.known().value.producer_epoch == 0
+    assert rig.end(producer).code == 0
+
+
+# --- partitions ---------------------------------------------------------------------------------------------
+
+
+def test_partitions_are_added_once() -> None:
+    """What is there already is not written again."""
+    rig = TxnRig()
+    producer = rig.begun()
+    rig.add(producer, T1, T0, T1)
+    size = len(rig.log)
+    assert rig.add(producer, T0).error_code == 0
+    assert len(rig.log) == size
+    assert rig.known().partitions() == [T0, T1]
+
+
+def test_a_partition_that_is_not_there() -> None:
+    """None is added then."""
+    rig = TxnRig()
+    producer = rig.begun()
+    added = rig.add(producer, T0, ("t", 9), ("w", 0))
+    codes = [each.error_code for each in added.results]
+    unknown = UnknownTopicOrPartitionError.code
+    assert codes == [OperationNotAttemptedError.code, unknown, unknown]
+    assert rig.state() == "Empty"
+
+
+def test_verification() -> None:
+    """KIP-890: a leader asks whether the partition is in the transaction; nothing is added."""
+    rig = TxnRig()
+    producer = rig.begun()
+    rig.add(producer, T0)
+    size = len(rig.log)
+    asked = rig.add(producer, T0, T1, verify_only=True)
+    assert [each.error_code for each in asked.results] == [0, TransactionAbortableError.code]
+    assert rig.add((producer[0], 7), T0, verify_only=True).error_code == FENCED
+    assert rig.add((1, 0), T0, verify_only=True).error_code == WRONG_ID
+    assert rig.add((1, 0), T0, name="other", verify_only=True).error_code == WRONG_ID
+    rig.end(producer)
+    assert rig.add((producer[0], 1), T0, verify_only=True).error_code == CONCURRENT
+    assert len(rig.log) == size + 1
+
+
+def test_a_late_record_after_an_abort_is_refused() -> None:
+    """Scenario 46: its leader asks, and the transaction has no such partition."""
+    rig = TxnRig()
+    producer = rig.begun()
+    rig.add(producer, T0)
+    rig.end(producer, commit=False)
+    rig.settle()
+    assert rig.add(producer, T0, verify_only=True).error_code == FENCED
+    assert not rig.write(producer, T0, "late")
+
+
+def test_one_request_with_several_transactions() -> None:
+    """Each has its own answer, and two of the same id are one after the other."""
+    rig = TxnRig()
+    a, b = rig.begun("a"), rig.begun("b")
+    asked = tuple(
+        TransactionPartitions(name, *producer, (TopicNamePartitions("t", numbers),))
+        for name, producer, numbers in (("a", a, (0,)), ("b", (b[0], 5), (0,)), ("a", a, (1,)))
+    )
+    answer = rig.call(registry.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest(asked)).answer
+    assert [each.error_code for each in answer.transactions] == [0, FENCED, 0]
+    assert rig.known("a").partitions() == [T0, T1]
+    assert rig.state("b") == "Empty"
+
+
+def test_there_is_a_bound_to_partitions() -> None:
+    """Of a request, and of what a transaction has."""
+    rig = TxnRig()
+    producer = rig.begun()
+    assert rig.add(producer, *[T0] * 10_001).error_code == InvalidRequestError.code
+    numbers = tuple(range(1, 10_001))
+    rig.put(1, 0, "b", partitions=(TransactionTopic("t", numbers),))
+    assert rig.add((500, 0), T0, name="b").error_code == InvalidRequestError.code
+
+
+# --- ends ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [0, 4, 5])
+@pytest.mark.parametrize("is_commit", [True, False])
+@pytest.mark.parametrize("is_retry", [True, False])
+def test_ends_where_nothing_is_ongoing(status: int, is_commit: bool, is_retry: bool) -> None:
+    """With transaction version 2, as Kafka's table has it."""
+    rig = TxnRig()
+    rig.put(status, 7)
+    call = rig.end((500, 6 if is_retry else 7), commit=is_commit)
+    if status == 0 and is_retry:
+        expected = FENCED
+    elif is_retry:
+        expected = 0 if is_commit == (status == 4) else WRONG_STATE
+    else:
+        expected = WRONG_STATE if is_commit else 0
+    assert call.code == expected
+    if expected == 0:
+        assert call.answer == EndTxnResponse(0, 500, 7 if is_retry else 8)
+        assert rig.state() == ("CompleteCommit" if is_retry and is_commit else "CompleteAbort")
+
+
+@pytest.mark.parametrize("status", [0, 4, 5])
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_ends_of_older_clients_where_nothing_is_ongoing(status: int, is_commit: bool) -> None:
+    """Without epoch bumps the same decision is taken for a retry."""
+    rig = TxnRig()
+    rig.put(status, 7)
+    assert rig.end((500, 6), commit=is_commit, v2=False).code == FENCED
+    call = rig.end((500, 7), commit=is_commit, v2=False)
+    assert call.code == (0 if status == (4 if is_commit else 5) else WRONG_STATE)
+    assert rig.known().value.producer_epoch == 7
+
+
+def test_older_clients_keep_their_epoch() -> None:
+    """Transaction version 1, with an answer that names none."""
+    rig = TxnRig()
+    producer = rig.begun()
+    rig.write(producer, T0, "x")
+    assert rig.end(producer, v2=False).answer == EndTxnResponse(0)
+    assert rig.end(producer, v2=False).code == CONCURRENT
+    assert rig.end(producer, commit=False, v2=False).code == WRONG_STATE
+    rig.settle()
+    assert rig.end(producer, v2=False).code == 0
+    assert rig.write(producer, T0, "y")
+
+
+def test_retries_of_an_end() -> None:
+    """While it is under way, and afterwards; never as another decision."""
+    rig = TxnRig()
+    producer = rig.begun()
+    rig.write(producer, T0, "x")
+    rig.end(producer)
+    assert rig.end(producer).code == CONCURRENT
+    assert rig.end(producer, commit=False).code == WRONG_STATE
+    rig.settle()
+    assert rig.end(producer).answer == EndTxnResponse(0, producer[0], 1)
+    assert rig.end(producer, commit=False).code == WRONG_STATE
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_an_end_that_was_delayed_does_not_end_the_next_transaction(is_commit: bool) -> None:
+    """KAFKA-17754, scenario 45."""
+    rig = TxnRig()
+    first = rig.begun()
+    rig.write(first, T0, "x")
+    answer = rig.end(first, commit=is_commit).answer
+    rig.settle()
+    second = (answer.producer_id, answer.producer_epoch)
+    rig.write(second, T0, "y")
+    assert rig.end(first, commit=is_commit).code == FENCED
+    assert rig.end(first, commit=not is_commit).code == FENCED
+    assert rig.state() == "Ongoing"
+
+
+def test_the_last_epoch_of_a_producer_id() -> None:
+    """The end is written with the highest epoch, the next transaction has a new id; retries hear the same."""
+    rig = TxnRig()
+    rig.put(1, 32_766, partitions=(TransactionTopic("t", (0,)),))
+    rig.leaders[T0].append(500, 32_766, "x")
+    call = rig.end((500, 32_766))
+    assert call.answer == EndTxnResponse(0, 1000, 0)
+    assert rig.asks[0].body.markers[0].producer_epoch == 32_767
+    assert rig.end((500, 32_766)).code == CONCURRENT
+    rig.restart()
+    rig.settle()
+    assert rig.end((500, 32_766)).answer == EndTxnResponse(0, 1000, 0)
+    assert rig.leaders[T0].committed == ["x"]
+    assert rig.write((1000, 0), T0, "y")
+    assert rig.end((500, 32_766)).code == WRONG_ID
+
+
+@pytest.mark.parametrize("epoch", [32_764, 32_765, 32_766])
+def test_fencing_near_the_last_epoch(epoch: int) -> None:
+    """The fenced one never comes back, and the next producer has a new id once no epoch is left."""
+    rig = TxnRig()
+    rig.put(1, epoch, partitions=(TransactionTopic("t", (0,)),))
+    assert rig.init().code == CONCURRENT
+    rig.settle()
+    assert rig.end((500, epoch), commit=False).code == FENCED
+    assert rig.begun() == (1000, 0)
+
+
+# --- bad input ----------------------------------------------------------------------------------------------
+
+
+def test_what_has_no_id_is_refused() -> None:
+    """As Kafka does."""
+    rig = TxnRig()
+    assert rig.init("").code == InvalidRequestError.code
+    assert rig.add((1, 0), T0, name="").error_code == InvalidRequestError.code
+    assert rig.add_offsets((1, 0), name="").code == InvalidRequestError.code
+    assert rig.end((1, 0), name="").code == InvalidRequestError.code
+    assert rig.call(registry.PRODUCE, InitProducerIdRequest("a")).code == UnsupportedVersionError.code
+
+
+@pytest.mark.parametrize("status", [-1, 6, 7, 8])
+def test_a_state_that_no_record_can_have(status: int) -> None:
+    """The log is not loaded then."""
+    rig = TxnRig()
+    with pytest.raises(InvalidRecordError):
+        rig.put(status, 0)
+
+
+def test_the_table_says_all_that_follows() -> None:
+    """As Kafka's own list of states before each state."""
+    before = {state: {each for each in TxnState if state in TRANSITIONS[each]} for state in TxnState}
+    resting = {TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT}
+    assert before[TxnState.EMPTY] == before[TxnState.DEAD] == resting
+    assert before[TxnState.ONGOING] == resting | {TxnState.ONGOING}
+    assert before[TxnState.PREPARE_COMMIT] == {TxnState.ONGOING}
+    assert before[TxnState.PREPARE_ABORT] == resting | {TxnState.ONGOING, TxnState.PREPARE_EPOCH_FENCE}
+    assert before[TxnState.COMPLETE_COMMIT] == {TxnState.PREPARE_COMMIT}
+    assert before[TxnState.COMPLETE_ABORT] == {TxnState.PREPARE_ABORT}
+    assert before[TxnState.PREPARE_EPOCH_FENCE] == {TxnState.ONGOING}
+    assert [state_of(status).value for status in range(6)] == [each.value for each in list(TxnState)[:6]]
