@@ -68,7 +68,9 @@ class ConsumerGroupRig(GroupRig):
         for group in groups:
             group.check()
             before = self._states.get(group.group_id, group.state)
-            assert group.state is before or group.state in GROUP_TRANSITIONS[before], f"{before} {group.state}"
+            assert group.state is before or group.state in GROUP_TRANSITIONS[before], (
+                f"{before} {group.state}"
+            )
         self._states = {group.group_id: group.state for group in groups}
 
     def beat(self, body: ConsumerGroupHeartbeatRequest) -> Any:
