@@ -102,8 +102,11 @@ def test_expression_is_forgotten_with_its_last_member(rig: ConsumerGroupRig) -> 
     run(first)
     assert rig.group.regexes == {}
     assert set(first.owned) == {"log_b"}
+    first.regex, first.topics = "log_b", ()
+    first.take(first.send(is_full=True))
     first.leave()
     assert rig.group.is_empty
+    assert rig.group.regexes == {}
 
 
 def test_names_and_expression_add_up(rig: ConsumerGroupRig) -> None:
@@ -156,6 +159,20 @@ def test_static_member_comes_back_to_what_it_had(rig: ConsumerGroupRig) -> None:
     assert rig.group.epoch == epoch
     assert set(rig.group.members) == {"b", "c"}
     assert rig.group.state is GroupState.STABLE
+
+
+def test_partitions_wait_for_a_static_member_that_is_away(rig: ConsumerGroupRig) -> None:
+    """Somebody joins meanwhile and shall have some of them: not before it is back and has given them back."""
+    first, second = _static(rig, "a"), _static(rig, "b", "two")
+    run(first, second)
+    first.leave(-2)
+    others = [second, _static(rig, "c", "three"), _static(rig, "d", "four")]
+    run(*others)
+    assert len(held_by(*others)) == 2
+    back = _static(rig, "e")
+    run(back, *others)
+    assert len(held_by(back, *others)) == 4
+    assert {len(held_by(each)) for each in (back, *others)} == {1}
 
 
 def test_static_member_that_stays_away_is_taken_out(rig: ConsumerGroupRig) -> None:
@@ -273,22 +290,31 @@ def test_member_that_paused_past_its_session_joins_again(rig: ConsumerGroupRig) 
 
 def test_time_to_give_back_begins_anew_when_there_is_more_to_give_back(rig: ConsumerGroupRig) -> None:
     """It is not held to the first deadline for what it was told later."""
-    first = SimMember(rig, "a", ("log_a", "log_b"))
+    first = SimMember(rig, "a", ("log_a", "other"))
     first.beat()
-    second = SimMember(rig, "b", ("log_a", "log_b"))
-    second.beat()
+    key = ("rebalance", GROUP, "a")
+    SimMember(rig, "b", ("log_a", "other")).beat()
     first.take(first.send())
-    for _ in range(3):
-        rig.advance(REBALANCE_MS // 4)
-        second.beat()
-        first.take(first.send())
+    told_ms = rig.now_ms
+    rig.advance(1_000)
+    first.take(first.send())
+    assert rig.deadline_of(key) == told_ms + REBALANCE_MS
+    first.topics = ("other",)
+    first.take(first.send(is_full=True))
+    assert rig.group.members["a"].state is MemberState.UNREVOKED_PARTITIONS
+    assert rig.deadline_of(key) == told_ms + 1_000 + REBALANCE_MS
     first.settle()
     first.beat()
-    third = SimMember(rig, "c", ("log_a", "log_b"))
-    third.beat()
-    second.beat()
-    first.take(first.send())
-    rig.advance(REBALANCE_MS // 2)
+    assert rig.deadline_of(key) is None
+
+
+def test_member_that_cannot_be_taken_out_has_another_session(rig: ConsumerGroupRig) -> None:
+    """While nothing can be written it stays; then it is taken out after all."""
+    first = SimMember(rig, "a", ("log_a",))
+    first.beat()
+    rig.refuses = errors.NotEnoughReplicasError("no")
+    rig.advance(3 * SESSION_MS)
     assert "a" in rig.group.members
-    run(first, second, third)
-    assert rig.group.state is GroupState.STABLE
+    rig.refuses = None
+    rig.advance(SESSION_MS)
+    assert rig.group.is_empty
