@@ -20,7 +20,8 @@ from ..controller.config import ControllerConfig
 from ..controller.quorum import roles
 from ..controller.state import brokers, partition_states
 from ..coordinators.group.classic_states import CLASSIC_TRANSITIONS, ClassicState
-from ..coordinators.group.consumer_group import GROUP_TRANSITIONS, MEMBER_TRANSITIONS, GroupState, MemberState
+from ..coordinators.group.consumer_group import GROUP_TRANSITIONS, GroupState
+from ..coordinators.group.consumer_member import MEMBER_TRANSITIONS, MemberState
 from ..coordinators.txn import states as txn_states
 from ..protocol import errors
 from ..protocol.messages import envelope, registry
