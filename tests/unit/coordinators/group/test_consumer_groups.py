@@ -352,10 +352,10 @@ def _request(**changes: object) -> ConsumerGroupHeartbeatRequest:
     [
         ({"group_id": ""}, errors.InvalidGroupIdError),
         ({"member_id": ""}, errors.InvalidRequestError),
-        ({"member_id": "a" * 1025}, errors.InvalidRequestError),
+        ({"member_id": "a" * 2049}, errors.InvalidRequestError),
         ({"instance_id": ""}, errors.InvalidRequestError),
         ({"rack_id": ""}, errors.InvalidRequestError),
-        ({"client_id": "a" * 1025}, errors.InvalidRequestError),
+        ({"client_id": "a" * 2049}, errors.InvalidRequestError),
         ({"member_epoch": -3}, errors.InvalidRequestError),
         ({"member_epoch": 1 << 31}, errors.InvalidRequestError),
         ({"member_epoch": -2}, errors.InvalidRequestError),
@@ -366,7 +366,7 @@ def _request(**changes: object) -> ConsumerGroupHeartbeatRequest:
         ({"owned": (TopicIdPartitions(bytes(16), (0,)),)}, errors.InvalidRequestError),
         ({"subscribed_topic_names": None}, errors.InvalidRequestError),
         ({"subscribed_topic_names": ()}, errors.InvalidRequestError),
-        ({"subscribed_topic_names": ("a" * 1025,)}, errors.InvalidRequestError),
+        ({"subscribed_topic_names": ("a" * 2049,)}, errors.InvalidRequestError),
         ({"subscribed_topic_names": ("a",) * 100_001}, errors.InvalidRequestError),
         (
             {"member_epoch": 1, "owned": (TopicIdPartitions(bytes(16), tuple(range(1_000_001))),)},
