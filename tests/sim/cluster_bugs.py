@@ -25,12 +25,12 @@ from headrace.storage_node.log import cleaner_work, log_manager, retention
 from headrace.storage_node.log.flush import Flush
 from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.names import METADATA_TOPIC
+from headrace.storage_node.replica.appending import AwaitingAcks
 from headrace.storage_node.replica.fetch import DelayedFetch, FetchHandler
 from headrace.storage_node.replica.follower import ReplicaFetcher
 from headrace.storage_node.replica.in_sync import InSyncReplicas
 from headrace.storage_node.replica.log_starts import LogStarts
 from headrace.storage_node.replica.partition import Partition
-from headrace.storage_node.replica.produce import DelayedProduce
 from headrace.storage_node.replica.replica_fetch import ReplicaFetchHandler
 
 if TYPE_CHECKING:
@@ -181,11 +181,11 @@ def counts_as_flushed_what_is_not(patch: pytest.MonkeyPatch) -> None:
 def answers_twice(patch: pytest.MonkeyPatch) -> None:
     """A produce request stays in purgatory after its answer."""
 
-    def try_complete(self: DelayedProduce, try_complete: Any = DelayedProduce.try_complete) -> bool:
+    def try_complete(self: AwaitingAcks, try_complete: Any = AwaitingAcks.try_complete) -> bool:
         try_complete(self)
         return False
 
-    patch.setattr(DelayedProduce, "try_complete", try_complete)
+    patch.setattr(AwaitingAcks, "try_complete", try_complete)
 
 
 def never_expires(patch: pytest.MonkeyPatch) -> None:
@@ -311,7 +311,7 @@ def drops_tombstones_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def swaps_what_is_not_on_the_disk(patch: pytest.MonkeyPatch) -> None:
     """A cleaned segment takes the place of others before its bytes are synced."""
-    patch.setattr(cleaner_work.Cleaning, "_finish", lambda self, group, new: new.seal())
+    patch.setattr(cleaner_work.Cleaning, "_finish", lambda self, new: new.seal())
 
 
 FIRST_TIMESTAMP = 34  # the last byte of it
