@@ -103,6 +103,7 @@ def test_a_marker_ends_the_transaction_of_its_producer_only() -> None:
             max_bytes=1000,
             producer_id=producer,
             producer_epoch=0,
+            base_sequence=-1 if is_control else 0,
             is_transactional=is_transactional,
             is_control=is_control,
         )
