@@ -441,6 +441,33 @@ def test_wakeup_ends_a_poll_with_an_error(play: Play) -> None:
 
 
 @each_kind
+def test_a_pattern_chooses_topics(play: Play, kind: str) -> None:
+    """Later ones too, but not internal ones, unless the coordinator matches; a deleted one no more."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        for name in ("ta", "tb", "other", "__t"):
+            fake.create(name)
+            fake.put(name, 0, name.encode())
+        consumer = member(cluster, kind, topics=None, session_timeout_ms=10_000)
+        await consumer.subscribe(pattern="t.*" if kind == "new" else "_*t.*")
+        await until(lambda: len(owned(consumer)) == 2, consumer)
+        assert consumer.subscription() == ("ta", "tb")
+        fake.create("tc")
+        fake.put("tc", 0, b"tc")
+        consumer._engine._hub.metadata.refresh_soon()
+        await until(lambda: len(owned(consumer)) == 3, consumer)
+        del fake.topics["ta"]
+        fake.metadata_offset += 1
+        consumer._engine._hub.metadata.refresh_soon()
+        await until(lambda: [tp.topic for tp in owned(consumer)] == ["tb", "tc"], consumer)
+        await consumer.subscribe("other")
+        await until(lambda: [tp.topic for tp in owned(consumer)] == ["other"], consumer)
+        assert "tb" not in consumer._engine._hub.metadata.view.topics
+
+    play(scenario)
+
+
+@each_kind
 def test_unsubscribing_and_subscribing_anew(play: Play, kind: str) -> None:
     """The group forgets the member; another subscription begins where that group stands."""
 
