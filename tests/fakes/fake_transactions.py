@@ -38,7 +38,7 @@ class FakeTransactions:
         self.members: dict[str, tuple[int, str]] = {}  # by group: generation and member id
         self._next_producer_id = 1000
 
-    def committed(self, name: str, partition: int = 0) -> list[bytes]:
+    def read_committed(self, name: str, partition: int = 0) -> list[bytes]:
         """The values that a read_committed consumer gets, of transactions that have ended."""
         ended = {(t.producer_id, e) for t in self.transactions.values() for e, ok in t.outcomes.items() if ok}
         batches = self.topics[name].partitions[partition].headers_and_records()  # type: ignore[attr-defined]

@@ -34,12 +34,12 @@ def test_a_block_commits(play: Play) -> None:
         async with producer.transaction() as txn:
             await txn.send("t", b"a", partition=0)
             txn.send("t", b"b", partition=1)
-            assert fake.committed("t") == []
-        assert fake.committed("t", 0) == [b"a"]
-        assert fake.committed("t", 1) == [b"b"]
+            assert fake.read_committed("t") == []
+        assert fake.read_committed("t", 0) == [b"a"]
+        assert fake.read_committed("t", 1) == [b"b"]
         async with producer.transaction() as txn:
             await txn.send_many("t", [b"c"])
-        assert sorted(fake.committed("t", 0) + fake.committed("t", 1)) == [b"a", b"b", b"c"]
+        assert sorted(fake.read_committed("t", 0) + fake.read_committed("t", 1)) == [b"a", b"b", b"c"]
 
     fake = playing(play, scenario)
     assert fake.ends == [("me", 0, True), ("me", 1, True)]
@@ -64,10 +64,10 @@ def test_an_exception_aborts(play: Play) -> None:
         assert not isinstance(outcomes[0], Exception), "under way, and waited for"
         assert {type(outcome) for outcome in outcomes[1:]} == {errors.TransactionAbortedError}
         assert fake.values("t", 0) == [b"a", b"b"]
-        assert fake.committed("t") == []
+        assert fake.read_committed("t") == []
         async with producer.transaction() as txn:
             await txn.send("t", b"again", partition=0)
-        assert fake.committed("t") == [b"again"]
+        assert fake.read_committed("t") == [b"again"]
 
     assert playing(play, scenario).ends == [("me", 0, False), ("me", 1, True)]
 
@@ -82,7 +82,7 @@ def test_sequences_begin_anew_after_an_abort(play: Play) -> None:
             await end()
         headers = [header for header, _ in fake.topics["t"].partitions[0].headers_and_records()]
         assert [(header.producer_epoch, header.base_sequence) for header in headers] == [(0, 0), (1, 0)]
-        assert fake.committed("t") == [b"same"]
+        assert fake.read_committed("t") == [b"same"]
 
     playing(play, scenario)
 
@@ -133,7 +133,7 @@ def test_transactions_do_not_nest(play: Play) -> None:
             with pytest.raises(errors.InvalidTxnStateError, match="a transaction is open"):
                 async with producer.transaction():
                     pass
-        assert fake.committed("t") == [b"a"]
+        assert fake.read_committed("t") == [b"a"]
 
     playing(play, scenario)
 
@@ -177,11 +177,11 @@ def test_a_record_that_is_not_stored_fails_the_commit(play: Play, how: str) -> N
             "lost": errors.DeliveryTimeoutError,
         }
         assert isinstance(caught.value.__cause__, wanted[how])
-        assert fake.committed("t") == []
+        assert fake.read_committed("t") == []
         fake.rules.clear()
         async with producer.transaction() as txn:
             txn.send("t", b"again", partition=0)
-        assert fake.committed("t") == [b"again"]
+        assert fake.read_committed("t") == [b"again"]
 
     facts = {"delivery_timeout_ms": 2000, "request_timeout_ms": 1000} if how == "lost" else {}
     fake = playing(play, scenario, **facts)
@@ -201,10 +201,10 @@ def test_the_coordinator_is_looked_for_where_it_moves(play: Play) -> None:
             lambda ask: Fault(lost_reply=True) if ask.api == "EndTxn" and ask.number == 4 else None
         )
         await producer.commit_transaction()
-        assert fake.committed("t") == [b"a"]
+        assert fake.read_committed("t") == [b"a"]
         async with producer.transaction() as txn:
             txn.send("t", b"b", partition=0)
-        assert fake.committed("t") == [b"a", b"b"]
+        assert fake.read_committed("t") == [b"a", b"b"]
 
     assert playing(play, scenario, nodes=3).ends == [("me", 0, True), ("me", 1, True)]
 
@@ -225,7 +225,7 @@ def test_an_end_of_unknown_outcome_can_be_asked_for_again(play: Play, call: str)
         await getattr(producer, call)()
         await producer.begin_transaction()
         await producer.abort_transaction()
-        assert fake.committed("t") == ([b"a"] if call == "commit_transaction" else [])
+        assert fake.read_committed("t") == ([b"a"] if call == "commit_transaction" else [])
 
     assert len(playing(play, scenario, max_block_ms=1000).ends) == 1
 
@@ -253,7 +253,7 @@ def test_a_zombie_is_fenced_for_good(play: Play) -> None:
             await old.begin_transaction()
         await new.commit_transaction()
         await old.close()
-        assert fake.committed("t") == [b"new"]
+        assert fake.read_committed("t") == [b"new"]
 
     play(scenario)
 
@@ -268,7 +268,7 @@ def test_a_fenced_block_raises_that_and_aborts_nothing(play: Play) -> None:
             async with old.transaction() as txn:
                 await txn.send("t", b"old")
                 await new.init_transactions()
-        assert fake.committed("t") == []
+        assert fake.read_committed("t") == []
         assert len(fake.requests("EndTxn")) == 1
 
     play(scenario)
@@ -305,7 +305,7 @@ def test_a_consumer_that_lost_its_partitions_aborts_the_transaction(play: Play) 
                 await txn.send("t", b"a", partition=0)
                 await txn.send_offsets({TopicPartition("in", 0): 5}, GroupMetadata("g", 3, "m"))
         assert isinstance(caught.value.__cause__, errors.IllegalGenerationError)
-        assert fake.committed("t") == []
+        assert fake.read_committed("t") == []
         assert fake.committed_offsets("g") == {}
 
     assert [committed for _, _, committed in playing(play, scenario).ends] == [False]
@@ -318,7 +318,7 @@ def test_closing_aborts_what_is_open(play: Play) -> None:
         await producer.begin_transaction()
         await producer.send("t", b"a", partition=0)
         await producer.close()
-        assert fake.committed("t") == []
+        assert fake.read_committed("t") == []
 
     assert playing(play, scenario).ends == [("me", 0, False)]
 
@@ -347,7 +347,7 @@ def test_a_commit_takes_what_waits_in_line(play: Play) -> None:
         async with producer.transaction() as txn:
             future = txn.send("t", b"a", partition=0)
         assert future.done()
-        assert fake.committed("t") == [b"a"]
+        assert fake.read_committed("t") == [b"a"]
 
     playing(play, scenario)
 
@@ -409,7 +409,7 @@ def test_transactions_under_faults_are_whole_or_not_there(play: Play, seed: int)
 
     fake = playing(play, scenario, nodes=3, batch_size=1)
     for partition, values in expected.items():
-        assert fake.committed("t", partition) == values
+        assert fake.read_committed("t", partition) == values
 
 
 def test_an_abort_takes_what_waits_in_line(play: Play) -> None:

@@ -25,15 +25,15 @@ def test_blocks_commit_and_abort(fake: FakeCluster, cluster: Cluster) -> None:
         for number in range(1000):
             txn.send("t", b"%d" % number, partition=0)
         txn.send_offsets({TopicPartition("in", 0): 5}, GroupMetadata("g"))
-    assert fake.committed("t", 0) == [b"%d" % number for number in range(1000)]
+    assert fake.read_committed("t", 0) == [b"%d" % number for number in range(1000)]
     assert fake.committed_offsets("g") == {("in", 0): 5}
     with pytest.raises(ZeroDivisionError), producer.transaction() as txn:  # noqa: PT012
         txn.send_many("t", [b"x"] * 100).wait(WAIT_S)
         raise ZeroDivisionError
-    assert b"x" not in [value for number in range(3) for value in fake.committed("t", number)]
+    assert b"x" not in [value for number in range(3) for value in fake.read_committed("t", number)]
     with producer.transaction() as txn:
         txn.send("t", b"last", partition=0)
-    assert fake.committed("t", 0)[-1:] == [b"last"]
+    assert fake.read_committed("t", 0)[-1:] == [b"last"]
 
 
 def test_no_record_comes_in_by_the_fast_way_between_transactions(cluster: Cluster) -> None:
@@ -71,7 +71,7 @@ def test_threads_that_send_on_while_a_transaction_ends_are_refused_or_in_it(
     producer.commit_transaction()
     for thread in threads:
         thread.join(WAIT_S)
-    assert [fake.committed("t", number) for number in range(3)] == taken
+    assert [fake.read_committed("t", number) for number in range(3)] == taken
     assert producer.metrics()["batches-pending"] == 0
 
 
@@ -91,7 +91,7 @@ def test_a_record_that_never_came_in_fails_the_commit(fake: FakeCluster, cluster
     with pytest.raises(errors.TransactionAbortableError):
         producer.commit_transaction()
     producer.abort_transaction()
-    assert fake.committed("t", 0) == []
+    assert fake.read_committed("t", 0) == []
 
 
 def test_closing_aborts(fake: FakeCluster, cluster: Cluster) -> None:
@@ -115,5 +115,5 @@ def test_a_commit_that_timed_out_is_repeated(fake: FakeCluster, cluster: Cluster
         producer.commit_transaction()
     fake.rules.clear()
     producer.commit_transaction()
-    assert fake.committed("t", 0) == [b"a"]
+    assert fake.read_committed("t", 0) == [b"a"]
     assert len(fake.ends) == 1
