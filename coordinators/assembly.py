@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..protocol.model import CONSUMER_OFFSETS
+from ..protocol.model import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ..protocol.records.coordinator_records import decode_record, encode_record
 from .group.shard import GroupShard
 from .runtime.coordinators import Coordinators
 from .runtime.hosted_shard import RecordCodec
+from .txn.shard import TransactionShard
 
 if TYPE_CHECKING:
     from ..storage_node.guest import GuestHost
@@ -18,4 +19,4 @@ CODEC = RecordCodec(encode_record, decode_record)
 
 def new_coordinators(host: GuestHost) -> Coordinators:
     """For a node; a GuestFactory."""
-    return Coordinators(host, {CONSUMER_OFFSETS: GroupShard}, CODEC)
+    return Coordinators(host, {CONSUMER_OFFSETS: GroupShard, TRANSACTION_STATE: TransactionShard}, CODEC)

@@ -10,13 +10,14 @@ from .coordinator_config import CoordinatorConfig
 from .log.cleaner.config import CleanerConfig
 from .log.listener_memory import reachable_host
 from .log.log_defaults import LogDefaults
+from .transaction_config import TransactionConfig
 
 # Live keys that hold for the whole cluster: they cannot differ between nodes. Source: KIP-966.
 CLUSTER_WIDE_KEYS = frozenset(("min.insync.replicas",))
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig):
+class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfig):
     """Keys of a storage node."""
 
     node_id: int = key(

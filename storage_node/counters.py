@@ -14,6 +14,7 @@ class NodeCounters:
     produced_batches: int = 0
     fetched_bytes: int = 0
     failed_produce_entries: int = 0
+    failed_verifications: int = 0  # of transactions, by their coordinators
     failed_fetch_entries: int = 0
     refused_requests: int = 0
     replicated_in_bytes: int = 0

@@ -16,12 +16,13 @@ from ..protocol.errors import (
     CorruptMessageError,
     KafkaError,
     KafkaStorageError,
-    NotEnoughReplicasError,
     NotLeaderOrFollowerError,
 )
 from .effects import AskPeer, Note, ReadForGuest
 from .guest import GUEST_APIS, GUEST_TOPICS
 from .log.files import FileGoneError
+from .log.verification import UNCHECKED
+from .replica.appending import append_to_leader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -223,27 +224,19 @@ class Hosting:
 
     def append(self, key: PartitionKey, leader_epoch: int, batch: Buffer) -> int:
         """Append one batch by the rules of acks=all; its base offset. Errors: see GuestHost."""
-        replicas = self._replicas
         led = self._led.get(key)
         if led is None:
             raise NotLeaderOrFollowerError("this node does not lead the partition")
-        partition = led.partition
-        log = partition.leader_log(leader_epoch)
-        if partition.is_under_min_isr:
-            raise NotEnoughReplicasError(
-                f"{partition.topic_partition} has {len(partition.isr)} in-sync replicas, acks=all needs"
-                f" {partition.min_isr}"
-            )
-        try:
-            info = log.append_as_leader(batch, leader_epoch=leader_epoch, wall_ms=self.wall_ms, internal=True)
-        except KafkaStorageError as error:
-            replicas.disk_failed(partition, error)
-            raise
-        if partition.in_sync is not None:
-            replicas.appended.append(key)  # its followers are told
-        if partition.advance():
-            replicas.changed.append(key)
-        replicas.maybe_flush(partition)
+        log = led.partition.leader_log(leader_epoch)
+        info = append_to_leader(
+            self._replicas,
+            led.partition,
+            log,
+            batch,
+            self.wall_ms,
+            internal=True,
+            guard=UNCHECKED,  # the guest asks transactions' coordinators itself, and hears of markers
+        )
         return info.base_offset
 
     def read(self, piece: LogPiece) -> None:

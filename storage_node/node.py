@@ -31,17 +31,11 @@ from .log.files import DiskFullError
 from .log.tail_cache import TailCache
 from .metadata_steps import AwaitingMetadata, MetadataStep, step_of
 from .metadata_view import MetadataView
+from .node_handlers import Handlers
 from .node_status import status_of
-from .replica.delete_records import DeleteRecordsHandler
-from .replica.epoch_ends import answer_epoch_ends
-from .replica.fetch import FetchHandler, FetchLimits
 from .replica.follower import FollowerLimits
-from .replica.list_offsets import ListOffsetsHandler
 from .replica.log_cleaner import LogCleaner
-from .replica.log_dirs import LogDirsHandler
-from .replica.produce import ProduceHandler
-from .replica.reading import RecordReader
-from .replica.replica_fetch import ReplicaFetchHandler
+from .replica.producer_expiry import ProducerExpiry
 from .replica.replica_manager import ReplicaManager
 
 if TYPE_CHECKING:
@@ -61,6 +55,7 @@ if TYPE_CHECKING:
     from .replica.list_offsets import OffsetLookup
     from .replica.log_cleaner import CleaningJob
     from .replica.partition import Partition, PartitionKey
+    from .replica.transactions import TransactionsHandler
     from .replies import Incoming, Replies
 
 _METADATA_KEY = "metadata"  # watch key of requests that wait for the image to move on
@@ -104,51 +99,25 @@ class StorageNode:
         self._view = MetadataView(self.image, self._controller_id)
         limit = config.purgatory_max_requests
         self._produces, self._fetches = (Purgatory(TimingWheel(now_ms=now_ms), limit) for _ in range(2))
-        self._produce = ProduceHandler(
+        self._handlers = Handlers(
             self.replicas,
-            self._produces,
-            replies,
+            manager,
+            self.config,
             self.counters,
-            max_wait_ms=config.fetch_max_wait_ms,
-            max_partitions=config.max_request_partitions,
-            max_waiting=limit,
-        )
-        limits = FetchLimits(
-            config.fetch_max_bytes,
-            config.fetch_max_wait_ms,
-            config.max_request_partitions,
-            room,
-            selects_replicas=bool(config.replica_selector_class),
-        )
-        reader = RecordReader(
-            self.replicas,
-            cold_threads=config.fetch_cold_threads,
-            cold_max_bytes=config.fetch_cold_max_bytes,
-            read_ahead_bytes=config.fetch_read_ahead_bytes,
-            max_bytes=config.fetch_max_bytes,
-        )
-        self._fetch = FetchHandler(self.replicas, self._fetches, replies, self.counters, limits, reader)
-        self._replica_fetch = ReplicaFetchHandler(
-            self.replicas, self._fetches, replies, self.counters, limits, reader
-        )
-        self._list_offsets = ListOffsetsHandler(
-            self.replicas, replies, max_partitions=config.max_request_partitions
-        )
-        self._delete_records = DeleteRecordsHandler(
-            self.replicas,
-            self._fetches,
             replies,
-            max_wait_ms=config.fetch_max_wait_ms,
-            max_partitions=config.max_request_partitions,
+            self._produces,
+            self._fetches,
+            room=room,
+            settle=self._settle,
             metadata_key=_METADATA_KEY,
         )
-        self._log_dirs = LogDirsHandler(
-            self.replicas, manager, replies, max_partitions=config.max_request_partitions
-        )
+        self._fetch, self._replica_fetch = self._handlers.fetch, self._handlers.replica_fetch
+        self._producer_expiry = ProducerExpiry(self.replicas, self.config)
         self._max_request_partitions = config.max_request_partitions
         self.is_caught_up = False  # the image holds all that there was when this node registered
         self._wake_at_ms: int | None = None
         self.guest = Hosting(self, replies, guest)
+        self._handlers.transactions.on_marker = self.guest.ended_transaction
 
     @property
     def image(self) -> MetadataImage:
@@ -161,38 +130,21 @@ class StorageNode:
         self._controller_id = controller_id
         self._view = MetadataView(self.image, controller_id)
 
+    @property
+    def transactions(self) -> TransactionsHandler:
+        """Who writes markers; whoever wants to hear of them sets its `on_marker`."""
+        return self._handlers.transactions
+
     # --- events ----------------------------------------------------------------------------------------
 
     def handle(self, request: Incoming, now_ms: int, wall_ms: int) -> None:
         """One request from a client. It is answered exactly once, now or later."""
-        key = request.api.key
         self.replicas.surroundings.now_ms = now_ms
         try:
-            if key == registry.PRODUCE.key:
-                self._produce.handle(request, now_ms, wall_ms)
-            elif key == registry.FETCH.key:
-                if request.body.replica_id < 0:
-                    self._fetch.handle(request, now_ms)
-                else:
-                    self._replica_fetch.handle(request, now_ms)
-            elif key == registry.LIST_OFFSETS.key:
-                self._list_offsets.handle(request)
-            elif key == registry.DELETE_RECORDS.key:
-                self._delete_records.handle(request, now_ms)
-            elif key == registry.OFFSET_FOR_LEADER_EPOCH.key:
-                self._replies.reply(
-                    request, answer_epoch_ends(self.replicas, request.body, self._max_request_partitions)
-                )
-            elif key in (registry.DESCRIBE_LOG_DIRS.key, registry.ALTER_REPLICA_LOG_DIRS.key):
-                self._log_dirs.handle(request)
-            elif key == registry.METADATA.key:
-                self.check_caught_up()
-                self._replies.reply(request, self._view.answer(self._bounded(request.body)))
-            elif key == registry.DESCRIBE_CLUSTER.key:
-                self.check_caught_up()
-                self._replies.reply(request, self._view.cluster(request.body))
-            elif not self.guest.handle(request, now_ms, wall_ms):
-                raise UnsupportedVersionError(f"a storage node does not serve {request.api.name}")
+            if not (
+                self._handlers.handle(request, now_ms, wall_ms) or self.guest.handle(request, now_ms, wall_ms)
+            ):
+                self._tell_of_cluster(request)
         except KafkaError as error:
             self._refuse(request, error)
         self._settle()
@@ -279,6 +231,7 @@ class StorageNode:
             self._next_shrink_ms = now_ms + self._shrink_every_ms
             self.replicas.shrink_overdue(now_ms)
         self.replicas.log_starts.step(now_ms, wall_ms)
+        self._producer_expiry.step(now_ms, wall_ms)
         self._settle()
 
     # --- replication -----------------------------------------------------------------------------------
@@ -345,7 +298,7 @@ class StorageNode:
 
     def looked_up(self, lookup: OffsetLookup) -> None:
         """A LookUpOffsets effect is done."""
-        self._list_offsets.finish(lookup)
+        self._handlers.list_offsets.finish(lookup)
         self._settle()
 
     def copied(self, key: PartitionKey, move: FutureLog) -> None:
@@ -425,6 +378,18 @@ class StorageNode:
         )
 
     # --- inside ----------------------------------------------------------------------------------------
+
+    def _tell_of_cluster(self, request: Incoming) -> None:
+        """Errors: UnsupportedVersionError, LeaderNotAvailableError, InvalidRequestError."""
+        key = request.api.key
+        if key == registry.METADATA.key:
+            self.check_caught_up()
+            self._replies.reply(request, self._view.answer(self._bounded(request.body)))
+        elif key == registry.DESCRIBE_CLUSTER.key:
+            self.check_caught_up()
+            self._replies.reply(request, self._view.cluster(request.body))
+        else:
+            raise UnsupportedVersionError(f"a storage node does not serve {request.api.name}")
 
     def check_caught_up(self) -> None:
         """Errors: LeaderNotAvailableError while this node knows too little to say what does not exist."""

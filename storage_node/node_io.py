@@ -75,6 +75,8 @@ SERVED_APIS = (
     registry.OFFSET_FOR_LEADER_EPOCH,
     registry.DESCRIBE_LOG_DIRS,
     registry.ALTER_REPLICA_LOG_DIRS,
+    registry.WRITE_TXN_MARKERS,
+    registry.DESCRIBE_PRODUCERS,
     *registry.FORWARDED,
     *GUEST_APIS,
 )

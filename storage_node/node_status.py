@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 from .replica.partition import PartitionState
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .counters import NodeCounters
+    from .log.log import Log
     from .replica.log_cleaner import LogCleaner
     from .replica.replica_manager import ReplicaManager
 
@@ -22,6 +25,7 @@ def status_of(
     """The node as a whole. `parked` are the requests that wait."""
     partitions = replicas.partitions.values()
     leading = [p for p in partitions if p.is_leader]
+    logs = [p.log for p in partitions if p.log is not None]
     return {
         "metadata_offset": replicas.image.offset,
         "partitions": len(partitions),
@@ -34,20 +38,34 @@ def status_of(
             "MaxLag": max((followed.lag for followed in replicas.fetchers.followed), default=0),
             "IsrShrinksPerSec": {"count": counters.isr_shrinks},
             "IsrExpandsPerSec": {"count": counters.isr_expands},
+            "ProducerIdCount": sum(len(log.producers) for log in logs),
+            "PartitionsWithOpenTransactionsCount": sum(
+                log.producers.oldest_transaction is not None for log in logs
+            ),
             **cleaner.metrics(replicas.surroundings.now_ms),
         },
         "isr_changes_under_way": len(replicas.isr_changes),
         "offline_partitions": sum(partition.state is PartitionState.OFFLINE for partition in partitions),
         "uncleanable_partitions": cleaner.set_aside,
         "parked_requests": parked,
-        "logs": _largest_logs(replicas),
+        "logs": _largest_logs(logs),
+        "oldest_transactions": _oldest_transactions(logs),
         "counters": counters.to_mapping(),
     }
 
 
-def _largest_logs(replicas: ReplicaManager) -> dict[str, dict[str, int]]:
+def _oldest_transactions(logs: Sequence[Log]) -> dict[str, dict[str, int]]:
+    """By partition the open transaction that holds readers of committed ones back, the oldest first: one that
+    stays there may hang."""
+    found = [(log, oldest) for log in logs if (oldest := log.producers.oldest_transaction) is not None]
+    return {
+        str(log.topic_partition): oldest._asdict()
+        for log, oldest in heapq.nsmallest(_LOGS_SHOWN, found, key=lambda pair: pair[1].timestamp_ms)
+    }
+
+
+def _largest_logs(logs: Sequence[Log]) -> dict[str, dict[str, int]]:
     """What fills the disks, the largest first: by partition the gauges of its log."""
-    logs = [partition.log for partition in replicas.partitions.values() if partition.log is not None]
     largest = heapq.nlargest(_LOGS_SHOWN, logs, key=lambda log: log.size_bytes)
     return {
         str(log.topic_partition): {
@@ -55,6 +73,7 @@ def _largest_logs(replicas: ReplicaManager) -> dict[str, dict[str, int]]:
             "LogEndOffset": log.log_end_offset,
             "Size": log.size_bytes,
             "NumLogSegments": log.segment_count,
+            "LastStableOffsetLag": log.high_watermark - log.last_stable_offset,
         }
         for log in largest
     }

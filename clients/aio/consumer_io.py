@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     from ...protocol.model import TopicPartition
     from ..arrow.reading import Reading
-    from ..config import ConsumerOptions
     from ..consumer.incoming import OnDeserializeError
     from ..group.assignors import Assignor
     from ..group.listeners import RebalanceListener
     from ..group.subscription import Subscription
+    from ..options import ConsumerOptions
     from ..records import TimestampLike
     from ..serdes import Deserializer
     from .cluster_io import AsyncCluster
@@ -281,8 +281,10 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
         if self._is_closed:
             return
         try:
-            if self._made is not None and self._cluster.hub.failure is None:
+            if self._made is not None:
                 await self._leave("the consumer was closed", leave, timeout)
+        except ClosedError:
+            pass  # it ended itself before
         finally:
             self._is_closed = True
             await self._end()

@@ -162,7 +162,7 @@ class AsyncGroupFace(Generic[K, V]):
 
     async def _leave(self, reason: str, leave: bool | None, timeout: float | None) -> None:
         group = self._engine.group
-        if group is None or group.subscription is None:
+        if group is None:
             return
         deadline_ms = self._deadline_ms(timeout)
         work = await group.leaving(deadline_ms)

@@ -34,7 +34,7 @@ from .handout import Handout, Loads, OnBadRecord
 from .incoming import checked_partitions, reset_timestamp
 from .offsets_io import all_found, list_offsets
 from .positions import Positions, positions
-from .requests import FetchLimits, stakes_of
+from .requests import READ_COMMITTED, READ_UNCOMMITTED, FetchLimits, stakes_of
 from .whole_topics import WholeTopics
 
 if TYPE_CHECKING:
@@ -86,7 +86,9 @@ class ConsumerEngine(HandingOut):
             config.max_partition_fetch_bytes,
             config.client_rack,
             hub.metadata.max_age_ms,
+            READ_COMMITTED if config.is_read_committed else READ_UNCOMMITTED,
         )
+        self._isolation = limits.isolation
         self._fetcher = Fetcher(limits, self._backoff, self._reset_timestamp())
         self._codec = active_codec()
         self._handout = Handout(
@@ -96,19 +98,17 @@ class ConsumerEngine(HandingOut):
         self._news = threading.Condition(self._lock)
         self._listeners: list[Callable[[], None]] = []
         self._assigned: tuple[TopicPartition, ...] = ()
-        self._asks = 0  # how often the user asked for records
         self.is_waiting = False  # the user waits for news
-        self._is_late = False  # the group waits for the user to ask
         self._wake_is_sent = self._woken = False
         self._timer: asyncio.TimerHandle | None = None
         self._failure: HeadraceError | None = None
         keep_freed_memory()
         self._wake_loop = hub.loop.call_soon_threadsafe if is_threaded else hub.loop.call_soon
+        self.group = join_group(self, hub, config, self._backoff, assignors)
         hub.join(self)
         hub.metadata.add_listener(self._on_view)
         hub.metadata.watch(topics)
         self._on_view(hub.metadata.view)
-        self.group = join_group(self, hub, config, self._backoff, assignors)
 
     # --- any thread -------------------------------------------------------------------------------------
 
@@ -211,10 +211,10 @@ class ConsumerEngine(HandingOut):
             for tp in tps:
                 self._fetcher.remove(tp)
 
-    def set_attention(self, attention: bool, *, is_late: bool) -> None:
-        """Whether the user's side has to call `Membership.begin`; `is_late`: the group waits for it."""
+    def set_attention(self, attention: bool) -> None:
+        """Whether the user's side has to call `Membership.begin` before it takes any more."""
         with self._news:
-            self.attention, self._is_late = attention, is_late
+            self.attention = attention
             if attention:
                 self._news.notify_all()
         if attention:
@@ -240,6 +240,7 @@ class ConsumerEngine(HandingOut):
             deadline_ms=deadline_ms,
             request_timeout_ms=self.config.request_timeout_ms,
             backoff=self._backoff,
+            isolation=self._isolation,
         )
         return all_found(found)
 
@@ -349,11 +350,6 @@ class ConsumerEngine(HandingOut):
         )
 
     # --- inside -----------------------------------------------------------------------------------------
-
-    def _ask_for_more(self) -> None:
-        self._asks += 1
-        if self._is_late and self.group is not None:
-            self._wake_loop(self.group.pump)
 
     def _reset_timestamp(self) -> int | None:
         return reset_timestamp(self.config.auto_offset_reset, self._hub.wall_ms)

@@ -46,8 +46,8 @@ from .effects import (
     Truncated,
 )
 from .fetch_state import PartitionState
-from .intake import take_in_batches
-from .requests import Desk, FetchLimits, Wanted
+from .intake import Aborted, take_in_batches
+from .requests import READ_COMMITTED, Desk, FetchLimits, Wanted
 from .validation import compare, epoch_to_ask
 
 if TYPE_CHECKING:
@@ -367,9 +367,12 @@ class Fetcher:
             state.follower = answer.preferred_read_replica
             state.follower_until_ms = now_ms + self._limits.follower_max_age_ms
         state.failures = 0
-        state.high_watermark, state.log_start_offset = answer.high_watermark, answer.log_start_offset
+        is_committed_only = self._limits.isolation == READ_COMMITTED
+        state.high_watermark = answer.last_stable_offset if is_committed_only else answer.high_watermark
+        state.log_start_offset = answer.log_start_offset
+        aborted = Aborted(answer.aborted)
         for frame in frames:
-            added, fault = take_in_batches(state, frame)
+            added, fault = take_in_batches(state, frame, aborted)
             self.buffered_bytes += added
             self.records_fetch_bytes += added
             if fault is not None:

@@ -27,9 +27,7 @@ class HandingOut:
     _codec: RecordCodec
     _failure: HeadraceError | None
     _is_preparing = False  # the user's deserialisers are at work
-
-    def _ask_for_more(self) -> None:
-        raise NotImplementedError
+    _asks = 0  # how often the user asked for records
 
     def _wake_if_needed(self) -> None:
         raise NotImplementedError
@@ -51,7 +49,7 @@ class HandingOut:
 
         Errors: see `Handout`; with records taken it is ready instead, and the next call raises.
         """
-        self._ask_for_more()
+        self._asks += 1
         while True:
             with self._lock:
                 if not taken:
@@ -104,7 +102,7 @@ class HandingOut:
 
     def gather(self, gathering: Gathering) -> tuple[int, bool]:
         """`fill` with rows of a table. Errors: see `Handout.choose`; with rows gathered as there."""
-        self._ask_for_more()
+        self._asks += 1
         while not gathering.is_ready:
             with self._lock:
                 self._check_user()
@@ -145,7 +143,7 @@ class HandingOut:
 
     def head(self) -> Chunk | None:
         """The next chunk to iterate over; report its end with `settle`."""
-        self._ask_for_more()
+        self._asks += 1
         while True:
             with self._lock:
                 self._check_user()

@@ -203,7 +203,7 @@ class Handout:
                 assert previous.position is not None
                 position = previous.position
             next_offset = chunk.next_offset
-            if not chunk.is_control:
+            if not chunk.is_hidden:
                 try:
                     next_offset = gathering.add(chunk, position, check_crc=self._check_crcs)
                 except HeadraceError as error:
@@ -254,7 +254,7 @@ class Handout:
     def _decode(self, chunk: Chunk) -> None:
         state = chunk.state
         assert state.position is not None
-        if not chunk.is_control:
+        if not chunk.is_hidden:
             tp = state.tp
             try:
                 records = self._codec.decode(

@@ -95,8 +95,8 @@ class ClassicMember(MemberCore):
 
     # --- what the user wants ----------------------------------------------------------------------------
 
-    def subscribe(self, topics: Iterable[str]) -> None:
-        """Be a member that reads these topics."""
+    def subscribe(self, topics: Iterable[str], regex: str | None = None) -> None:
+        """Be a member that reads these topics; `regex` is for coordinators, and not used here."""
         wanted = tuple(sorted(set(topics)))
         if wanted != self._topics:
             self._topics = wanted
@@ -132,7 +132,7 @@ class ClassicMember(MemberCore):
         self._become(S.UNJOINED)
         return effects
 
-    def topics_changed(self, counts: Mapping[str, int]) -> None:
+    def topics_changed(self, counts: Mapping[str, int], names: Mapping[bytes, str]) -> None:
         """How many partitions topics have now; the leader shares out anew if that is news."""
         if self._counts is not None and self._counts != {
             name: counts[name] for name in self._divided if name in counts

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from .assignors import checked_assignors
 from .classic import ClassicMember
 from .member import MemberConfig
 from .membership_io import Membership
+from .modern import ModernMember
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from ..config import ConsumerConfig
     from ..consumer.consumer_io import ConsumerEngine
     from .assignors import Assignor
+    from .member import MemberCore
 
 
 def join_group(
@@ -39,4 +42,8 @@ def join_group(
         server_assignor=config.group_remote_assignor or None,
     )
     chosen = checked_assignors(config.assignors if assignors is None else assignors)
-    return Membership(engine, hub, config, ClassicMember(member, chosen, backoff), backoff)
+    core: MemberCore = ClassicMember(member, chosen, backoff)
+    if config.group_protocol == "consumer":
+        member_id = str(UUID(int=hub.random.getrandbits(128), version=4))
+        core = ModernMember(member, member_id, backoff)
+    return Membership(engine, hub, config, core, backoff)

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 RebalanceCallback: TypeAlias = "Callable[[Any, tuple[TopicPartition, ...]], Awaitable[None] | None]"
 
 
+NAMES = ("on_assigned", "on_revoked", "on_lost")
+
+
 class RebalanceListener(Protocol):
     """Hears of rebalances where the user reads: inside `poll` or an iteration, never on the IO thread; each
     method may be left out. With an asyncio consumer they may be coroutine functions."""
@@ -34,7 +37,8 @@ class Callbacks:
 
     def __init__(self, listener: Any = None, **single: RebalanceCallback | None) -> None:
         self._callbacks: dict[str, RebalanceCallback] = {}
-        for name, callback in single.items():
+        for name in NAMES:
+            callback = single.get(name)
             found = callback if callback is not None else getattr(listener, name, None)
             if callback is not None and getattr(listener, name, None) is not None:
                 raise ConfigError(f"{name} is given twice: as an argument, and by the listener")

@@ -111,8 +111,8 @@ class MemberCore(ABC):
     # --- what the user wants and does -------------------------------------------------------------------
 
     @abstractmethod
-    def subscribe(self, topics: Iterable[str]) -> None:
-        """Be a member that reads these topics."""
+    def subscribe(self, topics: Iterable[str], regex: str | None = None) -> None:
+        """Be a member that reads these topics, or those that match the coordinator's regular expression."""
 
     @abstractmethod
     def unsubscribe(self, *, leave: bool, reason: str) -> tuple[Effect, ...]:
@@ -165,8 +165,8 @@ class MemberCore(ABC):
         """As the leader: share out what these topics have now."""
         return ()
 
-    def topics_changed(self, counts: Mapping[str, int]) -> None:
-        """How many partitions topics have now."""
+    def topics_changed(self, counts: Mapping[str, int], names: Mapping[bytes, str]) -> None:
+        """How many partitions topics have now, and their names by id."""
         return
 
     @property

@@ -11,7 +11,13 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import CoordinatorNotAvailableError, HeadraceError, KafkaError, error_from_code
+from ...protocol.errors import (
+    ClosedError,
+    CoordinatorNotAvailableError,
+    HeadraceError,
+    KafkaError,
+    error_from_code,
+)
 from ...protocol.messages.groups import OffsetFetchGroup, OffsetFetchRequest, TopicNamePartitions
 from ...protocol.messages.registry import OFFSET_FETCH
 from ...protocol.model import TopicPartition
@@ -55,7 +61,7 @@ class Membership:
         self._seen: Any = None  # the user's progress at the last look
         self._serials: dict[TopicPartition, int] = {}  # of what is owned: the number of its take-over
         self._serial = 0
-        self._committed: dict[TopicPartition, tuple[int, int]] = {}  # version, offset: committed last
+        self._wished: dict[TopicPartition, tuple[int, int]] = {}  # version, offset: to be committed last
         self._timer: asyncio.TimerHandle | None = None
         self._commit_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -74,7 +80,7 @@ class Membership:
     async def leaving(self, deadline_ms: int) -> Work | None:
         """Before the end of a membership: what the user's side has to hear. Finished work is committed."""
         core = self._core
-        if self.config.enable_auto_commit:
+        if self.config.enable_auto_commit and (core.is_member or self.subscription is None):
             await self._commit_finished(deadline_ms)
         if not core.owned:
             return None
@@ -166,7 +172,7 @@ class Membership:
         gone = tuple(tps)
         for tp in gone:
             self._serials.pop(tp, None)
-            self._committed.pop(tp, None)
+            self._wished.pop(tp, None)
         self._engine.drop(gone)
 
     # --- commits ----------------------------------------------------------------------------------------
@@ -178,9 +184,12 @@ class Membership:
         `Committer.submit`."""
         if offsets is None:
             offsets = {tp: offset for tp, (_, offset) in self._engine.positions(finished=False).items()}
-        future = self._committer.submit(offsets, deadline_ms)
         at = self._engine.change(lambda fetcher: versions(fetcher, offsets))
-        future.add_done_callback(lambda done: self._note(done, at, offsets))
+        # Order: before it is done, or an auto-commit meanwhile would go back behind it.
+        wished = {tp: (version, offsets[tp].offset) for tp, version in at.items()}
+        self._wished.update(wished)
+        future = self._committer.submit(offsets, deadline_ms)
+        future.add_done_callback(lambda done: self._not_committed(done, wished))
         return future
 
     async def committed(
@@ -235,20 +244,24 @@ class Membership:
 
     async def _start(self, versions: Mapping[TopicPartition, int]) -> None:
         left = dict(versions)
-        while left and not self._is_closed:
+        while left:
+            outcome: Any = None
             try:
-                found = await self.committed(left, self._hub.now_ms() + self.config.api_timeout_ms)
+                outcome = await self.committed(left, self._hub.now_ms() + self.config.api_timeout_ms)
             except HeadraceError as error:
-                if not error.retriable and isinstance(error, KafkaError):
-                    self._engine.change(partial(start_failed, awaited=left, error=error))
-                    return
-                log.warning("no committed offsets of %r yet: %s", self._core.config.group_id, error)
-            else:
-                for tp, offset in found.items():
-                    if offset is not None:
-                        self._committed[tp] = (versions[tp] + 1, offset.offset)
-                self._engine.change(partial(start, awaited=left, found=found))
+                outcome = error
+            if self._is_closed:
                 return
+            if not isinstance(outcome, HeadraceError):
+                for tp, offset in outcome.items():
+                    if offset is not None:
+                        self._wished[tp] = (versions[tp] + 1, offset.offset)
+                self._engine.change(partial(start, awaited=left, found=outcome))
+                return
+            if isinstance(outcome, KafkaError) and not outcome.retriable:
+                self._engine.change(partial(start_failed, awaited=left, error=outcome))
+                return
+            log.warning("no committed offsets of %r yet: %s", self._core.config.group_id, outcome)
             left = self._engine.change(partial(still_awaiting, awaited=left))
 
     async def _commit_finished(self, deadline_ms: int) -> None:
@@ -264,22 +277,17 @@ class Membership:
     def _commit_news(self, deadline_ms: int) -> Committing | None:
         news: dict[TopicPartition, OffsetAndMetadata] = {}
         for tp, (version, offset) in self._engine.positions(finished=True).items():
-            last = self._committed.get(tp)
+            last = self._wished.get(tp)
             if last is None or last[0] < version or last[1] < offset.offset:
                 news[tp] = offset
         return self.commit(news, deadline_ms) if news else None
 
-    def _note(
-        self,
-        done: Committing,
-        versions: Mapping[TopicPartition, int],
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    ) -> None:
+    def _not_committed(self, done: Committing, wished: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """What failed is no longer what was wished last, so that auto-commit tries it again."""
         if done.cancelled() or done.exception() is not None:
-            return
-        for tp, offset in offsets.items():
-            if tp in versions:
-                self._committed[tp] = (versions[tp], offset.offset)
+            for tp, wish in wished.items():
+                if self._wished.get(tp) == wish:
+                    del self._wished[tp]
 
     def _arm_commit(self) -> None:
         if self._commit_timer is None and self.config.enable_auto_commit and not self._is_closed:
@@ -326,8 +334,8 @@ class Membership:
     def _publish(self) -> None:
         core = self._core
         self._watch(core.watched)
-        has_work = core.work is not None or core.error is not None
-        self._engine.set_attention(has_work, is_late=core.state is MemberState.LATE)
+        is_late = core.state is MemberState.LATE  # what the user has is lost: it must not get more of it
+        self._engine.set_attention(core.work is not None or core.error is not None or is_late)
         self._committer.standing_changed()
         if self._timer is not None:
             self._timer.cancel()
@@ -404,11 +412,18 @@ class Membership:
     def _on_view(self, view: ClusterView) -> None:
         if self.subscription is None or self._is_closed:
             return
-        self._core.subscribe(self.subscription.topics_in(view))
-        self._core.topics_changed({name: len(topic.partitions) for name, topic in view.topics.items()})
+        subscription, core = self.subscription, self._core
+        pattern = subscription.pattern
+        core.subscribe(subscription.topics_in(view), None if pattern is None else pattern.pattern)
+        core.topics_changed(
+            {name: len(topic.partitions) for name, topic in view.topics.items()},
+            {topic.topic_id: name for name, topic in view.topics.items()},
+        )
         self.pump()
 
 
 def _log_failure(done: Committing) -> None:
-    if not done.cancelled() and (error := done.exception()) is not None:
+    if done.cancelled() or isinstance(done.exception(), ClosedError):
+        return
+    if (error := done.exception()) is not None:
         log.warning("auto-commit failed: %s", error)

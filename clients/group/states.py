@@ -64,3 +64,34 @@ CLASSIC_TRANSITIONS: dict[MemberState, dict[MemberState, str]] = {
         S.UNJOINED: "unsubscribed",
     },
 }
+
+_BUSY: dict[MemberState, str] = {
+    S.GIVING_UP: "the target lacks something, or not a member any more",
+    S.TAKING_OVER: "the target has more",
+    S.ACKNOWLEDGING: "has what the target says",
+    S.STABLE: "has what the target says, and has told it",
+    S.JOINING: "not a member any more",
+    S.LATE: "the user does not come",
+    S.UNJOINED: "unsubscribed",
+    S.FAILED: "refused",
+}
+
+
+def _but(state: MemberState) -> dict[MemberState, str]:
+    return {target: label for target, label in _BUSY.items() if target is not state}
+
+
+MODERN_TRANSITIONS: dict[MemberState, dict[MemberState, str]] = {
+    S.UNJOINED: {S.JOINING: "topics are subscribed", S.GIVING_UP: "something is owned still"},
+    S.JOINING: {S.ACKNOWLEDGING: "joined", S.UNJOINED: "unsubscribed", S.FAILED: "refused"},
+    S.ACKNOWLEDGING: _but(S.ACKNOWLEDGING),
+    S.GIVING_UP: _but(S.GIVING_UP),
+    S.TAKING_OVER: _but(S.TAKING_OVER),
+    S.STABLE: _but(S.STABLE),
+    S.LATE: {S.JOINING: "the user is back", S.GIVING_UP: "the user is back", S.UNJOINED: "unsubscribed"},
+    S.FAILED: {
+        S.JOINING: "the user has heard it",
+        S.GIVING_UP: "the user has heard it",
+        S.UNJOINED: "unsubscribed",
+    },
+}

@@ -365,6 +365,12 @@ class Accumulator:
         self.needs_wake = True
         return list(self.live)
 
+    def seal_all(self) -> None:
+        """No further record joins a batch that there is."""
+        for batch in self.live:
+            if batch.is_open:
+                self._seal(batch)
+
     def close_all(self) -> list[Batch]:
         """Drop every batch; the memory is free, the outcome is the caller's to tell. What expired under way
         had one before, and is not given."""

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from .sender import SendProduce
 
 
-def request_of(send: SendProduce, acks: int, timeout_ms: int) -> ProduceRequest:
+def request_of(
+    send: SendProduce, acks: int, timeout_ms: int, transactional_id: str | None = None
+) -> ProduceRequest:
     """The body of the request."""
     partitions = tuple(
         ProducePartition(target.topic_id, target.partition, target.leader_epoch) for target in send.targets
     )
-    return ProduceRequest(acks, timeout_ms, partitions)
+    return ProduceRequest(acks, timeout_ms, partitions, transactional_id)
 
 
 def stakes_of(send: SendProduce) -> list[Stake]:

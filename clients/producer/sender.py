@@ -24,6 +24,7 @@ from ...protocol.errors import (
     UnknownProducerIdError,
     error_from_code,
 )
+from .transactions import wait_after
 
 if TYPE_CHECKING:
     from ...protocol.messages.data import ProducePartitionResponse, ProduceResponse
@@ -370,7 +371,7 @@ class Sender:
 
     def _retry(self, batch: Batch, error: HeadraceError, now_ms: int) -> None:
         self.counters.batches_retried += 1
-        batch.retry_at_ms = now_ms + self.backoff.wait_ms(batch.attempts)
+        batch.retry_at_ms = now_ms + wait_after(error, batch.attempts, self.backoff)
         if error.refresh_metadata:
             self._refused[batch] = None
             self._must_look = True

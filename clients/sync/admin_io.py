@@ -45,8 +45,8 @@ if TYPE_CHECKING:
         TransactionDescription,
         TransactionListing,
     )
-    from ..config import AdminOptions
     from ..group.group_metadata import OffsetAndMetadata
+    from ..options import AdminOptions
     from ..records import OffsetAndTimestamp, TimestampLike
     from .cluster_io import Cluster
 

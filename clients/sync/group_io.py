@@ -195,7 +195,7 @@ class GroupFace(Generic[K, V]):
 
     def _leave(self, reason: str, leave: bool | None, timeout: float | None) -> None:
         group = self._engine.group
-        if group is None or group.subscription is None:
+        if group is None:
             return
         deadline_ms = self._deadline_ms(timeout)
         work = self._io.call(group.leaving(deadline_ms))

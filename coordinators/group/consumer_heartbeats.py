@@ -212,7 +212,7 @@ def _check_epoch(member: Member, epoch: int, owned: Partitions | None) -> None:
     """
     if epoch == member.epoch:
         return
-    if epoch == member.previous_epoch and (owned is None or is_part_of(owned, member.assigned)):
+    if epoch == member.previous_epoch and (owned is None or is_part_of(owned, member)):
         return
     raise FencedMemberEpochError(
         f"member {member.member_id!r} is at epoch {member.epoch}, not {epoch}: it must give up all and join"

@@ -78,11 +78,13 @@ class Expiry:
     def _expired(self, group: Group, now: Now, retention_ms: int) -> Iterator[Record]:
         """An offset that a transaction is about to replace stays. So do those of topics that are read, but
         for topics that were deleted while another node coordinated."""
-        pending = self._store.pending(group.group_id)
-        for tp, stored in self._store.of(group.group_id).items():
+        committed, pending = self._store.of(group.group_id), self._store.pending(group.group_id)
+        topics = dict.fromkeys(tp.topic for tp in committed)
+        is_read = {topic: group.is_subscribed_to(topic) for topic in topics}  # once each: it is dear
+        for tp, stored in committed.items():
             topic_id = stored.value.topic_id
             is_gone = topic_id != NO_TOPIC_ID and topic_id not in self._around.image.topic_names
-            if tp in pending or (group.is_subscribed_to(tp.topic) and not is_gone):
+            if tp in pending or (is_read[tp.topic] and not is_gone):
                 continue
             if is_gone or _is_over(group, stored, now, retention_ms):
                 yield offset_tombstone(group.group_id, tp)

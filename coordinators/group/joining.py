@@ -17,6 +17,7 @@ from ...protocol.errors import (
     MemberIdRequiredError,
     UnknownMemberIdError,
 )
+from ...runtime.config import MAX_INT
 from ..runtime.failures import as_seen
 from ..runtime.ports import Outcome
 from ..runtime.routing import MAX_ID_LENGTH
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from .rebalances import Rebalances
 
 _S = ClassicState
+# Bound: each id that was given away takes memory for a session timeout, and costs the asker nothing.
+MAX_PENDING_JOINS = 10_000
 
 
 class Joining:
@@ -50,7 +53,7 @@ class Joining:
 
     def join(self, body: JoinGroupRequest, token: Token, now: Now) -> Outcome:
         """Answered when the group has rebalanced, or at once if it need not."""
-        self._check_session_timeout(body)
+        self._check_timeouts(body)
         _check_names(body)
         before = self._groups.get(body.group_id)
         group = before if isinstance(before, ClassicGroup) else ClassicGroup(body.group_id, now.wall_ms)
@@ -75,17 +78,21 @@ class Joining:
         """The group that a request has made, once: its first record is in the log."""
         return self._founding.pop(group_id, None)
 
-    def _check_session_timeout(self, body: JoinGroupRequest) -> None:
+    def _check_timeouts(self, body: JoinGroupRequest) -> None:
         config = self._around.config.now
         low, high = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         if not low <= body.session_timeout_ms <= high:
             raise InvalidSessionTimeoutError(f"{body.session_timeout_ms} ms is not within {low}..{high} ms")
+        if not 0 <= body.rebalance_timeout_ms <= MAX_INT:
+            raise InvalidRequestError(f"a rebalance timeout of {body.rebalance_timeout_ms} ms")
 
     def _accepts(self, group: ClassicGroup, member_id: str) -> bool:
         """Is there room? While the group rebalances those count that have joined already, so that the last
         ones are turned away if the limit was lowered."""
         limit = self._around.config.now.group_max_size
         member = group.members.get(member_id)
+        if not member_id and len(group.pending_joins) >= MAX_PENDING_JOINS:
+            return False
         if group.is_empty:
             return True
         if group.state is _S.PREPARING_REBALANCE:

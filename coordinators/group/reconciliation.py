@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import FencedMemberEpochError
-from .consumer_group import MemberState, each_partition
+from .consumer_group import MemberState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -107,6 +107,10 @@ def _union(left: Partitions, right: Partitions) -> Partitions:
     return {topic: tuple(sorted({*left.get(topic, ()), *right.get(topic, ())})) for topic in topics}
 
 
-def is_part_of(owned: Partitions, assigned: Partitions) -> bool:
-    """Is everything of `owned` in `assigned`?"""
-    return all(partition in assigned.get(topic, ()) for topic, partition in each_partition(owned))
+def is_part_of(owned: Partitions, member: Member) -> bool:
+    """Has the member all of `owned`, if only to give it back?"""
+    assigned, pending = member.assigned, member.pending
+    return all(
+        set(partitions).issubset((*assigned.get(topic, ()), *pending.get(topic, ())))
+        for topic, partitions in owned.items()
+    )

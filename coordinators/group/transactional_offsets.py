@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...protocol.coordinator_ids import partition_of_id
 from ...protocol.errors import (
     ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
@@ -34,7 +35,6 @@ from ...protocol.messages.transactions import (
 )
 from ...protocol.model import CONSUMER_OFFSETS, NO_NODE, TRANSACTION_STATE
 from ..runtime.ports import Outcome, Stamp
-from ..runtime.routing import partition_of
 from .offset_commits import refused_commit
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class TransactionalOffsets:
         """The node. Errors: CoordinatorNotAvailableError if there is none now."""
         topic = self._around.image.topics.get(TRANSACTION_STATE)
         if topic is not None:
-            leader = topic.partitions[partition_of(transactional_id, len(topic.partitions))].leader
+            leader = topic.partitions[partition_of_id(transactional_id, len(topic.partitions))].leader
             if leader != NO_NODE:
                 return leader
         raise CoordinatorNotAvailableError(f"nobody coordinates {transactional_id} now")

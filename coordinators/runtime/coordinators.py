@@ -9,6 +9,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ...protocol.coordinator_ids import partition_of_id
 from ...protocol.errors import (
     InvalidRequestError,
     KafkaError,
@@ -23,7 +24,7 @@ from .finding import Finder
 from .hosted_shard import HostedShard, Parts
 from .ports import Now, Outcome, Stamp
 from .producer_ids import ProducerIds
-from .routing import ROUTES, Everywhere, Many, One, partition_of
+from .routing import ROUTES, Everywhere, Many, One
 from .timers import ShardTimers
 from .waiting import AllAnswers, ManyAnswers, Waiting, answer_to
 
@@ -116,7 +117,7 @@ class Coordinators:
         """Errors: NotCoordinatorError, if this node does not lead the partition of the key."""
         image = self._host.image.topics.get(topic)
         if image is not None:
-            partition = partition_of(key, len(image.partitions))
+            partition = partition_of_id(key, len(image.partitions))
             shard = self._shards.get((image.topic_id, partition))
             if shard is not None:
                 return shard

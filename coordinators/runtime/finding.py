@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from ...protocol.coordinator_ids import partition_of_id
 from ...protocol.errors import (
     CoordinatorNotAvailableError,
     InvalidRequestError,
@@ -24,7 +25,7 @@ from ...protocol.messages.groups import (
     FindCoordinatorResponse,
 )
 from ...protocol.model import CONSUMER_OFFSETS, NO_NODE, TRANSACTION_STATE
-from .routing import check_key, partition_of
+from .routing import check_key
 
 if TYPE_CHECKING:
     from ...storage_node.coordinator_config import CoordinatorConfig
@@ -71,7 +72,7 @@ class Finder:
             raise CoordinatorNotAvailableError(
                 f"{topic} cannot be made: {fault}" if fault else f"{topic} is being made"
             )
-        partition = partition_of(key, len(found.partitions))
+        partition = partition_of_id(key, len(found.partitions))
         leader = found.partitions[partition].leader
         broker = image.brokers.get(leader)
         if broker is None or broker.is_fenced:

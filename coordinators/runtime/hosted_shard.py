@@ -169,9 +169,6 @@ class HostedShard:
         error = NotCoordinatorError(f"node {self.node_id} does not lead {self.name} any more")
         self._timers.clear()
         self._own_timers.clear()
-        self._held.clear()
-        self._next.clear()
-        self._to_replay.clear()
         left: list[Any] = self._shard.close() if was_active else []
         for token in {*left, *self.waiting}:
             token.deliver(error)
@@ -179,7 +176,7 @@ class HostedShard:
     def _load_on(self) -> None:
         _, end = self._host.bounds(self.key)
         if self.applied_end >= end:
-            self._loaded(end)
+            self._loaded()
             return
         decode = self._parts.codec.decode
         piece = LogPiece(
@@ -219,8 +216,7 @@ class HostedShard:
         else:
             self._shard.replay(item.record, item.offset, item.stamp)
 
-    def _loaded(self, end: int) -> None:
-        self.applied_end = end
+    def _loaded(self) -> None:
         self.state = ShardState.ACTIVE
         if self.skipped:
             text = f"{self.name}: {self.skipped} records of types that are not known here were skipped"

@@ -1,13 +1,10 @@
-"""Which partition a group or transactional id lives in, and how each api finds its ids. Pure.
+"""How each api finds its groups or transactional ids. Pure.
 
-Source: Kafka GroupCoordinatorService.partitionFor, TransactionStateManager.partitionFor, Utils.abs; what may
-be empty: GroupCoordinatorService.java.
+Source of what may be empty: Kafka GroupCoordinatorService.java.
 """
 
 from __future__ import annotations
 
-import struct
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.errors import InvalidGroupIdError, InvalidRequestError
@@ -21,22 +18,6 @@ if TYPE_CHECKING:
 
 # Bound: the ids are kept in memory and in every record; Kafka's own bound is that of its strings, 32,767.
 MAX_ID_LENGTH = 2_048
-_INT_BITS = 32
-
-
-@lru_cache(maxsize=4_096)
-def string_hash(text: str) -> int:
-    """Java's String.hashCode: over UTF-16 units, 32 bits, signed."""
-    value = 0
-    for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be", "surrogatepass")):
-        value = (31 * value + unit) & 0xFFFF_FFFF
-    return value - (1 << _INT_BITS) if value >> (_INT_BITS - 1) else value
-
-
-def partition_of(key: str, partitions: int) -> int:
-    """The partition of `partitions` that an id lives in."""
-    value = abs(string_hash(key))
-    return 0 if value >> (_INT_BITS - 1) else value % partitions  # Java has no absolute value of its smallest
 
 
 class One(NamedTuple):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...protocol.coordinator_ids import partition_of_id
 from ...protocol.errors import (
     ConcurrentTransactionsError,
     CoordinatorNotAvailableError,
@@ -37,7 +38,7 @@ from ...protocol.messages.transactions import (
 from ...protocol.model import CONSUMER_OFFSETS
 from ...protocol.records.transaction_records import TransactionKey
 from ..runtime.ports import Outcome, Record
-from ..runtime.routing import partition_of
+from .held import HOLD_MS, Held, HeldRequest
 from .listing import described, listed
 from .markers import Markers
 from .states import EXPIRING, PREPARED, TxnState
@@ -72,7 +73,7 @@ if TYPE_CHECKING:
 
 MAX_PARTITIONS = 10_000  # Bound: of one transaction, all of which are in each of its records
 MAX_RECORDS = 100  # in what one timer decides; the rest follows at once
-_OVERDUE, _EXPIRED = "overdue", "expired"
+_OVERDUE, _EXPIRED, _HOLD, _GO_ON = "overdue", "expired", "hold", "go on"
 
 
 class TransactionShard:
@@ -86,6 +87,7 @@ class TransactionShard:
         self._deadlines: dict[str, int | None] = {}  # of the ongoing; None: not looked at yet
         self._beginning: set[str] = set()  # ids whose new producer is not committed yet
         self._markers = Markers(around, self._complete)
+        self._held = Held()
         self._handlers: dict[int, Callable[[Any, Token, Now], Outcome]] = {
             registry.INIT_PRODUCER_ID.key: self._init_producer_id,
             registry.ADD_PARTITIONS_TO_TXN.key: self._add_partitions,
@@ -121,6 +123,8 @@ class TransactionShard:
             self._deadlines.pop(transactional_id, None)
         if transaction.state not in PREPARED:
             self._markers.end(transactional_id)
+            if transactional_id in self._held:
+                self._around.timers.set((_GO_ON, transactional_id), 0, self._going_on(transactional_id))
 
     def replay_marker(self, stamp: Stamp, *, is_commit: bool, offset: int) -> None:
         """No transaction writes here."""
@@ -139,13 +143,14 @@ class TransactionShard:
         """Partitions may have found leaders."""
         return self._markers.on_metadata(now)
 
-    def on_peer_gone(self, _session: int, _now: Now) -> Outcome:
-        """Nobody waits here for anything but commits."""
+    def on_peer_gone(self, session: int, _now: Now) -> Outcome:
+        """What it asked for is not done."""
+        self._held.forget(session)
         return Outcome()
 
     def close(self) -> list[Token]:
-        """Nor here."""
-        return []
+        """Those that wait for an end; others wait for commits."""
+        return list(self._held.tokens())
 
     # --- requests --------------------------------------------------------------------------------------
 
@@ -165,11 +170,15 @@ class TransactionShard:
         if before is None:
             after = created(body, now.wall_ms, take_id())
         else:
-            after = initialized(before, body, now.wall_ms, take_id)
+            try:
+                after = initialized(before, body, now.wall_ms, take_id)
+            except ConcurrentTransactionsError as error:
+                return self._hold(name, HeldRequest(registry.INIT_PRODUCER_ID, body, token, error), now)
         if after.state in PREPARED:
             outcome = self._decided([(name, after)])
-            error = ConcurrentTransactionsError("the transaction of the producer before is aborted first")
-            outcome.answer(token, InitProducerIdResponse(error.code, error_detail=error.detail))
+            detail = "the transaction of the producer before is aborted first"
+            code = ConcurrentTransactionsError.code
+            outcome.answer(token, InitProducerIdResponse(code, error_detail=detail))
             return outcome
         self._beginning.add(name)
         outcome = self._recorded([(name, after)], undo=lambda: self._beginning.discard(name))
@@ -184,8 +193,14 @@ class TransactionShard:
     def _add_partitions(self, body: AddPartitionsToTxnRequest, token: Token, now: Now) -> Outcome:
         changed: dict[str, Transaction] = {}
         answers = tuple(self._added(each, changed, now) for each in body.transactions)
+        answer = AddPartitionsToTxnResponse(answers)
+        if [each.error_code for each in answers] == [ConcurrentTransactionsError.code]:
+            asked = body.transactions[0]
+            request = HeldRequest(registry.ADD_PARTITIONS_TO_TXN, body, token, answer)
+            if not asked.verify_only:  # the records of who asks for that belong to no next transaction
+                return self._hold(asked.transactional_id, request, now)
         outcome = self._recorded(list(changed.items()))
-        outcome.answer(token, AddPartitionsToTxnResponse(answers))
+        outcome.answer(token, answer)
         return outcome
 
     def _added(
@@ -227,14 +242,17 @@ class TransactionShard:
     def _add_offsets(self, body: AddOffsetsToTxnRequest, token: Token, now: Now) -> Outcome:
         if not body.transactional_id or not body.group_id:
             raise InvalidRequestError("a transactional id and a group id must not be empty")
-        before = self._known.get(body.transactional_id)
-        current = check_producer(before, body.producer_id, body.producer_epoch)
+        name = body.transactional_id
+        try:
+            current = check_producer(self._known.get(name), body.producer_id, body.producer_epoch)
+        except ConcurrentTransactionsError as error:
+            return self._hold(name, HeldRequest(registry.ADD_OFFSETS_TO_TXN, body, token, error), now)
         topic = self._around.image.topics.get(CONSUMER_OFFSETS)
         if topic is None:
             raise CoordinatorNotAvailableError(f"there is no {CONSUMER_OFFSETS} yet")
-        number = partition_of(body.group_id, len(topic.partitions))
+        number = partition_of_id(body.group_id, len(topic.partitions))
         after = with_partitions(current, [(CONSUMER_OFFSETS, number)], now.wall_ms)
-        pairs = [] if after is None else [(body.transactional_id, _bounded(after))]
+        pairs = [] if after is None else [(name, _bounded(after))]
         outcome = self._recorded(pairs)
         outcome.answer(token, AddOffsetsToTxnResponse(0))
         return outcome
@@ -261,6 +279,34 @@ class TransactionShard:
         outcome = Outcome()
         outcome.answer(token, listed(self._known, body, now.wall_ms))
         return outcome
+
+    # --- requests that wait for an end -----------------------------------------------------------------
+
+    def _hold(self, name: str, request: HeldRequest, now: Now) -> Outcome:
+        """The transaction before is being ended: its end is near."""
+        key = (_HOLD, name)
+        if not self._held.add(name, request):
+            return _refused([request])
+        if self._around.timers.deadline_of(key) is None:
+            self._around.timers.set(key, now.ms + HOLD_MS, lambda _: _refused(self._held.pop_all(name)))
+        return Outcome()
+
+    def _going_on(self, name: str) -> Callable[[Now], Outcome]:
+        """The end has come: the first of those that wait is asked anew, then the next."""
+
+        def go_on(now: Now) -> Outcome:
+            self._around.timers.cancel((_HOLD, name))
+            if name not in self._held:
+                return Outcome()
+            request = self._held.pop(name)
+            if name in self._held:
+                self._around.timers.set((_GO_ON, name), 0, go_on)
+            try:
+                return self.handle(request.api, request.body, request.token, now)
+            except KafkaError as error:
+                return _refused([request._replace(refusal=error)])
+
+        return go_on
 
     # --- decisions -------------------------------------------------------------------------------------
 
@@ -339,6 +385,13 @@ class TransactionShard:
         is_full = len(expired) == MAX_RECORDS
         self._around.timers.set(_EXPIRED, now.ms + (0 if is_full else interval_ms), self._expire)
         return Outcome(expired)
+
+
+def _refused(requests: Iterable[HeldRequest]) -> Outcome:
+    outcome = Outcome()
+    for request in requests:
+        outcome.answer(request.token, request.refusal)
+    return outcome
 
 
 def _bounded(transaction: Transaction) -> Transaction:

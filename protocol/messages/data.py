@@ -99,11 +99,17 @@ class ProducePartition(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class ProduceRequest(msgspec.Struct, array_like=True, frozen=True):
-    """`acks` 0, 1 or -1 (all); with 0 there is no response. Entry i goes with frame i."""
+    """`acks` 0, 1 or -1 (all); with 0 there is no response. Entry i goes with frame i.
+
+    Batches of a transaction need its `transactional_id`. `adds_partitions`: transaction version 2, the
+    partitions' leaders add them to the transaction; else they only look whether they were added.
+    """
 
     acks: int
     timeout_ms: int
     partitions: tuple[ProducePartition, ...]
+    transactional_id: str | None = None
+    adds_partitions: bool = True
 
 
 class ProducePartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -163,7 +169,9 @@ class FetchRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class FetchPartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The next `frame_count` frames of the message are this partition's: each holds whole batches.
+    """The next `frame_count` frames of the message are this partition's: each holds whole batches. With
+    read_committed they lie below the last stable offset, and `aborted` names the transactions, by producer id
+    and first offset, whose records among them do not count, up to the producer's next marker.
 
     `diverging_epoch` and `diverging_end_offset`: the largest epoch of the leader's log that is not above the
     asked `last_fetched_epoch`, and where it ends; there are no records then, and the asker must truncate.
@@ -181,6 +189,7 @@ class FetchPartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=Fa
     diverging_epoch: int = -1
     diverging_end_offset: int = -1
     preferred_read_replica: int = -1  # the client should rather fetch there
+    aborted: tuple[tuple[int, int], ...] = ()
 
 
 class FetchResponse(msgspec.Struct, array_like=True, frozen=True):

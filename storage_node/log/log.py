@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import CorruptMessageError, InvalidRecordError, KafkaStorageError
-from ...protocol.model import NO_EPOCH, NO_TIMESTAMP
+from ...protocol.model import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from ...protocol.records.header import (
     CRC_POSITION,
     BatchHeader,
@@ -290,7 +290,7 @@ class Log(LogStart, LogCleaning, LogFlushing, LogProducers):
         self.high_watermark = other.high_watermark
         self.cleaner_offset = other.cleaner_offset
         self.reconfigure(other.config)
-        self.producers = other.producers
+        self.producers, self._snapshot_offset = other.producers, NO_OFFSET
         self.take_snapshot()
         self._has_new_names = True
 

@@ -7,11 +7,13 @@ For the owner's thread. Source: Kafka UnifiedLog.java.
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 from ...protocol.model import NO_TIMESTAMP
 from ...protocol.records.codec import active_codec
 from ...protocol.records.control import EndTransaction, encode_control
+from ...protocol.records.header import LENGTH_END, read_batch_header
 from . import names
 from .append_rules import AppendInfo
 from .files import sync_files
@@ -19,14 +21,21 @@ from .index_files import write_index
 from .producer_recovery import load_producers, remove_snapshots, snapshot_offsets
 from .producer_snapshot import format_producer_snapshot
 from .producer_states import read_marker
+from .verification import NO_GUARD, UNCHECKED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...protocol.records.header import BatchHeader, Buffer
     from .config import LogConfig
     from .guarded_files import GuardedFiles
     from .producer_states import ProducerStates
     from .recovery import RecoveryReport
     from .segment_list import SegmentList
+
+
+_LENGTH = struct.Struct(">i")
+_LENGTH_POSITION = 8
 
 
 class LogProducers:
@@ -46,20 +55,10 @@ class LogProducers:
     _keeps_producers: bool
     _snapshot_offset: int  # of the newest snapshot, or where the log begins, of which none is needed
 
-    if TYPE_CHECKING:  # other parts of the log have these
+    if TYPE_CHECKING:  # other parts of the log have it
 
         @property
         def log_end_offset(self) -> int: ...
-
-        def append_as_leader(
-            self,
-            batch: Buffer,
-            *,
-            leader_epoch: int,
-            wall_ms: int,
-            internal: bool = False,
-            transaction_version: int = 0,
-        ) -> AppendInfo: ...
 
     @property
     def last_stable_offset(self) -> int:
@@ -79,6 +78,12 @@ class LogProducers:
             if segment.aborted is not None and segment.aborted.collect(offset, upto_offset, found):
                 break
         return tuple(found)
+
+    def aborted_in(self, offset: int, data: Sequence[Buffer]) -> tuple[tuple[int, int], ...]:
+        """As `aborted_between`, for the batches in `data`, which were read from `offset` on."""
+        if all(segment.aborted is None for segment in self._segments.from_offset(offset)):
+            return ()
+        return self.aborted_between(offset, _end_of(data[-1]))
 
     @property
     def has_aborted(self) -> bool:
@@ -125,30 +130,13 @@ class LogProducers:
 
     # --- appending ----------------------------------------------------------------------------------------
 
-    def append_marker(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        marker: EndTransaction,
-        *,
-        leader_epoch: int,
-        wall_ms: int,
-        transaction_version: int,
-    ) -> AppendInfo:
-        """End the producer's transaction. Errors: as ProducerStates.check_marker; DiskFull, KafkaStorage."""
-        return self.append_as_leader(
-            encode_marker(producer_id, producer_epoch, marker, wall_ms),
-            leader_epoch=leader_epoch,
-            wall_ms=wall_ms,
-            internal=True,
-            transaction_version=transaction_version,
-        )
-
     def _check_producer(
         self, batch: Buffer, header: BatchHeader, *, internal: bool, guard: int, transaction_version: int
     ) -> AppendInfo | None:
         """As ProducerStates.check, also for markers; where the batch is that this one repeats."""
         if not header.is_control:
+            if internal and guard == NO_GUARD:
+                guard = UNCHECKED  # who writes for a producer has asked, or knows better
             repeated = self.producers.check(header, is_of_client=not internal, guard=guard)
             if repeated is None:
                 return None
@@ -166,6 +154,15 @@ class LogProducers:
         aborted = self.producers.wrote(header, base_offset, marker)
         if aborted is not None:
             self._segments.active.note_aborted(aborted)
+
+
+def _end_of(data: Buffer) -> int:
+    """The offset behind the whole batches in `data`."""
+    position = last = 0
+    while position < len(data):
+        last = position
+        position += LENGTH_END + _LENGTH.unpack_from(data, position + _LENGTH_POSITION)[0]
+    return read_batch_header(data, last).next_offset
 
 
 def encode_marker(producer_id: int, producer_epoch: int, marker: EndTransaction, wall_ms: int) -> bytes:

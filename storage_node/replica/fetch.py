@@ -1,4 +1,5 @@
-"""Fetch: read below the high watermark, at once or when enough bytes are there.
+"""Fetch: read below the high watermark, or with read_committed below the last stable offset, at once or when
+enough bytes are there.
 
 The event loop never waits for a disk here. What is in memory or in the page cache is answered at once; for
 the rest a thread reads, and the answer, or the client's next fetch, takes what it read. A request that finds
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
     from .reading import RecordReader
     from .replica_manager import ReplicaManager
 
-ISOLATION_LEVELS = (0, 1)  # read_uncommitted, read_committed
+READ_COMMITTED = 1
+ISOLATION_LEVELS = (0, READ_COMMITTED)  # read_uncommitted
 # Clients wait 30 s for an answer, and more; a disk that needs longer serves the fetch after this one.
 COLD_WAIT_MS = 5_000
 
@@ -67,6 +69,11 @@ class _Wanted:
     error: KafkaError | None = None
     may_follow: bool = False  # the client reads from followers too
     preferred: int = NO_NODE  # and should rather read there
+    is_committed: bool = False  # the client is to see committed transactions alone
+
+    def end_of(self, partition: Partition, log: Log) -> int:
+        """How far the client may read."""
+        return log.last_stable_offset if self.is_committed else partition.high_watermark
 
 
 class FetchHandler:
@@ -100,7 +107,8 @@ class FetchHandler:
         check_asked(body.isolation, body.partitions, self._limits.max_partitions)
         if self._limits.room() <= 0:
             raise ThrottlingQuotaExceededError("too many response bytes wait for their readers")
-        wanted = [self._look_up(entry) for entry in body.partitions]
+        is_committed = body.isolation == READ_COMMITTED
+        wanted = [self._look_up(entry, is_committed=is_committed) for entry in body.partitions]
         if body.rack and self._limits.selects_replicas:
             self._select(wanted, body.rack)
         self.cold.now_ms = now_ms
@@ -147,11 +155,12 @@ class FetchHandler:
         self._starved.pop(session, None)
         self.reader.catch_up.forget(session)
 
-    def _look_up(self, entry: FetchPartition) -> _Wanted:
+    def _look_up(self, entry: FetchPartition, *, is_committed: bool) -> _Wanted:
         try:
-            return _Wanted(entry, self._replicas.find(entry.topic_id, entry.partition))
+            partition = self._replicas.find(entry.topic_id, entry.partition)
         except KafkaError as error:
             return _Wanted(entry, None, error)
+        return _Wanted(entry, partition, is_committed=is_committed)
 
     def _select(self, wanted: list[_Wanted], rack: str) -> None:
         brokers = self._replicas.image.brokers
@@ -169,9 +178,10 @@ class FetchHandler:
                 return True
             try:
                 log = partition.leader_log(item.entry.current_leader_epoch, may_follow=item.may_follow)
-                if _has_readable(partition, log, item.entry):
+                end = item.end_of(partition, log)
+                if _has_readable(partition, log, item.entry, end):
                     # Bound: counting bytes may cost a read, and one byte is what most readers wait for
-                    found += 1 if min_bytes - found <= 1 else _readable_bytes(partition, log, item.entry)
+                    found += 1 if min_bytes - found <= 1 else _readable_bytes(log, item.entry, end)
             except KafkaError:
                 return True  # `finish` meets it again and puts it into the answer
             if found >= min_bytes:
@@ -210,7 +220,7 @@ class FetchHandler:
             elif data:
                 has_found, parts[index] = True, data
                 total += sum(map(len, data))
-            elif starved is None and item.partition is not None and _is_behind(item.entry, answer):
+            elif starved is None and item.partition is not None and _is_behind(item, answer):
                 starved = item.partition.key
         if is_cold and not (has_found or has_failed or is_last):
             return False
@@ -245,16 +255,19 @@ class FetchHandler:
             assert item.error is not None, "an entry has a partition or an error"
             raise item.error
         log = partition.leader_log(entry.current_leader_epoch, may_follow=item.may_follow)
-        watermark = partition.high_watermark  # Order: read once, it bounds the read and goes into the answer
+        # Order: read once, they bound the read and go into the answer
+        watermark, stable = partition.high_watermark, log.last_stable_offset
+        end = stable if item.is_committed else watermark
         data: list[Buffer] | None = []
         limit = max(min(entry.max_bytes, max_bytes), 0)
         try:
-            if _has_readable(partition, log, entry) and (is_first or limit > 0) and item.preferred == NO_NODE:
+            is_due = _has_readable(partition, log, entry, end) and (is_first or limit > 0)
+            if is_due and item.preferred == NO_NODE:
                 data = self.reader.records(
                     partition,
                     log,
                     entry.fetch_offset,
-                    watermark,
+                    end,
                     limit,
                     session=session,
                     asked_bytes=entry.max_bytes,
@@ -270,10 +283,11 @@ class FetchHandler:
         answer = FetchPartitionResponse(
             0,
             watermark,
-            watermark,
+            stable,
             log.log_start_offset,
             frame_count,
             preferred_read_replica=item.preferred,
+            aborted=log.aborted_in(entry.fetch_offset, data) if item.is_committed and data else (),
         )
         return answer, data
 
@@ -307,8 +321,8 @@ def check_asked(
         raise InvalidRequestError("a partition is named twice")
 
 
-def _has_readable(partition: Partition, log: Log, entry: FetchPartition) -> bool:
-    """Whether there is a committed record at the asked offset or after it.
+def _has_readable(partition: Partition, log: Log, entry: FetchPartition, end_offset: int) -> bool:
+    """Whether there is a record at the asked offset or after it, below `end_offset`.
 
     Errors: OffsetOutOfRangeError outside of log start offset .. log end offset. A follower knows nothing of
     offsets above its end, nor, out of the ISR, of what is committed there: OffsetNotAvailableError.
@@ -325,17 +339,18 @@ def _has_readable(partition: Partition, log: Log, entry: FetchPartition) -> bool
             f"{partition.topic_partition} holds offsets {log.log_start_offset} to {log.log_end_offset},"
             f" asked was {offset}"
         )
-    return offset < partition.high_watermark
+    return offset < end_offset
 
 
-def _is_behind(entry: FetchPartition, answer: FetchPartitionResponse) -> bool:
+def _is_behind(item: _Wanted, answer: FetchPartitionResponse) -> bool:
     """Whether there was something to be read."""
-    return not answer.error_code and entry.fetch_offset < answer.high_watermark
+    end = answer.last_stable_offset if item.is_committed else answer.high_watermark
+    return not answer.error_code and item.entry.fetch_offset < end
 
 
-def _readable_bytes(partition: Partition, log: Log, entry: FetchPartition) -> int:
+def _readable_bytes(log: Log, entry: FetchPartition, end_offset: int) -> int:
     """About how many bytes the entry could get now; at least 1."""
-    available = log.bytes_about(entry.fetch_offset, partition.high_watermark)
+    available = log.bytes_about(entry.fetch_offset, end_offset)
     return max(1, min(available, entry.max_bytes))
 
 

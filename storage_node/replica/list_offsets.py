@@ -22,7 +22,7 @@ from ...protocol.messages.data import ListOffsetsPartitionResponse, ListOffsetsR
 from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, NO_OFFSET, NO_TIMESTAMP
 from ..effects import LookUpOffsets
 from ..log.files import FileGoneError
-from .fetch import check_asked
+from .fetch import READ_COMMITTED, check_asked
 
 if TYPE_CHECKING:
     from ...protocol.messages.data import ListOffsetsPartition, ListOffsetsRequest
@@ -45,6 +45,7 @@ class _Search:
     entry: ListOffsetsPartition
     partition: Partition
     log: Log
+    isolation: int
     found: Found | None = None
     error: KafkaError | None = None
 
@@ -88,7 +89,7 @@ class ListOffsetsHandler:
         check_asked(body.isolation, body.partitions, self._max_partitions)
         lookup = OffsetLookup(request, [])
         for index, entry in enumerate(body.partitions):
-            lookup.answers.append(self._answer(index, entry, lookup))
+            lookup.answers.append(self._answer(index, entry, body.isolation, lookup))
         if not lookup.searches:
             self._replies.reply(request, ListOffsetsResponse(tuple(lookup.answers)))
             return
@@ -108,7 +109,7 @@ class ListOffsetsHandler:
         self._replies.reply(lookup.request, ListOffsetsResponse(tuple(lookup.answers)))
 
     def _answer(
-        self, index: int, entry: ListOffsetsPartition, lookup: OffsetLookup
+        self, index: int, entry: ListOffsetsPartition, isolation: int, lookup: OffsetLookup
     ) -> ListOffsetsPartitionResponse:
         """The answer, or the place for it if it must be searched for."""
         try:
@@ -118,14 +119,14 @@ class ListOffsetsHandler:
                 return _answered(partition, log.log_start_offset)
             _check_watermark(partition)
             if entry.timestamp == LATEST_TIMESTAMP:
-                return _answered(partition, partition.high_watermark)
+                return _answered(partition, _end_of(partition, log, isolation))
             if entry.timestamp < 0 and entry.timestamp != MAX_TIMESTAMP:
                 raise InvalidRequestError(
                     f"timestamp {entry.timestamp}, only -1, -2, -3 and times from 0 on have a meaning"
                 )
         except KafkaError as error:
             return _failed(error)
-        lookup.searches.append(_Search(index, entry, partition, log))
+        lookup.searches.append(_Search(index, entry, partition, log, isolation))
         return _answered(partition, NO_OFFSET)
 
     def _found(self, search: _Search) -> ListOffsetsPartitionResponse:
@@ -139,10 +140,15 @@ class ListOffsetsHandler:
             elif isinstance(search.error, CorruptMessageError):
                 self._replicas.disks.found_damage(partition, search.error)
             raise search.error
-        if search.found is None or search.found[0] >= partition.high_watermark:
+        end = _end_of(partition, search.log, search.isolation)
+        if search.found is None or search.found[0] >= end:
             return _answered(partition, NO_OFFSET)
         offset, timestamp_ms, epoch = search.found
         return ListOffsetsPartitionResponse(0, timestamp_ms, offset, epoch)
+
+
+def _end_of(partition: Partition, log: Log, isolation: int) -> int:
+    return log.last_stable_offset if isolation == READ_COMMITTED else partition.high_watermark
 
 
 def _answered(partition: Partition, offset: int) -> ListOffsetsPartitionResponse:

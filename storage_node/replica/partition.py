@@ -18,7 +18,7 @@ from ...protocol.errors import (
     UnknownLeaderEpochError,
     UnknownTopicIdError,
 )
-from ...protocol.model import NO_EPOCH, NO_NODE, TopicPartition, effective_min_isr
+from ...protocol.model import INTERNAL_TOPICS, NO_EPOCH, NO_NODE, TopicPartition, effective_min_isr
 from ...runtime.config import MAX_LONG
 from .in_sync import NO_BROKER_EPOCH, Eligible, InSyncReplicas
 from .throttle import is_named
@@ -79,6 +79,7 @@ class Partition:
         "in_sync",
         "is_damaged",
         "is_flushing",
+        "is_internal",
         "is_throttled_as_follower",
         "is_throttled_as_leader",
         "isr",
@@ -107,6 +108,7 @@ class Partition:
         """Without a log the partition is offline from the start: its disk is not there."""
         self.topic_partition = topic_partition
         self.key: PartitionKey = (topic_id, topic_partition.partition)
+        self.is_internal = topic_partition.topic in INTERNAL_TOPICS
         self.node_id = node_id
         self.log = log
         self.state = PartitionState.ONLINE if log is not None else PartitionState.OFFLINE
@@ -122,6 +124,7 @@ class Partition:
         self.high_watermark = 0
         if log is not None:
             self.high_watermark = min(max(log.high_watermark, log.log_start_offset), log.log_end_offset)
+            log.high_watermark = self.high_watermark
         self.epoch_start_offset = 0  # where the log ended when this node began to lead
         self.is_flushing = False
         self.is_damaged = False  # stored bytes were found to be wrong; told once

@@ -1,42 +1,75 @@
 """Produce: append one batch per entry, answer at once or when the records are safe enough.
 
-Source: Kafka ReplicaManager.appendRecords, DelayedProduce.
+The first batch of a transaction in a partition waits until its coordinator knows of the partition (KIP-890);
+what the producer sent behind it for that partition waits with it, and all else goes on.
+Source: Kafka ReplicaManager.handleProduceAppend, DelayedProduce; KafkaApis.handleProduceRequest.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import (
+    NO_ERROR,
+    InvalidProducerIdMappingError,
     InvalidRequestError,
     InvalidRequiredAcksError,
+    InvalidTopicError,
     KafkaError,
-    KafkaStorageError,
-    NotEnoughReplicasAfterAppendError,
-    NotEnoughReplicasError,
-    RequestTimedOutError,
     ThrottlingQuotaExceededError,
 )
 from ...protocol.messages.data import ProducePartition, ProducePartitionResponse, ProduceResponse
-from .delayed_entries import DelayedEntries, WaitingEntry
+from ...protocol.records.header import (
+    ATTRIBUTES_POSITION,
+    HEADER_BYTES,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    read_batch_header,
+)
+from ..log.verification import NO_GUARD, NO_TRANSACTION, UNCHECKED
+from .appending import AwaitingAcks, Waiting, append_to_leader
 from .partition import ACKS_ALL
+from .verifying import OpenedBy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ...protocol.messages.data import ProduceRequest
+    from ...protocol.model import TopicPartition
     from ...protocol.records.header import Buffer
     from ...runtime.purgatory import Purgatory
     from ..counters import NodeCounters
+    from ..log.log import Log
     from ..replies import Incoming, Replies
     from .partition import Partition
     from .replica_manager import ReplicaManager
+    from .verifying import TransactionVerifier
 
 _LEGAL_ACKS = frozenset((0, 1, ACKS_ALL))
+_PENDING = ProducePartitionResponse(NO_ERROR)
+# Bound: bytes of the requests that are held until coordinators have answered.
+_MAX_HELD_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(slots=True, eq=False)
+class _Produce:
+    """A request under way. `asked` entries wait for a transaction coordinator, `waiting` ones for acks."""
+
+    request: Incoming
+    answers: list[ProducePartitionResponse]
+    waiting: list[Waiting]
+    asked: int = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """What it keeps in memory."""
+        return sum(map(len, self.request.frames))
 
 
 class ProduceHandler:
-    """Appends, and parks what must wait for the disk or the in-sync replicas."""
+    """Appends, and parks what must wait for the disk, the in-sync replicas or a transaction coordinator."""
 
     def __init__(
         self,
@@ -48,6 +81,7 @@ class ProduceHandler:
         max_wait_ms: int,
         max_partitions: int,
         max_waiting: int,
+        verifier: TransactionVerifier,
     ) -> None:
         self._replicas = replicas
         self._purgatory = purgatory
@@ -56,29 +90,54 @@ class ProduceHandler:
         self._max_wait_ms = max_wait_ms
         self._max_partitions = max_partitions
         self._max_waiting = max_waiting
+        self._verifier = verifier
+        self._held_requests = self._held_bytes = 0
 
     def handle(self, request: Incoming, now_ms: int, wall_ms: int) -> None:
         """Append every entry, each on its own, and answer for all of them together.
 
-        Errors: InvalidRequestError (nothing was appended) if frames and entries do not pair up.
-        ThrottlingQuotaExceededError before any append, when no further request could be parked.
+        Errors, with nothing appended: InvalidRequestError if frames and entries do not pair up,
+        InvalidProducerIdMappingError for transactions of several producers, ThrottlingQuotaExceededError when
+        no further request could be parked.
         """
         body: ProduceRequest = request.body
         frames = request.frames
         self._check_shape(body, frames)
-        answers: list[ProducePartitionResponse] = []
-        waiting: list[WaitingEntry] = []
-        for index, entry in enumerate(body.partitions):
+        produce = _Produce(request, [_PENDING] * len(frames), [])
+        if body.transactional_id is not None:
+            self._take_transactional(produce, now_ms, wall_ms)
+            return
+        for index in range(len(frames)):
             try:
-                answers.append(self._append(index, entry, frames[index], body.acks, wall_ms, waiting))
+                self._append(produce, index, NO_TRANSACTION, wall_ms)
             except KafkaError as error:
-                answers.append(self._failed(entry, error))
-        if body.acks == 0:
-            self._replies.no_reply(request)
-        elif not waiting:
-            self._replies.reply(request, ProduceResponse(tuple(answers)))
-        else:
-            self._park(request, answers, waiting, now_ms)
+                produce.answers[index] = self._failed(body.partitions[index], error)
+        self._conclude(produce, now_ms)
+
+    def _take_transactional(self, produce: _Produce, now_ms: int, wall_ms: int) -> None:
+        """Entries of a producer with a transactional id. Errors: as `handle`."""
+        body: ProduceRequest = produce.request.body
+        frames = produce.request.frames
+        transaction = self._transaction_of(body, frames)
+        asks: list[tuple[TopicPartition, Callable[[KafkaError | None, int, int], None]]] = []
+        for index, frame in enumerate(frames):
+            guard = NO_GUARD
+            try:
+                if _is_transactional(frame):
+                    guard, name = self._guard(produce, index, transaction, wall_ms)
+                    if guard > NO_GUARD:
+                        asks.append((name, partial(self._verified, produce, index, guard)))
+                        continue
+                self._append(produce, index, guard, wall_ms)
+            except KafkaError as error:
+                produce.answers[index] = self._failed(body.partitions[index], error)
+        if not asks:
+            self._conclude(produce, now_ms)
+            return
+        produce.asked = len(asks)
+        self._held_requests += 1
+        self._held_bytes += produce.held_bytes
+        self._verifier.ask(transaction, asks, now_ms, wall_ms)
 
     def _check_shape(self, body: ProduceRequest, frames: Sequence[Buffer]) -> None:
         if len(frames) != len(body.partitions):
@@ -87,42 +146,93 @@ class ProduceHandler:
             raise InvalidRequestError(f"{len(frames)} entries, at most {self._max_partitions} are allowed")
         if body.acks not in _LEGAL_ACKS:
             raise InvalidRequiredAcksError(f"acks {body.acks}, only 0, 1 and -1 exist")
-        if body.acks and len(self._purgatory) >= self._max_waiting:
-            raise ThrottlingQuotaExceededError(f"{len(self._purgatory)} produce requests are waiting already")
+        waiting = len(self._purgatory) + self._held_requests
+        if body.acks and waiting >= self._max_waiting:
+            raise ThrottlingQuotaExceededError(f"{waiting} produce requests are waiting already")
 
-    def _append(
-        self,
-        index: int,
-        entry: ProducePartition,
-        frame: Buffer,
-        acks: int,
-        wall_ms: int,
-        waiting: list[WaitingEntry],
-    ) -> ProducePartitionResponse:
-        replicas = self._replicas
-        partition = replicas.find(entry.topic_id, entry.partition)
-        log = partition.leader_log(entry.leader_epoch)
-        if acks == ACKS_ALL and partition.is_under_min_isr:
-            raise NotEnoughReplicasError(
-                f"{partition.topic_partition} has {len(partition.isr)} in-sync replicas, acks=all needs"
-                f" {partition.min_isr}"
+    # --- transactions -----------------------------------------------------------------------------------
+
+    def _transaction_of(self, body: ProduceRequest, frames: Sequence[Buffer]) -> OpenedBy:
+        """Of whom the transactional batches are. Errors: InvalidProducerIdMappingError;
+        ThrottlingQuotaExceededError."""
+        headers = [header for frame in frames if (header := _header_of(frame)) and header.is_transactional]
+        producers = {(header.producer_id, header.producer_epoch) for header in headers}
+        if len(producers) > 1:
+            raise InvalidProducerIdMappingError("transactional batches of more than one producer")
+        if self._held_requests >= self._max_waiting or self._held_bytes >= _MAX_HELD_BYTES:
+            raise ThrottlingQuotaExceededError(
+                f"{self._held_requests} requests wait for coordinators already"
             )
+        (producer,) = producers or ((-1, -1),)
+        assert body.transactional_id is not None, "it is looked at before"
+        return OpenedBy(body.transactional_id, *producer, body.adds_partitions)
+
+    def _guard(
+        self, produce: _Produce, index: int, transaction: OpenedBy, wall_ms: int
+    ) -> tuple[int, TopicPartition]:
+        """The guard for a batch of the transaction, if the coordinator is to be asked. Errors: as `_append`;
+        InvalidProducerEpochError."""
+        partition, log = self._find(produce.request.body.partitions[index])
+        name = partition.topic_partition
+        header = _header_of(produce.request.frames[index])
+        if header is None or header.producer_id < 0:
+            return NO_GUARD, name  # the append says what is wrong
+        if not (transaction.adds or self._verifier.is_enabled):
+            return UNCHECKED, name
+        guard = log.producers.begin_verification(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            wall_ms,
+            bumps_epoch=transaction.adds,
+        )
+        return guard, name
+
+    def _verified(
+        self,
+        produce: _Produce,
+        index: int,
+        guard: int,
+        error: KafkaError | None,
+        now_ms: int,
+        wall_ms: int,
+    ) -> None:
+        """The coordinator has answered for one entry."""
         try:
-            info = log.append_as_leader(frame, leader_epoch=partition.leader_epoch, wall_ms=wall_ms)
-        except KafkaStorageError as error:
-            # Order: a bad disk is offline before any later entry or request is acknowledged.
-            replicas.disk_failed(partition, error)
-            raise
+            if error is not None:
+                self._counters.failed_verifications += 1
+                raise error
+            self._append(produce, index, guard, wall_ms)
+        except KafkaError as failure:
+            produce.answers[index] = self._failed(produce.request.body.partitions[index], failure)
+        produce.asked -= 1
+        if not produce.asked:
+            self._held_requests -= 1
+            self._held_bytes -= produce.held_bytes
+            self._conclude(produce, now_ms)
+
+    # --- appending --------------------------------------------------------------------------------------
+
+    def _find(self, entry: ProducePartition) -> tuple[Partition, Log]:
+        """Errors: InvalidTopicError for what only servers write; those of `find` and `leader_log`."""
+        partition = self._replicas.find(entry.topic_id, entry.partition)
+        if partition.is_internal:
+            raise InvalidTopicError(f"{partition.topic_partition.topic} is written by servers alone")
+        return partition, partition.leader_log(entry.leader_epoch)
+
+    def _append(self, produce: _Produce, index: int, guard: int, wall_ms: int) -> None:
+        body: ProduceRequest = produce.request.body
+        frame, acks = produce.request.frames[index], body.acks
+        partition, log = self._find(body.partitions[index])
+        info = append_to_leader(self._replicas, partition, log, frame, wall_ms, acks=acks, guard=guard)
         end_offset = info.last_offset + 1
-        self._counters.produced(len(frame), end_offset - info.base_offset)
-        if partition.in_sync is not None:
-            replicas.appended.append(partition.key)  # its followers are told
-        if partition.advance():
-            replicas.changed.append(partition.key)
-        replicas.maybe_flush(partition)
+        if not info.is_repeated:
+            self._counters.produced(len(frame), end_offset - info.base_offset)
         if acks and not partition.is_acked(end_offset, acks):
-            waiting.append(WaitingEntry(index, partition, partition.leader_epoch, end_offset))
-        return ProducePartitionResponse(0, info.base_offset, info.log_append_time_ms, log.log_start_offset)
+            produce.waiting.append(Waiting(index, partition, partition.leader_epoch, end_offset))
+        produce.answers[index] = ProducePartitionResponse(
+            NO_ERROR, info.base_offset, info.log_append_time_ms, log.log_start_offset
+        )
 
     def _failed(self, entry: ProducePartition, error: KafkaError) -> ProducePartitionResponse:
         self._counters.failed_produce_entries += 1
@@ -131,55 +241,47 @@ class ProduceHandler:
             error.code, error_detail=error.detail, leader_id=leader, leader_epoch=epoch
         )
 
-    def _park(
-        self,
-        request: Incoming,
-        answers: list[ProducePartitionResponse],
-        waiting: list[WaitingEntry],
-        now_ms: int,
-    ) -> None:
+    # --- answering --------------------------------------------------------------------------------------
+
+    def _conclude(self, produce: _Produce, now_ms: int) -> None:
+        """Every entry is appended or refused."""
+        request = produce.request
         body: ProduceRequest = request.body
-        delayed = DelayedProduce(request, answers, waiting, self)
-        keys = (request.peer.session, *dict.fromkeys(item.partition.key for item in waiting))
-        wait_ms = min(max(body.timeout_ms, 0), self._max_wait_ms)
-        self._purgatory.park(delayed, keys, now_ms + wait_ms)
+        if body.acks == 0:
+            self._replies.no_reply(request)
+        elif not produce.waiting:
+            self._answer(produce)
+        else:
+            delayed = AwaitingAcks(
+                produce.waiting,
+                body.acks,
+                settled=partial(self._settled, produce),
+                finished=partial(self._answer, produce),
+                is_wanted=lambda: request.peer.is_connected,
+                abandoned=lambda: self._replies.no_reply(request),
+            )
+            keys = (request.peer.session, *dict.fromkeys(item.partition.key for item in produce.waiting))
+            wait_ms = min(max(body.timeout_ms, 0), self._max_wait_ms)
+            try:
+                self._purgatory.park(delayed, keys, now_ms + wait_ms)
+            except ThrottlingQuotaExceededError as error:  # markers and coordinators have taken the room
+                self._replies.reply_error(request, error)
 
-    def finish(self, request: Incoming, answers: list[ProducePartitionResponse]) -> None:
-        """See delayed_entries.Owner."""
-        self._replies.reply(request, ProduceResponse(tuple(answers)))
+    def _settled(self, produce: _Produce, item: Waiting, error: KafkaError | None) -> None:
+        if error is not None:  # it was appended but cannot be confirmed
+            produce.answers[item.index] = self._failed(ProducePartition(*item.partition.key), error)
 
-    def abandon(self, request: Incoming) -> None:
-        """See delayed_entries.Owner."""
-        self._replies.no_reply(request)
-
-    def lost(self, item: WaitingEntry, error: KafkaError) -> ProducePartitionResponse:
-        """See delayed_entries.Owner."""
-        return self._failed(ProducePartition(*item.partition.key), error)
+    def _answer(self, produce: _Produce) -> None:
+        self._replies.reply(produce.request, ProduceResponse(tuple(produce.answers)))
 
 
-def _too_few(partition: Partition) -> NotEnoughReplicasAfterAppendError:
-    return NotEnoughReplicasAfterAppendError(
-        f"{partition.topic_partition} has {len(partition.isr)} in-sync replicas now, acks=all needs"
-        f" {partition.min_isr}"
-    )
+def _is_transactional(frame: Buffer) -> bool:
+    """Whether it says so of itself; whether it is a batch at all is not looked at."""
+    return len(frame) >= HEADER_BYTES and bool(frame[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT)
 
 
-class DelayedProduce(DelayedEntries[ProducePartitionResponse]):
-    """A produce request whose batches are not safe enough yet."""
-
-    __slots__ = ()
-
-    def _settled(self, item: WaitingEntry) -> ProducePartitionResponse | KafkaError | None:
-        acks: int = self._request.body.acks
-        if not item.partition.is_acked(item.offset, acks):
-            return None
-        if acks == ACKS_ALL and item.partition.is_under_min_isr:
-            # Committed, but by fewer than asked for: the ISR has shrunk since the append.
-            return _too_few(item.partition)
-        return self._answers[item.index]
-
-    def _overdue(self, item: WaitingEntry) -> KafkaError:
-        if self._request.body.acks == ACKS_ALL and item.partition.is_under_min_isr:
-            return _too_few(item.partition)
-        name = item.partition.topic_partition
-        return RequestTimedOutError(f"{name} was not committed up to {item.offset} in time")
+def _header_of(frame: Buffer) -> BatchHeader | None:
+    try:
+        return read_batch_header(frame)
+    except KafkaError:
+        return None

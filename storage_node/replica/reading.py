@@ -69,9 +69,11 @@ class RecordReader:
         """
         key = (session, partition.key)
         read = self.cold.find(session, partition, offset)
-        if read is not None:
-            if not read.is_done:
-                return None
+        if read is not None and not read.is_done:
+            return None
+        if read is not None and read.upto_offset > upto_offset:
+            self.cold.drop(read)  # it may have more than is to be seen now, with another isolation
+        elif read is not None:
             if read.error is not None:
                 self.cold.drop(read)  # it is told once; the next fetch looks anew
             data = _taken(read, limit, is_first=is_first)

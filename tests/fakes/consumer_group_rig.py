@@ -162,8 +162,12 @@ class SimMember:
         )
 
     def send(self, *, is_full: bool = False) -> Any:
-        """One heartbeat; its answer is not looked at. Errors: as the coordinator says."""
+        """One heartbeat; its answer is not looked at. If it tells what the member owns, then what an earlier
+        answer has given and the member has not taken yet is void: it counts as given back. Errors: as the
+        coordinator says."""
         self.last_sent = self.request(is_full=is_full)
+        if self.last_sent.owned is not None:
+            self.wanted = {topic: set(each) for topic, each in self.owned.items()}
         return self.rig.beat(self.last_sent)
 
     def take(self, answer: Any) -> None:

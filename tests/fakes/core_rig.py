@@ -232,11 +232,14 @@ class CoreRig:
         epoch: int = -1,
         timeout_ms: int = 1_000,
         peer: FakePeer | None = None,
+        transactional_id: str | None = None,
+        adds_partitions: bool = True,
     ) -> FakeRequest:
         """One entry per batch, all for one partition."""
         frames = data or (batch(b"v"),)
         entries = tuple(ProducePartition(topic_id, partition, epoch) for _ in frames)
-        return self.ask(registry.PRODUCE, ProduceRequest(acks, timeout_ms, entries), frames, peer)
+        body = ProduceRequest(acks, timeout_ms, entries, transactional_id, adds_partitions)
+        return self.ask(registry.PRODUCE, body, frames, peer)
 
     def fetch(
         self,
@@ -257,10 +260,10 @@ class CoreRig:
         return self.ask(registry.FETCH, body, (), peer)
 
     def list_offsets(
-        self, topic_id: bytes, timestamp: int, *, partition: int = 0, epoch: int = -1
+        self, topic_id: bytes, timestamp: int, *, partition: int = 0, epoch: int = -1, isolation: int = 0
     ) -> FakeRequest:
         entry = ListOffsetsPartition(topic_id, partition, timestamp, epoch)
-        request = self.ask(registry.LIST_OFFSETS, ListOffsetsRequest(0, (entry,)))
+        request = self.ask(registry.LIST_OFFSETS, ListOffsetsRequest(isolation, (entry,)))
         self.look_up()
         return request
 

@@ -14,15 +14,17 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from fake_coordinator import GROUP_APIS, FakeCoordinator
-from fake_producers import FakeProducers
 from fake_replication import FakeReplication
+from fake_transactions import TRANSACTION_APIS, FakeTransactions
 from headrace.clients.cluster.hub_io import Hub
 from headrace.clients.cluster.network import Address, Reply
 from headrace.protocol import errors
-from headrace.protocol.messages import control, data, transactions
+from headrace.protocol.messages import control, data
 from headrace.protocol.messages import registry as apis
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import CRC_POSITION, assigned_prefix, read_batch_header
+from headrace.storage_node.log.producer_states import ProducerStates
+from headrace.storage_node.log.verification import UNCHECKED
 
 if TYPE_CHECKING:
     from headrace.clients.config import ConnectionConfig
@@ -71,7 +73,7 @@ class FakePartition:
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # (epoch, start)
     followers: dict[int, int] = field(default_factory=dict)  # node id -> its high watermark
     acknowledged: int = 0  # the end of what a producer was told to be safe
-    producers: FakeProducers = field(default_factory=FakeProducers)
+    producers: ProducerStates = field(default_factory=ProducerStates)  # as a real leader judges
 
     def __post_init__(self) -> None:
         self.replicas = self.replicas or (self.leader,)
@@ -80,11 +82,12 @@ class FakePartition:
     def append(self, frame: bytes, epoch: int) -> int:
         """Its base offset; that of the first time if it was appended before. Errors: of the sequences."""
         header = active_codec().check(frame)
-        known = self.producers.check(header)
-        if known is not None:
-            return known
         base = self.end_offset
-        self.producers.wrote(header, base)
+        if header.producer_id >= 0:
+            known = self.producers.check(header, guard=UNCHECKED)
+            if known is not None:
+                return known.first_offset
+            self.producers.wrote(header, base, None)
         stored = assigned_prefix(base, header.batch_length, epoch) + bytes(frame)[CRC_POSITION:]
         self.end_offset = base + header.last_offset_delta + 1
         self.batches.append((base, self.end_offset, stored))
@@ -98,9 +101,10 @@ class FakePartition:
         """Lose all batches that are not whole before `offset`."""
         self.batches = [batch for batch in self.batches if batch[1] <= offset]
         self.end_offset = self.batches[-1][1] if self.batches else self.log_start_offset
-        self.producers.forget()
+        self.producers.clear()
         for base, _, batch in self.batches:
-            self.producers.wrote(read_batch_header(batch), base)
+            if (header := read_batch_header(batch)).producer_id >= 0:
+                self.producers.wrote(header, base, None)
         self.epochs = [entry for entry in self.epochs if entry[1] < max(self.end_offset, 1)]
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
@@ -112,7 +116,11 @@ class FakePartition:
         return found[-1] if found else (epoch, self.epochs[0][1])
 
     def records(self) -> list[Any]:
-        return [record for _, _, batch in self.batches for record in active_codec().decode(batch)]
+        return [record for _, records in self.headers_and_records() for record in records]
+
+    def headers_and_records(self) -> list[tuple[Any, list[Any]]]:
+        batches = (batch for _, _, batch in self.batches)
+        return [(read_batch_header(batch), active_codec().decode(batch)) for batch in batches]
 
 
 @dataclass
@@ -124,12 +132,13 @@ class FakeTopic:
     configs: dict[str, str] = field(default_factory=dict)
 
 
-class FakeCluster(FakeReplication, FakeCoordinator):
+class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
     """`nodes` storage nodes; all of them answer everything."""
 
     def __init__(self, nodes: int = 1, *, latency_ms: int = 1, seed: int = 0) -> None:
         FakeReplication.__init__(self)
         FakeCoordinator.__init__(self)
+        FakeTransactions.__init__(self)
         self.random = Random(seed)
         self.racks: dict[int, str] = {}  # of nodes whose followers may be read
         self.cluster_id = "fake"
@@ -149,7 +158,6 @@ class FakeCluster(FakeReplication, FakeCoordinator):
         self._counts: dict[str, int] = {}
         self._changed: asyncio.Event | None = None
         self._topic_number = 0
-        self._next_producer_id = 1000
 
     # --- what tests do ------------------------------------------------------------------------------
 
@@ -276,13 +284,13 @@ class FakeCluster(FakeReplication, FakeCoordinator):
             return Reply(self._produce(node_id, body, frames, fault), ())
         if api is apis.FETCH:
             return await self._fetch(node_id, body, fault)
-        if api is apis.LIST_OFFSETS:
-            return Reply(self._list_offsets(node_id, body, fault), ())
-        if api is apis.OFFSET_FOR_LEADER_EPOCH:
-            return Reply(self._epoch_ends(node_id, body, fault), ())
+        if api.name in GROUP_APIS:
+            return Reply(await self.ask_group(api.name, body, node_id), ())
+        by_leaders = {apis.LIST_OFFSETS: self._list_offsets, apis.OFFSET_FOR_LEADER_EPOCH: self._epoch_ends}
+        if api in by_leaders:
+            return Reply(by_leaders[api](node_id, body, fault), ())
         do = getattr(self, f"_do_{api.name}")
-        answer = do(body, node_id) if api.name in GROUP_APIS else do(body)
-        return Reply(await answer if asyncio.iscoroutine(answer) else answer, ())
+        return Reply(do(body, node_id) if api.name in TRANSACTION_APIS else do(body), ())
 
     def _metadata(self, body: data.MetadataRequest) -> data.MetadataResponse:
         names = sorted(self.topics) if body.topics is None else body.topics
@@ -357,21 +365,19 @@ class FakeCluster(FakeReplication, FakeCoordinator):
             elif len(frame) > found[0].max_message_bytes:
                 answers.append(data.ProducePartitionResponse(errors.MessageTooLargeError.code))
             else:
-                answers.append(self._append(found[1], bytes(frame)))
+                answers.append(self._append(found[1], body.transactional_id, bytes(frame)))
         self._news()
         return data.ProduceResponse(tuple(answers))
 
-    @staticmethod
-    def _append(part: FakePartition, frame: bytes) -> data.ProducePartitionResponse:
+    def _append(
+        self, part: FakePartition, transactional_id: str | None, frame: bytes
+    ) -> data.ProducePartitionResponse:
         try:
+            self.check_transactional(transactional_id, read_batch_header(frame))
             base = part.append(frame, part.leader_epoch)
         except errors.KafkaError as error:
             return data.ProducePartitionResponse(error.code, error_detail=str(error))
         return data.ProducePartitionResponse(0, base, -1, part.log_start_offset)
-
-    def _do_InitProducerId(self, body: Any) -> transactions.InitProducerIdResponse:
-        self._next_producer_id += 1
-        return transactions.InitProducerIdResponse(0, self._next_producer_id, 0)
 
     def _acknowledge(self, body: Any, response: data.ProduceResponse) -> None:
         for entry, answer in zip(body.partitions, response.partitions, strict=True):

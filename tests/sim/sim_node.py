@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from cluster import SimCluster
     from headrace.storage_node.config import NodeConfig
+    from headrace.storage_node.guest import GuestFactory
     from headrace.storage_node.log.log import Log
 
 DIRS = ("/d", "/e")
@@ -38,6 +39,7 @@ class SimNode(NodeEffects, NodeControl):
 
     def __init__(self, cluster: SimCluster, node_id: int, config: NodeConfig) -> None:
         self.cluster, self.node_id, self.config = cluster, node_id, config
+        self.guest: GuestFactory | None = None  # of the next life
         self.world = cluster.world
         self.name = f"n{node_id}"
         self.random = cluster.world.stream(self.name)
@@ -134,7 +136,12 @@ class SimNode(NodeEffects, NodeControl):
         self.membership = m.Membership(times)
         self.incarnation = self._uuid()
         self.core = StorageNode(
-            config, self.manager, self.replies, now_ms=self.world.now_ms, room=lambda: 1 << 30
+            config,
+            self.manager,
+            self.replies,
+            now_ms=self.world.now_ms,
+            room=lambda: 1 << 30,
+            guest=self.guest,
         )
         for purge in self.manager.purge_tasks():
             purge()

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.protocol.errors import KafkaError, KafkaStorageError, NetworkError
 from headrace.protocol.messages import registry
+from headrace.protocol.model import NO_NODE
 from headrace.storage_node import membership as m
 from headrace.storage_node.effects import (
     AdvisePages,
+    AskPeer,
     CheckpointStarts,
     CopyLog,
     DeleteLog,
@@ -18,6 +20,7 @@ from headrace.storage_node.effects import (
     Note,
     ProposeIsr,
     ReadCold,
+    ReadForGuest,
     RemoveFiles,
     SendFetch,
     TellController,
@@ -51,7 +54,7 @@ class NodeEffects:
                 self.later(self._delay(self.flush_ms), "delete", effect.run)
             case CheckpointStarts():
                 self.later(0, "write starts", lambda: self._checkpoint(only_starts=True))
-            case LookUpOffsets() | ReadCold() | AdvisePages() | CopyLog():
+            case LookUpOffsets() | ReadCold() | ReadForGuest() | AdvisePages() | CopyLog():
                 self._start_work(effect)
             case TellController():
                 self._submit(m.NewsCame())
@@ -63,6 +66,8 @@ class NodeEffects:
                 self._send_fetch(effect)
             case ProposeIsr(request):
                 self._propose(request)
+            case AskPeer():
+                self._ask_peer(effect)
             case EndNode(_):
                 self.die(power=True)
             case _:
@@ -77,6 +82,10 @@ class NodeEffects:
                 self.cluster.rules.marks["cold read"] += 1
                 done = lambda: core.cold_read(read, self.world.now_ms)  # noqa: E731
                 self._off_loop(self.read_ms, "read", read.run, done)
+            case ReadForGuest(read):
+                self._off_loop(
+                    self.read_ms, "read", read.run, lambda: core.guest_read(read, self.world.now_ms)
+                )
             case AdvisePages(advice):
                 advice.run()
             case CopyLog(key, move):
@@ -121,9 +130,7 @@ class NodeEffects:
 
     def _send_fetch(self, effect: SendFetch) -> None:
         leader = effect.where[0]
-        link = self._followed.get(leader)
-        if link is None or not link.is_usable:
-            link = self._followed[leader] = self.cluster.transport.open(self, f"n{leader}")
+        link = self._link_to(leader)
 
         def done(response: Any, frames: Any) -> None:
             core, now_ms = self.running, self.world.now_ms
@@ -138,6 +145,24 @@ class NodeEffects:
             self.later(1, "cannot follow", lambda: done(NetworkError("not registered"), ()))
         else:
             link.ask(registry.FETCH, effect.request, (), FETCH_SILENCE_MS, done)
+
+    def _link_to(self, node_id: int) -> Any:
+        """The connection to another node, or to itself."""
+        link = self._followed.get(node_id)
+        if link is None or not link.is_usable:
+            link = self._followed[node_id] = self.cluster.transport.open(self, f"n{node_id}")
+        return link
+
+    def _ask_peer(self, effect: AskPeer) -> None:
+        def done(outcome: Any, _frames: Any = ()) -> None:
+            effect.answered(outcome, self.world.now_ms, self.wall_ms)
+
+        is_known = effect.node_id == NO_NODE or self.running.endpoint_of(effect.node_id) is not None
+        link = self._link if effect.node_id == NO_NODE else self._link_to(effect.node_id)
+        if link is None or not link.is_usable or not is_known:
+            self.later(1, "cannot ask", lambda: done(NetworkError("nobody is there")))
+        else:
+            link.ask(effect.api, effect.body, (), effect.timeout_ms, done)
 
     def _propose(self, request: Any) -> None:
         core = self.running

@@ -55,6 +55,8 @@ class Peer:
     session: int
     is_connected: bool = True
     key: bytes = b""
+    client_id: str = "sim"
+    address: str = ""
 
 
 @dataclass(eq=False)

@@ -127,20 +127,22 @@ def test_other_reset_policies_are_refused(policy: str) -> None:
 @pytest.mark.parametrize(
     ("given", "is_idempotent"),
     [
-        ({}, False),
+        ({}, True),
         ({"acks": "1"}, False),
         ({"acks": "0"}, False),
-        ({"acks": "-1"}, False),
+        ({"acks": "-1"}, True),
         ({"retries": 0}, False),
         ({"acks": "1", "max_in_flight": 50}, False),
         ({"enable_idempotence": False, "max_in_flight": 50}, False),
         ({"enable_idempotence": "true"}, True),
         ({"transactional_id": "t"}, True),
-        ({"transactional_id": ""}, False),
+        ({"transactional_id": ""}, True),
     ],
 )
-def test_when_a_producer_is_idempotent(given: dict[str, Any], is_idempotent: bool) -> None:
-    """By name, or because a transactional one must be."""
+def test_a_producer_is_idempotent_unless_acks_or_retries_rule_it_out(
+    given: dict[str, Any], is_idempotent: bool
+) -> None:
+    """Without a word about it; as Kafka's."""
     assert ProducerConfig.of(given).is_idempotent is is_idempotent
 
 
@@ -150,6 +152,7 @@ def test_when_a_producer_is_idempotent(given: dict[str, Any], is_idempotent: boo
         ({"enable_idempotence": True, "acks": "1"}, "enable.idempotence needs acks=all"),
         ({"enable_idempotence": True, "retries": 0}, "enable.idempotence needs retries"),
         ({"enable_idempotence": True, "max_in_flight": 6}, "at most 5 with enable.idempotence"),
+        ({"max_in_flight": 6}, "at most 5 with enable.idempotence"),
         ({"transactional_id": "t", "enable_idempotence": False}, "needs enable.idempotence=true"),
         ({"transactional_id": "t", "acks": "0"}, "transactional.id needs acks=all"),
         ({"enable_idempotence": "perhaps"}, "must be true or false"),

@@ -31,4 +31,5 @@ def test_the_largest_logs_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
         "LogEndOffset": 3,
         "Size": 3 * len(data),
         "NumLogSegments": 2,
+        "LastStableOffsetLag": 0,
     }

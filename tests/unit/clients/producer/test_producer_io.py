@@ -56,11 +56,11 @@ def test_a_lost_reply_is_retried_and_may_repeat_but_never_reorders(play: Play) -
 
 
 def test_a_lost_reply_is_retried_and_stored_once(play: Play) -> None:
-    """By an idempotent producer: the second time gives the offset of the first."""
+    """The producer is idempotent unless told otherwise: the second time gives the offset of the first."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
-        producer = cluster.producer(linger_ms=0, enable_idempotence=True)
+        producer = cluster.producer(linger_ms=0)
         fake.fail_next("Produce", Fault(lost_reply=True))
         first = producer.send("t", b"1")
         await asyncio.sleep(0.002)

@@ -382,3 +382,20 @@ def test_bad_requests_are_refused(
         rig.beat(_request(**changes))
     assert not rig.log
     assert rig.deadline_of(("session", GROUP, "a")) is None
+
+
+def test_lost_answers_while_it_is_to_give_back_do_not_fence(rig: ConsumerGroupRig) -> None:
+    """It was moved to a newer epoch, then told to give back, and has heard of neither: it still has all."""
+    first, second = member(rig, "a"), member(rig, "b")
+    run(first, second)
+    second.leave()
+    first.send()  # the answer, with the newer epoch and more partitions, is lost
+    others = [member(rig, name) for name in "cd"]
+    run(*others, rounds=1)
+    first.send()  # told to give back: lost as well
+    assert rig.group.members["a"].state is MemberState.UNREVOKED_PARTITIONS
+    answer = first.send(is_full=True)
+    first.take(answer)
+    first.settle()
+    run(first, *others)
+    assert len(held_by(first, *others)) == 6

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from group_rig import GroupRig, topic_image
 from headrace.coordinators.runtime.ports import Stamp
-from headrace.coordinators.runtime.routing import partition_of
+from headrace.protocol.coordinator_ids import partition_of_id
 from headrace.protocol.errors import (
     ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
@@ -249,7 +249,7 @@ def test_if_nobody_coordinates_the_transaction() -> None:
     topic = topic_image(TRANSACTION_STATE, 77, 50)
     nobody = PartitionRegistration((1,), (1,), NO_NODE, 0, 0)
     partitions = list(topic.partitions)
-    partitions[partition_of("txn", 50)] = nobody
+    partitions[partition_of_id("txn", 50)] = nobody
     rig.change_topics(type(topic)(topic.name, topic.topic_id, tuple(partitions)))
     assert error_of(rig.txn_commit_offset(5, P)) == CoordinatorNotAvailableError.code
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from coordinator_rig import CoordinatorRig, batch_of
-from headrace.coordinators.runtime.routing import MAX_ID_LENGTH, partition_of, string_hash
+from headrace.coordinators.runtime.routing import MAX_ID_LENGTH
+from headrace.protocol.coordinator_ids import partition_of_id, string_hash
 from headrace.protocol.errors import (
     CoordinatorLoadInProgressError,
     InvalidGroupIdError,
@@ -50,16 +51,16 @@ def test_hashes_are_javas(text: str, value: int) -> None:
 
 def test_partitions_are_kafkas() -> None:
     """The absolute value; the smallest integer has none and counts as 0."""
-    assert partition_of("hello", 50) == 22
-    assert partition_of("Hello World", 50) == 26
-    assert partition_of("polygenelubricants", 50) == 0
+    assert partition_of_id("hello", 50) == 22
+    assert partition_of_id("Hello World", 50) == 26
+    assert partition_of_id("polygenelubricants", 50) == 0
 
 
 def spread(rig: CoordinatorRig, partitions: int) -> dict[int, list[str]]:
     """Some names by the partition that they live in."""
     found: dict[int, list[str]] = {index: [] for index in range(partitions)}
     for number in range(40):
-        found[partition_of(f"g{number}", partitions)].append(f"g{number}")
+        found[partition_of_id(f"g{number}", partitions)].append(f"g{number}")
     assert all(len(names) > 1 for names in found.values())
     return found
 

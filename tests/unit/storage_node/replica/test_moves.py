@@ -27,6 +27,7 @@ from headrace.protocol.metadata.image import BROKER_RESOURCE
 from headrace.protocol.metadata.records import ConfigRecord
 from headrace.storage_node.effects import CopyLog
 from node_rig import batch
+from producer_oracle import idempotent
 from replica_rig import Replicas
 
 if TYPE_CHECKING:
@@ -127,6 +128,27 @@ def test_a_move_waits_for_the_end_of_a_checkpoint() -> None:
     assert folders(rig.files, "/a") == ["t-0"]
     rig.end_checkpoint()
     assert folders(rig.files, "/b") == ["t-0"]
+
+
+def test_producers_move_along() -> None:
+    """Also those whose records are deleted; after a restart in order they are known from the new dir."""
+    rig = two_dirs()
+    topic_id = filled(rig)
+    rig.produce(topic_id, idempotent(9, 4))
+    partition = rig.core.replicas.partitions[topic_id, 0]
+    rig.flush()
+    partition.log.roll()
+    partition.log.advance_log_start_offset(6)
+    partition.log.delete_segments_below(6)
+    before = partition.log.producers.to_snapshot()
+    assert move(rig, "/b") == 0
+    rig.copy()
+    assert folders(rig.files, "/b") == ["t-0"]
+    assert partition.log.producers.to_snapshot() == before
+    assert rig.produce(topic_id, idempotent(9, 4)).first.base_offset == 5
+    rig.manager.shutdown()
+    again = rig.restarted()
+    assert again.core.replicas.partitions[topic_id, 0].log.producers.to_snapshot() == before
 
 
 def test_naming_the_present_dir_ends_a_move() -> None:

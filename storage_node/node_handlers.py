@@ -1,0 +1,113 @@
+"""Who serves which request about partitions, and what they share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..protocol.messages import registry
+from .replica.delete_records import DeleteRecordsHandler
+from .replica.epoch_ends import answer_epoch_ends
+from .replica.fetch import FetchHandler, FetchLimits
+from .replica.list_offsets import ListOffsetsHandler
+from .replica.log_dirs import LogDirsHandler
+from .replica.produce import ProduceHandler
+from .replica.reading import RecordReader
+from .replica.replica_fetch import ReplicaFetchHandler
+from .replica.transactions import TransactionsHandler
+from .replica.verifying import TransactionVerifier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from ..runtime.purgatory import Purgatory
+    from .counters import NodeCounters
+    from .live_config import LiveConfig
+    from .log.log_manager import LogManager
+    from .replica.replica_manager import ReplicaManager
+    from .replies import Incoming, Replies
+
+
+class Handlers:
+    """All handlers of one node. `produces` holds what waits for acks, `fetches` the rest."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        manager: LogManager,
+        live_config: LiveConfig,
+        counters: NodeCounters,
+        replies: Replies,
+        produces: Purgatory,
+        fetches: Purgatory,
+        *,
+        room: Callable[[], int],
+        settle: Callable[[], None],
+        metadata_key: Hashable,
+    ) -> None:
+        config = live_config.now
+        max_wait_ms, max_partitions = config.fetch_max_wait_ms, config.max_request_partitions
+        limits = FetchLimits(
+            config.fetch_max_bytes,
+            max_wait_ms,
+            max_partitions,
+            room,
+            selects_replicas=bool(config.replica_selector_class),
+        )
+        reader = RecordReader(
+            replicas,
+            cold_threads=config.fetch_cold_threads,
+            cold_max_bytes=config.fetch_cold_max_bytes,
+            read_ahead_bytes=config.fetch_read_ahead_bytes,
+            max_bytes=config.fetch_max_bytes,
+        )
+        self._replicas, self._replies, self._max_partitions = replicas, replies, max_partitions
+        self.produce = ProduceHandler(
+            replicas,
+            produces,
+            replies,
+            counters,
+            max_wait_ms=max_wait_ms,
+            max_partitions=max_partitions,
+            max_waiting=config.purgatory_max_requests,
+            verifier=TransactionVerifier(replicas, live_config, fetches, settle),
+        )
+        self.fetch = FetchHandler(replicas, fetches, replies, counters, limits, reader)
+        self.replica_fetch = ReplicaFetchHandler(replicas, fetches, replies, counters, limits, reader)
+        self.list_offsets = ListOffsetsHandler(replicas, replies, max_partitions=max_partitions)
+        self.delete_records = DeleteRecordsHandler(
+            replicas,
+            fetches,
+            replies,
+            max_wait_ms=max_wait_ms,
+            max_partitions=max_partitions,
+            metadata_key=metadata_key,
+        )
+        self.log_dirs = LogDirsHandler(replicas, manager, replies, max_partitions=max_partitions)
+        self.transactions = TransactionsHandler(
+            replicas, produces, replies, max_wait_ms=max_wait_ms, max_partitions=max_partitions
+        )
+
+    def handle(self, request: Incoming, now_ms: int, wall_ms: int) -> bool:
+        """Whether it is about partitions; then it is answered, or will be. Errors: KafkaError, its answer."""
+        key = request.api.key
+        if key == registry.PRODUCE.key:
+            self.produce.handle(request, now_ms, wall_ms)
+        elif key == registry.FETCH.key:
+            if request.body.replica_id < 0:
+                self.fetch.handle(request, now_ms)
+            else:
+                self.replica_fetch.handle(request, now_ms)
+        elif key == registry.LIST_OFFSETS.key:
+            self.list_offsets.handle(request)
+        elif key == registry.DELETE_RECORDS.key:
+            self.delete_records.handle(request, now_ms)
+        elif key == registry.OFFSET_FOR_LEADER_EPOCH.key:
+            answer = answer_epoch_ends(self._replicas, request.body, self._max_partitions)
+            self._replies.reply(request, answer)
+        elif key in (registry.DESCRIBE_LOG_DIRS.key, registry.ALTER_REPLICA_LOG_DIRS.key):
+            self.log_dirs.handle(request)
+        elif key in TransactionsHandler.api_keys:
+            self.transactions.handle(request, now_ms, wall_ms)
+        else:
+            return False
+        return True

@@ -1,0 +1,46 @@
+"""Forget producers that were silent for too long, a bounded number of logs per step. Pure.
+
+Leaders and followers each do so by the time of the records, so that they know about the same.
+Source: Kafka UnifiedLog.java producerExpireCheck.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..config import NodeConfig
+    from ..live_config import LiveConfig
+    from .partition import PartitionKey
+    from .replica_manager import ReplicaManager
+
+# Bound: of one step, about a second.
+_CHECKED_LOGS = 500
+
+
+class ProducerExpiry:
+    """See the module's docstring."""
+
+    def __init__(self, replicas: ReplicaManager, config: LiveConfig) -> None:
+        self._replicas = replicas
+        self._config = config
+        self._next_round_ms: int | None = None
+        self._to_check: deque[PartitionKey] = deque()
+        config.on_change(("producer.id.expiration.check.interval.ms",), self._begin_anew)
+
+    def _begin_anew(self, _config: NodeConfig) -> None:
+        self._next_round_ms = None
+
+    def step(self, now_ms: int, wall_ms: int) -> None:
+        """Go on with a round, or begin the next one if it is time. Called about each second."""
+        config = self._config.now
+        if self._next_round_ms is None:
+            self._next_round_ms = now_ms + config.producer_id_expiration_check_interval_ms
+        if now_ms >= self._next_round_ms:
+            self._next_round_ms = now_ms + config.producer_id_expiration_check_interval_ms
+            self._to_check = self._to_check or deque(self._replicas.partitions)
+        for _ in range(min(_CHECKED_LOGS, len(self._to_check))):
+            partition = self._replicas.partitions.get(self._to_check.popleft())
+            if partition is not None and partition.log is not None and partition.is_online:
+                partition.log.expire_producers(wall_ms - config.producer_id_expiration_ms)

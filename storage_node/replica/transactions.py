@@ -1,0 +1,217 @@
+"""What partitions do for transaction coordinators and admins: write markers, say who writes with an id.
+
+A marker is appended like any batch at acks=all, and its partition's answer comes when it is committed.
+Source: Kafka KafkaApis.handleWriteTxnMarkersRequest, handleDescribeProducersRequest; KIP-98, KIP-664.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ...protocol.errors import (
+    NO_ERROR,
+    InvalidRequestError,
+    KafkaError,
+    ThrottlingQuotaExceededError,
+    UnknownTopicOrPartitionError,
+)
+from ...protocol.messages import registry
+from ...protocol.messages.groups import PartitionResult
+from ...protocol.messages.transactions import (
+    ActiveProducer,
+    DescribeProducersResponse,
+    PartitionProducers,
+    WriteTxnMarkersResponse,
+    WrittenMarker,
+)
+from ...protocol.records.control import EndTransaction
+from ..log.log_producers import encode_marker
+from .appending import AwaitingAcks, Waiting, append_to_leader
+from .partition import ACKS_ALL
+
+if TYPE_CHECKING:
+    from ...protocol.messages.transactions import (
+        DescribeProducersRequest,
+        TransactionMarker,
+        WriteTxnMarkersRequest,
+    )
+    from ...runtime.purgatory import Purgatory
+    from ..replies import Incoming, Replies
+    from .partition import Partition, PartitionKey
+    from .replica_manager import ReplicaManager
+
+
+class OnMarker(Protocol):
+    """Hears of each marker that this node has appended as a leader, at once, committed or not."""
+
+    def __call__(
+        self, key: PartitionKey, producer_id: int, producer_epoch: int, *, is_commit: bool, offset: int
+    ) -> None: ...
+
+
+def _nobody(
+    key: PartitionKey, producer_id: int, producer_epoch: int, *, is_commit: bool, offset: int
+) -> None:
+    """Nobody listens."""
+
+
+class _Place(NamedTuple):
+    """Where one result belongs."""
+
+    marker: int
+    result: int
+
+
+@dataclass(slots=True, eq=False)
+class _Writing:
+    """A request under way."""
+
+    request: Incoming
+    results: list[list[PartitionResult]]
+    places: list[_Place]
+    waiting: list[Waiting]
+
+
+class TransactionsHandler:
+    """See the module's docstring. `on_marker` may be replaced."""
+
+    api_keys = frozenset((registry.WRITE_TXN_MARKERS.key, registry.DESCRIBE_PRODUCERS.key))
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        purgatory: Purgatory,
+        replies: Replies,
+        *,
+        max_wait_ms: int,
+        max_partitions: int,
+    ) -> None:
+        self.on_marker: OnMarker = _nobody
+        self._replicas = replicas
+        self._purgatory = purgatory
+        self._replies = replies
+        self._max_wait_ms = max_wait_ms
+        self._max_partitions = max_partitions
+
+    def handle(self, request: Incoming, now_ms: int, wall_ms: int) -> None:
+        """Errors: InvalidRequestError for too many partitions; ThrottlingQuotaExceededError."""
+        if request.api.key == registry.DESCRIBE_PRODUCERS.key:
+            self._describe(request)
+        else:
+            self._write(request, now_ms, wall_ms)
+
+    def _find(self, topic: str, index: int) -> Partition:
+        """Errors: UnknownTopicOrPartitionError, NotLeaderOrFollowerError."""
+        found = self._replicas.image.topics.get(topic)
+        if found is None:
+            raise UnknownTopicOrPartitionError(f"there is no topic {topic[:300]!r}")
+        return self._replicas.find(found.topic_id, index)
+
+    def _check_size(self, partitions: int) -> None:
+        if partitions > self._max_partitions:
+            raise InvalidRequestError(f"{partitions} partitions, at most {self._max_partitions} are allowed")
+
+    # --- markers ----------------------------------------------------------------------------------------
+
+    def _write(self, request: Incoming, now_ms: int, wall_ms: int) -> None:
+        body: WriteTxnMarkersRequest = request.body
+        self._check_size(sum(len(topic.partitions) for marker in body.markers for topic in marker.topics))
+        writing = _Writing(request, [[] for _ in body.markers], [], [])
+        for number, marker in enumerate(body.markers):
+            results = writing.results[number]
+            for topic in marker.topics:
+                for index in topic.partitions:
+                    writing.places.append(_Place(number, len(results)))
+                    results.append(PartitionResult(topic.topic, index, NO_ERROR))
+                    try:
+                        self._append(writing, marker, topic.topic, index, wall_ms)
+                    except KafkaError as error:
+                        results[-1] = PartitionResult(topic.topic, index, error.code)
+        if not writing.waiting:
+            self._answer(writing)
+            return
+        delayed = AwaitingAcks(
+            writing.waiting,
+            ACKS_ALL,
+            settled=partial(self._settled, writing),
+            finished=partial(self._answer, writing),
+            is_wanted=lambda: request.peer.is_connected,
+            abandoned=lambda: self._replies.no_reply(request),
+        )
+        keys = (request.peer.session, *dict.fromkeys(item.partition.key for item in writing.waiting))
+        try:
+            self._purgatory.park(delayed, keys, now_ms + self._max_wait_ms)
+        except ThrottlingQuotaExceededError as error:  # they are written; to write them again does no harm
+            self._replies.reply_error(request, error)
+
+    def _append(
+        self, writing: _Writing, marker: TransactionMarker, topic: str, index: int, wall_ms: int
+    ) -> None:
+        partition = self._find(topic, index)
+        log = partition.leader_log()
+        end = EndTransaction(marker.committed, marker.coordinator_epoch)
+        info = append_to_leader(
+            self._replicas,
+            partition,
+            log,
+            encode_marker(marker.producer_id, marker.producer_epoch, end, wall_ms),
+            wall_ms,
+            internal=True,
+            transaction_version=marker.transaction_version,
+        )
+        if partition.is_internal:
+            self.on_marker(
+                partition.key,
+                marker.producer_id,
+                marker.producer_epoch,
+                is_commit=marker.committed,
+                offset=info.base_offset,
+            )
+        if not partition.is_acked(info.last_offset + 1, ACKS_ALL):
+            place = len(writing.places) - 1
+            writing.waiting.append(Waiting(place, partition, partition.leader_epoch, info.last_offset + 1))
+
+    def _settled(self, writing: _Writing, item: Waiting, error: KafkaError | None) -> None:
+        if error is not None:
+            place = writing.places[item.index]
+            results = writing.results[place.marker]
+            name = item.partition.topic_partition
+            results[place.result] = PartitionResult(name.topic, name.partition, error.code)
+
+    def _answer(self, writing: _Writing) -> None:
+        body: WriteTxnMarkersRequest = writing.request.body
+        markers = tuple(
+            WrittenMarker(marker.producer_id, tuple(results))
+            for marker, results in zip(body.markers, writing.results, strict=True)
+        )
+        self._replies.reply(writing.request, WriteTxnMarkersResponse(markers))
+
+    # --- producers --------------------------------------------------------------------------------------
+
+    def _describe(self, request: Incoming) -> None:
+        body: DescribeProducersRequest = request.body
+        self._check_size(sum(len(topic.partitions) for topic in body.topics))
+        found = [
+            self._producers_of(topic.topic, index) for topic in body.topics for index in topic.partitions
+        ]
+        self._replies.reply(request, DescribeProducersResponse(tuple(found)))
+
+    def _producers_of(self, topic: str, index: int) -> PartitionProducers:
+        try:
+            log = self._find(topic, index).leader_log()
+        except KafkaError as error:
+            return PartitionProducers(topic, index, error.code, (), error.detail)
+        active = tuple(
+            ActiveProducer(
+                each.producer_id,
+                each.epoch,
+                each.last_sequence,
+                each.timestamp_ms,
+                each.coordinator_epoch,
+                each.transaction_first_offset,
+            )
+            for each in log.producers.all()
+        )
+        return PartitionProducers(topic, index, NO_ERROR, active)

@@ -1,0 +1,172 @@
+"""Batches that are sent again: one copy, the same offset, whoever leads, answered when they are safe."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from core_rig import CoreRig
+from headrace.protocol.errors import (
+    InvalidProducerEpochError,
+    NotEnoughReplicasError,
+    OutOfOrderSequenceNumberError,
+    RequestTimedOutError,
+)
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.groups import TopicNamePartitions
+from headrace.protocol.messages.transactions import TransactionMarker, WriteTxnMarkersRequest
+from headrace.storage_node.log.verification import UNCHECKED
+from log_rig import NOW, batch
+from producer_oracle import check_producers, idempotent, transactional
+from replica_rig import TOPIC, Replicas
+
+if TYPE_CHECKING:
+    from core_rig import FakeRequest
+
+
+def send(cluster: Replicas, *data: bytes, node: int | None = None, **facts: object) -> FakeRequest:
+    rig = cluster.leader if node is None else cluster.nodes[node]
+    return rig.produce(TOPIC, *data, timeout_ms=500, **facts)  # type: ignore[arg-type]
+
+
+def test_one_copy_however_often_it_is_sent() -> None:
+    """Scenario 38: five under way, each sent again and again."""
+    rig = CoreRig()
+    topic_id = rig.topic()
+    for _ in range(3):
+        answers = [rig.produce(topic_id, idempotent(9, number)).first for number in range(5)]
+        assert [(each.error_code, each.base_offset) for each in answers] == [(0, n) for n in range(5)]
+    assert rig.core.counters.produced_batches == 5
+    codes = [rig.produce(topic_id, idempotent(9, number)).first.error_code for number in (6, 5, 6)]
+    assert codes == [OutOfOrderSequenceNumberError.code, 0, 0]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_repeat_waits_like_a_first_one(acks: int) -> None:
+    """What is not safe yet is not acknowledged to who asks again either."""
+    rig = CoreRig()
+    topic_id = rig.topic(durability="fsync")
+    first = rig.produce(topic_id, idempotent(9, 0), acks=acks)
+    again = rig.produce(topic_id, idempotent(9, 0), acks=acks)
+    assert not first.is_answered
+    assert not again.is_answered
+    rig.flush()
+    assert first.first.base_offset == again.first.base_offset == 0
+    assert rig.produce(topic_id, idempotent(9, 0), acks=acks).first.base_offset == 0, "at once"
+
+
+def test_a_repeat_goes_through_the_new_leader() -> None:
+    """Scenario 39: the answer was lost with the leader; the follower knows the batch."""
+    cluster = Replicas(min_isr=2)
+    cluster.settle()
+    first = send(cluster, idempotent(9, 0, 2))
+    cluster.settle()
+    assert first.first.base_offset == 0
+    send(cluster, idempotent(9, 2))
+    cluster.settle()  # the followers have it; the producer does not hear of it
+    cluster.crash(1)
+    cluster.publish()
+    cluster.fence(1)
+    cluster.change(leader=2, isr=(2, 3))
+    cluster.settle()
+    again = send(cluster, idempotent(9, 2))
+    following = send(cluster, idempotent(9, 3))
+    cluster.settle()
+    assert (again.first.base_offset, following.first.base_offset) == (2, 3)
+    assert send(cluster, idempotent(9, 5)).first.error_code == OutOfOrderSequenceNumberError.code
+    assert cluster.end(2) == cluster.end(3) == 4
+    for node in (2, 3):
+        check_producers(cluster.partition(node).log)
+
+
+def test_what_only_the_old_leader_had_is_appended_anew() -> None:
+    """It was cut there, and the producer's state with it."""
+    cluster = Replicas(min_isr=2)
+    cluster.settle()
+    send(cluster, idempotent(9, 0))
+    cluster.settle()
+    cluster.isolate(1)
+    lost = send(cluster, idempotent(9, 1), node=1)
+    cluster.change(leader=2, isr=(2, 3))
+    again = send(cluster, idempotent(9, 1, 2))
+    cluster.settle()
+    cluster.heal()
+    cluster.settle()
+    cluster.pass_time(1_000)
+    assert lost.first.error_code != 0
+    assert again.first.base_offset == 1
+    for node in (1, 2, 3):
+        check_producers(cluster.partition(node).log)
+        assert cluster.partition(node).log.producers.get(9).last_sequence == 2
+    assert cluster.registration.isr == (1, 2, 3)
+
+
+@pytest.mark.parametrize("power", [None, "none", 1])
+def test_a_replica_that_comes_back_knows_the_producers(power: str | int | None) -> None:
+    """From its snapshots and batches, and from what it fetches."""
+    cluster = Replicas(min_isr=2, segment_bytes=str(1 << 20))
+    cluster.settle()
+    for number in range(4):
+        send(cluster, idempotent(9, number))
+        cluster.settle()
+    files = cluster.crash(3, power)
+    cluster.fence(3)
+    cluster.change(isr=(1, 2))
+    send(cluster, idempotent(9, 4))
+    cluster.settle()
+    cluster.restart(3, files)
+    cluster.settle()
+    cluster.pass_time(1_000)
+    cluster.change(leader=3)
+    cluster.settle()
+    again = send(cluster, idempotent(9, 4))
+    following = send(cluster, idempotent(9, 5))
+    cluster.settle()
+    assert (again.first.base_offset, following.first.base_offset) == (4, 5)
+
+
+def test_a_repeat_needs_enough_replicas_too() -> None:
+    """As a first one."""
+    cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
+    cluster.settle()
+    send(cluster, idempotent(9, 0))
+    cluster.settle()
+    for node in (2, 3):
+        cluster.cut.add((node, 1))
+        cluster.break_link(node, 1)
+    waiting = send(cluster, idempotent(9, 1))
+    again = send(cluster, idempotent(9, 1))
+    cluster.pass_time(3_000)
+    assert {waiting.first.error_code, again.first.error_code} <= {RequestTimedOutError.code, 20}
+    assert send(cluster, idempotent(9, 0)).first.error_code == NotEnoughReplicasError.code
+
+
+def test_a_transaction_goes_on_at_the_new_leader() -> None:
+    """It is open there, its marker ends it there, and old epochs are over there."""
+    cluster = Replicas(min_isr=2)
+    cluster.settle()
+    log = cluster.partition(1).log
+    log.append_as_leader(transactional(7, 0), leader_epoch=0, wall_ms=NOW, guard=UNCHECKED)
+    send(cluster, batch(1))
+    cluster.settle()
+    cluster.crash(1)
+    cluster.publish()
+    cluster.fence(1)
+    cluster.change(leader=2, isr=(2, 3))
+    cluster.settle()
+    log = cluster.partition(2).log
+    assert (log.last_stable_offset, cluster.watermark(2)) == (0, 2)
+    marker = TransactionMarker(7, 1, False, (TopicNamePartitions("t", (0,)),), 0)
+    marked = cluster.leader.ask(registry.WRITE_TXN_MARKERS, WriteTxnMarkersRequest((marker,)))
+    assert not marked.is_answered, "it waits for the other replica"
+    assert log.last_stable_offset == 0
+    cluster.settle()
+    assert marked.answer.markers[0].results[0].error_code == 0
+    for node in (2, 3):
+        log = cluster.partition(node).log
+        cluster.pass_time(100)
+        assert log.last_stable_offset == 3
+        assert log.aborted_between(0, 3) == ((7, 0),)
+        check_producers(log)
+    late = send(cluster, transactional(7, 1), transactional_id="x")
+    assert late.first.error_code == InvalidProducerEpochError.code

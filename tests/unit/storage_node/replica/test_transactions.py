@@ -1,0 +1,460 @@
+"""Transactions in partitions: coordinators are asked, markers end them, readers see what is committed."""
+
+from __future__ import annotations
+
+import pytest
+from fake_files import FakeFiles
+from headrace.protocol.errors import (
+    ConcurrentTransactionsError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    InvalidRequestError,
+    InvalidTopicError,
+    InvalidTxnStateError,
+    NetworkError,
+    NotCoordinatorError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    OutOfOrderSequenceNumberError,
+    ProducerFencedError,
+    RequestTimedOutError,
+    ThrottlingQuotaExceededError,
+    TransactionAbortableError,
+    TransactionCoordinatorFencedError,
+    UnknownTopicOrPartitionError,
+)
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.data import ProducePartition, ProduceRequest
+from headrace.protocol.messages.groups import TopicNamePartitions
+from headrace.protocol.messages.transactions import ActiveProducer, TransactionMarker, WriteTxnMarkersRequest
+from headrace.protocol.metadata.records import FenceBrokerRecord, PartitionChangeRecord
+from headrace.protocol.model import LATEST_TIMESTAMP
+from headrace.protocol.records.header import read_batch_header
+from log_rig import NOW, batch, split
+from transaction_rig import ID, TransactionRig, codes_of, transactional
+
+READ_COMMITTED = 1
+
+
+@pytest.fixture
+def rig() -> TransactionRig:
+    return TransactionRig()
+
+
+# --- the coordinator is asked -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("adds", [True, False])
+def test_the_first_batch_of_a_transaction_waits_for_its_coordinator(rig: TransactionRig, adds: bool) -> None:
+    """Who leads the transactional id's partition adds the partition, or says that the producer did."""
+    request = rig.send(transactional(7, 0), adds_partitions=adds)
+    (question,) = rig.asked()
+    assert question.node_id == 2
+    (asked,) = question.body.transactions
+    assert (asked.transactional_id, asked.producer_id, asked.producer_epoch) == (ID, 7, 0)
+    assert (asked.topics, asked.verify_only) == ((TopicNamePartitions("t", (0,)),), not adds)
+    assert not request.is_answered
+    assert rig.values(rig.topic_id) == []
+    rig.answer(question)
+    assert (request.first.error_code, request.first.base_offset) == (0, 0)
+    assert rig.send(transactional(7, 1)).first.base_offset == 1
+    assert not rig.asked(), "the transaction is open"
+
+
+@pytest.mark.parametrize(
+    ("error", "adds", "told"),
+    [
+        (NotCoordinatorError, True, NotEnoughReplicasError),
+        (CoordinatorLoadInProgressError, True, NotEnoughReplicasError),
+        (CoordinatorNotAvailableError, False, NotEnoughReplicasError),
+        (ProducerFencedError, True, InvalidProducerEpochError),
+        (InvalidProducerEpochError, True, InvalidProducerEpochError),
+        (InvalidTxnStateError, False, InvalidTxnStateError),
+        (InvalidProducerIdMappingError, True, InvalidProducerIdMappingError),
+        (TransactionAbortableError, True, TransactionAbortableError),
+        (TransactionAbortableError, False, InvalidTxnStateError),
+        (ConcurrentTransactionsError, False, NotEnoughReplicasError),
+    ],
+)
+def test_what_the_coordinator_says_in_words_of_producers(
+    rig: TransactionRig, error: type, adds: bool, told: type
+) -> None:
+    """For the whole transaction or for a partition; nothing is appended."""
+    for facts in ({"codes": {0: error.code}}, {"of_all": error.code}):
+        request = rig.send(transactional(7, 0), adds_partitions=adds)
+        (question,) = rig.asked()
+        rig.answer(question, **facts)
+        assert request.first.error_code == told.code
+    assert rig.values(rig.topic_id) == []
+    assert rig.core.counters.failed_verifications == 2
+
+
+@pytest.mark.parametrize("error", [NetworkError("gone"), RequestTimedOutError("late")])
+def test_no_answer_may_pass(rig: TransactionRig, error: NetworkError) -> None:
+    """The producer sends its batch again."""
+    request = rig.send(transactional(7, 0))
+    (question,) = rig.asked()
+    rig.no_answer(question, error)
+    assert request.first.error_code == NotEnoughReplicasError.code
+    assert rig.write(7, 0).first.base_offset == 0
+
+
+def test_without_a_coordinator_nobody_is_asked() -> None:
+    """Its topic is not there yet, or has no leader, or that one is fenced: it may pass."""
+    rig = TransactionRig(has_coordinator=False)
+    assert rig.send(transactional(7, 0)).first.error_code == NotEnoughReplicasError.code
+    rig = TransactionRig()
+    rig.metadata(FenceBrokerRecord(2, 2))
+    assert rig.send(transactional(7, 0)).first.error_code == NotEnoughReplicasError.code
+    for index in (0, 1):
+        rig.metadata(PartitionChangeRecord(rig.state_id, index, leader=-1))
+    assert rig.send(transactional(7, 0)).first.error_code == NotEnoughReplicasError.code
+    assert not rig.asked()
+
+
+def test_a_transaction_that_is_ending_is_asked_about_again(rig: TransactionRig) -> None:
+    """With version 2 the next one begins before all markers are written: a short wait saves a resend."""
+    request = rig.send(transactional(7, 0))
+    busy = ConcurrentTransactionsError.code
+    for _ in range(3):
+        (question,) = rig.asked()
+        rig.answer(question, codes={0: busy})
+        assert not request.is_answered
+        rig.pass_time(19)
+        assert not rig.asked()
+        rig.pass_time(1)
+    (question,) = rig.asked()
+    rig.answer(question)
+    assert request.first.error_code == 0
+
+
+def test_it_is_not_asked_about_for_ever(rig: TransactionRig) -> None:
+    """add.partitions.to.txn.retry.backoff.max.ms."""
+    request = rig.send(transactional(7, 0))
+    while not request.is_answered:
+        (question,) = rig.asked()
+        rig.answer(question, codes={0: ConcurrentTransactionsError.code})
+        rig.pass_time(20)
+    assert request.first.error_code == ConcurrentTransactionsError.code
+    assert rig.now_ms < 1_200
+
+
+def test_what_is_sent_behind_it_waits_with_it(rig: TransactionRig) -> None:
+    """One question, and the order of the batches stays; other partitions are not held up."""
+    requests = [rig.send(transactional(7, sequence)) for sequence in range(3)]
+    other = rig.send(transactional(7, 0), partition=1)
+    plain = rig.produce(rig.topic_id, batch(1))
+    assert plain.first.base_offset == 0
+    first, second = rig.asked()
+    rig.answer(second)
+    assert other.first.base_offset == 0
+    assert not any(request.is_answered for request in requests)
+    rig.answer(first)
+    assert [request.first.base_offset for request in requests] == [1, 2, 3]
+
+
+def test_one_request_for_several_partitions_asks_once(rig: TransactionRig) -> None:
+    """And is answered as a whole, each entry with its own outcome; what needs no question is in at once."""
+    body = ProduceRequest(-1, 1_000, tuple(ProducePartition(rig.topic_id, i) for i in (0, 1, 0)), ID)
+    frames = (transactional(7, 0), transactional(7, 0), batch(1))
+    request = rig.ask(registry.PRODUCE, body, frames)
+    (question,) = rig.asked()
+    assert question.body.transactions[0].topics == (TopicNamePartitions("t", (0, 1)),)
+    rig.answer(question, codes={1: InvalidTxnStateError.code})
+    assert [each.error_code for each in request.answer.partitions] == [0, InvalidTxnStateError.code, 0]
+    assert [each.base_offset for each in request.answer.partitions] == [1, -1, 0]
+
+
+def test_a_batch_that_comes_late_is_refused(rig: TransactionRig) -> None:
+    """Scenario 46: its transaction was ended while the coordinator was asked; the stable offset goes on."""
+    late = rig.send(transactional(7, 0))
+    (question,) = rig.asked()
+    rig.mark(7, 1, committed=False)
+    rig.answer(question)
+    assert late.first.error_code == InvalidProducerEpochError.code
+    late = rig.send(transactional(8, 0), adds_partitions=False)
+    (question,) = rig.asked()
+    rig.mark(8, 0, committed=False, version=1)
+    rig.answer(question)
+    assert late.first.error_code == InvalidTxnStateError.code
+    assert rig.list_offsets(rig.topic_id, LATEST_TIMESTAMP, isolation=READ_COMMITTED).first.offset == 2
+
+
+def test_a_leader_that_lost_the_partition_meanwhile_appends_nothing(rig: TransactionRig) -> None:
+    """The answer came too late for it."""
+    request = rig.send(transactional(7, 0))
+    (question,) = rig.asked()
+    rig.set_leader(rig.topic_id, 2)
+    rig.answer(question)
+    assert request.first.error_code == NotLeaderOrFollowerError.code
+
+
+def test_a_zombie_is_refused_without_a_question(rig: TransactionRig) -> None:
+    """Scenario 42: its epoch is over in this partition."""
+    rig.write(7, 0, epoch=1)
+    assert rig.send(transactional(7, 1)).first.error_code == InvalidProducerEpochError.code
+    assert not rig.asked()
+
+
+def test_transactions_need_an_id_and_one_producer(rig: TransactionRig) -> None:
+    """Else nobody could be asked."""
+    assert rig.send(transactional(7, 0), id=None).first.error_code == InvalidTxnStateError.code
+    mixed = rig.send(transactional(7, 0), transactional(8, 0))
+    assert isinstance(mixed.error, InvalidProducerIdMappingError)
+    assert rig.values(rig.topic_id) == []
+
+
+def test_without_verification_only_what_is_to_be_added_is_asked_for() -> None:
+    """transaction.partition.verification.enable=false; version 2 needs the partition added all the same."""
+    rig = TransactionRig(transaction_partition_verification_enable=False)
+    assert rig.send(transactional(7, 0), adds_partitions=False).first.base_offset == 0
+    assert not rig.asked()
+    rig.send(transactional(8, 0))
+    assert len(rig.asked()) == 1
+
+
+def test_requests_that_wait_for_coordinators_are_bounded() -> None:
+    """They hold their records."""
+    rig = TransactionRig(purgatory_max_requests=3)
+    held = [rig.send(transactional(7, number)) for number in range(3)]
+    assert isinstance(rig.send(transactional(7, 3)).error, ThrottlingQuotaExceededError)
+    rig.answer(rig.asked()[0])
+    assert [request.first.error_code for request in held] == [0, 0, 0]
+    assert rig.write(7, 3).first.base_offset == 3
+
+
+def test_acks_0_in_a_transaction(rig: TransactionRig) -> None:
+    """Nobody is told, but it is in."""
+    request = rig.send(transactional(7, 0), acks=0)
+    assert not request.is_answered
+    rig.answer(rig.asked()[0])
+    assert request.is_dropped
+    assert len(rig.values(rig.topic_id)) == 1
+
+
+def test_clients_do_not_write_into_internal_topics(rig: TransactionRig) -> None:
+    """Only coordinators do, another way."""
+    topic_id = rig.topic("__consumer_offsets")
+    for data in (batch(1), transactional(7, 0)):
+        request = rig.produce(topic_id, data, transactional_id=ID)
+        assert request.first.error_code == InvalidTopicError.code
+    assert not rig.asked()
+
+
+# --- markers ----------------------------------------------------------------------------------------------
+
+
+def test_markers_end_transactions_in_their_partitions(rig: TransactionRig) -> None:
+    """Several markers in a request, each for its partitions; readers see control batches go by."""
+    rig.write(7, 0)
+    rig.write(7, 0, partition=1)
+    rig.write(8, 0)
+    t0, t01 = (TopicNamePartitions("t", (0,)),), (TopicNamePartitions("t", (0, 1)),)
+    markers = (TransactionMarker(7, 1, True, t01, 3), TransactionMarker(8, 1, False, t0, 4))
+    request = rig.ask(registry.WRITE_TXN_MARKERS, WriteTxnMarkersRequest(markers))
+    assert [marker.producer_id for marker in request.answer.markers] == [7, 8]
+    assert codes_of(request) == [[0, 0], [0]]
+    fetched = rig.fetch(rig.topic_id)
+    headers = [read_batch_header(data) for frame in fetched.answer_frames for data in split(frame)]
+    assert [header.is_control for header in headers] == [False, False, True, True]
+
+
+def test_each_partition_of_a_marker_stands_alone(rig: TransactionRig) -> None:
+    """Unknown topics and partitions, other leaders, old coordinators."""
+    rig.write(7, 0)
+    elsewhere = rig.topic("u", leader=2, replicas=(1, 2))
+    assert elsewhere
+    request = rig.mark(7, 1, topics=(("nope", (0,)), ("t", (0, 9)), ("u", (0,))), coordinator_epoch=5)
+    assert codes_of(request) == [
+        [
+            UnknownTopicOrPartitionError.code,
+            0,
+            UnknownTopicOrPartitionError.code,
+            NotLeaderOrFollowerError.code,
+        ]
+    ]
+    rig.write(7, 0, epoch=1)
+    assert codes_of(rig.mark(7, 2, coordinator_epoch=4)) == [[TransactionCoordinatorFencedError.code]]
+    assert codes_of(rig.mark(7, 1, coordinator_epoch=5)) == [[InvalidProducerEpochError.code]]
+    assert codes_of(rig.mark(7, 2, coordinator_epoch=5)) == [[0]]
+
+
+def test_a_marker_waits_for_the_disk_and_counts_then() -> None:
+    """acks=all, with durability=fsync; the stable offset moves with it, and wakes whoever waits."""
+    rig = TransactionRig()
+    topic_id = rig.topic("d", durability="fsync")
+    sent = rig.produce(topic_id, transactional(7, 0), transactional_id=ID)
+    rig.answer(rig.asked()[0])
+    rig.flush()
+    assert sent.first.error_code == 0
+    marked = rig.mark(7, 1, topics=(("d", (0,)),))
+    waiting = rig.fetch(topic_id, isolation=READ_COMMITTED, max_wait_ms=500)
+    assert not marked.is_answered
+    assert not waiting.is_answered
+    rig.flush()
+    assert codes_of(marked) == [[0]]
+    assert (waiting.first.last_stable_offset, waiting.first.frame_count) == (2, 1)
+
+
+def test_a_marker_that_is_not_committed_in_time_is_said_so() -> None:
+    """It is in the log all the same; the coordinator sends it again."""
+    rig = TransactionRig(fetch_max_wait_ms=500)
+    topic_id = rig.topic("d", durability="fsync")
+    rig.produce(topic_id, transactional(7, 0), transactional_id=ID)
+    rig.answer(rig.asked()[0])
+    marked = rig.mark(7, 1, topics=(("d", (0,)),))
+    rig.pass_time(501)
+    assert codes_of(marked) == [[RequestTimedOutError.code]]
+    again = rig.mark(7, 1, topics=(("d", (0,)),))
+    rig.flush()
+    assert codes_of(again) == [[0]]
+
+
+def test_markers_of_internal_topics_are_told(rig: TransactionRig) -> None:
+    """To the coordinator that lives there; others are nobody's business."""
+    topic_id = rig.topic("__consumer_offsets")
+    heard = []
+    rig.core.transactions.on_marker = lambda *facts, **more: heard.append((*facts, more))
+    rig.write(7, 0)
+    rig.mark(7, 3, committed=False, topics=(("t", (0,)), ("__consumer_offsets", (0,))))
+    assert heard == [((topic_id, 0), 7, 3, {"is_commit": False, "offset": 0})]
+
+
+def test_requests_name_a_bounded_number_of_partitions() -> None:
+    """Bound: max.request.partitions."""
+    rig = TransactionRig(max_request_partitions=2)
+    assert isinstance(rig.mark(7, 1, topics=(("t", (0, 1, 0)),)).error, InvalidRequestError)
+    assert isinstance(rig.describe(("t", (0, 1, 0))).error, InvalidRequestError)
+
+
+# --- readers ----------------------------------------------------------------------------------------------
+
+
+def test_readers_of_committed_transactions_stop_at_the_first_open_one(rig: TransactionRig) -> None:
+    """Others read on. The answer names the aborted transactions among what it has."""
+    rig.produce(rig.topic_id, batch(1))
+    rig.write(7, 0)
+    rig.write(8, 0)
+    rig.produce(rig.topic_id, batch(1))
+    committed, all_of_it = rig.fetch(rig.topic_id, isolation=READ_COMMITTED), rig.fetch(rig.topic_id)
+    assert (committed.first.last_stable_offset, committed.first.high_watermark) == (1, 4)
+    assert (all_of_it.first.last_stable_offset, all_of_it.first.high_watermark) == (1, 4)
+    assert end_of(committed) == 1
+    assert end_of(all_of_it) == 4
+    rig.mark(7, 1, committed=False)
+    committed = rig.fetch(rig.topic_id, isolation=READ_COMMITTED)
+    assert (end_of(committed), committed.first.aborted) == (2, ((7, 1),))
+    rig.mark(8, 1)
+    committed = rig.fetch(rig.topic_id, 1, isolation=READ_COMMITTED)
+    assert (end_of(committed), committed.first.aborted) == (6, ((7, 1),))
+    assert rig.fetch(rig.topic_id, 5, isolation=READ_COMMITTED).first.aborted == ()
+    assert rig.fetch(rig.topic_id).first.aborted == ()
+
+
+def end_of(request: object) -> int:
+    frames = request.answer_frames  # type: ignore[attr-defined]
+    return max(read_batch_header(data).next_offset for frame in frames for data in split(frame))
+
+
+def test_a_reader_is_told_of_what_it_got_alone() -> None:
+    """Of a long backlog with many aborted transactions not all of them at once."""
+    rig = TransactionRig()
+    for number in range(20):
+        rig.write(7, 0, epoch=number)
+        rig.mark(7, number + 1, committed=False)
+    found = rig.fetch(rig.topic_id, 4, isolation=READ_COMMITTED, max_bytes=400)
+    assert end_of(found) < 12
+    assert found.first.aborted == tuple((7, first) for first in range(4, end_of(found), 2))
+
+
+def test_a_reader_that_waits_is_woken_by_the_marker(rig: TransactionRig) -> None:
+    """Not by records behind an open transaction."""
+    rig.write(7, 0)
+    waiting = rig.fetch(rig.topic_id, isolation=READ_COMMITTED, max_wait_ms=500)
+    rig.produce(rig.topic_id, batch(1))
+    assert not waiting.is_answered
+    rig.mark(7, 1)
+    assert end_of(waiting) == 3
+
+
+def test_a_log_start_behind_an_open_transaction(rig: TransactionRig) -> None:
+    """Its records were deleted: readers wait where the log starts."""
+    rig.write(7, 0)
+    rig.produce(rig.topic_id, batch(3))
+    partition = rig.core.replicas.partitions[rig.topic_id, 0]
+    assert partition.log is not None
+    partition.log.advance_log_start_offset(2)
+    found = rig.fetch(rig.topic_id, 2, isolation=READ_COMMITTED)
+    assert (found.first.error_code, found.first.last_stable_offset, found.first.frame_count) == (0, 2, 0)
+
+
+def test_offsets_of_committed_transactions(rig: TransactionRig) -> None:
+    """The latest is the last stable one; a search by time finds nothing behind it."""
+    rig.produce(rig.topic_id, batch(2, timestamp=NOW))
+    rig.write(7, 0)
+    for isolation, latest, found in ((0, 3, 1), (READ_COMMITTED, 2, 1)):
+        facts = {"isolation": isolation}
+        assert rig.list_offsets(rig.topic_id, LATEST_TIMESTAMP, **facts).first.offset == latest
+        assert rig.list_offsets(rig.topic_id, NOW + 1, **facts).first.offset == found
+    rig.write(7, 1)
+    rig.produce(rig.topic_id, batch(1, timestamp=NOW + 60_000))
+    assert rig.list_offsets(rig.topic_id, NOW + 60_000).first.offset == 4
+    assert rig.list_offsets(rig.topic_id, NOW + 60_000, isolation=READ_COMMITTED).first.offset == -1
+
+
+def test_a_restart_in_the_middle_of_a_transaction() -> None:
+    """Scenario 48: it is open still, its marker ends it, and its batches are known again."""
+    rig = TransactionRig(FakeFiles())
+    rig.write(7, 0)
+    rig.write(8, 0)
+    rig.mark(8, 1, committed=False)
+    again = TransactionRig(rig.files.restart(), before=rig)
+    assert again.send(transactional(7, 0)).first.base_offset == 0, "repeated"
+    assert again.send(transactional(7, 1)).first.base_offset == 3
+    assert again.fetch(rig.topic_id, isolation=READ_COMMITTED).first.last_stable_offset == 0
+    again.mark(7, 1)
+    found = again.fetch(rig.topic_id, isolation=READ_COMMITTED)
+    assert (end_of(found), found.first.aborted) == (5, ((8, 1),))
+
+
+# --- who writes -------------------------------------------------------------------------------------------
+
+
+def test_the_producers_of_a_partition(rig: TransactionRig) -> None:
+    """For admins who look for a transaction that hangs (KIP-664)."""
+    rig.write(7, 0)
+    rig.mark(7, 1, coordinator_epoch=4)
+    rig.write(8, 0, epoch=2)
+    described = rig.describe(("t", (0, 1, 5)), ("nope", (0,)))
+    first, second, third, fourth = described.answer.partitions
+    assert first.producers == (
+        ActiveProducer(7, 1, -1, first.producers[0].last_timestamp_ms, 4, -1),
+        ActiveProducer(8, 2, 0, NOW, -1, 2),
+    )
+    assert (second.error_code, second.producers) == (0, ())
+    assert {third.error_code, fourth.error_code} == {UnknownTopicOrPartitionError.code}
+    status = rig.core.status()
+    assert status["oldest_transactions"] == {
+        "t-0": {"producer_id": 8, "first_offset": 2, "timestamp_ms": NOW}
+    }
+    assert status["metrics"]["ProducerIdCount"] == 2
+    assert status["logs"]["t-0"]["LastStableOffsetLag"] == 1
+
+
+def test_producers_that_are_silent_expire(rig: TransactionRig) -> None:
+    """By producer.id.expiration.ms, at the checks; what comes then begins anew (scenario 41)."""
+    rig = TransactionRig(producer_id_expiration_ms=1_000, producer_id_expiration_check_interval_ms=5_000)
+    idempotent = batch(1, producer_id=9, producer_epoch=0, base_sequence=0)
+    rig.produce(rig.topic_id, idempotent)
+    rig.tick(NOW)
+    rig.pass_time(5_000)
+    rig.tick(NOW + 999)
+    assert rig.produce(rig.topic_id, idempotent).first.base_offset == 0
+    rig.pass_time(5_000)
+    rig.tick(NOW + 1_000)
+    gap = batch(1, producer_id=9, producer_epoch=0, base_sequence=3)
+    assert rig.produce(rig.topic_id, gap).first.base_offset == 1
+    refused = batch(1, producer_id=9, producer_epoch=0, base_sequence=8)
+    assert rig.produce(rig.topic_id, refused).first.error_code == OutOfOrderSequenceNumberError.code
