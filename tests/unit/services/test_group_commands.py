@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fake_admin_cluster import FakeAdminCluster
-from fake_coordinator import FakeMember
 from headrace.clients.sync import admin_io
 from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol.consumer_protocol import Assignment, encode_assignment
-from headrace.protocol.messages import groups
 from headrace.protocol.model import TopicPartition
 from headrace.services.cli.main import run
 
@@ -65,11 +63,7 @@ def shown(headrace: Run, *arguments: str, code: int = 0) -> Any:
 
 def join(fake: FakeAdminCluster) -> None:
     """Group g has one member, which has both partitions."""
-    group = fake.group("g")
-    request = groups.JoinGroupRequest("g", 10_000, 10_000, "m-1", "consumer", (), "one")
-    assignment = encode_assignment(Assignment(3, (FIRST, SECOND)))
-    group.members["m-1"] = FakeMember("m-1", request, assignment=assignment)
-    group.state, group.protocol = "Stable", "range"
+    fake.group("g").join("m-1", "one", encode_assignment(Assignment(3, (FIRST, SECOND))))
 
 
 def test_list(headrace: Run, fake: FakeAdminCluster) -> None:
