@@ -35,7 +35,7 @@ from ...protocol.records.group_records import (
     ConsumerGroupMemberMetadataValue,
 )
 from ..runtime.ports import Outcome
-from .consumer_group import MemberState
+from .consumer_member import MemberState
 from .joining import check_join
 from .migration import assignment_bytes, can_downgrade, partitions_by_id
 
@@ -50,8 +50,9 @@ if TYPE_CHECKING:
     )
     from ..runtime.ports import Now, Token
     from .consumer_draft import ConsumerDraft
-    from .consumer_group import ConsumerGroup, Member
+    from .consumer_group import ConsumerGroup
     from .consumer_heartbeats import ConsumerHeartbeats
+    from .consumer_member import Member
     from .consumer_members import ConsumerMembers
     from .member_ids import MemberIds
 

@@ -21,7 +21,8 @@ from headrace.protocol.metadata.records import NoOpRecord, PartitionChangeRecord
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import CRC_POSITION, read_batch_header
 from headrace.storage_node import node
-from headrace.storage_node.log import cleaner_work, log_manager, retention
+from headrace.storage_node.log import log_manager, retention
+from headrace.storage_node.log.cleaner import work as cleaner_work
 from headrace.storage_node.log.flush import Flush
 from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.names import METADATA_TOPIC
@@ -142,6 +143,18 @@ def elects_anybody(patch: pytest.MonkeyPatch) -> None:
 def elects_uncleanly_everywhere(patch: pytest.MonkeyPatch) -> None:
     """Also topics that would rather stay without a leader get any."""
     patch.setattr(Standing, "is_unclean_allowed", lambda *_: True)
+
+
+def elects_another_than_the_last(patch: pytest.MonkeyPatch) -> None:
+    """When nobody is left in ISR and ELR, whoever is there is as good as the last leader."""
+
+    def anybody(ballot: elections.Ballot) -> elections.Elected:
+        fit = [node_id for node_id in ballot.replicas if node_id in ballot.candidates]
+        if ballot.isr or ballot.elr or ballot.last_leader == elections.NO_NODE or not fit:
+            return elections.NOBODY
+        return elections.Elected(fit[0], is_clean=False)
+
+    patch.setattr(elections, "_last_known", anybody)
 
 
 def reads_on_after_a_cut(patch: pytest.MonkeyPatch) -> None:
@@ -363,6 +376,7 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     trusts_a_log_that_was_cut: (HELD, HARM, 10),
     elects_anybody: (HELD, PLAN, 10),
     elects_uncleanly_everywhere: (("UncleanElection",), PLAN, 10),
+    elects_another_than_the_last: (("UncleanElection",), BLACKOUT, 10),
     reads_on_after_a_cut: (("MixedRead",), UNCLEAN, 20),
     forgets_the_disk: (HELD, ALONE, 10),
     forgets_the_disk_of_all: (LOST, BLACKOUT, 10),

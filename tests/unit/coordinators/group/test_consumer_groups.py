@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from headrace.coordinators.group.consumer_group import GroupState, MemberState
+from headrace.coordinators.group.consumer_group import GroupState
+from headrace.coordinators.group.consumer_member import MemberState
 from headrace.protocol import errors
-from headrace.protocol.messages.groups import ConsumerGroupHeartbeatRequest, TopicIdPartitions
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.groups import (
+    CommittedOffset,
+    ConsumerGroupHeartbeatRequest,
+    OffsetCommitRequest,
+    TopicIdPartitions,
+)
 
 from tests.fakes.consumer_group_rig import (
     GROUP,
@@ -333,6 +340,36 @@ def test_describe_shows_what_members_have_and_shall_have(rig: ConsumerGroupRig) 
     assert [(each.topic, len(each.partitions)) for each in a.assignment] == [("events", 6)]
     assert [(each.topic, len(each.partitions)) for each in a.target_assignment] == [("events", 3)]
     assert b.assignment == ()
+
+
+def test_commit_at_an_older_epoch_is_good_for_what_the_member_still_has(rig: ConsumerGroupRig) -> None:
+    """It has not heard of its newer epoch yet (KIP-1251); not for what it got or lost since, nor for the
+    future."""
+    first, second = member(rig, "a"), member(rig, "b")
+    run(first, second)
+    old = first.epoch
+    mine, others = first.owned["events"], second.owned["events"]
+    second.leave()
+    first.send()
+    assert rig.group.members["a"].epoch == old + 1
+    rig.reload()
+
+    def code(*partitions: int, epoch: int = old, member_id: str = "a") -> int:
+        offsets = tuple(CommittedOffset("events", each, 5) for each in partitions)
+        body = OffsetCommitRequest(GROUP, epoch, member_id, offsets)
+        answer = rig.request(registry.OFFSET_COMMIT, body).answer
+        return answer.code if isinstance(answer, errors.KafkaError) else answer.results[0].error_code
+
+    stale = errors.StaleMemberEpochError.code
+    assert code(*mine) == 0
+    assert code(*mine, epoch=1) == 0, "it has had them since it joined"
+    assert code(*mine, epoch=0) == stale
+    assert code(*mine, epoch=old + 2) == stale
+    assert code(*mine, *others) == stale
+    assert code(*others) == stale
+    assert code(*others, epoch=old + 1) == 0
+    assert code(99) == stale
+    assert code(*mine, member_id="b") == errors.UnknownMemberIdError.code
 
 
 def _request(**changes: object) -> ConsumerGroupHeartbeatRequest:
