@@ -14,10 +14,14 @@ from typing import Any
 import msgspec
 
 from ..clients.config import AdminConfig, ConsumerConfig, ProducerConfig
+from ..clients.group import states as member_states
+from ..clients.producer import transactions
 from ..controller.config import ControllerConfig
 from ..controller.quorum import roles
 from ..controller.state import brokers, partition_states
 from ..coordinators.group.classic_states import CLASSIC_TRANSITIONS, ClassicState
+from ..coordinators.group.consumer_group import GROUP_TRANSITIONS, GroupState
+from ..coordinators.group.consumer_member import MEMBER_TRANSITIONS, MemberState
 from ..coordinators.txn import states as txn_states
 from ..protocol import errors
 from ..protocol.messages import envelope, registry
@@ -26,7 +30,7 @@ from ..runtime.config import Config, KeyFacts, text_of
 from ..storage_node import membership
 from ..storage_node.config import NodeConfig
 from ..storage_node.log.config import LogConfig
-from ..storage_node.replica import follower
+from ..storage_node.replica import followed
 
 if typing.TYPE_CHECKING:
     from collections.abc import Mapping
@@ -146,13 +150,40 @@ def states_page() -> str:
     parts.append(_drawing(ClassicState.EMPTY.value, _labelled(CLASSIC_TRANSITIONS)))
     parts.append("## A transactional id, as its coordinator holds it (`coordinators/txn/states.py`)\n")
     parts.append(_drawing(txn_states.TxnState.EMPTY.value, _labelled(txn_states.TRANSITIONS)))
+    where = "(`coordinators/group/consumer_group.py`)"
+    parts.append(f"## A group of the new protocol, as its coordinator holds it {where}\n")
+    parts.append(_drawing(GroupState.EMPTY.value, _labelled(GROUP_TRANSITIONS)))
+    parts.append(f"## A member of it {where}\n")
+    arrows = [
+        f"{state.name.lower()} --> {target.name.lower()}: {label}"
+        for state, targets in MEMBER_TRANSITIONS.items()
+        for target, label in targets.items()
+    ]
+    parts.append(_drawing(MemberState.STABLE.name.lower(), arrows))
     parts.append("## A storage node, as it sees its membership (`storage_node/membership.py`)\n")
     arrows = _plain(membership.MembershipState, membership.TRANSITIONS)
     parts.append(_drawing(membership.MembershipState.SEARCHING.value, arrows))
-    parts.append("## A partition that a node follows (`storage_node/replica/follower.py`)\n")
-    arrows = _plain(follower.FollowState, follower.TRANSITIONS)
-    parts.append(_drawing(follower.FollowState.READY.value, arrows))
+    parts.append("## The transactions of a producer (`clients/producer/transactions.py`)\n")
+    arrows = _labelled(transactions.TRANSITIONS)
+    parts.append(_drawing(transactions.TxnState.UNINITIALIZED.value, arrows))
+    parts.append("## A partition that a node follows (`storage_node/replica/followed.py`)\n")
+    arrows = _plain(followed.FollowState, followed.TRANSITIONS)
+    parts.append(_drawing(followed.FollowState.READY.value, arrows))
+    where = "(`clients/group/states.py`)"
+    first = member_states.MemberState.UNJOINED.value
+    parts.append(f"## A consumer in its group, classic protocol {where}\n")
+    parts.append(_drawing(first, _events(member_states.CLASSIC_TRANSITIONS)))
+    parts.append(f"## A consumer in its group, new protocol {where}\n")
+    parts.append(_drawing(first, _events(member_states.MODERN_TRANSITIONS)))
     return "\n".join(parts)
+
+
+def _events(table: Mapping[Any, Mapping[Any, str]]) -> list[str]:
+    return [
+        f"{state.value} --> {target.value}: {label}"
+        for state, targets in table.items()
+        for target, label in targets.items()
+    ]
 
 
 def _plain(states: type[Enum], table: Mapping[Any, frozenset[Any]]) -> list[str]:

@@ -173,6 +173,7 @@ class NodeServer:
             room=self._response_room,
             guest=self._guest,
         )
+        core.guest.note_time(monotonic_ms(), wall_ms())
         core.config.on_change(LISTENER_KEYS, lambda now: router.limit(router_limits(now)))
         core.config.on_change(
             ("background.threads",), lambda now: self._workers.resize(now.background_threads)
@@ -361,7 +362,8 @@ class NodeServer:
             case ReadCold(read):
                 self._read_cold(read)
             case ReadForGuest(read=guest_read):
-                self._workers.start(guest_read.run, lambda _error: self._guest_read(guest_read))
+                if not self._is_ending():
+                    self._workers.start(guest_read.run, lambda _error: self._guest_read(guest_read))
             case AdvisePages(advice):
                 if not self._is_ending():
                     self._workers.read_cold(advice.run)

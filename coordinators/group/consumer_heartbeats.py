@@ -27,7 +27,8 @@ from ...protocol.records.group_records import ConsumerGroupMemberMetadataValue
 from ..runtime.ports import Outcome
 from .classic_group import ClassicGroup
 from .consumer_draft import left_for_now
-from .consumer_group import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroup, Member
+from .consumer_group import ConsumerGroup
+from .consumer_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, Member
 from .consumer_requests import check_request, is_full, is_leaving, owned_by
 from .migration import check_upgrade, upgrade
 from .reconciliation import is_part_of
@@ -212,7 +213,7 @@ def _check_epoch(member: Member, epoch: int, owned: Partitions | None) -> None:
     """
     if epoch == member.epoch:
         return
-    if epoch == member.previous_epoch and (owned is None or is_part_of(owned, member.assigned)):
+    if epoch == member.previous_epoch and (owned is None or is_part_of(owned, member)):
         return
     raise FencedMemberEpochError(
         f"member {member.member_id!r} is at epoch {member.epoch}, not {epoch}: it must give up all and join"

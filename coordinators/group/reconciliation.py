@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import FencedMemberEpochError
-from .consumer_group import MemberState, each_partition
+from .consumer_member import MemberState, each_partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from .assignors.model import Partitions
-    from .consumer_group import Member
+    from .consumer_member import Member
 
 
 def next_step(
@@ -84,12 +84,14 @@ def _advance(
         target, lambda topic, each: topic in readable and owner_of(topic, each) in (None, member.member_id)
     )
     is_complete = sum(map(len, free.values())) == sum(map(len, wanted.values()))
+    since = {place: member.since.get(place, target_epoch) for place in each_partition(free)}
     return replace(
         member,
         epoch=target_epoch,
         state=MemberState.STABLE if is_complete else MemberState.UNRELEASED_PARTITIONS,
         assigned=free,
         pending={},
+        since=since,
     )
 
 
@@ -107,6 +109,10 @@ def _union(left: Partitions, right: Partitions) -> Partitions:
     return {topic: tuple(sorted({*left.get(topic, ()), *right.get(topic, ())})) for topic in topics}
 
 
-def is_part_of(owned: Partitions, assigned: Partitions) -> bool:
-    """Is everything of `owned` in `assigned`?"""
-    return all(partition in assigned.get(topic, ()) for topic, partition in each_partition(owned))
+def is_part_of(owned: Partitions, member: Member) -> bool:
+    """Has the member all of `owned`, if only to give it back?"""
+    assigned, pending = member.assigned, member.pending
+    return all(
+        set(partitions).issubset((*assigned.get(topic, ()), *pending.get(topic, ())))
+        for topic, partitions in owned.items()
+    )

@@ -12,6 +12,7 @@ Source: Kafka TransactionCoordinator.scala, TransactionStateManager.scala.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.coordinator_ids import partition_of_id
@@ -147,6 +148,11 @@ class TransactionShard:
         """What it asked for is not done."""
         self._held.forget(session)
         return Outcome()
+
+    def gauges(self) -> dict[str, int]:
+        """Transactional ids by the states of their transactions."""
+        found = Counter(transaction.state for transaction in self._known.values())
+        return {f"NumTransactions{state.value}": found[state] for state in TxnState}
 
     def close(self) -> list[Token]:
         """Those that wait for an end; others wait for commits."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.coordinators.group.consumer_group import ConsumerGroup
+from headrace.coordinators.group.consumer_group import GROUP_TRANSITIONS, ConsumerGroup, GroupState
 from headrace.protocol.consumer_protocol import (
     Assignment,
     Subscription,
@@ -55,6 +55,7 @@ class ConsumerGroupRig(GroupRig):
 
     def __init__(self, **keys: Any) -> None:
         self._topic_ids = 0
+        self._states: dict[str, GroupState] = {}
         super().__init__(**keys)
         self.set_topics()
 
@@ -63,9 +64,14 @@ class ConsumerGroupRig(GroupRig):
         self.check()
 
     def check(self) -> None:
-        for group in self.shard.groups.values():
-            if isinstance(group, ConsumerGroup):
-                group.check()
+        groups = [each for each in self.shard.groups.values() if isinstance(each, ConsumerGroup)]
+        for group in groups:
+            group.check()
+            before = self._states.get(group.group_id, group.state)
+            assert group.state is before or group.state in GROUP_TRANSITIONS[before], (
+                f"{before} {group.state}"
+            )
+        self._states = {group.group_id: group.state for group in groups}
 
     def beat(self, body: ConsumerGroupHeartbeatRequest) -> Any:
         """Errors: what the coordinator answers."""
@@ -162,8 +168,12 @@ class SimMember:
         )
 
     def send(self, *, is_full: bool = False) -> Any:
-        """One heartbeat; its answer is not looked at. Errors: as the coordinator says."""
+        """One heartbeat; its answer is not looked at. If it tells what the member owns, then what an earlier
+        answer has given and the member has not taken yet is void: it counts as given back. Errors: as the
+        coordinator says."""
         self.last_sent = self.request(is_full=is_full)
+        if self.last_sent.owned is not None:
+            self.wanted = {topic: set(each) for topic, each in self.owned.items()}
         return self.rig.beat(self.last_sent)
 
     def take(self, answer: Any) -> None:

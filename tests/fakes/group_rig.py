@@ -3,6 +3,7 @@ loaded anew from the bytes of its log at any moment."""
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -63,6 +64,7 @@ class Asked:
         return body.code if isinstance(body, KafkaError) else body.error_code
 
     def deliver(self, body: Any) -> None:
+        assert not self.answers, f"{self} is answered again with {body}"
         self.answers.append(body)
 
 
@@ -119,8 +121,10 @@ class GroupRig:
         self.refuses: KafkaError | None = None  # appends fail with it
         self.is_committing = True  # False: answers are held until commit()
         self.held: list[tuple[Asked, Any]] = []
+        self.committed_end = 0  # of the log
         self.asked: list[Asked] = []
-        self._timers: dict[Hashable, tuple[int, int, Callable[[Now], Outcome]]] = {}
+        self._timers: dict[Hashable, tuple[int, int, Any]] = {}
+        self._due: list[tuple[int, int, Hashable]] = []  # a heap; what was cancelled is skipped
         self._order = itertools.count()
         self.reload()
 
@@ -131,7 +135,9 @@ class GroupRig:
         self.sent.append(Sent(node_id, api, body, answered))
 
     def set(self, key: Hashable, deadline_ms: int, action: Callable[[Now], Outcome]) -> None:
-        self._timers[key] = (deadline_ms, next(self._order), action)
+        order = next(self._order)
+        self._timers[key] = (deadline_ms, order, action)
+        heapq.heappush(self._due, (deadline_ms, order, key))
 
     def cancel(self, key: Hashable) -> None:
         self._timers.pop(key, None)
@@ -166,6 +172,11 @@ class GroupRig:
             self._replay(entry, offset)
         self._carry_out(self.shard.on_loaded(self.now), None)
 
+    def lose_tail(self) -> None:
+        """The coordinator moves to a node that has only what was committed."""
+        del self.log[self.committed_end :]
+        self.reload()
+
     def request(self, api: Api, body: Any, name: str = "", session: int = 1) -> Asked:
         """Ask, and see what comes of it."""
         token = Asked(name or api.name, session)
@@ -181,18 +192,18 @@ class GroupRig:
     def advance(self, by_ms: int) -> None:
         """Time goes on; what is due on the way is done in its order."""
         end_ms = self.now_ms + by_ms
-        while True:
-            due = sorted((timer[:2], key) for key, timer in self._timers.items() if timer[0] <= end_ms)
-            if not due:
-                break
-            key = due[0][1]
-            deadline_ms, _, action = self._timers.pop(key)
+        while self._due and self._due[0][0] <= end_ms:
+            deadline_ms, order, key = heapq.heappop(self._due)
+            if self._timers.get(key, (0, -1))[1] != order:
+                continue  # cancelled, or set anew
+            action = self._timers.pop(key)[2]
             self.now_ms = max(self.now_ms, deadline_ms)
             self._carry_out(action(self.now), None)
         self.now_ms = end_ms
 
     def commit(self) -> None:
         """What was appended is on all replicas."""
+        self.committed_end = len(self.log)
         held, self.held = self.held, []
         for token, body in held:
             token.deliver(body)
@@ -223,6 +234,8 @@ class GroupRig:
             entry = Entry(outcome.stamp, encode_record(*record))
             self.log.append(entry)
             self._replay(entry, len(self.log) - 1)
+        if self.is_committing:
+            self.committed_end = len(self.log)
         for token, body, waits in outcome.answers:
             if self.is_committing or not waits:
                 token.deliver(body)

@@ -6,6 +6,7 @@ import pytest
 from group_rig import START_MS, GroupRig
 from headrace.coordinators.group.classic_group import ClassicGroup
 from headrace.coordinators.group.classic_states import ClassicState
+from headrace.coordinators.group.joining import MAX_PENDING_JOINS
 from headrace.coordinators.group.rebalances import NEW_MEMBER_JOIN_TIMEOUT_MS
 from headrace.protocol.errors import (
     GroupMaxSizeReachedError,
@@ -96,13 +97,15 @@ def test_the_first_member_names_a_protocol(more: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     "more",
     [
+        {"rebalance_timeout_ms": -1},
+        {"rebalance_timeout_ms": 2**31},
         {"group_instance_id": "i" * 2_049},
         {"client_id": "c" * 2_049},
         {"protocols": protocols("p" * 2_049)},
     ],
 )
-def test_names_have_a_length(more: dict[str, object]) -> None:
-    """They stand in the group's record."""
+def test_what_would_not_fit_into_the_record_is_refused(more: dict[str, object]) -> None:
+    """Else the group could never write its assignments."""
     assert GroupRig().join(**more).code == InvalidRequestError.code
 
 
@@ -280,6 +283,27 @@ def test_a_group_takes_no_more_members_than_it_may_have(is_stable: bool) -> None
     refused = rig.join(requires_member_id=False)
     assert refused.code == GroupMaxSizeReachedError.code
     assert group_of(rig).member_count == 2
+
+
+def test_a_static_member_that_comes_back_is_none_more() -> None:
+    """The group may be full."""
+    rig = GroupRig(group_max_size=1)
+    joined = rig.join(group_instance_id="i")
+    rig.advance(0)
+    rig.sync(joined.answer.member_id, 1)
+    assert rig.join(group_instance_id="j").code == GroupMaxSizeReachedError.code
+    assert rig.join(group_instance_id="i").code == 0
+
+
+def test_no_more_ids_are_given_away_than_can_be_remembered() -> None:
+    """Until some of them are used, or their time is over."""
+    rig = GroupRig()
+    given = [rig.join().answer.member_id for _ in range(MAX_PENDING_JOINS)]
+    assert rig.join().code == GroupMaxSizeReachedError.code
+    rig.join(given[0])
+    assert rig.join().code == MemberIdRequiredError.code
+    rig.advance(10_000)
+    assert not group_of(rig).pending_joins
 
 
 def test_the_first_rebalance_takes_no_more_members_either() -> None:

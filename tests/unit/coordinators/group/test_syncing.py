@@ -251,6 +251,31 @@ def test_when_the_last_member_leaves_the_group_is_empty_and_stays_so() -> None:
     assert joined.answer.generation_id == 3
 
 
+def test_when_the_last_one_that_is_waited_for_leaves_the_others_have_joined() -> None:
+    """The rebalance need not wait for its end."""
+    rig = GroupRig()
+    first, second = rig.stable_group(2)
+    waiting = rig.join(first)
+    rig.leave(m.LeavingMember(second))
+    assert waiting.answer.generation_id == 3
+
+
+def test_one_that_is_told_to_join_again_has_a_session_to_do_so() -> None:
+    """While it waited for its assignment it had none."""
+    rig = GroupRig()
+    first, second = joined_group(rig)
+    rig.sync(second, 1)
+    rig.advance(9_000)
+    rig.heartbeat(first, 1)
+    rig.advance(9_000)
+    joins = [rig.join(requires_member_id=False), rig.join(first)]
+    rig.advance(9_999)
+    assert all(each.waits for each in joins)
+    rig.advance(1)
+    assert {each.code for each in joins} == {0}
+    assert second not in group_of(rig).members
+
+
 def test_if_the_empty_generation_cannot_be_written_its_members_time_out_later() -> None:
     """Where the log is loaded they are members, for one session."""
     rig = GroupRig()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from coordinator_rig import CoordinatorRig, Counter, batch_of, marker_of
 from headrace.coordinators.runtime import hosted_shard
+from headrace.coordinators.runtime.hosted_shard import RecordCodec
 from headrace.coordinators.runtime.ports import Outcome, Record, Stamp
 from headrace.protocol.errors import (
     CoordinatorLoadInProgressError,
@@ -146,6 +147,18 @@ def test_a_record_that_cannot_be_decoded_names_its_offset() -> None:
     rig.load()
     assert isinstance(rig.set(1).answer, CoordinatorNotAvailableError)
     assert "offset 1" in rig.host.notes[0]
+
+
+def test_a_record_that_the_codec_chokes_on_ends_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs on a thread, whose unknown errors end the node."""
+    rig = CoordinatorRig()
+    rig.host.put(0, batch_of(("g", 1)))
+    broken = RecordCodec(rig.all._parts.codec.encode, lambda _key, _value: 1 / 0)  # type: ignore[arg-type, return-value]
+    monkeypatch.setattr(rig.all, "_parts", rig.all._parts._replace(codec=broken))
+    rig.lead()
+    rig.load()
+    assert isinstance(rig.set(1).answer, CoordinatorNotAvailableError)
+    assert "offset 0: ZeroDivisionError" in rig.host.notes[0]
 
 
 def test_a_record_that_a_shard_chokes_on_ends_nothing_else() -> None:
@@ -411,7 +424,7 @@ def test_the_end_of_a_leadership_answers_everybody() -> None:
     rig.pass_time(100_000)
     assert rig.all.next_deadline_ms() is None
     rig.all.committed((b"o" * 16, 0))
-    assert rig.all.status() == {"waiting_requests": 0, "shards": {}}
+    assert rig.all.status() == {"waiting_requests": 0, "shards": {}, "metrics": {}}
     assert isinstance(rig.set(1).answer, NotCoordinatorError)
 
 
@@ -460,3 +473,19 @@ def test_what_was_written_is_read_again(rig: CoordinatorRig) -> None:
     rig.lead(epoch=1)
     rig.load()
     assert rig.shard.numbers == {"g": 7}
+
+
+def test_a_node_tells_of_its_coordinators() -> None:
+    """How many shards are in which state, and the sums of what they have; half a state counts nothing."""
+    rig = CoordinatorRig(partitions=3)
+    rig.lead(0)
+    rig.lead(1)
+    rig.host.put(2, batch_of(("g", 1)))
+    rig.lead(2)
+    for number in range(20):
+        rig.set(1, f"g{number}")
+    status = rig.all.status()
+    assert status["shards"] == {"__consumer_offsets": {"active": 2, "loading": 1}}
+    led = sum(len(shard.numbers) for shard in rig.shards)
+    assert 0 < led < 20
+    assert status["metrics"] == {"NumGroups": led}

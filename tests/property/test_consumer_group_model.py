@@ -1,0 +1,244 @@
+"""Consumers of the new protocol that come, go, die, are slow and miss answers, around a coordinator that
+moves.
+
+No partition is ever read by two members of the group; a member that is in the group is never fenced, however
+often its heartbeats are resent; when the trouble is over, everything that is read is read by somebody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from headrace.coordinators.group.consumer_group import ConsumerGroup, GroupState
+from headrace.protocol.errors import (
+    CoordinatorNotAvailableError,
+    FencedInstanceIdError,
+    GroupIdNotFoundError,
+    KafkaError,
+    NotEnoughReplicasError,
+    UnknownMemberIdError,
+    UnreleasedInstanceIdError,
+)
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from tests.fakes.consumer_group_rig import GROUP, SESSION_MS, ConsumerGroupRig, SimMember, held_by
+
+TOPICS = ("log_a", "log_b", "other")
+SUBSCRIPTIONS: list[tuple[tuple[str, ...] | None, str | None]] = [
+    (("log_a",), None),
+    (("log_a", "log_b"), None),
+    (TOPICS, None),
+    (None, "log_.*"),
+    (("other",), "log_b"),
+]
+REBALANCE_MS = 30_000
+BEATS = ["", "", "slow", "slow", "lost", "full", "full slow", "full lost"]
+
+
+class ConsumerGroupModel(RuleBasedStateMachine):
+    """Each member is a SimMember; `lost` are those that wait for an answer that will not come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rig = ConsumerGroupRig()
+        self.members: dict[int, SimMember] = {}
+        self.dead: list[SimMember] = []
+        self.lost: set[str] = set()
+        self.count = 0
+
+    @initialize(counts=st.tuples(*[st.integers(1, 4)] * 3))
+    def begin(self, counts: tuple[int, ...]) -> None:
+        self.rig.set_topics(**dict(zip(TOPICS, counts, strict=True)))
+        for place in range(3):
+            self.appear(place, SUBSCRIPTIONS[2 - place], is_static=place == 0)
+
+    # --- members -----------------------------------------------------------------------------------------
+
+    @rule(place=st.integers(0, 4), what=st.sampled_from(SUBSCRIPTIONS), is_static=st.booleans())
+    def appear(self, place: int, what: tuple[Any, Any], *, is_static: bool) -> None:
+        """A new consumer, if the place is free; it joins with its first heartbeat."""
+        if place in self.members:
+            return
+        self.count += 1
+        self.members[place] = SimMember(
+            self.rig,
+            f"member-{self.count}",
+            *what,
+            instance_id=f"place-{place}" if is_static else None,
+            rebalance_timeout_ms=REBALANCE_MS,
+        )
+
+    def _some(self, place: int) -> SimMember | None:
+        alive = sorted(self.members)
+        return self.members[alive[place % len(alive)]] if alive else None
+
+    @rule(beats=st.lists(st.tuples(st.integers(0, 4), st.sampled_from(BEATS)), min_size=1, max_size=6))
+    def heartbeats(self, beats: list[tuple[int, str]]) -> None:
+        """The next ones, or the same once more where the answer to the last one is missing; what an answer
+        wants may take its time."""
+        for place, how in beats:
+            member = self._some(place)
+            if member is not None:
+                is_full, is_lost = "full" in how, "lost" in how
+                self._beat(member, is_full=is_full, is_lost=is_lost, settles="slow" not in how)
+                self.nobody_reads_what_another_reads()
+
+    @rule(beats=st.lists(st.integers(0, 4), min_size=1, max_size=6))
+    def go_on(self, beats: list[int]) -> None:
+        """A while without trouble."""
+        self.heartbeats([(place, "") for place in beats])
+
+    @rule(beats=st.lists(st.integers(0, 4), min_size=1, max_size=6))
+    def go_on_slowly(self, beats: list[int]) -> None:
+        """Answers are heard, but what they want is not done yet."""
+        self.heartbeats([(place, "slow") for place in beats])
+
+    def _beat(self, member: SimMember, *, is_full: bool, is_lost: bool, settles: bool) -> None:
+        is_member = self._is_member(member)
+        try:
+            if member.member_id in self.lost and not is_full:
+                answer = member.resend()
+            else:
+                answer = member.send(is_full=is_full)
+        except CoordinatorNotAvailableError:
+            self.lost.add(member.member_id)
+            return
+        except (UnknownMemberIdError, GroupIdNotFoundError, FencedInstanceIdError):
+            assert not is_member
+            self._forget(member)
+            return
+        except UnreleasedInstanceIdError:
+            assert not is_member
+            return
+        if is_lost:
+            self.lost.add(member.member_id)
+            return
+        self.lost.discard(member.member_id)
+        member.take(answer)
+        if settles:
+            member.settle()
+
+    def _is_member(self, member: SimMember) -> bool:
+        group = self.rig.shard.groups.get(GROUP)
+        return isinstance(group, ConsumerGroup) and member.member_id in group.members
+
+    def _forget(self, member: SimMember) -> None:
+        member.forget()
+        self.lost.discard(member.member_id)
+
+    @rule(place=st.integers(0, 4))
+    def settle(self, place: int) -> None:
+        """What an answer has asked for is done at last."""
+        member = self._some(place)
+        if member is not None:
+            member.settle()
+
+    @rule(place=st.integers(0, 4), changes=st.sampled_from(SUBSCRIPTIONS))
+    def change_subscription(self, place: int, changes: tuple[Any, Any]) -> None:
+        """The member reads other topics from its next full heartbeat on."""
+        member = self._some(place)
+        if member is None or member.epoch == 0:
+            return
+        topics, regex = changes
+        member.topics, member.regex = topics or (), regex or ""
+        self._beat(member, is_full=True, is_lost=False, settles=False)
+
+    @rule(place=st.integers(0, 4), for_a_while=st.booleans())
+    def leave(self, place: int, *, for_a_while: bool) -> None:
+        """It has given up everything before it says so; a static one may come back under another id."""
+        member = self._some(place)
+        if member is None or len(self.members) < 3:
+            return
+        member.owned = {}
+        [at] = [at for at, each in self.members.items() if each is member]
+        del self.members[at]
+        with contextlib.suppress(KafkaError):
+            member.leave(-2 if for_a_while and member.instance_id is not None else -1)
+
+    @rule(place=st.integers(0, 4))
+    def die(self, place: int) -> None:
+        """It is silent from now on, but as far as it knows it still reads what it has."""
+        member = self._some(place)
+        if member is not None and len(self.members) > 2:
+            [at] = [at for at, each in self.members.items() if each is member]
+            self.dead.append(self.members.pop(at))
+
+    @rule()
+    def wake(self) -> None:
+        """One that was taken for dead was only paused."""
+        if not self.dead:
+            return
+        at = next(place for place in range(99) if place not in self.members)
+        self.members[at] = self.dead.pop(0)
+
+    # --- the cluster -------------------------------------------------------------------------------------
+
+    @rule(ms=st.sampled_from([1_000, 10_000, 30_000, 46_000]))
+    def wait(self, ms: int) -> None:
+        """Sessions and the time to give back may end."""
+        self.rig.advance(ms)
+
+    @rule(counts=st.tuples(*[st.integers(0, 5)] * 3))
+    def change_topics(self, counts: tuple[int, ...]) -> None:
+        """Topics grow, go and come; members drop what is gone."""
+        old = {name: len(topic.partitions) for name, topic in self.rig.image.topics.items()}
+        wanted = dict(zip(TOPICS, counts, strict=True))
+        new = {name: max(count, old.get(name, 0)) for name, count in wanted.items() if count}
+        self.rig.set_topics(**new)
+        for member in [*self.members.values(), *self.dead]:
+            for held in (member.owned, member.wanted):
+                for name in set(held) - set(new):
+                    del held[name]
+
+    @rule(is_compacted=st.booleans())
+    def move_coordinator(self, *, is_compacted: bool) -> None:
+        """Another node loads the partition."""
+        if is_compacted:
+            self.rig.compact()
+        self.rig.reload()
+
+    @rule(refuses=st.booleans())
+    def lose_replicas(self, *, refuses: bool) -> None:
+        """Nothing can be appended; or it can again."""
+        self.rig.refuses = NotEnoughReplicasError("no") if refuses else None
+
+    # --- what must hold ----------------------------------------------------------------------------------
+
+    @invariant()
+    def nobody_reads_what_another_reads(self) -> None:
+        """Who is no member any more has lost its session: its consumer finds that out by the clock."""
+        members = [each for each in [*self.members.values(), *self.dead] if self._is_member(each)]
+        shared = {place: who for place, who in held_by(*members).items() if len(who) > 1}
+        assert not shared, shared
+
+    def teardown(self) -> None:
+        """The dead are gone, the others are heard: all is read, by one each."""
+        self.rig.refuses = None
+        self.dead = []
+        members = list(self.members.values())
+        for _ in range(3 * SESSION_MS // 10_000):
+            self.rig.advance(10_000)
+            for member in members:
+                self._beat(member, is_full=False, is_lost=False, settles=True)
+        for _ in range(3):
+            for member in members:
+                self._beat(member, is_full=False, is_lost=False, settles=True)
+        if not members:
+            return
+        group = self.rig.group
+        assert group.state is GroupState.STABLE, self.rig.describe()
+        read = {(topic, each) for topic in group.all_topics() for each in self._partitions(topic)}
+        held = held_by(*members)
+        assert held.keys() == read
+        assert all(len(who) == 1 for who in held.values())
+
+    def _partitions(self, topic: str) -> range:
+        found = self.rig.image.topics.get(topic)
+        return range(0 if found is None else len(found.partitions))
+
+
+ConsumerGroupModel.TestCase.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+TestConsumerGroupModel = ConsumerGroupModel.TestCase

@@ -1,0 +1,321 @@
+"""Members of the new protocol that read by expression, and static members that go and come back."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.coordinators.group.consumer_group import GroupState
+from headrace.coordinators.group.consumer_member import MemberState
+from headrace.protocol import errors
+
+from tests.fakes.consumer_group_rig import (
+    GROUP,
+    REBALANCE_MS,
+    SESSION_MS,
+    ConsumerGroupRig,
+    SimMember,
+    held_by,
+    run,
+)
+
+REFRESH_MS = 10_000
+
+
+@pytest.fixture
+def rig() -> ConsumerGroupRig:
+    rig = ConsumerGroupRig()
+    rig.set_topics(log_a=2, log_b=2, other=2)
+    return rig
+
+
+def _by_regex(rig: ConsumerGroupRig, member_id: str, regex: str, **facts: object) -> SimMember:
+    return SimMember(rig, member_id, None, regex, **facts)  # type: ignore[arg-type]
+
+
+def _static(rig: ConsumerGroupRig, member_id: str, instance_id: str = "one") -> SimMember:
+    return SimMember(rig, member_id, ("log_a", "other"), instance_id=instance_id)
+
+
+# --- expressions ---
+
+
+def test_expression_is_resolved_when_a_member_brings_it(rig: ConsumerGroupRig) -> None:
+    """The first answer has its partitions; the record says what was matched, and survives a reload."""
+    first = _by_regex(rig, "a", "log_.*")
+    first.beat()
+    assert first.owned == {"log_a": {0, 1}, "log_b": {0, 1}}
+    assert rig.group.regexes["log_.*"].topics == ("log_a", "log_b")
+    assert rig.group.is_subscribed_to("log_b")
+    assert not rig.group.is_subscribed_to("other")
+    described = rig.describe()
+    assert described.members[0].subscribed_topic_regex == "log_.*"
+    rig.reload()
+    assert rig.describe() == described
+
+
+def test_topics_that_come_and_go_are_seen_after_the_interval(rig: ConsumerGroupRig) -> None:
+    """Not sooner than ten seconds after the expression was resolved last, so that a burst of topics moves the
+    group once."""
+    first = _by_regex(rig, "a", "log_.*")
+    first.beat()
+    rig.set_topics(log_a=2, log_b=2, log_c=1)
+    rig.advance(REFRESH_MS - 1)
+    first.beat()
+    assert "log_c" not in first.owned
+    rig.set_topics(log_b=2, log_c=1, log_d=1)
+    rig.advance(1)
+    epoch = rig.group.epoch
+    run(first)
+    assert set(first.owned) == {"log_b", "log_c", "log_d"}
+    assert rig.group.epoch == epoch + 1
+    size = len(rig.log)
+    rig.advance(REFRESH_MS)
+    run(first)
+    assert len(rig.log) == size, "nothing has changed since"
+
+
+def test_clock_that_was_turned_back_does_not_stop_the_refresh(rig: ConsumerGroupRig) -> None:
+    """Records say the wall time."""
+    first = _by_regex(rig, "a", "log_.*")
+    rig.now_ms += 3_600_000
+    first.beat()
+    rig.now_ms -= 3_600_000
+    rig.reload()
+    rig.set_topics(log_a=2, log_b=2, log_c=1)
+    run(first)
+    assert "log_c" in first.owned
+
+
+def test_expression_is_forgotten_with_its_last_member(rig: ConsumerGroupRig) -> None:
+    """Whether that leaves, reads by another one, or by none."""
+    first, second = _by_regex(rig, "a", "log_.*"), _by_regex(rig, "b", "log_.*")
+    run(first, second)
+    second.leave()
+    assert set(rig.group.regexes) == {"log_.*"}
+    first.regex = "other|log_a"
+    first.take(first.send(is_full=True))
+    assert set(rig.group.regexes) == {"other|log_a"}
+    first.settle()
+    run(first)
+    assert set(first.owned) == {"other", "log_a"}
+    first.regex, first.topics = "", ("log_b",)
+    first.take(first.send(is_full=True))
+    first.settle()
+    run(first)
+    assert rig.group.regexes == {}
+    assert set(first.owned) == {"log_b"}
+    first.regex, first.topics = "log_b", ()
+    first.take(first.send(is_full=True))
+    first.leave()
+    assert rig.group.is_empty
+    assert rig.group.regexes == {}
+
+
+def test_names_and_expression_add_up(rig: ConsumerGroupRig) -> None:
+    """A member may have both."""
+    first = SimMember(rig, "a", ("other",), "log_a")
+    first.beat()
+    assert set(first.owned) == {"other", "log_a"}
+
+
+@pytest.mark.parametrize("regex", ["(", "a" * 1001, "(a{1000}){1000}"])
+def test_bad_expression_is_refused(rig: ConsumerGroupRig, regex: str) -> None:
+    """And nothing is written, whether the member is new or not."""
+    first = SimMember(rig, "a", ("other",))
+    with pytest.raises(errors.InvalidRegularExpressionError):
+        _by_regex(rig, "b", regex).beat()
+    first.beat()
+    size = len(rig.log)
+    first.regex = regex
+    with pytest.raises(errors.InvalidRegularExpressionError):
+        first.send(is_full=True)
+    assert len(rig.log) == size
+
+
+def test_members_with_different_subscriptions_share_what_they_share(rig: ConsumerGroupRig) -> None:
+    """Everything that anybody reads is read by one that asked for it."""
+    second, third = SimMember(rig, "b", ("log_a", "other")), SimMember(rig, "c", ("other",))
+    members = [_by_regex(rig, "a", "log_.*"), second, third]
+    run(*members)
+    held = held_by(*members)
+    assert len(held) == 6
+    assert all(len(readers) == 1 for readers in held.values())
+    assert rig.group.state is GroupState.STABLE
+
+
+# --- static members ---
+
+
+def test_static_member_comes_back_to_what_it_had(rig: ConsumerGroupRig) -> None:
+    """Under another member id, before its session is over: nothing moves, and the group does not either."""
+    first, second = _static(rig, "a"), _static(rig, "b", "two")
+    run(first, second)
+    had, epoch = first.owned, rig.group.epoch
+    assert first.leave(-2).member_epoch == -2
+    run(second)
+    rig.reload()
+    back = _static(rig, "c")
+    back.beat()
+    assert (back.owned, back.epoch) == (had, epoch)
+    run(back, second)
+    assert rig.group.epoch == epoch
+    assert set(rig.group.members) == {"b", "c"}
+    assert rig.group.state is GroupState.STABLE
+
+
+def test_partitions_wait_for_a_static_member_that_is_away(rig: ConsumerGroupRig) -> None:
+    """Somebody joins meanwhile and shall have some of them: not before it is back and has given them back."""
+    first, second = _static(rig, "a"), _static(rig, "b", "two")
+    run(first, second)
+    first.leave(-2)
+    others = [second, _static(rig, "c", "three"), _static(rig, "d", "four")]
+    run(*others)
+    assert len(held_by(*others)) == 2
+    back = _static(rig, "e")
+    run(back, *others)
+    assert len(held_by(back, *others)) == 4
+    assert {len(held_by(each)) for each in (back, *others)} == {1}
+
+
+def test_static_member_that_stays_away_is_taken_out(rig: ConsumerGroupRig) -> None:
+    """Its partitions wait for it as long as a session."""
+    first, second = _static(rig, "a"), _static(rig, "b", "two")
+    run(first, second)
+    first.leave(-2)
+    rig.advance(SESSION_MS // 2)
+    run(second)
+    assert len(held_by(second)) == 2
+    rig.advance(SESSION_MS // 2 + 1)
+    run(second)
+    assert len(held_by(second)) == 4
+
+
+def test_static_member_that_leaves_for_good_is_gone(rig: ConsumerGroupRig) -> None:
+    """With -1, as any other."""
+    first, second = _static(rig, "a"), _static(rig, "b", "two")
+    run(first, second)
+    first.leave(-1)
+    run(second)
+    assert len(held_by(second)) == 4
+
+
+def test_instance_id_is_held_until_its_member_leaves(rig: ConsumerGroupRig) -> None:
+    """UNRELEASED_INSTANCE_ID for another member; the same one may join again, as its answer may have been
+    lost."""
+    first = _static(rig, "a")
+    first.beat()
+    with pytest.raises(errors.UnreleasedInstanceIdError):
+        _static(rig, "b").beat()
+    assert set(rig.group.members) == {"a"}
+    first.forget()
+    first.beat()
+    assert len(held_by(first)) == 4
+
+
+def test_member_that_was_replaced_is_fenced(rig: ConsumerGroupRig) -> None:
+    """FENCED_INSTANCE_ID; who never was gets UNKNOWN_MEMBER_ID."""
+    first = _static(rig, "a")
+    first.beat()
+    first.leave(-2)
+    back = _static(rig, "b")
+    back.beat()
+    first.epoch = back.epoch
+    with pytest.raises(errors.FencedInstanceIdError):
+        first.send()
+    with pytest.raises(errors.FencedInstanceIdError):
+        first.leave()
+    stranger = _static(rig, "c", "three")
+    stranger.epoch = 1
+    with pytest.raises(errors.UnknownMemberIdError):
+        stranger.send()
+
+
+def test_late_heartbeat_of_a_static_member_that_left_is_fenced(rig: ConsumerGroupRig) -> None:
+    """It does not bring the member back."""
+    first = _static(rig, "a")
+    first.beat()
+    first.leave(-2)
+    first.epoch = 1
+    with pytest.raises(errors.FencedMemberEpochError):
+        first.send()
+    assert rig.group.members["a"].epoch == -2
+
+
+def test_full_group_lets_a_static_member_back_in() -> None:
+    """It takes its own place."""
+    rig = ConsumerGroupRig(group_consumer_max_size=1)
+    rig.set_topics(log_a=2, other=2)
+    first = _static(rig, "a")
+    first.beat()
+    first.leave(-2)
+    back = _static(rig, "b")
+    back.beat()
+    assert len(held_by(back)) == 4
+
+
+def test_static_member_that_left_while_it_was_to_give_back_keeps_all(rig: ConsumerGroupRig) -> None:
+    """It had not given back; when it is back it is told again."""
+    first = _static(rig, "a")
+    first.beat()
+    second = _static(rig, "b", "two")
+    second.beat()
+    first.take(first.send())
+    assert rig.group.members["a"].state is MemberState.UNREVOKED_PARTITIONS
+    first.leave(-2)
+    assert rig.deadline_of(("rebalance", GROUP, "a")) is None
+    second.beat()
+    back = _static(rig, "c")
+    run(back, second)
+    assert len(held_by(back, second)) == 4
+    assert all(len(readers) == 1 for readers in held_by(back, second).values())
+
+
+# --- time ---
+
+
+def test_member_that_paused_past_its_session_joins_again(rig: ConsumerGroupRig) -> None:
+    """RELIABILITY scenario 54: it is unknown by then, gives up what it had, and gets what is left for it."""
+    first, second = SimMember(rig, "a", ("log_a", "other")), SimMember(rig, "b", ("log_a", "other"))
+    run(first, second)
+    for _ in range(10):
+        rig.advance(SESSION_MS // 9)
+        second.beat()
+    assert len(held_by(second)) == 4
+    with pytest.raises(errors.UnknownMemberIdError):
+        first.send()
+    first.forget()
+    run(first, second)
+    held = held_by(first, second)
+    assert len(held) == 4
+    assert all(len(readers) == 1 for readers in held.values())
+
+
+def test_time_to_give_back_begins_anew_when_there_is_more_to_give_back(rig: ConsumerGroupRig) -> None:
+    """It is not held to the first deadline for what it was told later."""
+    first = SimMember(rig, "a", ("log_a", "other"))
+    first.beat()
+    key = ("rebalance", GROUP, "a")
+    SimMember(rig, "b", ("log_a", "other")).beat()
+    first.take(first.send())
+    told_ms = rig.now_ms
+    rig.advance(1_000)
+    first.take(first.send())
+    assert rig.deadline_of(key) == told_ms + REBALANCE_MS
+    first.topics = ("other",)
+    first.take(first.send(is_full=True))
+    assert rig.group.members["a"].state is MemberState.UNREVOKED_PARTITIONS
+    assert rig.deadline_of(key) == told_ms + 1_000 + REBALANCE_MS
+    first.settle()
+    first.beat()
+    assert rig.deadline_of(key) is None
+
+
+def test_member_that_cannot_be_taken_out_has_another_session(rig: ConsumerGroupRig) -> None:
+    """While nothing can be written it stays; then it is taken out after all."""
+    first = SimMember(rig, "a", ("log_a",))
+    first.beat()
+    rig.refuses = errors.NotEnoughReplicasError("no")
+    rig.advance(3 * SESSION_MS)
+    assert "a" in rig.group.members
+    rig.refuses = None
+    rig.advance(SESSION_MS)
+    assert rig.group.is_empty
