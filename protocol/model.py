@@ -18,6 +18,11 @@ EARLIEST_TIMESTAMP = -2  # ListOffsets: the log start offset
 LATEST_TIMESTAMP = -1  # ListOffsets: the high watermark
 MAX_TIMESTAMP = -3  # ListOffsets: the record with the largest timestamp
 
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+# What servers write into themselves. Source: Kafka Topic.java.
+INTERNAL_TOPICS = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state"))
+
 MAX_TOPIC_NAME_LENGTH = 249  # Source: Kafka Topic.java; leaves room for "-<partition>.<uuid>-delete"
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+\Z")
 

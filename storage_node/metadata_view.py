@@ -18,12 +18,10 @@ from ..protocol.messages.data import (
     PartitionMetadata,
     TopicMetadata,
 )
-from ..protocol.model import topic_name_fault
+from ..protocol.model import INTERNAL_TOPICS, topic_name_fault
 
 if TYPE_CHECKING:
     from ..protocol.metadata.image import MetadataImage, TopicImage
-
-INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 
 
 class MetadataView:

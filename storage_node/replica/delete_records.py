@@ -22,8 +22,8 @@ from ...protocol.messages.data import (
     DeleteRecordsPartitionResponse,
     DeleteRecordsResponse,
 )
+from ...protocol.model import INTERNAL_TOPICS
 from ..log.retention import DELETE
-from ..metadata_view import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

@@ -18,9 +18,8 @@ from ...protocol.errors import (
     UnknownLeaderEpochError,
     UnknownTopicIdError,
 )
-from ...protocol.model import NO_EPOCH, NO_NODE, TopicPartition, effective_min_isr
+from ...protocol.model import INTERNAL_TOPICS, NO_EPOCH, NO_NODE, TopicPartition, effective_min_isr
 from ...runtime.config import MAX_LONG
-from ..metadata_view import INTERNAL_TOPICS
 from .in_sync import NO_BROKER_EPOCH, Eligible, InSyncReplicas
 from .throttle import is_named
 
