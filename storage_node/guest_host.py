@@ -10,7 +10,6 @@ their present leader epochs, whenever the node has settled.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..protocol.errors import (
@@ -22,6 +21,7 @@ from ..protocol.errors import (
 from .effects import AskPeer, Note, ReadForGuest
 from .guest import GUEST_APIS, GUEST_TOPICS
 from .log.files import FileGoneError
+from .log.verification import UNCHECKED
 from .replica.appending import append_to_leader
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Hosting:
 
     def status(self) -> dict[str, Any]:
         """JSON-able facts."""
-        return {} if self._guest is None else self._guest.status()
+        return {} if self._guest is None else {"coordinators": self._guest.status()}
 
     def was_read(self, read: GuestRead) -> None:
         """A ReadForGuest effect is done."""
@@ -228,10 +228,16 @@ class Hosting:
         if led is None:
             raise NotLeaderOrFollowerError("this node does not lead the partition")
         log = led.partition.leader_log(leader_epoch)
-        write = partial(
-            log.append_as_leader, batch, leader_epoch=leader_epoch, wall_ms=self.wall_ms, internal=True
+        info = append_to_leader(
+            self._replicas,
+            led.partition,
+            log,
+            batch,
+            self.wall_ms,
+            internal=True,
+            guard=UNCHECKED,  # the guest asks transactions' coordinators itself, and hears of markers
         )
-        return append_to_leader(self._replicas, led.partition, write).base_offset
+        return info.base_offset
 
     def read(self, piece: LogPiece) -> None:
         """Read on a thread, then call `piece.done`."""

@@ -139,19 +139,12 @@ class StorageNode:
 
     def handle(self, request: Incoming, now_ms: int, wall_ms: int) -> None:
         """One request from a client. It is answered exactly once, now or later."""
-        key = request.api.key
         self.replicas.surroundings.now_ms = now_ms
         try:
-            if key == registry.METADATA.key:
-                self.check_caught_up()
-                self._replies.reply(request, self._view.answer(self._bounded(request.body)))
-            elif key == registry.DESCRIBE_CLUSTER.key:
-                self.check_caught_up()
-                self._replies.reply(request, self._view.cluster(request.body))
-            elif not (
+            if not (
                 self._handlers.handle(request, now_ms, wall_ms) or self.guest.handle(request, now_ms, wall_ms)
             ):
-                raise UnsupportedVersionError(f"a storage node does not serve {request.api.name}")
+                self._tell_of_cluster(request)
         except KafkaError as error:
             self._refuse(request, error)
         self._settle()
@@ -376,15 +369,28 @@ class StorageNode:
 
     def status(self) -> dict[str, Any]:
         """JSON-able facts."""
-        return status_of(
+        facts = status_of(
             self.replicas,
             self.counters,
             self.cleaner,
             parked=self.parked,
             offline_dirs=len(self._manager.offline_dirs),
         )
+        return facts | self.guest.status()
 
     # --- inside ----------------------------------------------------------------------------------------
+
+    def _tell_of_cluster(self, request: Incoming) -> None:
+        """Errors: UnsupportedVersionError, LeaderNotAvailableError, InvalidRequestError."""
+        key = request.api.key
+        if key == registry.METADATA.key:
+            self.check_caught_up()
+            self._replies.reply(request, self._view.answer(self._bounded(request.body)))
+        elif key == registry.DESCRIBE_CLUSTER.key:
+            self.check_caught_up()
+            self._replies.reply(request, self._view.cluster(request.body))
+        else:
+            raise UnsupportedVersionError(f"a storage node does not serve {request.api.name}")
 
     def check_caught_up(self) -> None:
         """Errors: LeaderNotAvailableError while this node knows too little to say what does not exist."""

@@ -78,7 +78,7 @@ class ClassicConsumers:
     def join(self, body: JoinGroupRequest, token: Token, now: Now) -> Outcome:
         """Join, or take the next step."""
         group = self._members.group(body.group_id)
-        check_join(body, self._around.config.now)
+        check_join(body, token, self._around.config.now)
         if not _supports(group, body):
             raise InconsistentGroupProtocolError(f"{body.group_id} shares no assignor with the member")
         member_id = body.member_id or self._ids.new(

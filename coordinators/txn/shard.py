@@ -12,6 +12,7 @@ Source: Kafka TransactionCoordinator.scala, TransactionStateManager.scala.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.coordinator_ids import partition_of_id
@@ -38,6 +39,7 @@ from ...protocol.messages.transactions import (
 from ...protocol.model import CONSUMER_OFFSETS
 from ...protocol.records.transaction_records import TransactionKey
 from ..runtime.ports import Outcome, Record
+from .held import HOLD_MS, Held, HeldRequest
 from .listing import described, listed
 from .markers import Markers
 from .states import EXPIRING, PREPARED, TxnState
@@ -71,8 +73,8 @@ if TYPE_CHECKING:
     from .transaction import Partition
 
 MAX_PARTITIONS = 10_000  # Bound: of one transaction, all of which are in each of its records
-MAX_RECORDS = 100  # in what one timer decides; the rest follows at once
-_OVERDUE, _EXPIRED = "overdue", "expired"
+MAX_RECORDS = 100  # in what one timer decides; the rest follows when others had their turn
+_OVERDUE, _UNUSED, _HOLD, _GO_ON = "overdue", "unused", "hold", "go on"
 
 
 class TransactionShard:
@@ -86,6 +88,7 @@ class TransactionShard:
         self._deadlines: dict[str, int | None] = {}  # of the ongoing; None: not looked at yet
         self._beginning: set[str] = set()  # ids whose new producer is not committed yet
         self._markers = Markers(around, self._complete)
+        self._held = Held()
         self._handlers: dict[int, Callable[[Any, Token, Now], Outcome]] = {
             registry.INIT_PRODUCER_ID.key: self._init_producer_id,
             registry.ADD_PARTITIONS_TO_TXN.key: self._add_partitions,
@@ -121,6 +124,8 @@ class TransactionShard:
             self._deadlines.pop(transactional_id, None)
         if transaction.state not in PREPARED:
             self._markers.end(transactional_id)
+            if transactional_id in self._held:
+                self._around.timers.set((_GO_ON, transactional_id), 0, self._going_on(transactional_id))
 
     def replay_marker(self, stamp: Stamp, *, is_commit: bool, offset: int) -> None:
         """No transaction writes here."""
@@ -131,7 +136,7 @@ class TransactionShard:
         interval_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         self._around.timers.set(_OVERDUE, now.ms + interval_ms, self._abort_overdue)
         interval_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
-        self._around.timers.set(_EXPIRED, now.ms + interval_ms, self._expire)
+        self._around.timers.set(_UNUSED, now.ms + interval_ms, self._forget_unused)
         prepared = [(name, each) for name, each in self._known.items() if each.state in PREPARED]
         return Outcome(on_committed=lambda later: self._markers.begin(prepared, later))
 
@@ -139,13 +144,19 @@ class TransactionShard:
         """Partitions may have found leaders."""
         return self._markers.on_metadata(now)
 
-    def on_peer_gone(self, _session: int, _now: Now) -> Outcome:
-        """Nobody waits here for anything but commits."""
+    def on_peer_gone(self, session: int, _now: Now) -> Outcome:
+        """What it asked for is not done."""
+        self._held.forget(session)
         return Outcome()
 
+    def gauges(self) -> dict[str, int]:
+        """Transactional ids by the states of their transactions."""
+        found = Counter(transaction.state for transaction in self._known.values())
+        return {f"NumTransactions{state.value}": found[state] for state in TxnState}
+
     def close(self) -> list[Token]:
-        """Nor here."""
-        return []
+        """Those that wait for an end; others wait for commits."""
+        return list(self._held.tokens())
 
     # --- requests --------------------------------------------------------------------------------------
 
@@ -165,11 +176,15 @@ class TransactionShard:
         if before is None:
             after = created(body, now.wall_ms, take_id())
         else:
-            after = initialized(before, body, now.wall_ms, take_id)
+            try:
+                after = initialized(before, body, now.wall_ms, take_id)
+            except ConcurrentTransactionsError as error:
+                return self._hold(name, HeldRequest(registry.INIT_PRODUCER_ID, body, token, error), now)
         if after.state in PREPARED:
             outcome = self._decided([(name, after)])
-            error = ConcurrentTransactionsError("the transaction of the producer before is aborted first")
-            outcome.answer(token, InitProducerIdResponse(error.code, error_detail=error.detail))
+            detail = "the transaction of the producer before is aborted first"
+            code = ConcurrentTransactionsError.code
+            outcome.answer(token, InitProducerIdResponse(code, error_detail=detail))
             return outcome
         self._beginning.add(name)
         outcome = self._recorded([(name, after)], undo=lambda: self._beginning.discard(name))
@@ -184,8 +199,14 @@ class TransactionShard:
     def _add_partitions(self, body: AddPartitionsToTxnRequest, token: Token, now: Now) -> Outcome:
         changed: dict[str, Transaction] = {}
         answers = tuple(self._added(each, changed, now) for each in body.transactions)
+        answer = AddPartitionsToTxnResponse(answers)
+        if [each.error_code for each in answers] == [ConcurrentTransactionsError.code]:
+            asked = body.transactions[0]
+            request = HeldRequest(registry.ADD_PARTITIONS_TO_TXN, body, token, answer)
+            if not asked.verify_only:  # the records of who asks for that belong to no next transaction
+                return self._hold(asked.transactional_id, request, now)
         outcome = self._recorded(list(changed.items()))
-        outcome.answer(token, AddPartitionsToTxnResponse(answers))
+        outcome.answer(token, answer)
         return outcome
 
     def _added(
@@ -227,14 +248,17 @@ class TransactionShard:
     def _add_offsets(self, body: AddOffsetsToTxnRequest, token: Token, now: Now) -> Outcome:
         if not body.transactional_id or not body.group_id:
             raise InvalidRequestError("a transactional id and a group id must not be empty")
-        before = self._known.get(body.transactional_id)
-        current = check_producer(before, body.producer_id, body.producer_epoch)
+        name = body.transactional_id
+        try:
+            current = check_producer(self._known.get(name), body.producer_id, body.producer_epoch)
+        except ConcurrentTransactionsError as error:
+            return self._hold(name, HeldRequest(registry.ADD_OFFSETS_TO_TXN, body, token, error), now)
         topic = self._around.image.topics.get(CONSUMER_OFFSETS)
         if topic is None:
             raise CoordinatorNotAvailableError(f"there is no {CONSUMER_OFFSETS} yet")
         number = partition_of_id(body.group_id, len(topic.partitions))
         after = with_partitions(current, [(CONSUMER_OFFSETS, number)], now.wall_ms)
-        pairs = [] if after is None else [(body.transactional_id, _bounded(after))]
+        pairs = [] if after is None else [(name, _bounded(after))]
         outcome = self._recorded(pairs)
         outcome.answer(token, AddOffsetsToTxnResponse(0))
         return outcome
@@ -261,6 +285,34 @@ class TransactionShard:
         outcome = Outcome()
         outcome.answer(token, listed(self._known, body, now.wall_ms))
         return outcome
+
+    # --- requests that wait for an end -----------------------------------------------------------------
+
+    def _hold(self, name: str, request: HeldRequest, now: Now) -> Outcome:
+        """The transaction before is being ended: its end is near."""
+        key = (_HOLD, name)
+        if not self._held.add(name, request):
+            return _refused([request])
+        if self._around.timers.deadline_of(key) is None:
+            self._around.timers.set(key, now.ms + HOLD_MS, lambda _: _refused(self._held.pop_all(name)))
+        return Outcome()
+
+    def _going_on(self, name: str) -> Callable[[Now], Outcome]:
+        """The end has come: the first of those that wait is asked anew, then the next."""
+
+        def go_on(now: Now) -> Outcome:
+            self._around.timers.cancel((_HOLD, name))
+            if name not in self._held:
+                return Outcome()
+            request = self._held.pop(name)
+            if name in self._held:
+                self._around.timers.set((_GO_ON, name), 0, go_on)
+            try:
+                return self.handle(request.api, request.body, request.token, now)
+            except KafkaError as error:
+                return _refused([request._replace(refusal=error)])
+
+        return go_on
 
     # --- decisions -------------------------------------------------------------------------------------
 
@@ -306,39 +358,58 @@ class TransactionShard:
         """Transactions that took too long. By the wall clock as it is when they are first seen here: later
         jumps of it end none."""
         interval_ms = self._around.config.now.transaction_abort_timed_out_transaction_cleanup_interval_ms
-        overdue = []
-        for name in self._deadlines:
-            if self._deadline_of(name, now) < now.ms:
-                overdue.append((name, fenced(self._known[name], now.wall_ms)))
-                if len(overdue) == MAX_RECORDS:
-                    break
-        is_full = len(overdue) == MAX_RECORDS
-        outcome = self._decided(overdue)
-        self._around.timers.set(_OVERDUE, now.ms + (0 if is_full else interval_ms), self._abort_overdue)
-        return outcome
+        self._around.timers.set(_OVERDUE, now.ms + interval_ms, self._abort_overdue)
+        names = [name for name in self._deadlines if self._is_overdue(name, now)]
+        return self._in_parts(names, self._abort, 0, now)
 
-    def _deadline_of(self, name: str, now: Now) -> int:
-        value = self._known[name].value
-        known_ms = self._deadlines[name]
-        if known_ms is None:
+    def _is_overdue(self, name: str, now: Now) -> bool:
+        if name not in self._deadlines:
+            return False
+        deadline_ms = self._deadlines[name]
+        if deadline_ms is None:
+            value = self._known[name].value
             left_ms = min(max(value.start_ms + value.timeout_ms - now.wall_ms, 0), value.timeout_ms)
-            known_ms = self._deadlines[name] = now.ms + left_ms
-        return known_ms
+            deadline_ms = self._deadlines[name] = now.ms + left_ms
+        return deadline_ms < now.ms
 
-    def _expire(self, now: Now) -> Outcome:
-        """Transactional ids that nobody used for long are forgotten."""
-        config = self._around.config.now
-        interval_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
-        before_ms = now.wall_ms - config.transactional_id_expiration_ms
-        expired = []
-        for name, transaction in self._known.items():
-            if transaction.state in EXPIRING and transaction.value.last_update_ms <= before_ms:
-                expired.append(Record(TransactionKey(name), None))
-                if len(expired) == MAX_RECORDS:
-                    break
-        is_full = len(expired) == MAX_RECORDS
-        self._around.timers.set(_EXPIRED, now.ms + (0 if is_full else interval_ms), self._expire)
-        return Outcome(expired)
+    def _abort(self, names: Sequence[str], now: Now) -> Outcome:
+        overdue = [name for name in names if self._is_overdue(name, now)]
+        return self._decided([(name, fenced(self._known[name], now.wall_ms)) for name in overdue])
+
+    def _forget_unused(self, now: Now) -> Outcome:
+        """Transactional ids that nobody used for long."""
+        interval_ms = self._around.config.now.transaction_remove_expired_transaction_cleanup_interval_ms
+        self._around.timers.set(_UNUSED, now.ms + interval_ms, self._forget_unused)
+        names = [name for name in self._known if self._is_unused(name, now)]
+        return self._in_parts(names, self._forget, 0, now)
+
+    def _is_unused(self, name: str, now: Now) -> bool:
+        transaction = self._known.get(name)
+        before_ms = now.wall_ms - self._around.config.now.transactional_id_expiration_ms
+        return (
+            transaction is not None
+            and transaction.state in EXPIRING
+            and transaction.value.last_update_ms <= before_ms
+        )
+
+    def _forget(self, names: Sequence[str], now: Now) -> Outcome:
+        return Outcome([Record(TransactionKey(name), None) for name in names if self._is_unused(name, now)])
+
+    def _in_parts(
+        self, names: Sequence[str], decide: Callable[[Sequence[str], Now], Outcome], start: int, now: Now
+    ) -> Outcome:
+        """Decide on MAX_RECORDS of them from `start` on, and on the rest when others had their turn."""
+        end = start + MAX_RECORDS
+        if end < len(names):
+            self._around.timers.set(decide, now.ms, lambda later: self._in_parts(names, decide, end, later))
+        return decide(names[start:end], now)
+
+
+def _refused(requests: Iterable[HeldRequest]) -> Outcome:
+    outcome = Outcome()
+    for request in requests:
+        outcome.answer(request.token, request.refusal)
+    return outcome
 
 
 def _bounded(transaction: Transaction) -> Transaction:

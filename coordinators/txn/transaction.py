@@ -109,6 +109,7 @@ def initialized(
     expected = _expected(request)
     value = before.value
     if expected is not None:
+        _check_ended(before, *expected)
         is_known = expected[0] == value.producer_id
         is_retry = expected[0] == value.previous_producer_id and expected[1] >= MAX_EPOCH - 1
         if not is_known and not is_retry:
@@ -165,6 +166,8 @@ def check_producer(before: Transaction | None, producer_id: int, producer_epoch:
 
     Errors: InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError.
     """
+    if before is not None:
+        _check_ended(before, producer_id, producer_epoch)
     if before is None or before.value.producer_id != producer_id:
         raise InvalidProducerIdMappingError(f"producer id {producer_id} is not the id's")
     if before.value.producer_epoch != producer_epoch:
@@ -172,6 +175,12 @@ def check_producer(before: Transaction | None, producer_id: int, producer_epoch:
     if before.state in PREPARED:
         raise ConcurrentTransactionsError("the transaction before is being ended")
     return before
+
+
+def _check_ended(before: Transaction, producer_id: int, producer_epoch: int) -> None:
+    """Who was told that the transaction ends may come before it has. Errors: ConcurrentTransactionsError."""
+    if before.state in PREPARED and next_producer(before) == (producer_id, producer_epoch):
+        raise ConcurrentTransactionsError("the transaction before is being ended")
 
 
 def with_partitions(before: Transaction, partitions: Iterable[Partition], wall_ms: int) -> Transaction | None:
@@ -221,6 +230,8 @@ def ended(
     Errors: InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError,
     InvalidTxnStateError, those of `take_id`.
     """
+    if before is not None and request.bumps_epoch:
+        _check_ended(before, request.producer_id, request.producer_epoch)
     is_retry = _check_end(before, request)
     assert before is not None
     state, version = before.state, _EPOCH_BUMPS if request.bumps_epoch else _WITHOUT_BUMPS

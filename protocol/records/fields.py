@@ -28,15 +28,16 @@ _NO_MORE = 2**15 - 1  # the highest version there can be
 class FieldReader:
     """A position in bytes that never passes their end. `what` is being read: errors name it."""
 
-    __slots__ = ("_data", "_position", "_what")
+    __slots__ = ("_data", "_end", "_position", "_what")
 
     def __init__(self, data: bytes, what: str) -> None:
         self._data, self._position, self._what = data, 0, what
+        self._end = len(data)
 
     @property
     def left(self) -> int:
         """Bytes behind the position."""
-        return len(self._data) - self._position
+        return self._end - self._position
 
     def error(self, text: str) -> InvalidRecordError:
         """What is to be raised when the bytes do not fit."""
@@ -44,14 +45,21 @@ class FieldReader:
 
     def take(self, length: int) -> bytes:
         """The next bytes. Errors: InvalidRecordError if there are not so many, here and below."""
-        if not 0 <= length <= self.left:
+        start = self._position
+        end = start + length
+        if not start <= end <= self._end:
             raise self.error(f"a length of {length} with {self.left} bytes left")
-        self._position += length
-        return self._data[self._position - length : self._position]
+        self._position = end
+        return self._data[start:end]
 
     def number(self, shape: struct.Struct) -> int:
         """The next number."""
-        value: int = shape.unpack(self.take(shape.size))[0]
+        start = self._position
+        end = start + shape.size
+        if end > self._end:
+            raise self.error(f"a number of {shape.size} bytes with {self.left} bytes left")
+        self._position = end
+        value: int = shape.unpack_from(self._data, start)[0]
         return value
 
     def number_ahead(self, shape: struct.Struct) -> int:
@@ -64,7 +72,10 @@ class FieldReader:
         """The next varint of up to 35 bits."""
         value = shift = 0
         while shift < 35:
-            byte = self.take(1)[0]
+            if self._position == self._end:
+                raise self.error("a varint is cut short")
+            byte = self._data[self._position]
+            self._position += 1
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value
@@ -107,6 +118,8 @@ class FieldReader:
 
 def unsigned_varint(value: int) -> bytes:
     """`value` as an unsigned varint."""
+    if value <= 0x7F:
+        return value.to_bytes(1, "big")
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

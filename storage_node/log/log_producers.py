@@ -21,6 +21,7 @@ from .index_files import write_index
 from .producer_recovery import load_producers, remove_snapshots, snapshot_offsets
 from .producer_snapshot import format_producer_snapshot
 from .producer_states import read_marker
+from .verification import NO_GUARD, UNCHECKED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,20 +55,10 @@ class LogProducers:
     _keeps_producers: bool
     _snapshot_offset: int  # of the newest snapshot, or where the log begins, of which none is needed
 
-    if TYPE_CHECKING:  # other parts of the log have these
+    if TYPE_CHECKING:  # other parts of the log have it
 
         @property
         def log_end_offset(self) -> int: ...
-
-        def append_as_leader(
-            self,
-            batch: Buffer,
-            *,
-            leader_epoch: int,
-            wall_ms: int,
-            internal: bool = False,
-            transaction_version: int = 0,
-        ) -> AppendInfo: ...
 
     @property
     def last_stable_offset(self) -> int:
@@ -139,30 +130,13 @@ class LogProducers:
 
     # --- appending ----------------------------------------------------------------------------------------
 
-    def append_marker(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        marker: EndTransaction,
-        *,
-        leader_epoch: int,
-        wall_ms: int,
-        transaction_version: int,
-    ) -> AppendInfo:
-        """End the producer's transaction. Errors: as ProducerStates.check_marker; DiskFull, KafkaStorage."""
-        return self.append_as_leader(
-            encode_marker(producer_id, producer_epoch, marker, wall_ms),
-            leader_epoch=leader_epoch,
-            wall_ms=wall_ms,
-            internal=True,
-            transaction_version=transaction_version,
-        )
-
     def _check_producer(
         self, batch: Buffer, header: BatchHeader, *, internal: bool, guard: int, transaction_version: int
     ) -> AppendInfo | None:
         """As ProducerStates.check, also for markers; where the batch is that this one repeats."""
         if not header.is_control:
+            if internal and guard == NO_GUARD:
+                guard = UNCHECKED  # who writes for a producer has asked, or knows better
             repeated = self.producers.check(header, is_of_client=not internal, guard=guard)
             if repeated is None:
                 return None

@@ -20,7 +20,7 @@ from ...protocol.records.control import EndTransaction, decode_control
 from ...runtime.config import MAX_LONG
 from .producer_state import NO_SEQUENCE, Producer, WrittenBatch, last_sequence_of
 from .transaction_index import AbortedTransaction
-from .verification import NO_GUARD, UNCHECKED, Verifications
+from .verification import NO_GUARD, NO_TRANSACTION, UNCHECKED, Verifications
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -126,6 +126,8 @@ class ProducerStates:
             producer.check_epoch(epoch)
         is_open = producer is not None and producer.has_open_transaction
         verification = self._verifications.get(producer_id)
+        if header.is_transactional and guard == NO_TRANSACTION:
+            raise InvalidTxnStateError("a transactional batch needs a transactional id")
         if header.is_transactional and guard != UNCHECKED:
             goes_on = producer is not None and is_open and producer.epoch == epoch
             if not goes_on and (verification is None or verification.guard != guard):

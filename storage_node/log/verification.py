@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MAX_VERIFICATIONS = 10_000
 NO_GUARD = 0  # shown by who has not asked
 UNCHECKED = -1  # shown where nobody is to be asked
+NO_TRANSACTION = -2  # shown by who has no transactional id: then no batch may be transactional
 
 
 @dataclass(slots=True)

@@ -15,22 +15,34 @@ from ...protocol.errors import (
     NotEnoughReplicasError,
     RequestTimedOutError,
 )
+from ..log.verification import NO_GUARD
 from .partition import ACKS_ALL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...protocol.records.header import Buffer
     from ..log.append_rules import AppendInfo
+    from ..log.log import Log
     from .partition import Partition
     from .replica_manager import ReplicaManager
 
 
 def append_to_leader(
-    replicas: ReplicaManager, partition: Partition, write: Callable[[], AppendInfo], acks: int = ACKS_ALL
+    replicas: ReplicaManager,
+    partition: Partition,
+    log: Log,
+    batch: Buffer,
+    wall_ms: int,
+    *,
+    acks: int = ACKS_ALL,
+    guard: int = NO_GUARD,
+    internal: bool = False,
+    transaction_version: int = 0,
 ) -> AppendInfo:
-    """Let `write` append to the log of a partition that this node leads, and tell whoever waits for that.
+    """As Log.append_as_leader for a partition that this node leads, and tell whoever waits for that.
 
-    Errors: NotEnoughReplicasError before the append; those of `write`.
+    Errors: NotEnoughReplicasError before the append; those of the log.
     """
     if acks == ACKS_ALL and partition.is_under_min_isr:
         raise NotEnoughReplicasError(
@@ -38,7 +50,14 @@ def append_to_leader(
             f" {partition.min_isr}"
         )
     try:
-        info = write()
+        info = log.append_as_leader(
+            batch,
+            leader_epoch=partition.leader_epoch,
+            wall_ms=wall_ms,
+            internal=internal,
+            guard=guard,
+            transaction_version=transaction_version,
+        )
     except KafkaStorageError as error:
         # Order: a bad disk is offline before any later entry or request is acknowledged.
         replicas.disk_failed(partition, error)

@@ -17,7 +17,6 @@ from ...protocol.errors import (
     InvalidRequestError,
     InvalidRequiredAcksError,
     InvalidTopicError,
-    InvalidTxnStateError,
     KafkaError,
     ThrottlingQuotaExceededError,
 )
@@ -29,7 +28,7 @@ from ...protocol.records.header import (
     BatchHeader,
     read_batch_header,
 )
-from ..log.verification import NO_GUARD, UNCHECKED
+from ..log.verification import NO_GUARD, NO_TRANSACTION, UNCHECKED
 from .appending import AwaitingAcks, Waiting, append_to_leader
 from .partition import ACKS_ALL
 from .verifying import OpenedBy
@@ -104,15 +103,27 @@ class ProduceHandler:
         body: ProduceRequest = request.body
         frames = request.frames
         self._check_shape(body, frames)
-        transaction = None
-        if any(map(_is_transactional, frames)):
-            transaction = self._transaction_of(body, frames)
         produce = _Produce(request, [_PENDING] * len(frames), [])
+        if body.transactional_id is not None:
+            self._take_transactional(produce, now_ms, wall_ms)
+            return
+        for index in range(len(frames)):
+            try:
+                self._append(produce, index, NO_TRANSACTION, wall_ms)
+            except KafkaError as error:
+                produce.answers[index] = self._failed(body.partitions[index], error)
+        self._conclude(produce, now_ms)
+
+    def _take_transactional(self, produce: _Produce, now_ms: int, wall_ms: int) -> None:
+        """Entries of a producer with a transactional id. Errors: as `handle`."""
+        body: ProduceRequest = produce.request.body
+        frames = produce.request.frames
+        transaction = self._transaction_of(body, frames)
         asks: list[tuple[TopicPartition, Callable[[KafkaError | None, int, int], None]]] = []
         for index, frame in enumerate(frames):
             guard = NO_GUARD
             try:
-                if transaction is not None and _is_transactional(frame):
+                if _is_transactional(frame):
                     guard, name = self._guard(produce, index, transaction, wall_ms)
                     if guard > NO_GUARD:
                         asks.append((name, partial(self._verified, produce, index, guard)))
@@ -123,7 +134,6 @@ class ProduceHandler:
         if not asks:
             self._conclude(produce, now_ms)
             return
-        assert transaction is not None, "it is what is asked about"
         produce.asked = len(asks)
         self._held_requests += 1
         self._held_bytes += produce.held_bytes
@@ -154,17 +164,16 @@ class ProduceHandler:
                 f"{self._held_requests} requests wait for coordinators already"
             )
         (producer,) = producers or ((-1, -1),)
-        return OpenedBy(body.transactional_id or "", *producer, body.adds_partitions)
+        assert body.transactional_id is not None, "it is looked at before"
+        return OpenedBy(body.transactional_id, *producer, body.adds_partitions)
 
     def _guard(
         self, produce: _Produce, index: int, transaction: OpenedBy, wall_ms: int
     ) -> tuple[int, TopicPartition]:
         """The guard for a batch of the transaction, if the coordinator is to be asked. Errors: as `_append`;
-        InvalidTxnStateError without a transactional id, InvalidProducerEpochError."""
+        InvalidProducerEpochError."""
         partition, log = self._find(produce.request.body.partitions[index])
         name = partition.topic_partition
-        if not transaction.transactional_id:
-            raise InvalidTxnStateError("a transactional batch needs a transactional id")
         header = _header_of(produce.request.frames[index])
         if header is None or header.producer_id < 0:
             return NO_GUARD, name  # the append says what is wrong
@@ -215,18 +224,12 @@ class ProduceHandler:
         body: ProduceRequest = produce.request.body
         frame, acks = produce.request.frames[index], body.acks
         partition, log = self._find(body.partitions[index])
-        leader_epoch = partition.leader_epoch
-        info = append_to_leader(
-            self._replicas,
-            partition,
-            lambda: log.append_as_leader(frame, leader_epoch=leader_epoch, wall_ms=wall_ms, guard=guard),
-            acks,
-        )
+        info = append_to_leader(self._replicas, partition, log, frame, wall_ms, acks=acks, guard=guard)
         end_offset = info.last_offset + 1
         if not info.is_repeated:
             self._counters.produced(len(frame), end_offset - info.base_offset)
         if acks and not partition.is_acked(end_offset, acks):
-            produce.waiting.append(Waiting(index, partition, leader_epoch, end_offset))
+            produce.waiting.append(Waiting(index, partition, partition.leader_epoch, end_offset))
         produce.answers[index] = ProducePartitionResponse(
             NO_ERROR, info.base_offset, info.log_append_time_ms, log.log_start_offset
         )

@@ -27,6 +27,7 @@ from ...protocol.messages.transactions import (
     WrittenMarker,
 )
 from ...protocol.records.control import EndTransaction
+from ..log.log_producers import encode_marker
 from .appending import AwaitingAcks, Waiting, append_to_leader
 from .partition import ACKS_ALL
 
@@ -151,18 +152,14 @@ class TransactionsHandler:
         partition = self._find(topic, index)
         log = partition.leader_log()
         end = EndTransaction(marker.committed, marker.coordinator_epoch)
-        leader_epoch = partition.leader_epoch
         info = append_to_leader(
             self._replicas,
             partition,
-            lambda: log.append_marker(
-                marker.producer_id,
-                marker.producer_epoch,
-                end,
-                leader_epoch=leader_epoch,
-                wall_ms=wall_ms,
-                transaction_version=marker.transaction_version,
-            ),
+            log,
+            encode_marker(marker.producer_id, marker.producer_epoch, end, wall_ms),
+            wall_ms,
+            internal=True,
+            transaction_version=marker.transaction_version,
         )
         if partition.is_internal:
             self.on_marker(
@@ -174,7 +171,7 @@ class TransactionsHandler:
             )
         if not partition.is_acked(info.last_offset + 1, ACKS_ALL):
             place = len(writing.places) - 1
-            writing.waiting.append(Waiting(place, partition, leader_epoch, info.last_offset + 1))
+            writing.waiting.append(Waiting(place, partition, partition.leader_epoch, info.last_offset + 1))
 
     def _settled(self, writing: _Writing, item: Waiting, error: KafkaError | None) -> None:
         if error is not None:

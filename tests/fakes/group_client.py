@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import time
 from typing import TYPE_CHECKING, Any
 
 from headrace.protocol.errors import KafkaError, RebalanceInProgressError, error_from_code
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import CreateTopicsRequest, NewTopicSpec
+from headrace.protocol.messages.data import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    MetadataRequest,
+    ProducePartition,
+    ProduceRequest,
+)
 from headrace.protocol.messages.groups import (
     GROUP_KEY,
+    TRANSACTION_KEY,
     CommittedOffset,
     FindCoordinatorRequest,
     GroupProtocol,
@@ -23,7 +33,17 @@ from headrace.protocol.messages.groups import (
     OffsetFetchGroup,
     OffsetFetchRequest,
     SyncGroupRequest,
+    TopicNamePartitions,
 )
+from headrace.protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    TransactionPartitions,
+    TxnOffsetCommitRequest,
+)
+from headrace.protocol.model import LATEST_TIMESTAMP
+from headrace.protocol.records.codec import active_codec
 from headrace.protocol.transport.dealer_io import Connection
 
 if TYPE_CHECKING:
@@ -46,13 +66,13 @@ class CoordinatorClient:
         for connection in self._connections.values():
             connection.close()
 
-    async def send(self, address: tuple[str, int], api: Any, body: Any) -> Any:
+    async def send(self, address: tuple[str, int], api: Any, body: Any, frames: Sequence[bytes] = ()) -> Any:
         """The answer's body. Errors: KafkaError."""
         connection = self._connections.get(address)
         if connection is None or connection.is_closed:
             connection = await Connection.open(*address, client_id=self._name, timeout_s=TIMEOUT_S)
             self._connections[address] = connection
-        return (await connection.request(api, body, timeout_s=TIMEOUT_S)).body
+        return (await connection.request(api, body, frames, timeout_s=TIMEOUT_S)).body
 
     async def find(self, key: str, key_type: int = GROUP_KEY) -> tuple[str, int]:
         """Where the coordinator of the id is, asked until there is one."""
@@ -71,6 +91,27 @@ class CoordinatorClient:
         """A topic."""
         request = CreateTopicsRequest((NewTopicSpec(topic, partitions, 1),))
         await self.send(self._bootstrap[0], registry.CREATE_TOPICS, request)
+
+    async def leader(self, topic: str) -> tuple[bytes, tuple[str, int]]:
+        """The id of a topic, and where the leader of its only partition listens."""
+        for address in itertools.cycle(self._bootstrap):
+            try:
+                found = await self.send(address, registry.METADATA, MetadataRequest((topic,)))
+            except KafkaError:
+                continue
+            nodes = {node.node_id: (node.host, node.port) for node in found.nodes}
+            (described,) = found.topics
+            if described.partitions and described.partitions[0].leader in nodes:
+                return described.topic_id, nodes[described.partitions[0].leader]
+            await asyncio.sleep(PAUSE_S)
+        raise AssertionError("nobody to ask")
+
+    async def end_offset(self, topic: str, *, is_stable: bool) -> int:
+        """Where readers of the topic's only partition end: of committed transactions, or of everything."""
+        topic_id, address = await self.leader(topic)
+        entry = ListOffsetsPartition(topic_id, 0, LATEST_TIMESTAMP)
+        body = ListOffsetsRequest(int(is_stable), (entry,))
+        return (await self.send(address, registry.LIST_OFFSETS, body)).partitions[0].offset  # type: ignore[no-any-return]
 
     async def ask(self, key: str, api: Any, body: Any, key_type: int = GROUP_KEY) -> Any:
         """Ask the coordinator of the id, whoever that is, until it can answer. Errors: those that last."""
@@ -168,3 +209,62 @@ def _error_in(answer: Any) -> KafkaError | None:
         codes += [getattr(each, "error_code", 0) for each in getattr(answer, field, ())]
     code = next((code for code in codes if code not in (0, MEMBER_ID_REQUIRED)), 0)
     return error_from_code(code, getattr(answer, "error_detail", "")) if code else None
+
+
+class Transactional:
+    """A producer with a transactional id that speaks for itself."""
+
+    def __init__(self, client: CoordinatorClient, transactional_id: str) -> None:
+        self.client, self.id = client, transactional_id
+        self.producer_id = self.epoch = -1
+        self._sequence = 0
+
+    async def _ask(self, api: Any, body: Any) -> Any:
+        return await self.client.ask(self.id, api, body, TRANSACTION_KEY)
+
+    async def init(self) -> None:
+        """A new epoch: whoever had the last is fenced."""
+        found = await self._ask(registry.INIT_PRODUCER_ID, InitProducerIdRequest(self.id))
+        self._take(found)
+
+    def _take(self, answer: Any) -> None:
+        if (answer.producer_id, answer.producer_epoch) != (self.producer_id, self.epoch):
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+            self._sequence = 0
+
+    async def write(self, topic: str, value: bytes) -> None:
+        """One record to partition 0, which joins the transaction."""
+        added = TransactionPartitions(
+            self.id, self.producer_id, self.epoch, (TopicNamePartitions(topic, (0,)),)
+        )
+        await self._ask(registry.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest((added,)))
+        builder = active_codec().builder(
+            max_bytes=1 << 20,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=self._sequence,
+            is_transactional=True,
+        )
+        builder.append(int(time.time() * 1000), None, value)
+        self._sequence += 1
+        while True:
+            topic_id, address = await self.client.leader(topic)
+            body = ProduceRequest(-1, 10_000, (ProducePartition(topic_id, 0),), self.id)
+            response = await self.client.send(address, registry.PRODUCE, body, [builder.build()])
+            (answer,) = response.partitions
+            if not answer.error_code:
+                return
+            error = error_from_code(answer.error_code, answer.error_detail)
+            if not error.retriable:
+                raise error
+            await asyncio.sleep(PAUSE_S)
+
+    async def send_offset(self, group: str, topic: str, offset: int) -> None:
+        """The group's offset counts if the transaction commits."""
+        offsets = (CommittedOffset(topic, 0, offset),)
+        body = TxnOffsetCommitRequest(self.id, group, self.producer_id, self.epoch, offsets)
+        await self.client.ask(group, registry.TXN_OFFSET_COMMIT, body)
+
+    async def end(self, *, commit: bool) -> None:
+        body = EndTxnRequest(self.id, self.producer_id, self.epoch, committed=commit)
+        self._take(await self._ask(registry.END_TXN, body))

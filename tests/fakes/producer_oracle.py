@@ -44,9 +44,9 @@ def end(
     version: int = 2,
 ) -> int:
     """Append a marker; its offset."""
-    marker = EndTransaction(is_commit, coordinator_epoch)
-    return log.append_marker(
-        producer_id, epoch, marker, leader_epoch=0, wall_ms=NOW, transaction_version=version
+    data = marker_batch(producer_id, epoch, is_commit=is_commit, coordinator_epoch=coordinator_epoch)
+    return log.append_as_leader(
+        data, leader_epoch=0, wall_ms=NOW, internal=True, transaction_version=version
     ).base_offset
 
 

@@ -103,7 +103,10 @@ class Leader:
             return self.refuses
         if marker.coordinator_epoch < self.coordinator_epoch:
             return TransactionCoordinatorFencedError.code
-        if marker.producer_epoch < self.epochs.get(marker.producer_id, -1):
+        known_epoch = self.epochs.get(marker.producer_id, -1)
+        # The next transaction of version 2 begins with the epoch of this marker: it must not end that one.
+        is_late = marker.transaction_version >= 2 and marker.producer_epoch == known_epoch
+        if marker.producer_epoch < known_epoch or (is_late and marker.producer_id in self.open):
             return InvalidProducerEpochError.code
         self.coordinator_epoch = marker.coordinator_epoch
         self.epochs[marker.producer_id] = marker.producer_epoch
@@ -330,7 +333,7 @@ class TxnRig:
     def write(self, producer: tuple[int, int], key: Key, value: Any, name: str = "a") -> bool:
         """A record, as a leader takes it: after its partition was added. False: refused."""
         leader = self.leaders[key]
-        if producer[0] not in leader.open:
+        if producer[0] not in leader.open or leader.epochs[producer[0]] != producer[1]:
             added = self.add(producer, key, name=name)
             if getattr(added, "error_code", 1) or added.results[0].error_code:
                 return False

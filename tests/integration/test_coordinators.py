@@ -6,10 +6,11 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from group_client import CoordinatorClient, GroupMember, committed
-from headrace.protocol.errors import NotCoordinatorError
+import pytest
+from group_client import CoordinatorClient, GroupMember, Transactional, committed
+from headrace.protocol.errors import InvalidProducerEpochError, NotCoordinatorError, ProducerFencedError
 from headrace.protocol.messages import registry
-from headrace.protocol.messages.groups import HeartbeatRequest, ListGroupsRequest
+from headrace.protocol.messages.groups import TRANSACTION_KEY, HeartbeatRequest, ListGroupsRequest
 from headrace.services.local_io import LocalCluster, local
 
 if TYPE_CHECKING:
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TIMEOUT_S = 60.0
-FAST: dict[str, Any] = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 5}
+FAST: dict[str, Any] = {
+    "group_initial_rebalance_delay_ms": 0,
+    "offsets_topic_num_partitions": 5,
+    "transaction_state_log_num_partitions": 5,
+}
 
 
 @asynccontextmanager
@@ -37,6 +42,18 @@ def play(cluster: LocalCluster, scenario: Callable[[CoordinatorClient], Awaitabl
             await scenario(client)
 
     asyncio.run(bounded())
+
+
+async def until(look: Callable[[], Awaitable[object]], wanted: object) -> None:
+    """Look until it is so; `play` bounds the wait."""
+    while await look() != wanted:  # noqa: ASYNC110 -- as said
+        await asyncio.sleep(0.01)
+
+
+async def counted(cluster: LocalCluster, gauge: str) -> int:
+    """The sum over all nodes."""
+    nodes = (await asyncio.to_thread(cluster.status))["nodes"]
+    return sum(node["coordinators"]["metrics"].get(gauge, 0) for node in nodes)
 
 
 def test_a_group_lives_over_its_coordinator() -> None:
@@ -62,6 +79,7 @@ def test_a_group_lives_over_its_coordinator() -> None:
             await one.commit("t", 0, 17)
             await other.commit("t", 1, 4)
             assert await committed(client, "g") == {("t", 0): 17, ("t", 1): 4}
+            assert await counted(cluster, "NumMembers") == 2
             await one.leave()
             await other.leave()
 
@@ -121,3 +139,66 @@ def test_everything_is_read_again_after_a_restart(tmp_path: Path) -> None:
                 assert await committed(client, f"g{number}") == {("t", 0): number}
 
         play(cluster, second)
+
+
+def test_a_transaction_lives_over_its_coordinator() -> None:
+    """Records and offsets count when it commits, and never if it aborts; the older producer is fenced."""
+    with local(nodes=3, **FAST) as cluster:
+
+        async def scenario(client: CoordinatorClient) -> None:
+            await client.create("t", 1)
+            producer = Transactional(client, "tx")
+            await producer.init()
+            await producer.write("t", b"one")
+            await producer.send_offset("g", "t", 11)
+            assert await client.end_offset("t", is_stable=False) == 1
+            assert await client.end_offset("t", is_stable=True) == 0
+            assert await committed(client, "g") == {}
+            await producer.end(commit=True)
+            await until(lambda: client.end_offset("t", is_stable=True), 2)  # the record and its marker
+            await until(lambda: committed(client, "g"), {("t", 0): 11})
+            await producer.write("t", b"two")
+            await producer.send_offset("g", "t", 12)
+            await producer.end(commit=False)
+            await until(lambda: client.end_offset("t", is_stable=True), 4)
+            assert await committed(client, "g") == {("t", 0): 11}
+            await until(lambda: counted(cluster, "NumTransactionsCompleteAbort"), 1)
+            younger = Transactional(client, "tx")
+            await younger.init()
+            with pytest.raises((ProducerFencedError, InvalidProducerEpochError)):
+                await producer.write("t", b"too late")
+            await younger.write("t", b"three")
+            await younger.end(commit=True)
+
+        play(cluster, scenario)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_transaction_survives_its_coordinator(commit: bool) -> None:
+    """Its next coordinator knows of it, ends it, and sees to its markers."""
+    with local(nodes=3, broker_session_timeout_ms=1_000, broker_heartbeat_interval_ms=100, **FAST) as cluster:
+
+        async def scenario(client: CoordinatorClient) -> None:
+            addresses = cluster.bootstrap.split(",")
+            producer = Transactional(client, "tx")
+            await producer.init()
+            coordinator = await client.find("tx", TRANSACTION_KEY)
+            index = addresses.index("{}:{}".format(*coordinator))
+            topic = await led_elsewhere(client, coordinator)
+            await producer.write(topic, b"one")
+            await asyncio.to_thread(cluster.kill_node, index)
+            await producer.end(commit=commit)
+            await until(lambda: client.end_offset(topic, is_stable=True), 2)
+            assert await client.find("tx", TRANSACTION_KEY) != coordinator
+
+        play(cluster, scenario)
+
+
+async def led_elsewhere(client: CoordinatorClient, address: tuple[str, int]) -> str:
+    """A topic that is not led by that node, which is to be killed; asked over another one."""
+    for number in range(20):
+        await client.create(f"t{number}", 1)
+        _, leader = await client.leader(f"t{number}")
+        if leader != address:
+            return f"t{number}"
+    raise AssertionError("one node leads everything")

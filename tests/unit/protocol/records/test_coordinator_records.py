@@ -39,7 +39,12 @@ RECORDS = st.one_of(
         st.builds(groups.OffsetCommitValue, INT64, INT32, TEXT, INT64, st.just(-1), ID)
         | st.builds(
             groups.OffsetCommitValue,
-            *(INT64, st.just(-1), TEXT, INT64, INT64.filter(lambda ms: ms >= 0), st.just(bytes(16))),
+            INT64,
+            st.just(-1),
+            TEXT,
+            INT64,
+            st.integers(0, 2**63 - 1),
+            st.just(bytes(16)),
         ),
     ),
     st.tuples(

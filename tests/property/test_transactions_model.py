@@ -1,0 +1,257 @@
+"""Transactions under every fault that a coordinator can meet, against a simple model.
+
+Producers, two of them with the same transactional id, begin, write, end, repeat what they asked, and are
+forgotten. The coordinator moves to another node with or without what was not committed, its log refuses or
+does not commit, requests for markers and their answers are lost, doubled and late, leaders move.
+Laws: each transaction is committed or aborted as a whole, as was answered; what was answered once is so for
+ever; an id's producers never get an epoch twice, nor an older one; once the faults end nothing is stuck.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.protocol.errors import (
+    ConcurrentTransactionsError,
+    CoordinatorLoadInProgressError,
+    NotEnoughReplicasError,
+)
+from headrace.protocol.model import NO_NODE
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from txn_rig import Call, TxnRig
+
+KEYS = [("t", 0), ("t", 1), ("u", 0)]
+NAMES = ["a", "a", "b"]  # transactional ids of the producers
+RETRIABLE = {
+    ConcurrentTransactionsError.code,
+    CoordinatorLoadInProgressError.code,
+    NotEnoughReplicasError.code,
+}
+
+
+@dataclass(eq=False)
+class Txn:
+    """One transaction, as its producer sees it. `wanted`: the decision it asked for, `answered`: that it
+    heard of."""
+
+    name: str
+    producer: tuple[int, int]
+    writes: list[tuple[tuple[str, int], int]] = field(default_factory=list)
+    wanted: bool | None = None
+    answered: bool | None = None
+
+
+@dataclass(eq=False)
+class Producer:
+    """A client. While `txn.wanted` is set it does nothing but ask for that; while it goes on after an error,
+    nothing but that."""
+
+    name: str
+    ids: tuple[int, int] | None = None
+    txn: Txn | None = None
+    goes_on: bool = False
+
+    def may_write(self) -> bool:
+        """Whether a transaction is open, or can be."""
+        return self.ids is not None and not self.goes_on and (self.txn is None or self.txn.wanted is None)
+
+
+class Transactions(RuleBasedStateMachine):
+    """See the module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rig = TxnRig()
+        self.producers = [Producer(name) for name in NAMES]
+        self.txns: list[Txn] = []
+        self.given: dict[str, tuple[int, int]] = {}
+        self.values = 0
+
+    # --- producers ---------------------------------------------------------------------------------------
+
+    @rule(who=st.integers(0, 2), is_lost=st.booleans())
+    def begin(self, who: int, is_lost: bool) -> None:
+        producer = self.producers[who]
+        call = self.rig.init(producer.name, timeout_ms=30_000)
+        producer.ids = producer.txn = None
+        producer.goes_on = False
+        if call.answers and call.code == 0:
+            new = (call.answer.producer_id, call.answer.producer_epoch)
+            assert new > self.given.get(producer.name, (-1, -1))
+            self.given[producer.name] = new
+            producer.ids = None if is_lost else new
+
+    @rule(who=st.integers(0, 2), is_lost=st.booleans())
+    def go_on(self, who: int, is_lost: bool) -> None:
+        """KIP-360, as after an error; a lost answer is asked for again."""
+        producer = self.producers[who]
+        if producer.ids is None:
+            return
+        call = self.rig.init(producer.name, producer.ids, timeout_ms=30_000)
+        producer.txn, producer.goes_on = None, True
+        if not call.answers or (call.code and call.code not in RETRIABLE):
+            producer.ids = None
+        elif call.code == 0:
+            new = (call.answer.producer_id, call.answer.producer_epoch)
+            assert new > producer.ids
+            assert new >= self.given[producer.name]
+            self.given[producer.name] = new
+            if not is_lost:
+                producer.ids, producer.goes_on = new, False
+
+    @rule(
+        who=st.integers(0, 2),
+        keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=3),
+        is_commit=st.booleans(),
+        is_lost=st.booleans(),
+    )
+    def transact(self, who: int, keys: list[tuple[str, int]], is_commit: bool, is_lost: bool) -> None:
+        """A whole transaction, as far as it goes."""
+        for key in keys:
+            self.write(who, key)
+        self.end(who, is_commit, is_lost)
+
+    @rule(who=st.integers(0, 2), key=st.sampled_from(KEYS))
+    def write(self, who: int, key: tuple[str, int]) -> None:
+        producer = self.producers[who]
+        if producer.ids is None:
+            self.begin(who, is_lost=False)
+        if not producer.may_write():
+            return
+        assert producer.ids is not None
+        if producer.txn is None:
+            producer.txn = Txn(producer.name, producer.ids)
+            self.txns.append(producer.txn)
+        self.values += 1
+        if self.rig.write(producer.ids, key, self.values, producer.name):
+            producer.txn.writes.append((key, self.values))
+
+    @rule(who=st.integers(0, 2), is_commit=st.booleans(), is_lost=st.booleans())
+    def end(self, who: int, is_commit: bool, is_lost: bool) -> None:
+        producer = self.producers[who]
+        txn = producer.txn
+        if producer.ids is None or txn is None:
+            return
+        if txn.wanted is None:
+            txn.wanted = is_commit
+        call = self.rig.end(producer.ids, commit=txn.wanted, name=producer.name)
+        if is_lost:
+            self._heard(txn, call)
+            return
+        if not call.answers or call.code in RETRIABLE:
+            return
+        self._heard(txn, call)
+        producer.txn = None
+        producer.ids = None
+        if call.code == 0:
+            producer.ids = (call.answer.producer_id, call.answer.producer_epoch)
+            assert producer.ids > txn.producer
+
+    def _heard(self, txn: Txn, call: Call) -> None:
+        if call.answers and call.code == 0:
+            assert txn.wanted is not None
+            txn.answered = txn.wanted
+
+    @precondition(lambda self: any(txn.wanted is not None for txn in self.txns))
+    @rule(data=st.data())
+    def an_end_arrives_late(self, data: Any) -> None:
+        """A request of long ago, once more (KAFKA-17754)."""
+        txn = data.draw(st.sampled_from([txn for txn in self.txns if txn.wanted is not None]))
+        call = self.rig.end(txn.producer, commit=txn.wanted, name=txn.name)
+        self._heard(txn, call)
+
+    @precondition(lambda self: self.txns)
+    @rule(data=st.data(), key=st.sampled_from(KEYS))
+    def a_zombie_writes(self, data: Any, key: tuple[str, int]) -> None:
+        """With the epoch of a transaction of before: if it is taken, it is part of that transaction."""
+        txn = data.draw(st.sampled_from(self.txns))
+        self.values += 1
+        if self.rig.write(txn.producer, key, self.values, txn.name):
+            txn.writes.append((key, self.values))
+
+    # --- markers -----------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.rig.asks)
+    @rule(data=st.data(), how=st.sampled_from(["arrives", "arrives", "no answer", "again", "lost"]))
+    def a_request_for_markers(self, data: Any, how: str) -> None:
+        index = data.draw(st.integers(0, len(self.rig.asks) - 1))
+        if how == "lost":
+            self.rig.lose(index)
+        else:
+            self.rig.deliver(index, is_lost=how == "no answer", again=how == "again")
+
+    @rule(key=st.sampled_from(KEYS), leader=st.sampled_from([NO_NODE, 1, 2, 2]))
+    def a_leader_moves(self, key: tuple[str, int], leader: int) -> None:
+        self.rig.move(key, leader)
+
+    @rule(key=st.sampled_from(KEYS), code=st.sampled_from([0, 0, 6, 19, 7]))
+    def a_leader_refuses(self, key: tuple[str, int], code: int) -> None:
+        self.rig.leaders[key].refuses = code
+
+    # --- the coordinator ---------------------------------------------------------------------------------
+
+    @rule(keeps=st.integers(0, 5))
+    def the_coordinator_moves(self, keeps: int) -> None:
+        self.rig.restart(keeps=self.rig.high_watermark + keeps)
+
+    @rule(is_on=st.sampled_from([True, False, False]))
+    def commits_stand_still(self, is_on: bool) -> None:
+        self.rig.commits_at_once = not is_on
+        if not is_on:
+            self.rig.commit()
+
+    @rule(count=st.integers(1, 3))
+    def some_is_committed(self, count: int) -> None:
+        self.rig.commit(min(len(self.rig.log), self.rig.high_watermark + count))
+
+    @rule(is_on=st.sampled_from([True, False, False]))
+    def the_log_refuses(self, is_on: bool) -> None:
+        self.rig.refuses = NotEnoughReplicasError("one replica") if is_on else None
+
+    @rule(milliseconds=st.sampled_from([100, 1_000, 45_000]))
+    def time_passes(self, milliseconds: int) -> None:
+        self.rig.pass_time(milliseconds)
+
+    # --- laws --------------------------------------------------------------------------------------------
+
+    @invariant()
+    def what_was_answered_holds(self) -> None:
+        """Also before all markers are there: none says otherwise."""
+        for txn in self.txns:
+            for key, value in txn.writes:
+                leader = self.rig.leaders[key]
+                assert not (value in leader.committed and value in leader.aborted)
+                if txn.answered is not None:
+                    assert value not in (leader.aborted if txn.answered else leader.committed)
+
+    def teardown(self) -> None:
+        rig = self.rig
+        rig.refuses = None
+        rig.commits_at_once = True
+        rig.commit()
+        for key in KEYS:
+            rig.leaders[key].refuses = 0
+            rig.move(key, 1)
+        rig.settle()
+        rig.pass_time(60_000)
+        rig.settle()
+        assert all(not leader.open for leader in rig.leaders.values())
+        for name in rig.shard._known:
+            assert rig.state(name) in ("Empty", "CompleteCommit", "CompleteAbort")
+        for txn in self.txns:
+            found = {value in rig.leaders[key].committed for key, value in txn.writes}
+            assert len(found) <= 1, "torn"
+            assert all(
+                value in rig.leaders[key].committed + rig.leaders[key].aborted for key, value in txn.writes
+            )
+            if found:
+                (is_committed,) = found
+                assert not is_committed or txn.wanted
+                assert txn.answered in (None, is_committed)
+
+
+TestTransactions = Transactions.TestCase
+TestTransactions.settings = settings(max_examples=300, stateful_step_count=80, deadline=None)

@@ -1,0 +1,147 @@
+"""Requests for the next transaction that wait for the end of the one before."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.coordinators.txn.held import HOLD_MS, MAX_HELD
+from headrace.protocol.errors import (
+    ConcurrentTransactionsError,
+    InvalidTxnStateError,
+    NotEnoughReplicasError,
+    ProducerFencedError,
+)
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.groups import TopicNamePartitions
+from headrace.protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    InitProducerIdRequest,
+    TransactionPartitions,
+)
+from headrace.protocol.records.transaction_records import TransactionTopic
+from txn_rig import Call, TxnRig
+
+T0, T1 = ("t", 0), ("t", 1)
+CONCURRENT = ConcurrentTransactionsError.code
+
+
+@pytest.fixture
+def rig() -> TxnRig:
+    """Id "a" was told that its transaction is committed; the marker is on its way."""
+    rig = TxnRig()
+    producer = rig.begun()
+    rig.write(producer, T0, "x")
+    rig.end(producer)
+    assert rig.state() == "PrepareCommit"
+    return rig
+
+
+NEXT = (1000, 1)
+
+
+def add(rig: TxnRig, session: int = 1, *, verify_only: bool = False) -> Call:
+    topics = (TopicNamePartitions("t", (1,)),)
+    body = AddPartitionsToTxnRequest((TransactionPartitions("a", *NEXT, topics, verify_only),))
+    call = Call(session)
+    rig.run(lambda now: rig.shard.handle(registry.ADD_PARTITIONS_TO_TXN, body, call, now), call)
+    return call
+
+
+def test_the_next_transaction_begins_when_the_one_before_has_ended(rig: TxnRig) -> None:
+    """Without another request."""
+    added, offsets = add(rig), rig.add_offsets(NEXT)
+    assert not added.answers
+    assert not offsets.answers
+    rig.deliver()
+    rig.pass_time(0)
+    assert added.answer.transactions[0].error_code == 0
+    assert offsets.code == 0
+    assert len(rig.known().partitions()) == 2
+    assert rig.state() == "Ongoing"
+
+
+def test_it_waits_for_the_end_to_be_committed_too(rig: TxnRig) -> None:
+    """Else a record of it could come before the end is decided."""
+    added = add(rig)
+    rig.commits_at_once = False
+    rig.deliver()
+    rig.pass_time(0)
+    assert not added.answers
+    rig.commit()
+    assert added.answer.transactions[0].error_code == 0
+
+
+def test_a_new_producer_waits_and_fences(rig: TxnRig) -> None:
+    """In the order in which they came."""
+    began, added = rig.init(), add(rig)
+    rig.deliver()
+    rig.pass_time(0)
+    assert began.answer.producer_epoch == 2
+    assert added.answer.transactions[0].error_code == ProducerFencedError.code
+
+
+def test_it_does_not_wait_for_long(rig: TxnRig) -> None:
+    """A partition may be without a leader for hours; each gets an answer of its own kind."""
+    calls = [add(rig), rig.init(), rig.add_offsets(NEXT)]
+    rig.pass_time(HOLD_MS)
+    assert calls[0].answer.transactions[0].error_code == CONCURRENT
+    assert [call.code for call in calls[1:]] == [CONCURRENT] * 2
+    rig.settle()
+    assert rig.state() == "CompleteCommit"
+    assert all(len(call.answers) == 1 for call in calls)
+
+
+def test_few_wait(rig: TxnRig) -> None:
+    """The rest come again."""
+    calls = [rig.init() for _ in range(MAX_HELD + 2)]
+    assert [len(call.answers) for call in calls] == [0] * MAX_HELD + [1, 1]
+    rig.settle()
+    assert len({call.answer.producer_epoch for call in calls[:MAX_HELD] if call.code == 0}) >= 1
+    assert all(call.code in (0, CONCURRENT) for call in calls)
+
+
+def test_who_asks_for_a_record_that_came_late_does_not_wait(rig: TxnRig) -> None:
+    """Its leader refuses it."""
+    assert add(rig, verify_only=True).answer.transactions[0].error_code == CONCURRENT
+
+
+def test_an_end_before_the_end_comes_again(rig: TxnRig) -> None:
+    """The producer that was answered is not fenced for being quick, nor with its new id."""
+    assert rig.end(NEXT, commit=False).code == CONCURRENT
+    rig.settle()
+    assert rig.end(NEXT).code == InvalidTxnStateError.code
+    rig.put(2, 32_767, "b", partitions=(TransactionTopic("t", (0,)),), next_producer_id=2_000,
+            client_transaction_version=2)  # fmt: skip
+    assert rig.end((2_000, 0), name="b", commit=False).code == CONCURRENT
+    began = rig.init("b", (2_000, 0))
+    assert not began.answers
+    assert rig.add((500, 32_767), T1, name="b") is not None
+    rig.settle()
+    assert began.answer.producer_id == 2_000
+
+
+def test_who_is_gone_is_not_asked_for(rig: TxnRig) -> None:
+    """Nothing is begun for a connection that nobody has."""
+    gone, here = add(rig, session=7), rig.init()
+    rig.run(lambda now: rig.shard.on_peer_gone(7, now))
+    rig.settle()
+    assert not gone.answers
+    assert here.code == 0
+    assert rig.state() == "Empty"
+
+
+def test_the_shard_gives_back_who_waits(rig: TxnRig) -> None:
+    """When it is dropped."""
+    calls = [add(rig), rig.init()]
+    assert rig.shard.close() == calls
+
+
+def test_what_cannot_be_written_then_is_said(rig: TxnRig) -> None:
+    """As if it had just been asked for."""
+    began = rig.init()
+    rig.deliver()
+    rig.refuses = NotEnoughReplicasError("one replica")
+    rig.pass_time(0)
+    assert began.code == NotEnoughReplicasError.code
+    body = InitProducerIdRequest("a")
+    rig.refuses = None
+    assert rig.call(registry.INIT_PRODUCER_ID, body).code == 0
