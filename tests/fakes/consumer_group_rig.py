@@ -131,7 +131,7 @@ class ConsumerGroupRig(GroupRig):
         return {name: each for name, each in named if name is not None}
 
 
-@dataclass
+@dataclass(eq=False)
 class SimMember:
     """A consumer that follows the protocol: it gives back before it takes, and tells what it owns when that
     changes. `owned` is what it reads from now."""
@@ -226,7 +226,7 @@ def with_config(rig: ConsumerGroupRig, **changes: Any) -> None:
     rig.config.now = replace(rig.config.now, **changes)
 
 
-@dataclass
+@dataclass(eq=False)
 class SimClassicMember:
     """A consumer of the classic protocol that gives back before it takes (cooperative), or gives all back
     before it joins (eager). It assigns evenly when it leads."""
