@@ -15,6 +15,7 @@ from headrace.protocol.consumer_protocol import (
     encode_subscription,
 )
 from headrace.protocol.errors import (
+    FencedInstanceIdError,
     IllegalGenerationError,
     KafkaError,
     MemberIdRequiredError,
@@ -326,7 +327,8 @@ class SimClassicMember:
         self.must_join = True
         if code == MemberIdRequiredError.code:
             self.member_id = answer.member_id
-        elif code == UnknownMemberIdError.code:
+        elif code in (UnknownMemberIdError.code, FencedInstanceIdError.code):
+            # fenced: a coordinator that moved in a rebalance may know a static member by the id before only
             self.member_id, self.generation, self.owned = "", -1, {}
         elif code == IllegalGenerationError.code:
             self.generation, self.owned = -1, {}
