@@ -8,11 +8,13 @@ were given for a whole cluster.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..protocol.errors import ConfigError
-from ..runtime.config import GIB, KIB, MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, Config, key, nearest_key
+from ..runtime.config import KIB, MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, Config, key, nearest_key
 from .durations import duration_ms
+from .producer_config import ProducerConfig as ProducerConfig
+from .producer_config import RequestConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -62,157 +64,7 @@ class ConnectionConfig(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _RequestConfig(Config):
-    request_timeout_ms: int = key(
-        "request.timeout.ms",
-        30 * SECOND,
-        low=1,
-        high=MAX_INT,
-        unit="ms",
-        doc="Give up waiting for one response after this; the connection is closed and the request retried.",
-    )
-    retry_backoff_ms: int = key(
-        "retry.backoff.ms",
-        100,
-        low=0,
-        high=MAX_INT,
-        unit="ms",
-        doc="Wait before the first retry; doubles with each further one, with 20 % of jitter.",
-    )
-    retry_backoff_max_ms: int = key(
-        "retry.backoff.max.ms",
-        SECOND,
-        low=0,
-        high=MAX_INT,
-        unit="ms",
-        doc="The wait before a retry never grows past this.",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProducerConfig(_RequestConfig):
-    """Keys of a producer.
-
-    batch.size is 64 KiB, four times Kafka's: the builders grow with what they hold, so a larger limit costs
-    no memory at low rates, and a server spends about five times less CPU per byte at 64 KiB than at 16 KiB.
-    """
-
-    acks: str = key(
-        "acks",
-        "all",
-        choices=("all", "-1", "0", "1"),
-        doc="Acknowledge when all in-sync replicas (all, -1) or the leader (1) hold it, or never (0).",
-    )
-    linger_ms: int = key(
-        "linger.ms",
-        5,
-        low=0,
-        high=MAX_INT,
-        unit="ms",
-        doc="A batch that is not full waits this long for more records.",
-    )
-    batch_size: int = key(
-        "batch.size",
-        64 * KIB,
-        low=1,
-        high=GIB,
-        unit="bytes",
-        doc="A batch of this size is sent at once; it grows further only while an earlier one is under way.",
-    )
-    compression_type: str = key(
-        "compression.type",
-        "none",
-        choices=("none", "gzip", "snappy", "lz4", "zstd"),
-        doc="Codec of whole batches.",
-    )
-    compression_gzip_level: int = key("compression.gzip.level", -1, low=-1, high=9, doc="-1: zlib's default.")
-    compression_lz4_level: int = key(
-        "compression.lz4.level",
-        9,
-        low=1,
-        high=17,
-        doc="Level under lz4; 9 is its fast compressor, as in Kafka.",
-    )
-    compression_zstd_level: int = key(
-        "compression.zstd.level", 3, low=-131_072, high=22, doc="Level under zstd."
-    )
-    max_in_flight: int = key(
-        "max.in.flight.requests.per.connection",
-        5,
-        low=1,
-        high=1000,
-        doc="Requests under way per node; one partition has a batch in at most one of them.",
-    )
-    retries: int = key(
-        "retries", MAX_INT, low=0, high=MAX_INT, doc="Retries of one batch within delivery.timeout.ms."
-    )
-    delivery_timeout_ms: int = key(
-        "delivery.timeout.ms",
-        2 * MINUTE,
-        low=1,
-        high=MAX_INT,
-        unit="ms",
-        doc="A record that is not acknowledged this long after send fails.",
-    )
-    buffer_memory: int = key(
-        "buffer.memory",
-        32 * MIB,
-        low=1,
-        high=MAX_LONG,
-        unit="bytes",
-        doc="Bytes of records waiting to be acknowledged; when they are reached, send blocks.",
-    )
-    max_block_ms: int = key(
-        "max.block.ms",
-        MINUTE,
-        low=0,
-        high=MAX_LONG,
-        unit="ms",
-        doc="How long send waits for metadata or for room in the buffer.",
-    )
-    max_request_size: int = key(
-        "max.request.size",
-        MIB,
-        low=1,
-        high=GIB,
-        unit="bytes",
-        doc="Largest record (uncompressed), and largest batch.",
-    )
-    partitioner_adaptive: bool = key(
-        "partitioner.adaptive.partitioning.enable",
-        True,
-        doc="Records without a key prefer partitions whose leaders are fast.",
-    )
-    partitioner_ignore_keys: bool = key(
-        "partitioner.ignore.keys", False, doc="Treat records with a key like those without."
-    )
-
-    def __post_init__(self) -> None:
-        """Cross-field rule: Kafka's, a record must live at least as long as its first attempt."""
-        super().__post_init__()
-        least_ms = min(self.linger_ms + self.request_timeout_ms, MAX_INT)
-        if self.delivery_timeout_ms < least_ms:
-            raise ConfigError(
-                f"delivery.timeout.ms ({self.delivery_timeout_ms}) must be at least"
-                f" linger.ms + request.timeout.ms ({least_ms})"
-            )
-
-    @property
-    def acks_number(self) -> int:
-        """0, 1 or -1 as on the wire."""
-        return -1 if self.acks == "all" else int(self.acks)
-
-    @property
-    def compression_level(self) -> int | None:
-        """The level for the chosen codec, None for codecs without levels and for gzip's default."""
-        levels = {"lz4": self.compression_lz4_level, "zstd": self.compression_zstd_level}
-        if self.compression_type == "gzip" and self.compression_gzip_level != -1:
-            return self.compression_gzip_level
-        return levels.get(self.compression_type)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConsumerConfig(_RequestConfig):
+class ConsumerConfig(RequestConfig):
     """Keys of a consumer."""
 
     auto_offset_reset: str = key(
@@ -269,10 +121,84 @@ class ConsumerConfig(_RequestConfig):
         unit="ms",
         doc="Timeout of calls that ask the cluster, where none is given.",
     )
+    isolation_level: str = key(
+        "isolation.level",
+        "read_uncommitted",
+        choices=("read_uncommitted", "read_committed"),
+        doc="read_committed leaves out records of transactions that were aborted, or are not ended yet.",
+    )
+    group: str = key("group.id", "", doc="The consumer group: its members share the topics' partitions.")
+    group_instance_id: str = key(
+        "group.instance.id",
+        "",
+        doc="A static member: one that comes back within the session timeout has its partitions still.",
+    )
+    group_protocol: str = key(
+        "group.protocol",
+        "classic",
+        choices=("classic", "consumer"),
+        doc="classic: the group's leader assigns; consumer: the coordinator does (KIP-848).",
+    )
+    group_remote_assignor: str = key(
+        "group.remote.assignor",
+        "",
+        doc="The coordinator's assignor under group.protocol=consumer: uniform or range; empty: its default.",
+    )
+    assignors: tuple[str, ...] = key(
+        "partition.assignment.strategy",
+        ("range", "cooperative-sticky"),
+        doc="Assignors under group.protocol=classic, in the order of preference: range, roundrobin, sticky, "
+        "cooperative-sticky. Members keep their partitions over a rebalance if all of these are cooperative.",
+    )
+    session_timeout_ms: int = key(
+        "session.timeout.ms",
+        45 * SECOND,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        doc="A member without heartbeats for this long is out of its group (classic).",
+    )
+    heartbeat_interval_ms: int = key(
+        "heartbeat.interval.ms",
+        3 * SECOND,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        doc="Between two heartbeats (classic).",
+    )
+    max_poll_interval_ms: int = key(
+        "max.poll.interval.ms",
+        5 * MINUTE,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        doc="A member that asks for no records for this long leaves its group.",
+    )
+    enable_auto_commit: bool = key(
+        "enable.auto.commit", True, doc="Commit now and then what the user has finished."
+    )
+    auto_commit_interval_ms: int = key(
+        "auto.commit.interval.ms", 5 * SECOND, low=0, high=MAX_INT, unit="ms", doc="How often."
+    )
+    exclude_internal_topics: bool = key(
+        "exclude.internal.topics", True, doc="Patterns do not match internal topics."
+    )
+
+    @property
+    def is_read_committed(self) -> bool:
+        """Whether only records of committed transactions are read."""
+        return self.isolation_level == "read_committed"
 
     def __post_init__(self) -> None:
-        """Check the reset policy: it has a form that `choices` cannot say."""
+        """Check the reset policy, which has a form that `choices` cannot say, and what groups need."""
         super().__post_init__()
+        if self.group_instance_id and not self.group:
+            raise ConfigError("group.instance.id needs a group.id")
+        if self.heartbeat_interval_ms >= self.session_timeout_ms and self.group_protocol == "classic":
+            raise ConfigError(
+                f"heartbeat.interval.ms ({self.heartbeat_interval_ms}) must be below session.timeout.ms"
+                f" ({self.session_timeout_ms})"
+            )
         policy = self.auto_offset_reset
         if policy.startswith(RESET_BY_DURATION):
             duration_ms(policy.removeprefix(RESET_BY_DURATION))
@@ -283,7 +209,7 @@ class ConsumerConfig(_RequestConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdminConfig(_RequestConfig):
+class AdminConfig(RequestConfig):
     """Keys of an admin client."""
 
     api_timeout_ms: int = key(
@@ -294,65 +220,6 @@ class AdminConfig(_RequestConfig):
         unit="ms",
         doc="Timeout of calls where none is given.",
     )
-
-
-class ConnectionOptions(TypedDict, total=False):
-    """Keyword arguments of every client that opens its own connections, and of `connect`."""
-
-    client_id: str
-    metadata_max_age_ms: int
-    reconnect_backoff_ms: int
-    reconnect_backoff_max_ms: int
-    socket_connection_setup_timeout_ms: int
-
-
-class ProducerOptions(ConnectionOptions, total=False):
-    """Keyword arguments of a producer: the keys of ProducerConfig and ConnectionConfig."""
-
-    acks: str | int
-    linger_ms: int
-    batch_size: int
-    compression_type: str | None
-    compression_gzip_level: int
-    compression_lz4_level: int
-    compression_zstd_level: int
-    max_in_flight: int
-    retries: int
-    delivery_timeout_ms: int
-    buffer_memory: int
-    max_block_ms: int
-    max_request_size: int
-    partitioner_adaptive: bool
-    partitioner_ignore_keys: bool
-    request_timeout_ms: int
-    retry_backoff_ms: int
-    retry_backoff_max_ms: int
-
-
-class ConsumerOptions(ConnectionOptions, total=False):
-    """Keyword arguments of a consumer: the keys of ConsumerConfig and ConnectionConfig."""
-
-    auto_offset_reset: str
-    fetch_min_bytes: int
-    fetch_max_bytes: int
-    fetch_max_wait_ms: int
-    max_partition_fetch_bytes: int
-    max_poll_records: int
-    check_crcs: bool
-    client_rack: str
-    default_api_timeout_ms: int
-    request_timeout_ms: int
-    retry_backoff_ms: int
-    retry_backoff_max_ms: int
-
-
-class AdminOptions(ConnectionOptions, total=False):
-    """Keyword arguments of an admin client: the keys of AdminConfig and ConnectionConfig."""
-
-    default_api_timeout_ms: int
-    request_timeout_ms: int
-    retry_backoff_ms: int
-    retry_backoff_max_ms: int
 
 
 ClientConfigs = (ConnectionConfig, ProducerConfig, ConsumerConfig, AdminConfig)

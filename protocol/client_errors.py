@@ -70,6 +70,11 @@ class DeliveryTimeoutError(HeadraceError, TimeoutError):
 
 
 @dataclass(eq=False)
+class TransactionAbortedError(HeadraceError):
+    """The transaction was aborted before the record was acknowledged."""
+
+
+@dataclass(eq=False)
 class FlushTimeoutError(HeadraceError, TimeoutError):
     """`flush` ran out of time; `remaining` records are still on their way."""
 
@@ -97,3 +102,16 @@ class LogTruncationError(HeadraceError):
     partition: int = -1
     position: int = -1
     divergent_offset: int = -1
+
+
+@dataclass(eq=False)
+class CommitFailedError(HeadraceError):
+    """The offsets were not committed: their partitions are not this consumer's any more.
+
+    Others may have read on from an earlier offset.
+    """
+
+
+@dataclass(eq=False)
+class WakeupError(HeadraceError):
+    """`wakeup` ended the `poll` that was going on."""

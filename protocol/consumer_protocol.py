@@ -95,6 +95,20 @@ def decode_assignment(data: bytes) -> Assignment:
     return Assignment(reader.version(), reader.partitions(), reader.nullable_bytes())
 
 
+def encode_claims(partitions: Iterable[TopicPartition], generation_id: int) -> bytes:
+    """The user data of the sticky assignor: what a member had, and since when.
+
+    Source: Kafka StickyAssignor.java, STICKY_ASSIGNOR_USER_DATA_V1.
+    """
+    return _partitions(partitions) + _INT32.pack(generation_id)
+
+
+def decode_claims(data: bytes) -> tuple[tuple[TopicPartition, ...], int]:
+    """Read them. Errors: InvalidRequestError."""
+    reader = _Reader(data, "user data")
+    return reader.partitions(), reader.int32()
+
+
 def _known(version: int) -> int:
     if not 0 <= version <= MAX_VERSION:
         raise ValueError(f"versions are 0..{MAX_VERSION}, not {version}")

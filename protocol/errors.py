@@ -18,6 +18,9 @@ from .client_errors import (
     ClosedError as ClosedError,
 )
 from .client_errors import (
+    CommitFailedError as CommitFailedError,
+)
+from .client_errors import (
     ConfigError as ConfigError,
 )
 from .client_errors import (
@@ -43,6 +46,12 @@ from .client_errors import (
 )
 from .client_errors import (
     SerializationError as SerializationError,
+)
+from .client_errors import (
+    TransactionAbortedError as TransactionAbortedError,
+)
+from .client_errors import (
+    WakeupError as WakeupError,
 )
 from .coordinator_errors import *  # noqa: F403 - all of them, under the one name that users know
 

@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 
 from ..clients.config import AdminConfig, ConsumerConfig, ProducerConfig
+from ..clients.group import states as member_states
+from ..clients.producer import transactions
 from ..controller.config import ControllerConfig
 from ..controller.quorum import roles
 from ..controller.state import brokers, partition_states
@@ -28,7 +30,7 @@ from ..runtime.config import Config, KeyFacts, text_of
 from ..storage_node import membership
 from ..storage_node.config import NodeConfig
 from ..storage_node.log.config import LogConfig
-from ..storage_node.replica import follower
+from ..storage_node.replica import followed
 
 if typing.TYPE_CHECKING:
     from collections.abc import Mapping
@@ -161,10 +163,27 @@ def states_page() -> str:
     parts.append("## A storage node, as it sees its membership (`storage_node/membership.py`)\n")
     arrows = _plain(membership.MembershipState, membership.TRANSITIONS)
     parts.append(_drawing(membership.MembershipState.SEARCHING.value, arrows))
-    parts.append("## A partition that a node follows (`storage_node/replica/follower.py`)\n")
-    arrows = _plain(follower.FollowState, follower.TRANSITIONS)
-    parts.append(_drawing(follower.FollowState.READY.value, arrows))
+    parts.append("## The transactions of a producer (`clients/producer/transactions.py`)\n")
+    arrows = _labelled(transactions.TRANSITIONS)
+    parts.append(_drawing(transactions.TxnState.UNINITIALIZED.value, arrows))
+    parts.append("## A partition that a node follows (`storage_node/replica/followed.py`)\n")
+    arrows = _plain(followed.FollowState, followed.TRANSITIONS)
+    parts.append(_drawing(followed.FollowState.READY.value, arrows))
+    where = "(`clients/group/states.py`)"
+    first = member_states.MemberState.UNJOINED.value
+    parts.append(f"## A consumer in its group, classic protocol {where}\n")
+    parts.append(_drawing(first, _events(member_states.CLASSIC_TRANSITIONS)))
+    parts.append(f"## A consumer in its group, new protocol {where}\n")
+    parts.append(_drawing(first, _events(member_states.MODERN_TRANSITIONS)))
     return "\n".join(parts)
+
+
+def _events(table: Mapping[Any, Mapping[Any, str]]) -> list[str]:
+    return [
+        f"{state.value} --> {target.value}: {label}"
+        for state, targets in table.items()
+        for target, label in targets.items()
+    ]
 
 
 def _plain(states: type[Enum], table: Mapping[Any, frozenset[Any]]) -> list[str]:

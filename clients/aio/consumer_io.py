@@ -6,16 +6,21 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
-from ...protocol.errors import ApiTimeoutError, ClosedError, ConfigError
+from ...protocol.errors import ApiTimeoutError, ClosedError, ConfigError, WakeupError
 from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ..config import ConsumerConfig
 from ..consumer.consumer_io import ConsumerEngine
 from ..consumer.incoming import bad_record_action, checked_offset, checked_topics, loads_of, timestamps_of
+from ..group.listeners import Callbacks
+from ..group.subscription import checked_subscription
+from ..group.wishes import no_group
 from ..records import K, OffsetAndTimestamp, Record, V, timestamp_to_ms
 from ..serdes import bytes_
 from .cluster_io import attach_async
+from .group_io import AsyncGroupFace
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
     from types import TracebackType
     from typing import Self, Unpack
@@ -24,8 +29,11 @@ if TYPE_CHECKING:
 
     from ...protocol.model import TopicPartition
     from ..arrow.reading import Reading
-    from ..config import ConsumerOptions
     from ..consumer.incoming import OnDeserializeError
+    from ..group.assignors import Assignor
+    from ..group.listeners import RebalanceListener
+    from ..group.subscription import Subscription
+    from ..options import ConsumerOptions
     from ..records import TimestampLike
     from ..serdes import Deserializer
     from .cluster_io import AsyncCluster
@@ -33,7 +41,7 @@ if TYPE_CHECKING:
 _BYTES: Any = bytes_
 
 
-class AsyncConsumer(Generic[K, V]):
+class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
     """Reads records on one event loop. Arguments and methods are those of `Consumer`, to be awaited."""
 
     def __init__(
@@ -44,14 +52,28 @@ class AsyncConsumer(Generic[K, V]):
         value: Deserializer[V] = _BYTES,
         iter_timeout: float | None = None,
         on_deserialize_error: OnDeserializeError = "raise",
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+        assignors: Iterable[str | Assignor] | None = None,
         config: Mapping[str, Any] | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        self._topics = checked_topics(topics)
+        super().__init__()
+        wanted = checked_topics(topics)
         self._loads, self._on_bad = loads_of(key, value), bad_record_action(on_deserialize_error)
         self._iter_timeout = iter_timeout
         attached = attach_async(bootstrap, ConsumerConfig, config, options)
         self._cluster, self.config, self._owns_cluster = attached
+        self._topics = () if self.config.group else wanted
+        self._assignors = None if assignors is None else tuple(assignors)
+        self._first: Subscription | None = None  # to be made with the engine
+        if pattern is not None or (wanted and self.config.group):
+            if not self.config.group:
+                raise no_group()
+            self._first = checked_subscription(
+                wanted, pattern, internal=not self.config.exclude_internal_topics
+            )
+            self._callbacks = Callbacks(listener)
         self._made: ConsumerEngine | None = None
         self._news = asyncio.Event()
         self._is_closed = False
@@ -62,17 +84,20 @@ class AsyncConsumer(Generic[K, V]):
     async def poll(self, timeout: float = 0, max_records: int | None = None) -> list[Record[K, V]]:
         """Records, at most `max_records` (default max.poll.records), as soon as any are there.
 
-        Empty after `timeout` seconds, or after `wakeup`. Errors: as `Consumer.poll`.
+        Empty after `timeout` seconds. Errors: as `Consumer.poll`.
         """
         engine, most = self._engine, self._most(max_records)
         ends_at = self._now() + timeout
         while True:
+            await self._serve()
             self._news.clear()
             records = engine.take(most)
             if records:
                 return records  # Order: before the next call, see `handed_out`
             left_s = self._left(ends_at)
-            if left_s <= 0 or engine.take_wakeup():
+            if engine.take_wakeup():
+                raise WakeupError
+            if left_s <= 0:
                 await asyncio.sleep(0)  # a loop of empty polls must not starve the others
                 return records
             await self._wait(left_s)
@@ -83,6 +108,7 @@ class AsyncConsumer(Generic[K, V]):
         self._check_assigned()
         ends_at = None if timeout is None else self._now() + timeout
         while True:
+            await self._serve()
             self._news.clear()
             chunk = engine.head()
             if chunk is None:
@@ -93,12 +119,13 @@ class AsyncConsumer(Generic[K, V]):
                 continue
             first = chunk.index
             try:
-                while chunk.is_active and chunk.index < chunk.ready:
+                while chunk.is_active and chunk.index < chunk.ready and not engine.attention:
                     record = chunk.records[chunk.index]
                     chunk.index += 1  # before the yield: whoever asks there for the position gets the next
                     yield record
             finally:
                 engine.settle(chunk, chunk.index - first)
+            engine.asked()
             if engine.take_wakeup():
                 return
             await asyncio.sleep(0)  # let the loop fetch ahead, and others run, between batches
@@ -142,16 +169,15 @@ class AsyncConsumer(Generic[K, V]):
 
     async def assign(self, tps: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions. Errors: ConfigError for a consumer made with topics."""
-        if self._topics:
-            raise ConfigError(
-                "this consumer reads all partitions of its topics; make one without topics to assign"
-            )
+        group = self._engine.group
+        if self._topics or (group is not None and group.subscription is not None):
+            raise ConfigError("this consumer reads its topics; make one without topics to assign")
         old = self._engine.assigned()
         self._engine.assign(tps)
         self._engine.watch_assigned(old)
 
     async def assignment(self, timeout: float | None = None) -> tuple[TopicPartition, ...]:
-        """The partitions that are read; waits until those of its topics are known."""
+        """The partitions that are read; waits until those of its topics are known, but not for its group."""
         await self._discover(timeout)
         return self._engine.assignment()
 
@@ -246,14 +272,24 @@ class AsyncConsumer(Generic[K, V]):
     # --- life -------------------------------------------------------------------------------------------
 
     def wakeup(self) -> None:
-        """End the `poll` or iteration that is going on, or else the next one; on the same loop."""
+        """End the `poll` (by WakeupError) or iteration that is going on, or else the next one; on the same
+        loop."""
         self._engine.wakeup()
 
-    async def close(self, timeout: float | None = None) -> None:
-        """End; nothing has to be saved."""
+    async def close(self, timeout: float | None = None, *, leave: bool | None = None) -> None:
+        """End. Finished work is committed, and the group is told: as `Consumer.close`."""
         if self._is_closed:
             return
-        self._is_closed = True
+        try:
+            if self._made is not None:
+                await self._leave("the consumer was closed", leave, timeout)
+        except ClosedError:
+            pass  # it ended itself before
+        finally:
+            self._is_closed = True
+            await self._end()
+
+    async def _end(self) -> None:
         self._cluster.remove(self)
         if self._made is not None:
             self._made.fail(ClosedError("the consumer was closed"))
@@ -278,9 +314,13 @@ class AsyncConsumer(Generic[K, V]):
         hub = self._cluster.hub  # raises on another event loop than the first
         if self._made is None:
             self._made = ConsumerEngine(
-                hub, self.config, self._topics, self._loads, self._on_bad, is_threaded=False
+                *(hub, self.config, self._topics, self._loads, self._on_bad),
+                is_threaded=False,
+                assignors=self._assignors,
             )
             self._made.add_listener(self._news.set)
+            if self._first is not None:
+                self._group.subscribe(self._first)
         return self._made
 
     def _now(self) -> float:
@@ -291,11 +331,17 @@ class AsyncConsumer(Generic[K, V]):
         return round(ends_at - self._now(), 3)
 
     async def _wait(self, timeout_s: float | None) -> None:
+        engine = self._engine
+        if engine.attention:
+            return
+        engine.is_waiting = True
         try:
             async with asyncio.timeout(timeout_s):
                 await self._news.wait()
         except TimeoutError:
             return
+        finally:
+            engine.is_waiting = False
 
     async def _read_arrow(self, reading: Reading) -> AsyncIterator[pyarrow.RecordBatch]:
         engine = self._engine
@@ -322,6 +368,9 @@ class AsyncConsumer(Generic[K, V]):
         while True:
             self._news.clear()
             is_first = not count
+            if engine.attention and count:
+                return False  # what is there is handed out before the group changes anything
+            await self._serve()
             count, is_ready = fill()
             if is_ready:
                 return False
@@ -342,7 +391,9 @@ class AsyncConsumer(Generic[K, V]):
         return most
 
     def _check_assigned(self) -> None:
-        if not self._topics and not self._engine.assigned():
+        engine = self._engine
+        is_member = engine.group is not None and engine.group.subscription is not None
+        if not self._topics and not is_member and not engine.assigned():
             raise ConfigError("nothing to read: pass topics to AsyncConsumer(...), or await assign()")
 
     def _timeout_s(self, timeout: float | None) -> float:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...protocol.errors import ClosedError, ConfigError, HeadraceError
 from ...protocol.messages.registry import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
-from ...protocol.model import EARLIEST_TIMESTAMP, TopicPartition
+from ...protocol.model import EARLIEST_TIMESTAMP
 from ...protocol.records.codec import active_codec
 from ...runtime.freed_memory import keep_freed_memory
 from ..cluster.backoff import Backoff
+from ..group.joining_io import join_group
 from .effects import (
     Effect,
     Notify,
@@ -27,40 +28,43 @@ from .effects import (
     Truncated,
 )
 from .fetcher import Fetcher
-from .gathering import Gathering, Wanted
+from .figures import figures
+from .handing_out_io import HandingOut
 from .handout import Handout, Loads, OnBadRecord
 from .incoming import checked_partitions, reset_timestamp
-from .offsets_io import list_offsets
-from .requests import FetchLimits, stakes_of
+from .offsets_io import all_found, list_offsets
+from .positions import Positions, positions
+from .requests import READ_COMMITTED, READ_UNCOMMITTED, FetchLimits, stakes_of
+from .whole_topics import WholeTopics
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable, Mapping
 
     from ...protocol.errors import KafkaError
+    from ...protocol.model import TopicPartition
     from ..cluster.hub_io import Hub
     from ..cluster.metadata import ClusterView
     from ..cluster.network import Reply
     from ..config import ConsumerConfig
+    from ..group.assignors import Assignor
     from ..records import OffsetAndTimestamp
-    from .fetch_state import Chunk, PartitionState
+    from .fetch_state import PartitionState
 T = TypeVar("T")
 
 log = logging.getLogger("headrace.client.consumer")
 
-# Bound: bytes of keys, of values or of headers in one table of `arrow_batches`, whatever its rows. Small
-# enough that the allocator keeps the memory for the next: fresh pages for each would halve the throughput.
-MAX_COLUMN_BYTES = 16 << 20
-
 APIS = {SendFetch: FETCH, SendLookup: LIST_OFFSETS, SendEpochs: OFFSET_FOR_LEADER_EPOCH}
 
 
-class ConsumerEngine:
+class ConsumerEngine(HandingOut):
     """One consumer on the loop of `hub`. Methods of the first part may be called from any thread.
 
     With `topics` it reads all their partitions, those that are added later too (from their start, so that
-    nothing is missed); without, what `assign` says.
+    nothing is missed); without, what `assign` says, or, with group.id, what its group gives it.
     """
+
+    attention = False  # the group has something to do for the user's side, see `Membership.begin`
 
     def __init__(
         self,
@@ -71,8 +75,9 @@ class ConsumerEngine:
         on_bad_record: OnBadRecord | None,
         *,
         is_threaded: bool,
+        assignors: Iterable[str | Assignor] | None = None,
     ) -> None:
-        self._hub, self.config, self._topics = hub, config, topics
+        self._hub, self.config, self._topics = hub, config, WholeTopics(topics)
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, hub.random)
         limits = FetchLimits(
             config.fetch_max_wait_ms,
@@ -81,7 +86,9 @@ class ConsumerEngine:
             config.max_partition_fetch_bytes,
             config.client_rack,
             hub.metadata.max_age_ms,
+            READ_COMMITTED if config.is_read_committed else READ_UNCOMMITTED,
         )
+        self._isolation = limits.isolation
         self._fetcher = Fetcher(limits, self._backoff, self._reset_timestamp())
         self._codec = active_codec()
         self._handout = Handout(
@@ -90,15 +97,14 @@ class ConsumerEngine:
         self._lock = threading.Lock()
         self._news = threading.Condition(self._lock)
         self._listeners: list[Callable[[], None]] = []
-        self._counts: dict[str, int] = {}  # partitions known of each topic
         self._assigned: tuple[TopicPartition, ...] = ()
-        self._warned: set[str] = set()
+        self.is_waiting = False  # the user waits for news
         self._wake_is_sent = self._woken = False
-        self._is_preparing = False  # the user's deserialisers are at work
         self._timer: asyncio.TimerHandle | None = None
         self._failure: HeadraceError | None = None
         keep_freed_memory()
         self._wake_loop = hub.loop.call_soon_threadsafe if is_threaded else hub.loop.call_soon
+        self.group = join_group(self, hub, config, self._backoff, assignors)
         hub.join(self)
         hub.metadata.add_listener(self._on_view)
         hub.metadata.watch(topics)
@@ -106,135 +112,13 @@ class ConsumerEngine:
 
     # --- any thread -------------------------------------------------------------------------------------
 
-    def take(self, max_records: int) -> list[Any]:
-        """Records that are there now; empty when none are. Errors: see `Handout`."""
-        taken: list[Any] = []
-        try:
-            size, _ = self.fill(taken, max_records)
-            self._handout.handed_out(size)
-        except BaseException:
-            self.put_back()
-            raise
-        return taken
-
-    def fill(self, taken: list[Any], max_records: int) -> tuple[int, bool]:
-        """Move records that are there now to `taken`, until these are `max_records`; tell `handed_out` or
-        `put_back` then. Gives how many there are, and whether nothing can join before these are handed out.
-
-        Errors: see `Handout`; with records taken it is ready instead, and the next call raises.
-        """
-        while True:
-            with self._lock:
-                if self._is_preparing or self._failure is not None:
-                    self._check_user()
-                    if taken:
-                        return len(taken), True
-                    self._check()
-                try:
-                    chunk = self._handout.take(taken, max_records)
-                finally:
-                    self._wake_if_needed()
-            if chunk is None:
-                return len(taken), self._handout.is_blocked or len(taken) >= max_records
-            try:
-                self._prepare(chunk)
-            except Exception:  # the user's `on_deserialize_error` raises what it likes
-                if not taken:
-                    raise
-                return len(taken), True  # the batch is still there: the next call raises it
-
-    def handed_out(self, count: int) -> None:
-        """The user gets what was taken or gathered.
-
-        Order: no call comes between this and the hand-out, or an interrupt behind it would lose the records.
-        """
-        self._handout.handed_out(count)
-
-    def put_back(self) -> None:
-        """The user does not get the records that were taken: go back to where they began."""
-        if self._is_preparing:
-            return  # a deserialiser was refused: what was taken is of the call that it works for
-        with self._lock:
-            self._handout.put_back()
-            self._wake_if_needed()
-
-    def _prepare(self, chunk: Chunk) -> None:
-        # Without the lock: the loop fetches on meanwhile, and the user's code may call the consumer.
-        self._is_preparing = True
-        try:
-            self._handout.prepare(chunk)
-        finally:
-            self._is_preparing = False
-
-    def gathering(self, wanted: Wanted, max_rows: int) -> Gathering:
-        """A new table to fill by `gather`; tell `handed_out` or `undo` then."""
-        sink = self._codec.columns(**wanted._asdict(), max_column_bytes=MAX_COLUMN_BYTES)
-        return Gathering(sink, max_rows)
-
-    def gather(self, gathering: Gathering) -> tuple[int, bool]:
-        """`fill` with rows of a table. Errors: see `Handout.choose`; with rows gathered as there."""
-        while not gathering.is_ready:
-            with self._lock:
-                self._check_user()
-                if gathering.count and self._failure is not None:
-                    gathering.is_blocked = True
-                    break
-                self._check()
-                try:
-                    chunks = self._handout.choose(gathering)
-                finally:
-                    self._wake_if_needed()
-            if not chunks:
-                break
-            self._gather_from(chunks, gathering)
-        return gathering.count, gathering.is_ready
-
-    def _gather_from(self, chunks: list[Chunk], gathering: Gathering) -> None:
-        moves: list[tuple[Chunk, int]] = []
-        try:
-            # Without the lock: the loop fetches on meanwhile.
-            self._handout.gather(gathering, chunks, moves)
-        except HeadraceError:
-            if not gathering.count:
-                raise
-            gathering.is_blocked = True
-        finally:
-            with self._lock:
-                self._handout.moved(moves)
-                self._wake_if_needed()
-
-    def undo(self, gathering: Gathering) -> None:
-        """The user does not get the rows: go back to where they began."""
-        with self._lock:
-            self._handout.undo(gathering)
-            self._wake_if_needed()
-
-    def head(self) -> Chunk | None:
-        """The next chunk to iterate over; report its end with `settle`."""
-        while True:
-            with self._lock:
-                self._check_user()
-                self._check()
-                try:
-                    chunk = self._handout.head()
-                finally:
-                    self._wake_if_needed()
-            if chunk is None or chunk.is_ready:
-                return chunk
-            self._prepare(chunk)
-
-    def settle(self, chunk: Chunk, taken: int) -> None:
-        """The user has stopped taking records of the chunk after `taken` more of them."""
-        with self._lock:
-            self._handout.settle(chunk)
-            self._handout.records_total += taken
-            self._wake_if_needed()
-
     def wait(self, timeout_s: float | None) -> bool:
         """Wait in the user's thread for news; True when woken by `wakeup`, False for everything else."""
         with self._news:
             if not self._woken and self._failure is None and not self._has_news():
+                self.is_waiting = True
                 self._news.wait(timeout_s)
+                self.is_waiting = False
             woken, self._woken = self._woken, False
             return woken
 
@@ -267,10 +151,12 @@ class ConsumerEngine:
             self._check()
             for tp in [tp for tp in self._fetcher.states if tp not in wanted]:
                 self._fetcher.remove(tp)
-            for tp in wanted:
+            for tp in wanted if self.group is None else ():
                 self._fetcher.add(tp, self._reset_timestamp())
             self._assigned = wanted
             self._wake_if_needed()
+        if self.group is not None:
+            self.group.fetch_positions(wanted)
 
     def assignment(self) -> tuple[TopicPartition, ...]:
         """The partitions that are read, sorted."""
@@ -279,7 +165,7 @@ class ConsumerEngine:
 
     def is_discovered(self) -> bool:
         """Whether the partitions of all topics are known."""
-        return len(self._counts) == len(self._topics)
+        return self._topics.is_known
 
     def change(self, action: Callable[[Fetcher], T]) -> T:
         """Do something to the fetcher (seek, pause, ...) under the lock. Errors: ConfigError for KeyError."""
@@ -303,17 +189,8 @@ class ConsumerEngine:
 
     def metrics(self) -> dict[str, float]:
         """Totals and gauges by Kafka's metric names."""
-        lags = [lag for lag in self.lag().values() if lag is not None]
         with self._lock:
-            fetcher = self._fetcher
-            return {
-                "records-consumed-total": self._handout.records_total,
-                "bytes-fetched-total": fetcher.records_fetch_bytes,
-                "fetch-total": fetcher.fetches_sent,
-                "bytes-buffered": fetcher.buffered_bytes,
-                "assigned-partitions": len(fetcher.states),
-                "records-lag-max": max(lags, default=0),
-            }
+            return figures(self._fetcher, self._handout)
 
     def forked(self) -> None:
         """In a forked child: the loop and its thread stayed behind, and the lock may be held for ever."""
@@ -323,9 +200,33 @@ class ConsumerEngine:
 
     # --- on the loop ------------------------------------------------------------------------------------
 
+    def positions(self, *, finished: bool) -> Positions:
+        """Where each partition stands; with `finished` not beyond what the user is done with."""
+        with self._lock:
+            return positions(self._fetcher, self._handout, finished=finished)
+
+    def drop(self, tps: Iterable[TopicPartition]) -> None:
+        """Others read these now: nothing more of them is handed out."""
+        with self._lock:
+            for tp in tps:
+                self._fetcher.remove(tp)
+
+    def set_attention(self, attention: bool) -> None:
+        """Whether the user's side has to call `Membership.begin` before it takes any more."""
+        with self._news:
+            self.attention = attention
+            if attention:
+                self._news.notify_all()
+        if attention:
+            self._tell()
+
+    def progress(self) -> tuple[Any, ...] | None:
+        """What changes when the user asks for records; None while it waits for some."""
+        return None if self.is_waiting else (self._asks, self._handout.iterated())
+
     async def discover(self, deadline_ms: int) -> None:
         """Wait until the partitions of all topics are known. Errors: UnknownTopicOrPartitionError, ..."""
-        for topic in self._topics:
+        for topic in self._topics.topics:
             await self._hub.metadata.topic(topic, deadline_ms)
         self._on_view(self._hub.metadata.view)
 
@@ -339,13 +240,9 @@ class ConsumerEngine:
             deadline_ms=deadline_ms,
             request_timeout_ms=self.config.request_timeout_ms,
             backoff=self._backoff,
+            isolation=self._isolation,
         )
-        good: dict[TopicPartition, OffsetAndTimestamp] = {}
-        for tp, value in found.items():
-            if isinstance(value, HeadraceError):
-                raise value
-            good[tp] = value
-        return good
+        return all_found(found)
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call on the loop whenever there may be records, errors or a wakeup."""
@@ -360,9 +257,11 @@ class ConsumerEngine:
             self._news.notify_all()
         if self._timer is not None:
             self._timer.cancel()
+        if self.group is not None:
+            self.group.close()
         self._hub.metadata.remove_listener(self._on_view)
         if self._hub.failure is None:
-            self._hub.metadata.unwatch(self._topics)
+            self._hub.metadata.unwatch(self._topics.topics)
             self._hub.metadata.unwatch({tp.topic for tp in self._assigned})
         self._hub.leave(self)
         self._tell()
@@ -378,26 +277,12 @@ class ConsumerEngine:
 
     def _on_view(self, view: ClusterView) -> None:
         with self._news:
-            for name in self._topics:
-                self._discover(name, view)
+            reset = self._reset_timestamp()
+            for tp, is_late in self._topics.news(view):
+                self._fetcher.add(tp, EARLIEST_TIMESTAMP if is_late and reset is not None else reset)
             if not self._wake_is_sent and self._failure is None:
                 self._wake()
             self._news.notify_all()
-
-    def _discover(self, name: str, view: ClusterView) -> None:
-        topic = view.topics.get(name)
-        if topic is None:
-            if name in view.missing and name not in self._warned:
-                self._warned.add(name)
-                log.warning("there is no topic %r; waiting for it", name)
-            return
-        known = self._counts.get(name)
-        reset = self._reset_timestamp()
-        for partition in range(known or 0, len(topic.partitions)):
-            # A partition that came later is read from its start: its first records came before we knew it.
-            is_late = known is not None and reset is not None
-            self._fetcher.add(TopicPartition(name, partition), EARLIEST_TIMESTAMP if is_late else reset)
-        self._counts[name] = max(len(topic.partitions), known or 0)
 
     def _pump(self) -> None:
         with self._lock:
@@ -469,18 +354,8 @@ class ConsumerEngine:
     def _reset_timestamp(self) -> int | None:
         return reset_timestamp(self.config.auto_offset_reset, self._hub.wall_ms)
 
-    def _check(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-
-    def _check_user(self) -> None:
-        if self._is_preparing:
-            raise HeadraceError(
-                "records are being deserialised: neither a deserialiser nor another thread can take more"
-            )
-
     def _has_news(self) -> bool:
-        return any(
+        return self.attention or any(
             not state.is_paused if state.chunks else state.error is not None
             for state in self._fetcher.states.values()
         )

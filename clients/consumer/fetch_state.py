@@ -27,7 +27,8 @@ class Chunk:
 
     Once `is_decoded`, `records[index:ready]` can be handed out; those from `ready` on are not deserialised
     yet. `is_active` turns False when the partition is paused, sought or dropped: whoever iterates over the
-    chunk stops. `count` is what the batch says of itself, not yet believed.
+    chunk stops. `count` is what the batch says of itself, not yet believed. An `is_hidden` one has nothing
+    for the user: a marker, or records of an aborted transaction.
     """
 
     __slots__ = (
@@ -35,8 +36,8 @@ class Chunk:
         "count",
         "index",
         "is_active",
-        "is_control",
         "is_decoded",
+        "is_hidden",
         "is_partly_gathered",
         "next_offset",
         "ready",
@@ -46,10 +47,10 @@ class Chunk:
     )
 
     def __init__(
-        self, state: PartitionState, batch: Buffer, next_offset: int, is_control: bool, count: int = 0
+        self, state: PartitionState, batch: Buffer, next_offset: int, is_hidden: bool, count: int = 0
     ) -> None:
         self.state, self.batch, self.count = state, batch, count
-        self.next_offset, self.is_control = next_offset, is_control
+        self.next_offset, self.is_hidden = next_offset, is_hidden
         self.size_bytes = len(batch)
         self.records: list[Any] = []
         self.index = self.ready = 0
@@ -84,9 +85,10 @@ class PartitionState:
     is_in_flight: bool = False  # a fetch or lookup of this version is under way
     failures: int = 0  # in a row
     retry_at_ms: int = 0
+    awaits_start: bool = False  # what its group has committed is asked for
     lacks_leader: bool = False  # and so waits; it goes on as soon as the metadata names one
     topic_id: bytes | None = None  # of the topic that the position belongs to
-    high_watermark: int | None = None
+    high_watermark: int | None = None  # the end for readers: the last stable offset under read_committed
     log_start_offset: int | None = None
     error: HeadraceError | None = None  # to be raised to the user
     epochs: ReadEpochs = field(default_factory=ReadEpochs)
@@ -130,7 +132,7 @@ class PartitionState:
         if head.is_decoded:
             self.position = self.next_position()
             head.is_active = False
-            head = Chunk(self, head.batch, head.next_offset, head.is_control, head.count)
+            head = Chunk(self, head.batch, head.next_offset, head.is_hidden, head.count)
             self.chunks[0] = head
         return head
 
@@ -154,6 +156,7 @@ class PartitionState:
         self.epochs.cut(self.fetch_offset)
         self.validated_epoch = self.divergence = self.follower = None
         self.version += 1
-        self.is_in_flight, self.error = False, None
+        self.is_in_flight = self.awaits_start = False
+        self.error = None
         self.failures = self.retry_at_ms = 0
         return self.drop_chunks()

@@ -33,7 +33,6 @@ from ...protocol.messages.data import (
     OffsetForLeaderEpochResponse,
 )
 from ...protocol.model import EARLIEST_TIMESTAMP, NO_EPOCH, NO_NODE, NO_OFFSET
-from ...protocol.records.header import read_batch_header
 from .effects import (
     Asked,
     Effect,
@@ -46,8 +45,9 @@ from .effects import (
     TakeHint,
     Truncated,
 )
-from .fetch_state import Chunk, PartitionState
-from .requests import Desk, FetchLimits, Wanted
+from .fetch_state import PartitionState
+from .intake import Aborted, take_in_batches
+from .requests import READ_COMMITTED, Desk, FetchLimits, Wanted
 from .validation import compare, epoch_to_ask
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from ...protocol.records.header import Buffer
     from ..cluster.backoff import Backoff
     from ..cluster.metadata import ClusterView
+    from .fetch_state import Chunk
 
 # A follower that failed is left alone this long: the leader is read, and told not to send us there again.
 LEADER_ONLY_MS = 5_000
@@ -93,6 +94,27 @@ class Fetcher:
         self._start_over(state, reset)
         self.needs_wake = True
 
+    def await_start(self, tp: TopicPartition) -> int | None:
+        """Read a partition too once `start` says from where, or a seek; its version, None if it is read."""
+        if tp in self.states:
+            return None
+        state = self.states[tp] = PartitionState(tp, awaits_start=True)
+        self._turn.append(tp)
+        return state.version
+
+    def start(self, tp: TopicPartition, version: int, offset: int | None, leader_epoch: int) -> None:
+        """Where the group is to read on; None: where the reset policy leads."""
+        state = self.states.get(tp)
+        if state is None or state.version != version or not state.awaits_start:
+            return  # given up, or sought elsewhere
+        if offset is None:
+            self._start_over(state, self.reset_policy)
+        else:
+            self.buffered_bytes -= state.move(offset, None)
+            if leader_epoch != NO_EPOCH and offset > 0:
+                state.epochs.note(leader_epoch, offset - 1)  # of the record before
+        self.needs_wake = True
+
     def remove(self, tp: TopicPartition) -> None:
         """Stop reading it; what was fetched of it is dropped."""
         state = self.states.pop(tp, None)
@@ -104,9 +126,8 @@ class Fetcher:
         """Go on at an offset, or where the lookup of the timestamp `reset` leads. Errors: KeyError."""
         state = self.states[tp]
         if offset is not None and state.divergence is not None and offset == state.divergence.offset:
-            self.buffered_bytes -= state.go(
-                offset, None
-            )  # as a LogTruncationError said: of one log with before
+            # as a LogTruncationError said: of one log with what was read before
+            self.buffered_bytes -= state.go(offset, None)
         else:
             self.buffered_bytes -= state.move(offset, reset)
         self.needs_wake = True
@@ -144,7 +165,7 @@ class Fetcher:
         wanted, effects = Wanted(self._desk), list[Effect]()
         for tp in self._turn:
             state = self.states[tp]
-            if state.is_in_flight or state.error is not None:
+            if state.is_in_flight or state.awaits_start or state.error is not None:
                 continue
             if not self._is_same_topic(state, view, effects) or not self._wants_anything(state):
                 continue
@@ -346,12 +367,17 @@ class Fetcher:
             state.follower = answer.preferred_read_replica
             state.follower_until_ms = now_ms + self._limits.follower_max_age_ms
         state.failures = 0
-        state.high_watermark, state.log_start_offset = answer.high_watermark, answer.log_start_offset
-        try:
-            for frame in frames:
-                self._add_batches(state, frame)
-        except CorruptMessageError as fault:
-            state.error = _at(state, fault)
+        is_committed_only = self._limits.isolation == READ_COMMITTED
+        state.high_watermark = answer.last_stable_offset if is_committed_only else answer.high_watermark
+        state.log_start_offset = answer.log_start_offset
+        aborted = Aborted(answer.aborted)
+        for frame in frames:
+            added, fault = take_in_batches(state, frame, aborted)
+            self.buffered_bytes += added
+            self.records_fetch_bytes += added
+            if fault is not None:
+                state.error = _at(state, fault)
+                return
 
     def _diverges(self, asked: Asked, answer: FetchPartitionResponse, now_ms: int) -> None:
         """A fetch was answered as `SendEpochs` is. Only the leader is believed."""
@@ -391,25 +417,6 @@ class Fetcher:
         state.epochs.cut(found.offset)
         state.validated_epoch, state.divergence = leader_epoch, None
         return True
-
-    def _add_batches(self, state: PartitionState, frame: Buffer) -> None:
-        view, position = memoryview(frame), 0
-        while position < len(view):
-            header = read_batch_header(view, position)
-            end = position + header.size_bytes
-            if end > len(view):
-                raise CorruptMessageError(f"a batch of {header.size_bytes} bytes is cut short")
-            batch, position = view[position:end], end
-            if header.next_offset <= state.fetch_offset:
-                continue  # the fetch started inside a compacted range, or the node repeats itself
-            chunk = Chunk(state, batch, header.next_offset, header.is_control, header.record_count)
-            chunk.is_active = not state.is_paused
-            state.chunks.append(chunk)
-            state.epochs.note(header.leader_epoch, max(header.base_offset, state.fetch_offset))
-            state.fetch_offset = header.next_offset
-            state.buffered_bytes += chunk.size_bytes
-            self.buffered_bytes += chunk.size_bytes
-            self.records_fetch_bytes += chunk.size_bytes
 
     def _all_failed(self, asked: Sequence[Asked], error: HeadraceError, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []

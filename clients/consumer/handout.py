@@ -47,6 +47,10 @@ class Handout:
         self._current: Chunk | None = None  # that chunk, while there may be more of it
         # What was taken and not handed out yet: from where in a chunk on, and the version of its partition.
         self._marks: list[tuple[Chunk, int, int]] = []
+        # What was handed out last and counts as unfinished until more is asked for, in the same form; rows.
+        self._handed: list[tuple[Chunk, int, int]] = []
+        self._gathering: Gathering | None = None
+        self._iterating: tuple[Chunk, int, int] | None = None  # where the iteration over a chunk began
         self.records_total = 0
         self.is_blocked = False  # the last `take` stopped before an error
 
@@ -111,8 +115,36 @@ class Handout:
     def handed_out(self, count: int) -> None:
         """The user has the records taken since the last call."""
         # Order: no call in here, nor from here to the user's hands: an interrupt is delivered after a call.
+        self._handed = self._marks
         self._marks = []
         self.records_total += count
+
+    def asked(self) -> None:
+        """The user asks for more: what it has, it has finished."""
+        self._handed = []
+        self._gathering = self._iterating = None
+
+    def unfinished(self) -> dict[TopicPartition, Start]:
+        """Where each partition stood before the first record that the user has not finished."""
+        found: dict[TopicPartition, Start] = {}
+        marks = [*self._handed, *self._marks]
+        if self._iterating is not None:
+            chunk, first, version = self._iterating
+            if chunk.index > first:  # the record before is in the user's hands
+                marks.append((chunk, chunk.index - 1, version))
+        for chunk, index, version in marks:
+            found.setdefault(chunk.state.tp, Start(version, chunk.records[index].offset))
+        if self._gathering is not None:
+            found |= self._gathering.starts
+        return found
+
+    def iterate(self, chunk: Chunk) -> None:
+        """The user gets the chunk's records one by one."""
+        self._iterating = (chunk, chunk.index, chunk.state.version)
+
+    def iterated(self) -> tuple[int, int]:
+        """What changes while the user iterates over records."""
+        return (0, 0) if self._iterating is None else (id(self._iterating[0]), self._iterating[0].index)
 
     def put_back(self) -> None:
         """The user does not get the records taken since the last call (an interrupt, a cancelled task)."""
@@ -135,6 +167,7 @@ class Handout:
         Errors: what a partition met, once; while the gathering has rows it is blocked instead.
         """
         chosen: list[Chunk] = []
+        self._gathering = gathering
         rows = 0
         for state in self._in_turn():
             if state.error is not None and not state.chunks:
@@ -170,7 +203,7 @@ class Handout:
                 assert previous.position is not None
                 position = previous.position
             next_offset = chunk.next_offset
-            if not chunk.is_control:
+            if not chunk.is_hidden:
                 try:
                     next_offset = gathering.add(chunk, position, check_crc=self._check_crcs)
                 except HeadraceError as error:
@@ -193,6 +226,7 @@ class Handout:
     def undo(self, gathering: Gathering) -> None:
         """What was gathered is not handed out."""
         self._go_back(gathering.starts)
+        self._gathering = None
 
     def _go_back(self, starts: Mapping[TopicPartition, Start]) -> None:
         """To where it began, unless the user went elsewhere."""
@@ -220,7 +254,7 @@ class Handout:
     def _decode(self, chunk: Chunk) -> None:
         state = chunk.state
         assert state.position is not None
-        if not chunk.is_control:
+        if not chunk.is_hidden:
             tp = state.tp
             try:
                 records = self._codec.decode(

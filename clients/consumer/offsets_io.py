@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...protocol.errors import HeadraceError
 from ...protocol.messages.data import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -17,23 +18,20 @@ from .requests import READ_UNCOMMITTED
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...protocol.errors import HeadraceError
     from ...protocol.model import TopicPartition
     from ..cluster.backoff import Backoff
     from ..cluster.hub_io import Hub
-
-
-def _body(entries: tuple[ListOffsetsPartition, ...], _timeout_ms: int) -> ListOffsetsRequest:
-    return ListOffsetsRequest(READ_UNCOMMITTED, entries)
 
 
 def _found(answer: ListOffsetsPartitionResponse) -> OffsetAndTimestamp:
     return OffsetAndTimestamp(answer.offset, answer.timestamp, answer.leader_epoch)
 
 
-_OFFSETS: Question[int, OffsetAndTimestamp] = Question(
-    LIST_OFFSETS, ListOffsetsPartition, _body, _found, failure="no offset in time"
-)
+def _question(isolation: int) -> Question[int, OffsetAndTimestamp]:
+    def body(entries: tuple[ListOffsetsPartition, ...], _timeout_ms: int) -> ListOffsetsRequest:
+        return ListOffsetsRequest(isolation, entries)
+
+    return Question(LIST_OFFSETS, ListOffsetsPartition, body, _found, failure="no offset in time")
 
 
 async def list_offsets(
@@ -43,6 +41,7 @@ async def list_offsets(
     deadline_ms: int,
     request_timeout_ms: int,
     backoff: Backoff,
+    isolation: int = READ_UNCOMMITTED,
 ) -> dict[TopicPartition, OffsetAndTimestamp | HeadraceError]:
     """For each partition the first offset at or after its timestamp (-1: none), or the error.
 
@@ -50,9 +49,21 @@ async def list_offsets(
     """
     return await ask_leaders(
         hub,
-        _OFFSETS,
+        _question(isolation),
         wanted,
         deadline_ms=deadline_ms,
         request_timeout_ms=request_timeout_ms,
         backoff=backoff,
     )
+
+
+def all_found(
+    found: Mapping[TopicPartition, OffsetAndTimestamp | HeadraceError],
+) -> dict[TopicPartition, OffsetAndTimestamp]:
+    """The offsets. Errors: the first one that a partition met."""
+    good: dict[TopicPartition, OffsetAndTimestamp] = {}
+    for tp, value in found.items():
+        if isinstance(value, HeadraceError):
+            raise value
+        good[tp] = value
+    return good

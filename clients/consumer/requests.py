@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 MAX_REQUESTS_PER_NODE = 8
-READ_UNCOMMITTED = 0
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 def stakes_of(sent: Request) -> list[Stake]:
@@ -40,6 +40,7 @@ class FetchLimits(NamedTuple):
     max_partition_bytes: int
     rack: str = ""  # of the consumer; a replica there is read rather than the leader (KIP-392)
     follower_max_age_ms: int = 300_000  # ask the leader anew whom to read after this
+    isolation: int = READ_UNCOMMITTED
 
 
 class Desk:
@@ -87,7 +88,7 @@ class Wanted:
         """All of it in one request a node and kind; fetches only while there are `free_bytes`."""
         made: list[Request] = []
         for node_id, lookups in self.lookups.items():
-            where = ListOffsetsRequest(READ_UNCOMMITTED, tuple(lookup for _, lookup in lookups))
+            where = ListOffsetsRequest(limits.isolation, tuple(lookup for _, lookup in lookups))
             made.append(SendLookup(node_id, where, self._desk.started(node_id, [a for a, _ in lookups])))
         for node_id, questions in self.questions.items():
             ends = OffsetForLeaderEpochRequest(tuple(question for _, question in questions))
@@ -104,7 +105,7 @@ class Wanted:
                 limits.max_wait_ms,
                 limits.min_bytes,
                 share,
-                READ_UNCOMMITTED,
+                limits.isolation,
                 tuple(partition for _, partition in pairs),
                 rack=limits.rack if may_follow else "",
             )

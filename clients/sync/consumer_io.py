@@ -7,7 +7,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
-from ...protocol.errors import ApiTimeoutError, ClosedError, ConfigError
+from ...protocol.errors import ApiTimeoutError, ClosedError, ConfigError, WakeupError
 from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ..config import ConsumerConfig
 from ..consumer.consumer_io import ConsumerEngine
@@ -15,8 +15,10 @@ from ..consumer.incoming import bad_record_action, checked_offset, checked_topic
 from ..records import K, OffsetAndTimestamp, Record, V, timestamp_to_ms
 from ..serdes import bytes_
 from .attach_io import attach
+from .group_io import GroupFace
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
     from typing import Self, Unpack
@@ -25,8 +27,10 @@ if TYPE_CHECKING:
 
     from ...protocol.model import TopicPartition
     from ..arrow.reading import Reading
-    from ..config import ConsumerOptions
     from ..consumer.incoming import OnDeserializeError
+    from ..group.assignors import Assignor
+    from ..group.listeners import RebalanceListener
+    from ..options import ConsumerOptions
     from ..records import TimestampLike
     from ..serdes import Deserializer
     from .cluster_io import Cluster
@@ -34,12 +38,16 @@ if TYPE_CHECKING:
 _BYTES: Any = bytes_
 
 
-class Consumer(Generic[K, V]):
+class Consumer(GroupFace[K, V], Generic[K, V]):
     """Reads records. Belongs to one thread at a time; only `wakeup` may be called from others.
 
-    With topics it reads all their partitions, later ones too; without, those given to `assign`. `bootstrap`
-    is as for `Producer`. `iter_timeout` ends an iteration after that many seconds without a record. Other
-    keyword arguments are keys of ConsumerConfig.
+    With topics it reads all their partitions, later ones too; with a `group` it shares them with the other
+    members, as after `subscribe`. Without topics it reads those given to `assign`. `bootstrap` is as for
+    `Producer`. `iter_timeout` ends an iteration after that many seconds without a record. `assignors` are
+    those of partition.assignment.strategy, by name, or the user's own. Other keyword arguments are keys of
+    ConsumerConfig.
+
+    With enable.auto.commit a record counts as finished when the next one (or the next batch) is asked for.
     """
 
     def __init__(
@@ -50,24 +58,36 @@ class Consumer(Generic[K, V]):
         value: Deserializer[V] = _BYTES,
         iter_timeout: float | None = None,
         on_deserialize_error: OnDeserializeError = "raise",
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+        assignors: Iterable[str | Assignor] | None = None,
         config: Mapping[str, Any] | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        self._topics = checked_topics(topics)
+        super().__init__()
+        wanted = checked_topics(topics)
         loads, on_bad = loads_of(key, value), bad_record_action(on_deserialize_error)
         self._iter_timeout = iter_timeout
         self._io, self.config, self._owns_cluster = attach(bootstrap, ConsumerConfig, config, options)
 
-        async def make_engine() -> ConsumerEngine:
-            return ConsumerEngine(self._io.hub, self.config, self._topics, loads, on_bad, is_threaded=True)
+        self._topics = () if self.config.group else wanted
 
+        async def make_engine() -> ConsumerEngine:
+            return ConsumerEngine(
+                *(self._io.hub, self.config, self._topics, loads, on_bad),
+                is_threaded=True,
+                assignors=assignors,
+            )
+
+        self._is_closed = False
         try:
             self._engine = self._io.call(make_engine())
+            if pattern is not None or (wanted and self.config.group):
+                self.subscribe(wanted, pattern=pattern, listener=listener)
         except BaseException:
             if self._owns_cluster:
                 self._io.close()
             raise
-        self._is_closed = False
         self._io.add(self)
 
     # --- records ----------------------------------------------------------------------------------------
@@ -75,18 +95,22 @@ class Consumer(Generic[K, V]):
     def poll(self, timeout: float = 0, max_records: int | None = None) -> list[Record[K, V]]:
         """Records, at most `max_records` (default max.poll.records), as soon as any are there.
 
-        Empty after `timeout` seconds, or after `wakeup`. Errors: SerializationError, NoOffsetError,
-        OffsetOutOfRangeError, CorruptMessageError, ClosedError; each says where.
+        Empty after `timeout` seconds. Errors: WakeupError after `wakeup`; SerializationError, NoOffsetError,
+        OffsetOutOfRangeError, CorruptMessageError, each says where; what ends the membership in the group,
+        FencedInstanceIdError first of all; ClosedError.
         """
         most = self._most(max_records)
         ends_at = time.monotonic() + timeout
         while True:
+            self._serve()
             records = self._engine.take(most)
             if records:
                 return records  # Order: before the next call, see `handed_out`
             left_s = ends_at - time.monotonic()
-            if left_s <= 0 or self._engine.wait(left_s):
+            if left_s <= 0:
                 return records
+            if self._engine.wait(left_s):
+                raise WakeupError
 
     def __iter__(self) -> Iterator[Record[K, V]]:
         """Record by record; blocks for more. Ends after `wakeup`, or `iter_timeout` without a record."""
@@ -94,6 +118,7 @@ class Consumer(Generic[K, V]):
         self._check_assigned()
         ends_at = None if timeout is None else time.monotonic() + timeout
         while True:
+            self._serve()
             chunk = engine.head()
             if chunk is None:
                 left_s = None if ends_at is None else ends_at - time.monotonic()
@@ -102,12 +127,13 @@ class Consumer(Generic[K, V]):
                 continue
             first = chunk.index
             try:
-                while chunk.is_active and chunk.index < chunk.ready:
+                while chunk.is_active and chunk.index < chunk.ready and not engine.attention:
                     record = chunk.records[chunk.index]
                     chunk.index += 1  # before the yield: whoever asks there for the position gets the next
                     yield record
             finally:
                 engine.settle(chunk, chunk.index - first)
+            engine.asked()
             if engine.take_wakeup():
                 return
             ends_at = None if timeout is None else time.monotonic() + timeout
@@ -151,10 +177,9 @@ class Consumer(Generic[K, V]):
 
     def assign(self, tps: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions. Errors: ConfigError for a consumer made with topics."""
-        if self._topics:
-            raise ConfigError(
-                "this consumer reads all partitions of its topics; make one without topics to assign"
-            )
+        group = self._engine.group
+        if self._topics or (group is not None and group.subscription is not None):
+            raise ConfigError("this consumer reads its topics; make one without topics to assign")
         old, wanted = self._engine.assigned(), list(tps)
 
         async def assign_on_loop() -> None:
@@ -164,7 +189,7 @@ class Consumer(Generic[K, V]):
         self._io.call(assign_on_loop())
 
     def assignment(self, timeout: float | None = None) -> tuple[TopicPartition, ...]:
-        """The partitions that are read; waits until those of its topics are known.
+        """The partitions that are read; waits until those of its topics are known, but not for its group.
 
         Errors: UnknownTopicOrPartitionError, ApiTimeoutError.
         """
@@ -255,15 +280,25 @@ class Consumer(Generic[K, V]):
     # --- life -------------------------------------------------------------------------------------------
 
     def wakeup(self) -> None:
-        """End the `poll` or iteration that is going on, or else the next one; from any thread."""
+        """End the `poll` (by WakeupError) or iteration that is going on, or else the next one; from any
+        thread."""
         self._engine.wakeup()
 
-    def close(self, timeout: float | None = None) -> None:
-        """End; nothing has to be saved."""
+    def close(self, timeout: float | None = None, *, leave: bool | None = None) -> None:
+        """End. Finished work is committed (auto-commit), and the group is told: `leave` says whether its
+        partitions go to others at once; by default those of a static member wait for it (KIP-1092)."""
         if self._is_closed:
             return
         self._io.check_may_block()
         self._is_closed = True
+        try:
+            self._leave("the consumer was closed", leave, timeout)
+        except ClosedError:
+            pass  # it ended itself before
+        finally:
+            self._end_all()
+
+    def _end_all(self) -> None:
         self._io.remove(self)
         with contextlib.suppress(ClosedError):
             self._io.call(self._end())
@@ -311,6 +346,9 @@ class Consumer(Generic[K, V]):
         count = 0
         while True:
             is_first = not count
+            if engine.attention and count:
+                return False  # what is there is handed out before the group changes anything
+            self._serve()
             count, is_ready = fill()
             if is_ready:
                 return False
@@ -330,7 +368,9 @@ class Consumer(Generic[K, V]):
         return most
 
     def _check_assigned(self) -> None:
-        if not self._topics and not self._engine.assigned():
+        engine = self._engine
+        is_member = engine.group is not None and engine.group.subscription is not None
+        if not self._topics and not is_member and not engine.assigned():
             raise ConfigError("nothing to read: pass topics to Consumer(...), or call assign()")
 
     def _timeout_s(self, timeout: float | None) -> float:

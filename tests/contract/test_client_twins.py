@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from typing import TYPE_CHECKING, Any
 
 import headrace
@@ -18,10 +19,12 @@ from headrace.clients.aio.admin_io import AsyncAdmin
 from headrace.clients.aio.cluster_io import AsyncCluster
 from headrace.clients.aio.consumer_io import AsyncConsumer
 from headrace.clients.aio.producer_io import AsyncProducer
+from headrace.clients.aio.transaction_io import AsyncTransaction
 from headrace.clients.sync.admin_io import Admin
 from headrace.clients.sync.cluster_io import Cluster
 from headrace.clients.sync.consumer_io import Consumer
 from headrace.clients.sync.producer_io import Producer
+from headrace.clients.sync.transaction_io import Transaction
 from headrace.runtime.loop_io import new_event_loop
 from waiting import wait_for
 
@@ -416,9 +419,112 @@ def test_batches_larger_than_the_topic_allows_are_split(face: Face, topic: str) 
     assert [record.value for record in read(face, topic)] == [item.value for item in items]
 
 
+def test_transactions_commit_and_abort(face: Face, topic: str) -> None:
+    """What was committed is read, in order; what was aborted is not, by readers of committed data."""
+    producer = face.make("producer", transactional_id=f"twin.{topic}")
+    for number in range(6):
+        producer.begin_transaction()
+        face.send(producer, topic, b"%d" % number, partition=0)
+        producer.send_many(topic, [ProducerRecord(b"%d+" % number, partition=0)]).raise_for_errors(10)
+        if number % 2:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+    with pytest.raises(errors.InvalidTxnStateError, match="no transaction is open"):
+        face.send(producer, topic, b"outside", partition=0)
+    producer.close()
+    committed = read(face, topic, isolation_level="read_committed")
+    assert [record.value for record in committed] == [b"0", b"0+", b"2", b"2+", b"4", b"4+"]
+    assert len(read(face, topic)) == 12
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_members_of_a_group_share_commit_and_take_over(face: Face, topic: str, protocol: str) -> None:
+    """Two members; commits of every kind; one leaves; listeners hear where the user reads."""
+    producer = face.make("producer")
+    for partition in range(3):
+        for number in range(4):
+            face.send(producer, topic, b"%d" % number, partition=partition)
+    heard: list[tuple[str, int, bool]] = []
+    here = threading.get_ident()
+
+    class Listener:
+        def on_assigned(self, _consumer: Any, tps: Any) -> None:
+            heard.append(("assigned", len(tps), threading.get_ident() == here))
+
+        def on_revoked(self, _consumer: Any, tps: Any) -> None:
+            heard.append(("revoked", len(tps), threading.get_ident() == here))
+
+    def member(**more: Any) -> Any:
+        options = {"group_protocol": protocol, "heartbeat_interval_ms": 100, "auto_offset_reset": "earliest"}
+        return face.make("consumer", topic, group=topic, **options, **more)
+
+    first = member(listener=Listener(), enable_auto_commit=False)
+    seen: list[Any] = []
+    wait_for(lambda: seen.extend(first.poll(0.1)) or len(seen) == 12, "all is read")
+    assert first.subscription() == (topic,)
+    last = TopicPartition(topic, 0)
+    assert first.commit(next(record for record in seen if record.partition == 0))[last].offset == 1
+    assert first.commit({last: 2}) == {last: headrace.OffsetAndMetadata(2)}
+    assert first.committed(last)[last].offset == 2
+    future = first.commit_async()
+    assert (future.result(10) if face._runner is None else future)[last].offset == 4
+    assert {tp: each.offset for tp, each in first.committed().items()} == {
+        TopicPartition(topic, partition): 4 for partition in range(3)
+    }
+    metadata = first.group_metadata()
+    assert (metadata.group_id, metadata.group_instance_id) == (topic, None)
+    assert metadata.member_id
+    second = member()
+    wait_for(
+        lambda: not first.poll(0.1) and not second.poll(0.1) and second.assignment(), "the other has some"
+    )
+    with pytest.raises(errors.CommitFailedError):
+        first.commit({second.assignment()[0]: 4})
+    wait_for(
+        lambda: not first.poll(0.1) and not second.poll(0.1) and len(first.assignment()) < 3, "shared out"
+    )
+    second.close()
+    wait_for(lambda: not first.poll(0.1) and len(first.assignment()) == 3, "all is back")
+    first.unsubscribe()
+    assert first.assignment() == ()
+    assert heard[0] == ("assigned", 3, True)
+    assert heard[-1] == ("revoked", 3, True)
+    assert all(is_here for *_, is_here in heard)
+
+
+def test_what_a_group_is_needed_for(face: Face, topic: str) -> None:
+    """Both faces say so, and both wake a poll with an error."""
+    alone = face.make("consumer", topic)
+    for call in (alone.commit, alone.committed, alone.subscription, alone.group_metadata):
+        with pytest.raises(errors.ConfigError, match="group"):
+            call()
+    with pytest.raises(errors.ConfigError, match="group"):
+        alone.subscribe(topic)
+    alone.wakeup()
+    with pytest.raises(errors.WakeupError):
+        alone.poll(30)
+    by_hand = face.make("consumer", group=topic)
+    by_hand.assign([TopicPartition(topic, 1)])
+    assert by_hand.position(TopicPartition(topic, 1)) == 0
+    with pytest.raises(errors.ConfigError):
+        by_hand.subscribe(topic)
+    assert by_hand.commit() == {TopicPartition(topic, 1): headrace.OffsetAndMetadata(0)}
+    by_hand.unsubscribe()
+    by_hand.subscribe(pattern=topic + ".*")
+    wait_for(lambda: not by_hand.poll(0.1) and len(by_hand.assignment()) == 3, "the group shares them out")
+    by_hand.close(leave=False)
+
+
 @pytest.mark.parametrize(
     ("sync", "twin"),
-    [(Producer, AsyncProducer), (Consumer, AsyncConsumer), (Admin, AsyncAdmin), (Cluster, AsyncCluster)],
+    [
+        (Producer, AsyncProducer),
+        (Consumer, AsyncConsumer),
+        (Admin, AsyncAdmin),
+        (Cluster, AsyncCluster),
+        (Transaction, AsyncTransaction),
+    ],
 )
 def test_twins_have_the_same_names_and_parameters(sync: type, twin: type) -> None:
     """Whoever knows one face knows the other."""

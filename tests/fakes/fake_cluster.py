@@ -13,14 +13,18 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from fake_coordinator import GROUP_APIS, FakeCoordinator
 from fake_replication import FakeReplication
+from fake_transactions import TRANSACTION_APIS, FakeTransactions
 from headrace.clients.cluster.hub_io import Hub
 from headrace.clients.cluster.network import Address, Reply
 from headrace.protocol import errors
 from headrace.protocol.messages import control, data
 from headrace.protocol.messages import registry as apis
 from headrace.protocol.records.codec import active_codec
-from headrace.protocol.records.header import CRC_POSITION, assigned_prefix
+from headrace.protocol.records.header import CRC_POSITION, assigned_prefix, read_batch_header
+from headrace.storage_node.log.producer_states import ProducerStates
+from headrace.storage_node.log.verification import UNCHECKED
 
 if TYPE_CHECKING:
     from headrace.clients.config import ConnectionConfig
@@ -69,14 +73,23 @@ class FakePartition:
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # (epoch, start)
     followers: dict[int, int] = field(default_factory=dict)  # node id -> its high watermark
     acknowledged: int = 0  # the end of what a producer was told to be safe
+    producers: ProducerStates = field(default_factory=ProducerStates)  # as a real leader judges
+    aborted: tuple[tuple[int, int], ...] = ()  # transactions: (producer id, first offset)
+    last_stable_offset: int | None = None  # None: the end
 
     def __post_init__(self) -> None:
         self.replicas = self.replicas or (self.leader,)
         self.isr = self.isr or self.replicas
 
     def append(self, frame: bytes, epoch: int) -> int:
+        """Its base offset; that of the first time if it was appended before. Errors: of the sequences."""
         header = active_codec().check(frame)
         base = self.end_offset
+        if header.producer_id >= 0:
+            known = self.producers.check(header, guard=UNCHECKED)
+            if known is not None:
+                return known.first_offset
+            self.producers.wrote(header, base, None)
         stored = assigned_prefix(base, header.batch_length, epoch) + bytes(frame)[CRC_POSITION:]
         self.end_offset = base + header.last_offset_delta + 1
         self.batches.append((base, self.end_offset, stored))
@@ -90,6 +103,10 @@ class FakePartition:
         """Lose all batches that are not whole before `offset`."""
         self.batches = [batch for batch in self.batches if batch[1] <= offset]
         self.end_offset = self.batches[-1][1] if self.batches else self.log_start_offset
+        self.producers.clear()
+        for base, _, batch in self.batches:
+            if (header := read_batch_header(batch)).producer_id >= 0:
+                self.producers.wrote(header, base, None)
         self.epochs = [entry for entry in self.epochs if entry[1] < max(self.end_offset, 1)]
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
@@ -101,7 +118,11 @@ class FakePartition:
         return found[-1] if found else (epoch, self.epochs[0][1])
 
     def records(self) -> list[Any]:
-        return [record for _, _, batch in self.batches for record in active_codec().decode(batch)]
+        return [record for _, records in self.headers_and_records() for record in records]
+
+    def headers_and_records(self) -> list[tuple[Any, list[Any]]]:
+        batches = (batch for _, _, batch in self.batches)
+        return [(read_batch_header(batch), active_codec().decode(batch)) for batch in batches]
 
 
 @dataclass
@@ -113,11 +134,13 @@ class FakeTopic:
     configs: dict[str, str] = field(default_factory=dict)
 
 
-class FakeCluster(FakeReplication):
+class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
     """`nodes` storage nodes; all of them answer everything."""
 
     def __init__(self, nodes: int = 1, *, latency_ms: int = 1, seed: int = 0) -> None:
-        super().__init__()
+        FakeReplication.__init__(self)
+        FakeCoordinator.__init__(self)
+        FakeTransactions.__init__(self)
         self.random = Random(seed)
         self.racks: dict[int, str] = {}  # of nodes whose followers may be read
         self.cluster_id = "fake"
@@ -263,11 +286,13 @@ class FakeCluster(FakeReplication):
             return Reply(self._produce(node_id, body, frames, fault), ())
         if api is apis.FETCH:
             return await self._fetch(node_id, body, fault)
-        if api is apis.LIST_OFFSETS:
-            return Reply(self._list_offsets(node_id, body, fault), ())
-        if api is apis.OFFSET_FOR_LEADER_EPOCH:
-            return Reply(self._epoch_ends(node_id, body, fault), ())
-        return Reply(getattr(self, f"_do_{api.name}")(body), ())
+        if api.name in GROUP_APIS:
+            return Reply(await self.ask_group(api.name, body, node_id), ())
+        by_leaders = {apis.LIST_OFFSETS: self._list_offsets, apis.OFFSET_FOR_LEADER_EPOCH: self._epoch_ends}
+        if api in by_leaders:
+            return Reply(by_leaders[api](node_id, body, fault), ())
+        do = getattr(self, f"_do_{api.name}")
+        return Reply(do(body, node_id) if api.name in TRANSACTION_APIS else do(body), ())
 
     def _metadata(self, body: data.MetadataRequest) -> data.MetadataResponse:
         names = sorted(self.topics) if body.topics is None else body.topics
@@ -342,10 +367,19 @@ class FakeCluster(FakeReplication):
             elif len(frame) > found[0].max_message_bytes:
                 answers.append(data.ProducePartitionResponse(errors.MessageTooLargeError.code))
             else:
-                base = found[1].append(bytes(frame), found[1].leader_epoch)
-                answers.append(data.ProducePartitionResponse(0, base, -1, found[1].log_start_offset))
+                answers.append(self._append(found[1], body.transactional_id, bytes(frame)))
         self._news()
         return data.ProduceResponse(tuple(answers))
+
+    def _append(
+        self, part: FakePartition, transactional_id: str | None, frame: bytes
+    ) -> data.ProducePartitionResponse:
+        try:
+            self.check_transactional(transactional_id, read_batch_header(frame))
+            base = part.append(frame, part.leader_epoch)
+        except errors.KafkaError as error:
+            return data.ProducePartitionResponse(error.code, error_detail=str(error))
+        return data.ProducePartitionResponse(0, base, -1, part.log_start_offset)
 
     def _acknowledge(self, body: Any, response: data.ProduceResponse) -> None:
         for entry, answer in zip(body.partitions, response.partitions, strict=True):
@@ -400,27 +434,32 @@ class FakeCluster(FakeReplication):
                 answers.append(preferred)
                 continue
             end = part.end_offset if node_id == part.leader else part.followers[node_id]
+            stable = end if part.last_stable_offset is None else part.last_stable_offset
+            upto = stable if body.isolation else end
             if not part.log_start_offset <= entry.fetch_offset <= part.end_offset:
                 answers.append(data.FetchPartitionResponse(errors.OffsetOutOfRangeError.code))
                 continue
             taken, share = b"", min(room, entry.max_bytes)
             for _, following, batch in part.batches:
-                if entry.fetch_offset < following <= end:
+                if entry.fetch_offset < following <= upto:
                     if len(taken) + len(batch) > share and (taken or frames):
                         break
                     taken += batch
             room -= len(taken)
             if taken:
                 frames.append(memoryview(taken))
-            answers.append(data.FetchPartitionResponse(0, end, end, part.log_start_offset, int(bool(taken))))
+            facts = (0, end, stable, part.log_start_offset, int(bool(taken)))
+            answers.append(
+                data.FetchPartitionResponse(*facts, aborted=part.aborted if body.isolation else ())
+            )
         return answers, frames
 
     def _list_offsets(self, node_id: int, body: Any, fault: Fault) -> data.ListOffsetsResponse:
         return data.ListOffsetsResponse(
-            tuple(self._list_offset(node_id, entry, fault) for entry in body.partitions)
+            tuple(self._list_offset(node_id, entry, fault, body.isolation) for entry in body.partitions)
         )
 
-    def _list_offset(self, node_id: int, entry: Any, fault: Fault) -> Any:
+    def _list_offset(self, node_id: int, entry: Any, fault: Fault, isolation: int) -> Any:
         found = self._find(node_id, entry)
         if fault.partition_error is not None:
             return data.ListOffsetsPartitionResponse(fault.partition_error)
@@ -428,7 +467,9 @@ class FakeCluster(FakeReplication):
             return data.ListOffsetsPartitionResponse(found)
         part = found[1]
         if entry.timestamp in (-1, -2):
-            edge = part.end_offset if entry.timestamp == -1 else part.log_start_offset
+            is_stable = isolation and part.last_stable_offset is not None
+            end = part.last_stable_offset if is_stable else part.end_offset
+            edge = end if entry.timestamp == -1 else part.log_start_offset
             return data.ListOffsetsPartitionResponse(0, -1, edge, part.leader_epoch)
         records = [record for record in part.records() if record.offset >= part.log_start_offset]
         if entry.timestamp == -3 and records:

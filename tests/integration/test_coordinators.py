@@ -150,7 +150,8 @@ def test_a_transaction_lives_over_its_coordinator() -> None:
             producer = Transactional(client, "tx")
             await producer.init()
             await producer.write("t", b"one")
-            await producer.send_offset("g", "t", 11)
+            for offset in (10, 10, 11):  # the same batch twice, too
+                await producer.send_offset("g", "t", offset)
             assert await client.end_offset("t", is_stable=False) == 1
             assert await client.end_offset("t", is_stable=True) == 0
             assert await committed(client, "g") == {}

@@ -3,6 +3,7 @@ ahead with thread switches everywhere, faults, moving leaders and wakeups: each 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from random import Random
@@ -58,8 +59,9 @@ class Reader:
         self.expected[partition] = offset + 1
 
     def poll(self) -> None:
-        for record in self.consumer.poll(0.005, max_records=self.random.choice([1, 7, 100, 1000])):
-            self.got(record.partition, record.offset, record.value)
+        with contextlib.suppress(errors.WakeupError):
+            for record in self.consumer.poll(0.005, max_records=self.random.choice([1, 7, 100, 1000])):
+                self.got(record.partition, record.offset, record.value)
 
     def iterate(self) -> None:
         for record in itertools.islice(self.consumer, self.random.choice([1, 30, 300])):

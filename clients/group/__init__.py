@@ -1,0 +1,1 @@
+"""Consumer groups: membership in both protocols, assignors, commits. Cores are pure, shells end in `_io`."""

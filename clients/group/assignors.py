@@ -1,0 +1,226 @@
+"""How a group shares out its partitions: the assignors of the classic protocol. Pure.
+
+The leader of a group runs one that all members know. Source: Kafka RangeAssignor.java,
+RoundRobinAssignor.java, ConsumerPartitionAssignor.java; KIP-881 for racks.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ...protocol.errors import ConfigError
+from ...protocol.model import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ...protocol.consumer_protocol import Assignment
+
+
+class MemberSubscription(NamedTuple):
+    """A member as an assignor sees it. `owned` is what it has had since `generation_id`."""
+
+    topics: tuple[str, ...]
+    owned: tuple[TopicPartition, ...] = ()
+    generation_id: int = -1
+    group_instance_id: str | None = None
+    rack_id: str | None = None
+    user_data: bytes | None = None
+
+
+class Topic(NamedTuple):
+    """A topic as an assignor sees it: for each partition the racks of its replicas, as far as known."""
+
+    partitions: int
+    racks: tuple[frozenset[str], ...] = ()
+
+
+Shares = dict[str, list[TopicPartition]]
+
+
+class Assignor(Protocol):
+    """How partitions are shared out. `name` is what members agree on.
+
+    `is_cooperative`: members keep what they have over a rebalance, so that nothing may be given to one member
+    that another has not given up (the consumer sees to that, whatever `assign` says).
+    """
+
+    @property
+    def name(self) -> str:
+        """What members agree on."""
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether members keep their partitions over a rebalance (KIP-429)."""
+
+    def user_data(self, topics: Sequence[str]) -> bytes | None:
+        """What the member tells the leader's assignor."""
+
+    def assign(
+        self, topics: Mapping[str, Topic], members: Mapping[str, MemberSubscription]
+    ) -> Mapping[str, Iterable[TopicPartition]]:
+        """The partitions of each member; topics without an entry do not exist."""
+
+    def on_assigned(self, assignment: Assignment, generation_id: int) -> None:
+        """The member got its share."""
+
+
+class PlainAssignor:
+    """An assignor that tells and remembers nothing."""
+
+    name = ""
+    is_cooperative = False
+
+    def user_data(self, topics: Sequence[str]) -> bytes | None:
+        """Nothing."""
+        return None
+
+    def on_assigned(self, assignment: Assignment, generation_id: int) -> None:
+        """Nothing is kept."""
+
+
+class RangeAssignor(PlainAssignor):
+    """Topic by topic: members in their order get equal runs of partitions, the first ones one more.
+
+    Static members come first, by instance id, so that restarts change nothing. With racks, a partition goes
+    to a member in the rack of one of its replicas as far as the equal shares allow; topics with equal members
+    and partition counts are shared out alike (co-partitioning), if their racks allow that for all of them.
+    """
+
+    name = "range"
+
+    def assign(
+        self, topics: Mapping[str, Topic], members: Mapping[str, MemberSubscription]
+    ) -> dict[str, list[TopicPartition]]:
+        """The partitions of each member."""
+        shares: Shares = {member_id: [] for member_id in members}
+        groups: dict[tuple[int, tuple[str, ...]], list[str]] = defaultdict(list)
+        for topic, member_ids in members_by_topic(topics, members).items():
+            groups[topics[topic].partitions, member_ids].append(topic)
+        for (count, member_ids), names in groups.items():
+            racks = {member_id: members[member_id].rack_id for member_id in member_ids}
+            for together in self._alike(names, topics, racks):
+                runs = _ranges(count, member_ids, racks, [topics[name] for name in together])
+                for name in together:
+                    for member_id, partitions in runs.items():
+                        shares[member_id] += [TopicPartition(name, partition) for partition in partitions]
+        return {member_id: sorted(share) for member_id, share in shares.items()}
+
+    def _alike(
+        self, names: list[str], topics: Mapping[str, Topic], racks: Mapping[str, str | None]
+    ) -> list[list[str]]:
+        """Topics that are shared out alike: all, if that puts no partition out of reach of a rack."""
+        if not any(_uses_racks(topics[name], racks.values()) for name in names):
+            return [names]
+        joint = [
+            frozenset.intersection(*(_rack_set(topics[name], number) for name in names))
+            for number in range(topics[names[0]].partitions)
+        ]
+        return [names] if all(joint) else [[name] for name in names]
+
+
+class RoundRobinAssignor(PlainAssignor):
+    """All partitions of all topics, one after the other, to the members in turn that read the topic."""
+
+    name = "roundrobin"
+
+    def assign(
+        self, topics: Mapping[str, Topic], members: Mapping[str, MemberSubscription]
+    ) -> dict[str, list[TopicPartition]]:
+        """The partitions of each member."""
+        order = in_order(members)
+        shares: Shares = {member_id: [] for member_id in members}
+        turn = 0
+        for topic in members_by_topic(topics, members):
+            for partition in range(topics[topic].partitions):
+                while topic not in members[order[turn]].topics:
+                    turn = (turn + 1) % len(order)
+                shares[order[turn]].append(TopicPartition(topic, partition))
+                turn = (turn + 1) % len(order)
+        return shares
+
+
+def members_by_topic(
+    topics: Mapping[str, Topic], members: Mapping[str, MemberSubscription]
+) -> dict[str, tuple[str, ...]]:
+    """Topics that exist and are wanted, sorted, each with those who want it, in their order."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for member_id in in_order(members):
+        for topic in dict.fromkeys(members[member_id].topics):
+            found[topic].append(member_id)
+    return {topic: tuple(found[topic]) for topic in sorted(found) if topic in topics}
+
+
+def in_order(members: Mapping[str, MemberSubscription]) -> list[str]:
+    """Static members by instance id, then the others by member id."""
+
+    def place(member_id: str) -> tuple[bool, str]:
+        instance = members[member_id].group_instance_id
+        return instance is None, member_id if instance is None else instance
+
+    return sorted(members, key=place)
+
+
+def _rack_set(topic: Topic, partition: int) -> frozenset[str]:
+    return topic.racks[partition] if partition < len(topic.racks) else frozenset()
+
+
+def _uses_racks(topic: Topic, racks: Iterable[str | None]) -> bool:
+    """Whether racks tell members apart: some partition is in a member's rack, and not all are in all."""
+    known = {rack for rack in racks if rack}
+    found = [_rack_set(topic, number) & known for number in range(topic.partitions)]
+    return any(found) and any(each != known for each in found)
+
+
+def _ranges(
+    count: int, member_ids: tuple[str, ...], racks: Mapping[str, str | None], topics: list[Topic]
+) -> dict[str, list[int]]:
+    least, more = divmod(count, len(member_ids))
+    room = {member_id: least + (index < more) for index, member_id in enumerate(member_ids)}
+    runs: dict[str, list[int]] = {member_id: [] for member_id in member_ids}
+    left = list(range(count))
+    if any(_uses_racks(topic, racks.values()) for topic in topics):
+        extra = more  # members that may have one more
+        room = dict.fromkeys(member_ids, least)
+        for member_id in member_ids:
+            rack = racks[member_id]
+            near = [
+                number
+                for number in left
+                if rack and all(rack in _rack_set(topic, number) for topic in topics)
+            ]
+            if extra and len(near) > least:
+                room[member_id], extra = least + 1, extra - 1
+            runs[member_id] = near[: room[member_id]]
+            left = [number for number in left if number not in set(runs[member_id])]
+        for member_id in member_ids:
+            if extra and room[member_id] == least:
+                room[member_id], extra = least + 1, extra - 1
+    for member_id in member_ids:
+        missing = room[member_id] - len(runs[member_id])
+        runs[member_id] += left[:missing]
+        left = left[missing:]
+    return runs
+
+
+def checked_assignors(wanted: Iterable[str | Assignor]) -> tuple[Assignor, ...]:
+    """Assignors by name, and the user's own. Errors: ConfigError for what is none, or none at all."""
+    from .sticky import CooperativeStickyAssignor, StickyAssignor
+
+    kinds = (RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor)
+    built_in: dict[str, Assignor] = {kind.name: kind() for kind in kinds}
+    found: list[Assignor] = []
+    for each in wanted:
+        if isinstance(each, str):
+            if each not in built_in:
+                known = ", ".join(built_in)
+                raise ConfigError(f"partition.assignment.strategy: no assignor {each!r}; there are {known}")
+            found.append(built_in[each])
+        elif isinstance(getattr(each, "name", None), str) and callable(getattr(each, "assign", None)):
+            found.append(each)
+        else:
+            raise ConfigError(f"an assignor is given by name, or as an Assignor, not {each!r}")
+    if not found or len({each.name for each in found}) < len(found):
+        raise ConfigError("partition.assignment.strategy needs one assignor or more, each with its own name")
+    return tuple(found)

@@ -1,0 +1,121 @@
+"""The way to a group's coordinator: finds the node, asks it, looks again when it has moved."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import (
+    ApiTimeoutError,
+    CoordinatorNotAvailableError,
+    KafkaError,
+    NetworkError,
+    error_from_code,
+)
+from ...protocol.messages.groups import GROUP_KEY, FindCoordinatorRequest
+from ...protocol.messages.registry import FIND_COORDINATOR
+
+if TYPE_CHECKING:
+    from ...protocol.messages.envelope import Api
+    from ..cluster.backoff import Backoff
+    from ..cluster.hub_io import Hub
+    from ..cluster.network import Reply
+
+# An answer that may take minutes (a join) counts as missing after this: if the node left the cluster
+# meanwhile, it is asked of another.
+MAX_WAIT_MS = 10_000
+
+
+class CoordinatorLink:
+    """One key's coordinator; belongs to the loop of `hub`."""
+
+    def __init__(
+        self, hub: Hub, key: str, backoff: Backoff, *, request_timeout_ms: int, key_type: int = GROUP_KEY
+    ) -> None:
+        self._hub, self._key, self._key_type = hub, key, key_type
+        self._backoff, self._request_timeout_ms = backoff, request_timeout_ms
+        self._node_id: int | None = None
+        self._finding = asyncio.Lock()
+
+    @property
+    def node_id(self) -> int | None:
+        """Who is thought to be the coordinator; None while that is not known."""
+        return self._node_id
+
+    def forget(self) -> None:
+        """The coordinator may be another node by now."""
+        self._node_id = None
+
+    async def ask(
+        self, api: Api, body: Any, *, deadline_ms: int, timeout_ms: int | None = None, wait_ms: int = 0
+    ) -> Any:
+        """The answer to one request, asked once, of the node that is thought to be the coordinator; an answer
+        that it is not is the asker's to see.
+
+        Errors: those of finding it (ApiTimeoutError, GroupAuthorizationFailedError, ..); KafkaError when no
+        answer came, and then the node is looked for anew next time.
+        """
+        node_id = await self._find(deadline_ms)
+        left_ms = max(deadline_ms - self._hub.now_ms(), 1)
+        told: asyncio.Future[Any] = self._hub.loop.create_future()
+
+        def on_done(reply: Reply | None, error: KafkaError | None) -> None:
+            if told.done():
+                return
+            if reply is None:
+                assert error is not None
+                told.set_exception(error)
+            else:
+                told.set_result(reply.body)
+
+        self._hub.submit(
+            *(node_id, api, body),
+            timeout_ms=min(left_ms, timeout_ms or self._request_timeout_ms),
+            on_done=on_done,
+            wait_ms=min(wait_ms, MAX_WAIT_MS),
+        )
+        try:
+            return await told
+        except KafkaError:
+            if node_id == self._node_id:
+                self.forget()
+            raise
+
+    async def _find(self, deadline_ms: int) -> int:
+        try:
+            async with asyncio.timeout(max(deadline_ms - self._hub.now_ms(), 0) / 1000), self._finding:
+                if self._node_id is None or self._node_id not in self._hub.metadata.view.nodes:
+                    self._node_id = await self._look(deadline_ms)
+                return self._node_id
+        except TimeoutError:
+            raise ApiTimeoutError(f"no coordinator of {self._key!r} was found in time") from None
+
+    async def _look(self, deadline_ms: int) -> int:
+        failures = 0
+        request = FindCoordinatorRequest(self._key_type, (self._key,))
+        while True:
+            error: KafkaError
+            reply = await self._hub.metadata.ask_any(
+                FIND_COORDINATOR, request, deadline_ms=deadline_ms, attempt_ms=self._request_timeout_ms
+            )
+            (found,) = reply.body.coordinators
+            if not found.error_code:
+                if found.node_id not in self._hub.metadata.view.nodes:
+                    await self._hub.metadata.refresh(deadline_ms)
+                if found.node_id in self._hub.metadata.view.nodes:
+                    return int(found.node_id)
+                error = NetworkError(f"the coordinator, node {found.node_id}, is not in the cluster")
+            else:
+                error = error_from_code(found.error_code, found.error_detail)
+            if not error.retriable:
+                raise error
+            failures += 1
+            wait_ms = self._backoff.wait_ms(failures)
+            if self._hub.now_ms() + wait_ms >= deadline_ms:
+                raise ApiTimeoutError(f"{self._key!r} has no coordinator: {error}") from error
+            await asyncio.sleep(wait_ms / 1000)
+
+
+def is_moved(error: KafkaError) -> bool:
+    """Whether an answer says that another node may be the coordinator."""
+    return error.refresh_metadata or isinstance(error, CoordinatorNotAvailableError)

@@ -1,0 +1,53 @@
+"""What the user hears of rebalances."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from ...protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from ...protocol.model import TopicPartition
+
+# Called with (consumer, partitions). With an asyncio consumer it may be a coroutine function.
+RebalanceCallback: TypeAlias = "Callable[[Any, tuple[TopicPartition, ...]], Awaitable[None] | None]"
+
+
+NAMES = ("on_assigned", "on_revoked", "on_lost")
+
+
+class RebalanceListener(Protocol):
+    """Hears of rebalances where the user reads: inside `poll` or an iteration, never on the IO thread; each
+    method may be left out. With an asyncio consumer they may be coroutine functions."""
+
+    def on_assigned(self, consumer: Any, partitions: tuple[TopicPartition, ...]) -> Any:
+        """These are new, perhaps none; nothing of them was handed out yet, so this is where to seek."""
+
+    def on_revoked(self, consumer: Any, partitions: tuple[TopicPartition, ...]) -> Any:
+        """These go to others when this returns; what is finished of them can still be committed."""
+
+    def on_lost(self, consumer: Any, partitions: tuple[TopicPartition, ...]) -> Any:
+        """Others may have these already: commits fail."""
+
+
+class Callbacks:
+    """The callbacks of one subscription, by name."""
+
+    def __init__(self, listener: Any = None, **single: RebalanceCallback | None) -> None:
+        self._callbacks: dict[str, RebalanceCallback] = {}
+        for name in NAMES:
+            callback = single.get(name)
+            found = callback if callback is not None else getattr(listener, name, None)
+            if callback is not None and getattr(listener, name, None) is not None:
+                raise ConfigError(f"{name} is given twice: as an argument, and by the listener")
+            if found is None:
+                continue
+            if not callable(found):
+                raise ConfigError(f"{name} must be callable, not {found!r}")
+            self._callbacks[name] = found
+
+    def get(self, name: str) -> RebalanceCallback | None:
+        """One of them, None if the user has none."""
+        return self._callbacks.get(name)

@@ -1,0 +1,441 @@
+"""A consumer in its group: drives the member core on the loop, and the engine by what it decides.
+
+The user's side asks whether there is something to do (`engine.attention`), then calls `begin`, tells its
+callbacks, and calls `done`; both run on the loop. Everything here belongs to that loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import (
+    ClosedError,
+    CoordinatorNotAvailableError,
+    HeadraceError,
+    KafkaError,
+    error_from_code,
+)
+from ...protocol.messages.groups import OffsetFetchGroup, OffsetFetchRequest, TopicNamePartitions
+from ...protocol.messages.registry import OFFSET_FETCH
+from ...protocol.model import TopicPartition
+from ..consumer.positions import await_start, start, start_failed, still_awaiting, versions
+from .assignors import Topic
+from .commits_io import Committer, Standing
+from .coordinator_io import CoordinatorLink
+from .group_metadata import GroupMetadata, OffsetAndMetadata
+from .member import Ask, Divide, Effect, Forget, MemberCore, Work, WorkKind
+from .states import MemberState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ..cluster.backoff import Backoff
+    from ..cluster.hub_io import Hub
+    from ..cluster.metadata import ClusterView
+    from ..config import ConsumerConfig
+    from ..consumer.consumer_io import ConsumerEngine
+    from .subscription import Subscription
+
+    Committing = asyncio.Future[dict[TopicPartition, OffsetAndMetadata]]
+
+log = logging.getLogger("headrace.client.group")
+
+
+class Membership:
+    """The group side of one consumer. `core` None: no subscription, partitions are assigned by hand."""
+
+    def __init__(
+        self, engine: ConsumerEngine, hub: Hub, config: ConsumerConfig, core: MemberCore, backoff: Backoff
+    ) -> None:
+        self._engine, self._hub, self.config, self._backoff = engine, hub, config, backoff
+        self._core = core
+        self._link = CoordinatorLink(
+            hub, core.config.group_id, backoff, request_timeout_ms=config.request_timeout_ms
+        )
+        self._committer = Committer(hub, self._link, backoff, self._standing, self._commit_refused)
+        self.subscription: Subscription | None = None
+        self._watched: tuple[str, ...] = ()
+        self._watches_all = False
+        self._seen: Any = None  # the user's progress at the last look
+        self._serials: dict[TopicPartition, int] = {}  # of what is owned: the number of its take-over
+        self._serial = 0
+        self._wished: dict[TopicPartition, tuple[int, int]] = {}  # version, offset: to be committed last
+        self._timer: asyncio.TimerHandle | None = None
+        self._commit_timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        hub.metadata.add_listener(self._on_view)
+
+    # --- the subscription -------------------------------------------------------------------------------
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Be a member that reads this."""
+        self._watch_all(subscription.pattern is not None)
+        self.subscription = subscription
+        self._core.polled(self._hub.now_ms())
+        self._on_view(self._hub.metadata.view)
+        self.pump()
+        self._arm_commit()
+
+    async def leaving(self, deadline_ms: int) -> Work | None:
+        """Before the end of a membership: what the user's side has to hear. Finished work is committed."""
+        core = self._core
+        if self.config.enable_auto_commit and (core.is_member or self.subscription is None):
+            await self._commit_finished(deadline_ms)
+        if not core.owned:
+            return None
+        return Work(WorkKind.REVOKED if core.is_member else WorkKind.LOST, core.owned)
+
+    async def unsubscribe(self, *, leave: bool, reason: str, deadline_ms: int) -> None:
+        """End the membership, after `leaving`; with `leave` the group is told, if there is the time."""
+        core = self._core
+        effects = core.unsubscribe(leave=leave, reason=reason)
+        self._drop(core.owned)
+        core.owned = ()
+        self.subscription = None
+        self._watch_all(False)
+        self._watch(())
+        for effect in effects:
+            if isinstance(effect, Ask):
+                try:
+                    await self._link.ask(effect.api, effect.request, deadline_ms=deadline_ms)
+                except HeadraceError as error:
+                    log.info("the group was not told that the member left: %s", error)
+        self.pump()
+
+    def close(self) -> None:
+        """Nothing is asked any more."""
+        self._is_closed = True
+        for timer in (self._timer, self._commit_timer):
+            if timer is not None:
+                timer.cancel()
+        self._hub.metadata.remove_listener(self._on_view)
+        if self._hub.failure is None:
+            self._watch_all(False)
+            self._watch(())
+        self._committer.close()
+
+    def enforce_rebalance(self, reason: str) -> None:
+        """Join again although nothing asks for it."""
+        self._core.enforce_rebalance(reason)
+        self.pump()
+
+    def topics(self) -> tuple[str, ...]:
+        """The topics of the subscription; of a pattern those that match now."""
+        if self.subscription is None:
+            return ()
+        return self.subscription.topics_in(self._hub.metadata.view)
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """Who the member is now."""
+        return self._core.metadata
+
+    # --- the user's side --------------------------------------------------------------------------------
+
+    async def begin(self) -> Work | None:
+        """What the user's side has to do now; again until `done`. Errors: what the user must hear."""
+        core = self._core
+        core.polled(self._hub.now_ms())
+        self.pump()
+        if core.error is not None:
+            error = core.error
+            core.heard_error()
+            self.pump()
+            raise error
+        work = core.begin()
+        if work is None:
+            return None
+        if work.kind is WorkKind.ASSIGNED:
+            self._take(work.partitions)
+        elif work.kind is WorkKind.REVOKED and self.config.enable_auto_commit:
+            await self._commit_finished(self._hub.now_ms() + self.config.api_timeout_ms)
+        return work
+
+    def done(self) -> None:
+        """It has done it."""
+        core = self._core
+        if core.work is None:
+            return
+        now_ms = self._hub.now_ms()
+        core.polled(now_ms)
+        if core.work.kind is not WorkKind.ASSIGNED:
+            self._drop(core.work.partitions)
+        self._perform(core.on_done(now_ms))
+        self.pump()
+
+    def _take(self, tps: Iterable[TopicPartition]) -> None:
+        new = [tp for tp in tps if tp not in self._serials]
+        self._serial += 1
+        self._serials.update(dict.fromkeys(new, self._serial))
+        self.fetch_positions(new)
+
+    def _drop(self, tps: Iterable[TopicPartition]) -> None:
+        gone = tuple(tps)
+        for tp in gone:
+            self._serials.pop(tp, None)
+            self._wished.pop(tp, None)
+        self._engine.drop(gone)
+
+    # --- commits ----------------------------------------------------------------------------------------
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline_ms: int
+    ) -> Committing:
+        """Commit these, None: all positions. Gives what was committed. Errors, in the future: see
+        `Committer.submit`."""
+        if offsets is None:
+            offsets = {tp: offset for tp, (_, offset) in self._engine.positions(finished=False).items()}
+        at = self._engine.change(lambda fetcher: versions(fetcher, offsets))
+        # Order: before it is done, or an auto-commit meanwhile would go back behind it.
+        wished = {tp: (version, offsets[tp].offset) for tp, version in at.items()}
+        self._wished.update(wished)
+        future = self._committer.submit(offsets, deadline_ms)
+        future.add_done_callback(lambda done: self._not_committed(done, wished))
+        return future
+
+    async def committed(
+        self, tps: Iterable[TopicPartition], deadline_ms: int
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed; None where that is nothing. Errors: what no retry helps, or the last
+        error at the deadline."""
+        wanted: dict[str, list[int]] = {}
+        for tp in tps:
+            wanted.setdefault(tp.topic, []).append(tp.partition)
+        if not wanted:
+            return {}
+        topics = tuple(TopicNamePartitions(topic, tuple(parts)) for topic, parts in wanted.items())
+        failures = 0
+        while True:
+            try:
+                return await self._ask_committed(topics, deadline_ms)
+            except KafkaError as error:
+                failures += 1
+                wait_ms = self._backoff.wait_ms(failures)
+                if not error.retriable or self._hub.now_ms() + wait_ms >= deadline_ms:
+                    raise
+                await asyncio.sleep(wait_ms / 1000)
+
+    async def _ask_committed(
+        self, topics: tuple[TopicNamePartitions, ...], deadline_ms: int
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        group = OffsetFetchGroup(self._core.config.group_id, topics)
+        # a transaction may be about to commit offsets: who reads only what is committed waits for it
+        request = OffsetFetchRequest((group,), self.config.is_read_committed)
+        answer = await self._link.ask(OFFSET_FETCH, request, deadline_ms=deadline_ms)
+        (found,) = answer.groups
+        if found.error_code:
+            error = error_from_code(found.error_code, found.error_detail)
+            if error.refresh_metadata:
+                self._link.forget()
+            raise error
+        offsets: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        for each in found.offsets:
+            if each.error_code:
+                raise error_from_code(each.error_code, f"{each.topic}-{each.partition}")
+            offset = OffsetAndMetadata(each.offset, each.metadata, each.leader_epoch)
+            offsets[TopicPartition(each.topic, each.partition)] = offset if each.offset >= 0 else None
+        return offsets
+
+    def fetch_positions(self, tps: Iterable[TopicPartition]) -> None:
+        """Read these too, from where the group has committed."""
+        new = self._engine.change(lambda fetcher: await_start(fetcher, tps))
+        if new:
+            self._hub.tasks.spawn(self._start(new))
+        self._arm_commit()
+
+    async def _start(self, versions: Mapping[TopicPartition, int]) -> None:
+        left = dict(versions)
+        while left:
+            outcome: Any = None
+            try:
+                outcome = await self.committed(left, self._hub.now_ms() + self.config.api_timeout_ms)
+            except HeadraceError as error:
+                outcome = error
+            if self._is_closed:
+                return
+            if not isinstance(outcome, HeadraceError):
+                for tp, offset in outcome.items():
+                    if offset is not None:
+                        self._wished[tp] = (versions[tp] + 1, offset.offset)
+                self._engine.change(partial(start, awaited=left, found=outcome))
+                return
+            if isinstance(outcome, KafkaError) and not outcome.retriable:
+                self._engine.change(partial(start_failed, awaited=left, error=outcome))
+                return
+            log.warning("no committed offsets of %r yet: %s", self._core.config.group_id, outcome)
+            left = self._engine.change(partial(still_awaiting, awaited=left))
+
+    async def _commit_finished(self, deadline_ms: int) -> None:
+        """Commit what the user has finished, and wait for it; a failure is logged."""
+        future = self._commit_news(deadline_ms)
+        if future is None:
+            return
+        try:
+            await future
+        except HeadraceError as error:
+            log.warning("finished work was not committed: %s", error)
+
+    def _commit_news(self, deadline_ms: int) -> Committing | None:
+        news: dict[TopicPartition, OffsetAndMetadata] = {}
+        for tp, (version, offset) in self._engine.positions(finished=True).items():
+            last = self._wished.get(tp)
+            if last is None or last[0] < version or last[1] < offset.offset:
+                news[tp] = offset
+        return self.commit(news, deadline_ms) if news else None
+
+    def _not_committed(self, done: Committing, wished: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """What failed is no longer what was wished last, so that auto-commit tries it again."""
+        if done.cancelled() or done.exception() is not None:
+            for tp, wish in wished.items():
+                if self._wished.get(tp) == wish:
+                    del self._wished[tp]
+
+    def _arm_commit(self) -> None:
+        if self._commit_timer is None and self.config.enable_auto_commit and not self._is_closed:
+            self._commit_timer = self._hub.loop.call_later(
+                self.config.auto_commit_interval_ms / 1000, self._auto_commit
+            )
+
+    def _auto_commit(self) -> None:
+        self._commit_timer = None
+        if self._hub.failure is not None or self._is_closed:
+            return
+        future = self._commit_news(self._hub.now_ms() + self.config.api_timeout_ms)
+        if future is not None:
+            future.add_done_callback(_log_failure)
+        self._arm_commit()
+
+    def _standing(self) -> Standing:
+        core = self._core
+        if self.subscription is None:
+            return Standing(core.metadata, True, None)
+        is_between = core.is_member and core.state in (MemberState.JOINING, MemberState.SYNCING)
+        return Standing(
+            core.metadata, not is_between, dict(self._serials) if core.is_member else {}, core.error
+        )
+
+    def _commit_refused(self, error: KafkaError) -> None:
+        self._perform(self._core.refused(error, self._hub.now_ms()))
+        self.pump()
+
+    # --- driving the core -------------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Let the core go on."""
+        if self._is_closed or self._hub.failure is not None:
+            return
+        now_ms = self._hub.now_ms()
+        seen = self._engine.progress()
+        if seen is None or seen != self._seen:
+            self._core.polled(now_ms)
+        self._seen = seen
+        self._perform(self._core.poll(now_ms))
+        self._publish()
+
+    def _publish(self) -> None:
+        core = self._core
+        self._watch(core.watched)
+        if core.lacks_topics:
+            self._hub.metadata.refresh_soon()
+        is_late = core.state is MemberState.LATE  # what the user has is lost: it must not get more of it
+        self._engine.set_attention(core.work is not None or core.error is not None or is_late)
+        self._committer.standing_changed()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due_ms = core.next_due_ms()
+        if due_ms is not None:
+            # at least so often, that the user's progress is seen; one more ms as in the engine
+            delay_ms = min(max(due_ms - self._hub.now_ms(), 0) + 1, core.config.heartbeat_interval_ms)
+            self._timer = self._hub.loop.call_later(delay_ms / 1000, self.pump)
+
+    def _perform(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Forget):
+                self._link.forget()
+            elif isinstance(effect, Divide):
+                self._hub.tasks.spawn(self._divide(effect))
+            else:
+                self._hub.tasks.spawn(self._ask(effect))
+
+    async def _ask(self, ask: Ask) -> None:
+        now_ms = self._hub.now_ms
+        deadline_ms = now_ms() + (ask.wait_ms or 0) + self.config.api_timeout_ms
+        try:
+            answer = await self._link.ask(
+                ask.api, ask.request, deadline_ms=deadline_ms, timeout_ms=ask.timeout_ms, wait_ms=ask.wait_ms
+            )
+        except KafkaError as error:
+            effects = self._core.on_failure(ask, error, now_ms())
+        except HeadraceError as error:
+            if self._is_closed or self._hub.failure is not None:
+                return
+            log.warning("group %r: %s", self._core.config.group_id, error)
+            effects = self._core.on_failure(ask, CoordinatorNotAvailableError(str(error)), now_ms())
+        else:
+            effects = self._core.on_answer(ask, answer, now_ms())
+        if not self._is_closed:
+            self._perform(effects)
+            self.pump()
+
+    async def _divide(self, divide: Divide) -> None:
+        metadata = self._hub.metadata
+        self._watch(self._core.watched)
+        if any(
+            name not in metadata.view.topics and name not in metadata.view.missing for name in divide.topics
+        ):
+            try:
+                await metadata.refresh(self._hub.now_ms() + self.config.api_timeout_ms)
+            except HeadraceError as error:
+                log.warning(
+                    "the leader of group %r has no fresh metadata: %s", self._core.config.group_id, error
+                )
+        view = metadata.view
+        racks = {node.node_id: node.rack for node in view.nodes.values()}
+        topics = {
+            name: Topic(
+                len(topic.partitions),
+                tuple(
+                    frozenset(rack for node in part.replicas if (rack := racks.get(node)))
+                    for part in topic.partitions
+                ),
+            )
+            for name in divide.topics
+            if (topic := view.topics.get(name)) is not None
+        }
+        self._perform(self._core.divide(divide.generation_id, topics, self._hub.now_ms()))
+        self.pump()
+
+    def _watch_all(self, is_wanted: bool) -> None:
+        """Whether all topics must be known, because a pattern chooses among them."""
+        if is_wanted != self._watches_all:
+            self._watches_all = is_wanted
+            (self._hub.metadata.watch_all if is_wanted else self._hub.metadata.unwatch_all)()
+
+    def _watch(self, topics: tuple[str, ...]) -> None:
+        if topics != self._watched:
+            old, self._watched = self._watched, topics
+            self._hub.metadata.watch(topics)
+            self._hub.metadata.unwatch(old)
+
+    def _on_view(self, view: ClusterView) -> None:
+        if self.subscription is None or self._is_closed:
+            return
+        subscription, core = self.subscription, self._core
+        pattern = subscription.pattern
+        core.subscribe(subscription.topics_in(view), None if pattern is None else pattern.pattern)
+        core.topics_changed(
+            {name: len(topic.partitions) for name, topic in view.topics.items()},
+            {topic.topic_id: name for name, topic in view.topics.items()},
+        )
+        self.pump()
+
+
+def _log_failure(done: Committing) -> None:
+    if done.cancelled() or isinstance(done.exception(), ClosedError):
+        return
+    if (error := done.exception()) is not None:
+        log.warning("auto-commit failed: %s", error)

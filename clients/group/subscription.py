@@ -1,0 +1,49 @@
+"""What a consumer wants to read as a member of a group. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.errors import ConfigError
+from ..consumer.incoming import checked_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..cluster.metadata import ClusterView
+
+
+class Subscription(NamedTuple):
+    """Topics by name, or all whose whole name matches a pattern; `internal` ones only if it says so."""
+
+    topics: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+    internal: bool = False
+
+    def topics_in(self, view: ClusterView) -> tuple[str, ...]:
+        """The topics that it means now."""
+        if self.pattern is None:
+            return self.topics
+        return tuple(
+            sorted(
+                name
+                for name, topic in view.topics.items()
+                if self.pattern.fullmatch(name) and (self.internal or not topic.is_internal)
+            )
+        )
+
+
+def checked_subscription(
+    topics: Iterable[str] | str, pattern: str | re.Pattern[str] | None, *, internal: bool
+) -> Subscription:
+    """What `subscribe` was given. Errors: ConfigError for nothing, both, or what is no pattern."""
+    names = checked_topics((topics,) if isinstance(topics, str) else topics)
+    if bool(names) == (pattern is not None):
+        raise ConfigError("subscribe to topics by name, or to a pattern")
+    if pattern is None:
+        return Subscription(names)
+    try:
+        return Subscription((), re.compile(pattern), internal)
+    except (re.error, TypeError) as error:
+        raise ConfigError(f"{pattern!r} is no regular expression: {error}") from error

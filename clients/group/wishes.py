@@ -1,0 +1,60 @@
+"""What users may ask of commits, brought into one form. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import ConfigError
+from ...protocol.model import TopicPartition
+from .group_metadata import OffsetAndMetadata
+
+if TYPE_CHECKING:
+    from ...protocol.errors import HeadraceError
+
+NO_GROUP = "this consumer has no group; pass group=... when it is made"
+
+
+def offsets_to_commit(what: Any) -> dict[TopicPartition, OffsetAndMetadata] | None:
+    """Offsets by partition out of a record, records, or offsets by partition; None stays None.
+
+    Errors: TypeError, ValueError for a negative offset.
+    """
+    if what is None:
+        return None
+    if isinstance(what, Mapping):
+        return {_partition(tp): _offset(offset) for tp, offset in what.items()}
+    records = what if isinstance(what, Iterable) else (what,)
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    for record in records:
+        try:
+            tp = TopicPartition(record.topic, record.partition)
+            following = OffsetAndMetadata(record.offset + 1, "", record.leader_epoch)
+        except AttributeError as error:
+            raise TypeError(
+                f"a record, records, or offsets by partition are committed, not {what!r}"
+            ) from error
+        if tp not in found or found[tp].offset < following.offset:
+            found[tp] = following
+    return found
+
+
+def _partition(tp: Any) -> TopicPartition:
+    match tp:
+        case (str(topic), int(partition)):
+            return TopicPartition(topic, partition)
+    raise TypeError(f"partitions are given as TopicPartition(topic, partition), not {tp!r}")
+
+
+def _offset(offset: Any) -> OffsetAndMetadata:
+    found = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+    if isinstance(found.offset, bool) or not isinstance(found.offset, int):
+        raise TypeError(f"an offset is a whole number or an OffsetAndMetadata, not {offset!r}")
+    if found.offset < 0:
+        raise ValueError(f"an offset must not be negative: {found.offset}")
+    return found
+
+
+def no_group() -> HeadraceError:
+    """The error of whoever asks for what only a group has."""
+    return ConfigError(NO_GROUP)

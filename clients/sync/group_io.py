@@ -1,0 +1,208 @@
+"""The synchronous consumer's face of its group: subscriptions, rebalances, commits."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from typing import TYPE_CHECKING, Generic
+
+from ...protocol.errors import ConfigError, HeadraceError
+from ..group.listeners import Callbacks
+from ..group.subscription import checked_subscription
+from ..group.wishes import no_group, offsets_to_commit
+from ..records import K, V
+
+if TYPE_CHECKING:
+    import asyncio
+    import re
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ...protocol.model import TopicPartition
+    from ..cluster.cluster_io import ClusterIo
+    from ..config import ConsumerConfig
+    from ..consumer.consumer_io import ConsumerEngine
+    from ..group.group_metadata import GroupMetadata, OffsetAndMetadata
+    from ..group.listeners import RebalanceCallback, RebalanceListener
+    from ..group.member import Work
+    from ..group.membership_io import Membership
+    from ..records import Record
+
+    Offsets = Mapping[TopicPartition, "int | OffsetAndMetadata"]
+    Committed = dict[TopicPartition, OffsetAndMetadata]
+
+
+class GroupFace(Generic[K, V]):
+    """The part of `Consumer` that has to do with its group."""
+
+    _engine: ConsumerEngine
+    _io: ClusterIo
+    config: ConsumerConfig
+
+    def __init__(self) -> None:
+        self._callbacks = Callbacks()
+        self._is_serving = False
+
+    # --- the subscription -------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | str = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+        on_assigned: RebalanceCallback | None = None,
+        on_revoked: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
+    ) -> None:
+        """Share these topics, or all that match a pattern as a whole, with the other members of the group.
+
+        It replaces the subscription before. Rebalances are told to the listener, or to single functions, with
+        (consumer, partitions), inside `poll` or an iteration. Errors: ConfigError without a group, after
+        `assign`, or for a bad pattern.
+        """
+        group = self._group
+        if self._engine.assigned():
+            raise ConfigError("this consumer has partitions by `assign`; `unsubscribe` first")
+        wanted = checked_subscription(topics, pattern, internal=not self.config.exclude_internal_topics)
+        self._callbacks = Callbacks(listener, on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost)
+
+        async def on_loop() -> None:
+            group.subscribe(wanted)
+
+        self._io.call(on_loop())
+
+    def unsubscribe(self) -> None:
+        """Read nothing any more, and leave the group; finished work is committed first (auto-commit)."""
+        self._leave("unsubscribed", None, None)
+        if self._engine.assigned():
+            old = self._engine.assigned()
+
+            async def on_loop() -> None:
+                self._engine.assign(())
+                self._engine.watch_assigned(old)
+
+            self._io.call(on_loop())
+
+    def subscription(self) -> tuple[str, ...]:
+        """The topics of the subscription; of a pattern those that match now."""
+        return self._group.topics()
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is in its group, as transactions name it."""
+        return self._group.metadata
+
+    def enforce_rebalance(self, reason: str = "") -> None:
+        """Have the group share out anew although nothing asks for it (KIP-568)."""
+        group = self._group
+        self._io.wake(lambda: group.enforce_rebalance(reason or "the user asked for it"))
+
+    # --- commits ----------------------------------------------------------------------------------------
+
+    def commit(
+        self,
+        what: Record[K, V] | Iterable[Record[K, V]] | Offsets | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Committed:
+        """Commit, and wait for it: everything handed out so far, or up to a record (inclusive), or the last
+        of some records of each partition, or offsets by partition. Gives what was committed.
+
+        It waits through rebalances that leave the partitions here. Errors: CommitFailedError when a partition
+        is not this member's any more, FencedInstanceIdError, ApiTimeoutError, ConfigError without a group.
+        """
+        offsets = offsets_to_commit(what)
+        group, deadline_ms = self._group, self._deadline_ms(timeout)
+
+        async def on_loop() -> Committed:
+            return await group.commit(offsets, deadline_ms)
+
+        return self._io.call(on_loop())
+
+    def commit_async(
+        self,
+        what: Record[K, V] | Iterable[Record[K, V]] | Offsets | None = None,
+        *,
+        callback: Callable[[Committed | None, HeadraceError | None], None] | None = None,
+    ) -> concurrent.futures.Future[Committed]:
+        """`commit` without waiting; a later commit never loses to an earlier one.
+
+        `callback` gets (offsets, None) or (None, error), on the IO thread: it must not block, nor call this
+        consumer.
+        """
+        offsets = offsets_to_commit(what)
+        group, deadline_ms = self._group, self._deadline_ms(None)
+        if offsets is None:
+            offsets = {tp: offset for tp, (_, offset) in self._engine.positions(finished=False).items()}
+        told: concurrent.futures.Future[Committed] = concurrent.futures.Future()
+        told.set_running_or_notify_cancel()
+        self._io.wake(lambda: group.commit(offsets, deadline_ms).add_done_callback(settled))
+
+        def settled(done: asyncio.Future[Committed]) -> None:
+            error = done.exception()
+            if error is None:
+                told.set_result(done.result())
+            else:
+                told.set_exception(error)
+            if callback is not None:
+                callback(None if error else done.result(), error)  # type: ignore[arg-type]
+
+        return told
+
+    def committed(
+        self, *tps: TopicPartition, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed for partitions (by default those that are read); None for nothing."""
+        wanted = tps or self._engine.assignment()
+        return self._io.call(self._group.committed(wanted, self._deadline_ms(timeout)))
+
+    # --- inside -----------------------------------------------------------------------------------------
+
+    def _deadline_ms(self, timeout: float | None) -> int:
+        raise NotImplementedError
+
+    @property
+    def _group(self) -> Membership:
+        if self._engine.group is None:
+            raise no_group()
+        return self._engine.group
+
+    def _serve(self) -> None:
+        """What the group has for the user's side to do. Errors: what the user must hear, or its callbacks
+        raise."""
+        if self._is_serving:
+            raise HeadraceError("a rebalance callback cannot ask for records")
+        engine = self._engine
+        while engine.attention:
+            work = self._io.call(self._group.begin())
+            if work is None:
+                return
+            try:
+                self._tell(work)
+            finally:
+                self._io.call(self._done())
+
+    async def _done(self) -> None:
+        self._group.done()
+
+    def _tell(self, work: Work) -> None:
+        callback = self._callbacks.get(work.kind.value)
+        if callback is None:
+            return
+        self._is_serving = True
+        try:
+            callback(self, work.partitions)
+        finally:
+            self._is_serving = False
+
+    def _leave(self, reason: str, leave: bool | None, timeout: float | None) -> None:
+        group = self._engine.group
+        if group is None:
+            return
+        deadline_ms = self._deadline_ms(timeout)
+        work = self._io.call(group.leaving(deadline_ms))
+        try:
+            if work is not None:
+                self._tell(work)
+        finally:
+            if leave is None:
+                leave = not self.config.group_instance_id
+            self._io.call(group.unsubscribe(leave=leave, reason=reason, deadline_ms=deadline_ms))
