@@ -197,7 +197,11 @@ class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
         self.rules.insert(0, lambda ask: Fault(delay_ms=FOR_EVER_MS) if ask.node_id == node_id else None)
 
     def start_node(self, node_id: int) -> None:
+        """Of producers it knows what a snapshot keeps: the last batch of each."""
         self.down.discard(node_id)
+        for part in (part for topic in self.topics.values() for part in topic.partitions):
+            if part.leader == node_id:
+                part.producers.restore(part.producers.to_snapshot())
 
     def truncate_start(self, name: str, partition: int, offset: int) -> None:
         cut = self.topics[name].partitions[partition]
