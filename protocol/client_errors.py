@@ -70,6 +70,11 @@ class DeliveryTimeoutError(HeadraceError, TimeoutError):
 
 
 @dataclass(eq=False)
+class TransactionAbortedError(HeadraceError):
+    """The transaction was aborted before the record was acknowledged."""
+
+
+@dataclass(eq=False)
 class FlushTimeoutError(HeadraceError, TimeoutError):
     """`flush` ran out of time; `remaining` records are still on their way."""
 

@@ -48,6 +48,9 @@ from .client_errors import (
     SerializationError as SerializationError,
 )
 from .client_errors import (
+    TransactionAbortedError as TransactionAbortedError,
+)
+from .client_errors import (
     WakeupError as WakeupError,
 )
 from .coordinator_errors import *  # noqa: F403 - all of them, under the one name that users know

@@ -188,18 +188,20 @@ def _in_range(facts: KeyFacts, value: Any) -> Any:
 
 def _typed(facts: KeyFacts, kind: Any, value: Any) -> Any:
     try:
-        if kind is bool:
-            return _to_bool(value)
+        if kind is bool or kind == bool | None:
+            return None if kind is not bool and value in (None, "") else _to_bool(value)
         if kind is int or kind == int | None:  # None, and the empty text, where it may be left open
             return None if kind is not int and value in (None, "") else _to_int(value)
         if kind is float:
             return float(value)
-        if kind is str:
-            return value if isinstance(value, str) else _refuse(value)
+        if kind is str or kind == str | None:
+            return None if kind is not str and value in (None, "") else _to_text(value)
         if kind == tuple[str, ...]:
             return _to_list(value)
     except (ValueError, TypeError) as error:
+        expected: dict[Any, str]
         expected = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+        expected |= {kind | None: text for kind, text in expected.items()}
         wanted = expected.get(kind, "a list")
         raise ConfigError(f"{facts.name} must be {wanted}, not {value!r}") from error
     return value
@@ -224,8 +226,10 @@ def _to_int(value: Any) -> int:
 def _to_list(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
-    return tuple(item if isinstance(item, str) else _refuse(item) for item in value)
+    return tuple(_to_text(item) for item in value)
 
 
-def _refuse(value: Any) -> Any:
-    raise TypeError(value)
+def _to_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value

@@ -15,6 +15,7 @@ import msgspec
 
 from ..clients.config import AdminConfig, ConsumerConfig, ProducerConfig
 from ..clients.group import states as member_states
+from ..clients.producer import transactions
 from ..controller.config import ControllerConfig
 from ..controller.quorum import roles
 from ..controller.state import brokers, partition_states
@@ -161,6 +162,9 @@ def states_page() -> str:
     parts.append("## A storage node, as it sees its membership (`storage_node/membership.py`)\n")
     arrows = _plain(membership.MembershipState, membership.TRANSITIONS)
     parts.append(_drawing(membership.MembershipState.SEARCHING.value, arrows))
+    parts.append("## The transactions of a producer (`clients/producer/transactions.py`)\n")
+    arrows = _labelled(transactions.TRANSITIONS)
+    parts.append(_drawing(transactions.TxnState.UNINITIALIZED.value, arrows))
     parts.append("## A partition that a node follows (`storage_node/replica/follower.py`)\n")
     arrows = _plain(follower.FollowState, follower.TRANSITIONS)
     parts.append(_drawing(follower.FollowState.READY.value, arrows))

@@ -12,17 +12,20 @@ from ...protocol.errors import (
     ClosedError,
     FlushTimeoutError,
     HeadraceError,
+    TransactionAbortableError,
+    TransactionAbortedError,
     UnknownTopicOrPartitionError,
 )
 from ...runtime.clock_io import wall_ms
 from ..config import ProducerConfig
-from ..producer.delivery_io import BatchResult, RecordFuture
+from ..producer.delivery_io import BatchResult, RecordFuture, until_done
 from ..producer.outgoing_io import OVERHEAD_BYTES, Outgoing, check_records, known_partition
 from ..producer.partitioner import murmur2_sticky
 from ..producer.producer_io import NO_PARTITION, NO_ROOM, NO_TOPIC, ProducerEngine
 from ..records import K, PartitionInfo, ProducerRecord, RecordMetadata, V
 from ..serdes import bytes_
 from .cluster_io import attach_async
+from .transaction_io import AsyncTransactionalCalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -53,7 +56,7 @@ class _Waiting:
     size_bytes: int
 
 
-class AsyncProducer(Generic[K, V]):
+class AsyncProducer(AsyncTransactionalCalls, Generic[K, V]):
     """Sends records from one event loop; `close` it, or use `async with`.
 
     Arguments are those of `Producer`. `send` is a plain call that returns an already scheduled future:
@@ -78,6 +81,7 @@ class AsyncProducer(Generic[K, V]):
         self._made: ProducerEngine | None = None
         self._lines: dict[str, deque[_Waiting]] = {}  # by topic: what waits, in the order of the calls
         self._line_tasks: dict[str, asyncio.Task[Any] | None] = {}
+        self._lines_ended_by: HeadraceError = ClosedError("the client was closed")
         self._waiting_bytes = 0
         self._room = asyncio.Event()
         self._is_closed = False
@@ -102,7 +106,11 @@ class AsyncProducer(Generic[K, V]):
         """
         record = ProducerRecord(value, key, headers, partition, timestamp)
         outcome: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        self._send(topic, record, outcome)
+        try:
+            self._send(topic, record, outcome)
+        except HeadraceError as error:
+            self._outgoing.tell_failed(error)
+            raise
         return outcome
 
     async def send_many(self, topic: str, records: Iterable[ProducerRecord[K, V] | V | None]) -> BatchResult:
@@ -121,7 +129,7 @@ class AsyncProducer(Generic[K, V]):
             outcomes.append(self._send_or_fail(topic, item))
         entered = [await item if isinstance(item, asyncio.Future) else item for item in outcomes]
         result = BatchResult([*entered])
-        await _until_done(result.deliveries())
+        await until_done(result.deliveries())
         return result
 
     async def send_arrow(
@@ -154,7 +162,7 @@ class AsyncProducer(Generic[K, V]):
                 need = steps.send(answer)
             except StopIteration as done:
                 result: BatchResult = done.value
-                await _until_done(result.deliveries())
+                await until_done(result.deliveries())
                 return result
             if need.is_first:
                 deadline_ms = self._deadline_ms()
@@ -182,10 +190,9 @@ class AsyncProducer(Generic[K, V]):
         left: list[tuple[Delivery, int]] = []
         try:
             async with asyncio.timeout(timeout):
-                while self._lines:
-                    await self._line_ended()
+                await self._enter_lines()
                 left = self._made.flush()
-                await _until_done([delivery for delivery, _ in left])
+                await until_done([delivery for delivery, _ in left])
         except TimeoutError:
             waiting = sum(len(line) for line in self._lines.values())
             remaining = waiting + sum(count for delivery, count in left if not delivery.is_done)
@@ -207,6 +214,8 @@ class AsyncProducer(Generic[K, V]):
         if self._is_closed:
             return
         try:
+            if self._made is not None and self._made.transactions is not None:
+                await self._made.transactions.close(timeout)
             await self.flush(timeout)
         except FlushTimeoutError:
             pass  # the futures tell
@@ -215,7 +224,7 @@ class AsyncProducer(Generic[K, V]):
             self._cluster.remove(self)
             if self._made is not None:
                 self._made.fail(ClosedError("the producer was closed"))
-                await self._end_lines()
+                await self._end_lines(ClosedError("the producer was closed"))
             if self._owns_cluster:
                 await self._cluster.close()
 
@@ -241,6 +250,8 @@ class AsyncProducer(Generic[K, V]):
                 hub, self.config, outgoing.partitioner, None, is_plain=outgoing.is_plain
             )
             self._made.add_room_listener(self._room.set)
+            if self._made.transactions is not None:
+                outgoing.on_failed = self._made.transactions.on_error
         return self._made
 
     def _send(
@@ -336,6 +347,7 @@ class AsyncProducer(Generic[K, V]):
                 try:
                     found = await self._append_when_possible(engine, topic, waiting)
                 except (HeadraceError, TypeError, ValueError) as error:
+                    self._outgoing.tell_failed(error)
                     if not waiting.future.done():
                         waiting.future.set_exception(error)
                 else:
@@ -344,12 +356,15 @@ class AsyncProducer(Generic[K, V]):
                 line.popleft()
                 self._waiting_bytes -= waiting.size_bytes
         finally:
-            del self._lines[topic], self._line_tasks[topic]
-            for waiting in line:  # cancelled: the client ends
-                self._waiting_bytes -= waiting.size_bytes
-                if not waiting.future.done():
-                    waiting.future.set_exception(ClosedError("the producer was closed"))
-            self._room.set()
+            self._close_line(topic)
+
+    def _close_line(self, topic: str) -> None:
+        del self._line_tasks[topic]
+        for waiting in self._lines.pop(topic):  # cancelled: the client ends, or the transaction
+            self._waiting_bytes -= waiting.size_bytes
+            if not waiting.future.done():
+                waiting.future.set_exception(self._lines_ended_by)
+        self._room.set()
 
     async def _append_when_possible(
         self, engine: ProducerEngine, topic: str, waiting: _Waiting
@@ -409,12 +424,19 @@ class AsyncProducer(Generic[K, V]):
                 self._room.clear()
                 await self._room.wait()
 
-    async def _end_lines(self) -> None:
-        """What still waits in line fails with ClosedError."""
+    async def _end_lines(self, error: HeadraceError) -> None:
+        """What still waits in line fails."""
+        self._lines_ended_by = error
         tasks = [task for task in self._line_tasks.values() if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for topic in list(self._lines):  # its task was cancelled before it began
+            self._close_line(topic)
+
+    async def _enter_lines(self) -> None:
+        while self._lines:
+            await self._line_ended()
 
     async def _line_ended(self) -> None:
         """Wait until what waits in the lines now is buffered. Not gather: that would cancel them with us."""
@@ -447,24 +469,6 @@ class AsyncProducer(Generic[K, V]):
         self._outgoing.acknowledge(RecordMetadata(topic, partition, -1, -1, -1, -1), error)
 
 
-async def _until_done(deliveries: list[Delivery]) -> None:
-    left = [delivery for delivery in deliveries if not delivery.is_done]
-    if not left:
-        return
-    everything = asyncio.get_running_loop().create_future()
-    count = len(left)
-
-    def one_is_done() -> None:
-        nonlocal count
-        count -= 1
-        if not count and not everything.done():
-            everything.set_result(None)
-
-    for delivery in left:
-        delivery.add_callback(one_is_done)
-    await everything
-
-
 def _future(found: tuple[Delivery, int], prepared: Prepared) -> RecordFuture:
     key, value, _, timestamp_ms = prepared
     key_size, value_size = -1 if key is None else len(key), -1 if value is None else len(value)
@@ -479,6 +483,8 @@ def _settle(outcome: asyncio.Future[RecordMetadata], done: RecordFuture) -> None
         outcome.set_result(metadata)
     else:
         outcome.set_exception(error)
+        if isinstance(error, TransactionAbortableError | TransactionAbortedError):
+            outcome.exception()  # the end of the transaction tells; nobody has to look here as well
 
 
 def _pass_on(outcome: asyncio.Future[RecordMetadata], entered: asyncio.Future[RecordFuture]) -> None:

@@ -116,7 +116,7 @@ class ArrowSend:
         self._pieces.append(result)
         for group in piece.groups:
             if group.error is not None:
-                result.add_failed(self._topic, -1, group.end - group.start, group.error)
+                self._fail(result, -1, group.end - group.start, group.error)
             else:
                 yield from self._send_group(engine, piece, group, result, now_ms)
 
@@ -130,7 +130,7 @@ class ArrowSend:
                     self._topic, piece.columns, piece.rows, start, group.end, partition, now_ms
                 )
             except (TypeError, ValueError) as error:  # this row alone
-                result.add_failed(self._topic, -1 if partition is None else partition, 1, error)
+                self._fail(result, -1 if partition is None else partition, 1, error)
                 start += 1
                 continue
             for delivery, first, count in runs:
@@ -143,12 +143,16 @@ class ArrowSend:
         if start < group.end:
             assert self._error is not None
             failed = -1 if partition is None else partition
-            result.add_failed(self._topic, failed, group.end - start, self._error)
+            self._fail(result, failed, group.end - start, self._error)
+
+    def _fail(self, result: PieceResult, partition: int, count: int, error: BaseException) -> None:
+        self._outgoing.tell_failed(error)
+        result.add_failed(self._topic, partition, count, error)
 
     def _refuse(self, rows: Rows, now_ms: int) -> None:
         assert self._error is not None
         result = PieceResult(rows.count, None, None, now_ms, None, None)
-        result.add_failed(self._topic, -1, rows.count, self._error)
+        self._fail(result, -1, rows.count, self._error)
         self._pieces.append(result)
 
 

@@ -3,9 +3,9 @@
 The producer's threads append while the sender takes batches away; their owner holds one lock for every
 call. Only through the slots of `lanes.py` do records join without it, up to what is charged; hence the
 comments "Order:" about slots. A batch is *open* while records may still join it. Only the first batch of a
-queue is ever sent, and while `is_muted` (an earlier batch of the partition is under way) none is, so nothing
-ever reorders a partition. What that costs in pipelining is won back by letting the open batch of a muted
-partition grow past batch.size, up to max.request.size: one round trip then carries more, not fewer, bytes.
+queue is ever sent, and while `is_muted` (it has to wait for earlier ones of the partition) none is, so that
+nothing ever reorders a partition. The open batch of a muted partition grows past batch.size, up to
+max.request.size: one round trip then carries more, not fewer, bytes.
 
 Invariant: `used_bytes` is the sum of `charged_bytes` over all live batches.
 """
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..cluster.chance import Chance
     from ..cluster.metadata import ClusterView
     from .lanes import Lane, Lanes, Slot
+    from .sequences import Stamp
 
 from .lanes import LockedLanes
 from .partitioner import StickyChoice
@@ -56,8 +57,8 @@ class Batch:
 
     __slots__ = (
         "attempts", "builder", "charged_bytes", "count", "created_ms", "data",
-        "deadline_ms", "delivery", "is_expired", "is_flushed", "is_open", "last_error", "leader", "queue",
-        "retry_at_ms", "size_bytes", "told_bytes",
+        "deadline_ms", "delivery", "is_expired", "is_flushed", "is_on_wire", "is_open", "last_error",
+        "leader", "number", "queue", "retry_at_ms", "size_bytes", "stamp", "stamped_as", "told_bytes", "turn",
     )  # fmt: skip
 
     def __init__(self, queue: PartitionQueue, delivery: Any, created_ms: int, deadline_ms: int) -> None:
@@ -67,10 +68,14 @@ class Batch:
         self.data: Buffer | None = None  # from the first attempt on
         self.count = self.size_bytes = 0  # known once it is no longer open
         self.is_open, self.is_flushed, self.is_expired = True, False, False
+        self.is_on_wire = False  # in a request that has no answer yet
         self.attempts, self.retry_at_ms = 0, 0
         self.charged_bytes = self.told_bytes = 0
         self.last_error: BaseException | None = None
         self.leader: tuple[bytes, int] | None = None  # the topic id and leader epoch it was last sent under
+        self.number = self.turn = -1  # of its first record, and its own, in the partition; see sequences.py
+        self.stamp: Stamp | None = None  # what it tells of its producer, from the first attempt on
+        self.stamped_as: Stamp | None = None  # what `data` tells
 
 
 class PartitionQueue:
@@ -301,19 +306,30 @@ class Accumulator:
         return batch
 
     def put_back(self, batch: Batch) -> None:
-        """Return a batch to the front of its queue, to be sent again."""
-        batch.queue.batches.appendleft(batch)
+        """Return a batch to its queue, before all that were not sent yet, to be sent again."""
+        place = 0
+        for queued in batch.queue.batches:  # Bound: as many as are under way
+            if queued.stamp is None or queued.number > batch.number:
+                break
+            place += 1
+        batch.queue.batches.insert(place, batch)
 
     def replace(self, batch: Batch, parts: list[Batch]) -> None:
-        """Put the parts of a split batch at the front of its queue, in order."""
+        """Put the parts of a split batch, in order, where it would be put back."""
         self.forget(batch)
         for part in reversed(parts):
-            part.queue.batches.appendleft(part)
+            self.put_back(part)
             self._charge(part, part.size_bytes)
             self.live[part] = None
         # Order: by deadline, which `expired` relies on; the parts have that of the whole.
         for each in sorted(self.live, key=lambda live: live.deadline_ms):
             self.live.move_to_end(each)
+
+    def remove(self, batch: Batch) -> None:
+        """Take a batch out of its queue that is not to be sent."""
+        if batch.is_open:
+            self._seal(batch)
+        batch.queue.batches.remove(batch)
 
     def forget(self, batch: Batch) -> None:
         """The batch has its outcome: give its memory back."""
@@ -335,10 +351,8 @@ class Accumulator:
         for batch in found:
             batch.is_expired = True
             queue = batch.queue
-            if batch in queue.batches:
-                if batch.is_open:
-                    self._seal(batch)
-                queue.batches.remove(batch)
+            if not batch.is_on_wire:
+                self.remove(batch)
                 self.forget(batch)
                 self.touch(queue, now_ms)
         return found
@@ -350,6 +364,12 @@ class Accumulator:
             self.touch(batch.queue, now_ms)
         self.needs_wake = True
         return list(self.live)
+
+    def seal_all(self) -> None:
+        """No further record joins a batch that there is."""
+        for batch in self.live:
+            if batch.is_open:
+                self._seal(batch)
 
     def close_all(self) -> list[Batch]:
         """Drop every batch; the memory is free, the outcome is the caller's to tell. What expired under way

@@ -6,6 +6,7 @@ record's future is four slots that point into its batch's delivery.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
@@ -314,6 +315,25 @@ class BatchResult:
     def __repr__(self) -> str:
         done = sum(future.done() for future in self)
         return f"<BatchResult {done} of {len(self)} done>"
+
+
+async def until_done(deliveries: list[Delivery]) -> None:
+    """Wait on the loop that resolves them until all have their outcome."""
+    left = [delivery for delivery in deliveries if not delivery.is_done]
+    if not left:
+        return
+    everything = asyncio.get_running_loop().create_future()
+    count = len(left)
+
+    def one_is_done() -> None:
+        nonlocal count
+        count -= 1
+        if not count and not everything.done():
+            everything.set_result(None)
+
+    for delivery in left:
+        delivery.add_callback(one_is_done)
+    await everything
 
 
 def call_user(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -19,6 +19,8 @@ def figures(sender: Sender, buffer_bytes: int) -> dict[str, float]:
         "byte-total": counters.bytes_sent,
         "request-total": counters.requests_sent,
         "batch-split-total": counters.batches_split,
+        "batch-duplicate-total": counters.batches_duplicate,
+        "producer-epoch-bump-total": 0 if sender.sequences is None else sender.sequences.bumps,
         "batch-size-avg": counters.bytes_sent / batches,
         "records-per-batch-avg": counters.records_sent / batches,
         "requests-in-flight": len(sender.in_flight),

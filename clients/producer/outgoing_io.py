@@ -63,6 +63,8 @@ class Outgoing:
         self._is_plain_key, self._is_plain_value = is_plain_bytes(key), is_plain_bytes(value)
         self._max_bytes = config.max_request_size
         self.wall_ms = wall_ms
+        # Told of each record that was never buffered: a transaction cannot be committed without it.
+        self.on_failed: Callable[[BaseException], None] | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -114,9 +116,15 @@ class Outgoing:
 
     def failed(self, topic: str, item: Any, error: BaseException) -> RecordFuture:
         """The outcome of a record that was never buffered."""
+        self.tell_failed(error)
         if not isinstance(item, ProducerRecord):
             return FailedFuture(topic, -1, error)
         return FailedFuture(item.topic or topic, known_partition(item.partition), error)
+
+    def tell_failed(self, error: BaseException) -> None:
+        """A record was not buffered."""
+        if self.on_failed is not None:
+            self.on_failed(error)
 
     def intercept(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any]:
         """The record after all interceptors, in their order."""

@@ -10,31 +10,31 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import ClosedError, HeadraceError, InvalidPartitionsError
+from ...protocol.errors import ClosedError, HeadraceError, InvalidPartitionsError, KafkaError
 from ...protocol.messages.registry import PRODUCE
 from ...protocol.records.codec import active_codec
-from ...protocol.records.header import Compression
-from ..cluster.backoff import Backoff
 from ..cluster.metadata_io import plain_name
 from ..records import PartitionInfo
-from .accumulator import Accumulator, AccumulatorLimits, Batch, PartitionQueue
+from .accumulator import Accumulator, Batch, PartitionQueue
+from .batch_maker_io import BatchMaker
 from .delivery_io import Delivery
 from .figures import figures
 from .giving_way_io import GiveWay, Turn
+from .identity_io import new_identity
 from .lanes import LockedLanes, new_lanes
+from .making import limits_of, sender_of
 from .outgoing_io import OVERHEAD_BYTES
 from .partitioner import Partitioner, murmur2_sticky, partition_number, positive_hash
 from .requests import frames_of, request_of, stakes_of
 from .room_io import Room
-from .sender import Effect, RefreshMetadata, Resolve, RoomMade, Sender, SendProduce, TakeHint
-from .splitting import split_batch
+from .sender import AskIdentity, Effect, RefreshMetadata, Resolve, RoomMade, SendProduce, TakeHint
+from .transactional_io import TransactionalHalf
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from ...protocol.errors import KafkaError
     from ...protocol.records.codec import BatchBuilder, Columns
     from ...protocol.records.header import Buffer
     from ..cluster.hub_io import Hub
@@ -71,30 +71,16 @@ class ProducerEngine:
         self._hub, self.config, self._io_thread = hub, config, io_thread
         self._partitioner = None if partitioner is murmur2_sticky else partitioner
         self._ignore_keys = config.partitioner_ignore_keys
-        self._codec, self._now_ms = active_codec(), hub.now_ms
-        self._compression = Compression[config.compression_type.upper()]
+        codec, self._now_ms = active_codec(), hub.now_ms
         self._acks = config.acks_number
-        limits = AccumulatorLimits(
-            config.linger_ms,
-            config.batch_size,
-            max(config.max_request_size, config.batch_size),
-            config.buffer_memory,
-            config.delivery_timeout_ms,
-            config.partitioner_adaptive,
-        )
         is_common = is_plain and self._partitioner is None
         most_bytes = config.max_request_size - OVERHEAD_BYTES
-        self.lanes = new_lanes(self._codec, most_bytes, self._ignore_keys) if is_common else LockedLanes()
-        self._accumulator = Accumulator(limits, self._new_builder, self._new_delivery, hub.random, self.lanes)
-        self._sender = Sender(
-            self._accumulator,
-            Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, hub.random),
-            self._split,
-            acks=self._acks,
-            retries=config.retries,
-            max_in_flight=config.max_in_flight,
-            max_request_bytes=max(config.max_request_size, config.batch_size),
+        self.lanes = new_lanes(codec, most_bytes, self._ignore_keys) if is_common else LockedLanes()
+        maker = BatchMaker(codec, config, io_thread)
+        self._accumulator = Accumulator(
+            limits_of(config), maker.builder, maker.delivery, hub.random, self.lanes
         )
+        self._sender = sender_of(config, self._accumulator, maker.split, hub.random)
         self._topics = self._accumulator.topics
         self._lock = threading.Lock()
         turn = Turn(self._lock)
@@ -106,7 +92,15 @@ class ProducerEngine:
         self._wake_is_sent = False
         self._timer: asyncio.TimerHandle | None = None
         self._failure: HeadraceError | None = None
+        self._refusal: HeadraceError | None = (
+            None  # why no record can be sent now: the failure, or no transaction
+        )
         self._wake_loop = hub.loop.call_soon if io_thread is None else hub.loop.call_soon_threadsafe
+        self.transactions: TransactionalHalf | None = None
+        if config.transactional_id is not None:
+            self.transactions = TransactionalHalf(
+                *(hub, config, self._sender, self._turn, self._perform, self._pump, self._refuse)
+            )
         hub.join(self)
         hub.metadata.add_listener(self._on_view)
 
@@ -129,8 +123,8 @@ class ProducerEngine:
         if partition is not None and type(partition) is not int:
             partition = partition_number(partition)
         with self._lock:
-            if self._failure is not None:
-                raise self._failure
+            if self._refusal is not None:
+                raise self._refusal
             queues = self._topics.get(topic)
             if queues is None:
                 return NO_TOPIC
@@ -200,7 +194,7 @@ class ProducerEngine:
             return False
         with self._lock:
             # Order: looked at again under the lock, because what made room since `append` woke nobody.
-            if self._accumulator.has_room() or self._failure is not None:
+            if self._accumulator.has_room() or self._refusal is not None:
                 return True
             self.hurry_locked()
             try:
@@ -240,13 +234,15 @@ class ProducerEngine:
     def metrics(self) -> dict[str, float]:
         """Totals and gauges by Kafka's metric names."""
         with self._lock:
-            return figures(self._sender, self.config.buffer_memory)
+            found = figures(self._sender, self.config.buffer_memory)
+        return found if self.transactions is None else found | self.transactions.figures()
 
     def forked(self) -> None:
         """In a forked child: the loop and its thread stayed behind, and the lock may be held for ever."""
         self.lanes.close()
         self._lock = threading.Lock()
         self._failure = ClosedError("this producer belongs to the parent process; make a new one after fork")
+        self._refusal = self._failure
 
     # --- on the loop ------------------------------------------------------------------------------------
 
@@ -291,7 +287,9 @@ class ProducerEngine:
         with self._lock:
             if self._failure is not None:
                 return
-            self._failure = reason
+            self._failure = self._refusal = reason
+            if self.transactions is not None:
+                self.transactions.fail(reason)
             effects = self._sender.abort(reason)
         if self._timer is not None:
             self._timer.cancel()
@@ -300,6 +298,10 @@ class ProducerEngine:
             self._hub.metadata.unwatch(self._topics)
         self._hub.leave(self)
         self._perform(effects)
+
+    def _refuse(self, reason: HeadraceError | None) -> None:
+        if self._failure is None:
+            self._refusal = reason
 
     def _on_view(self, view: ClusterView) -> None:
         with self._lock:
@@ -337,9 +339,13 @@ class ProducerEngine:
         for effect in effects:
             if isinstance(effect, SendProduce):
                 self._send(effect)
+            elif isinstance(effect, AskIdentity):
+                self._hub.tasks.spawn(self._identify())
             elif isinstance(effect, Resolve):
                 delivery: Delivery = effect.batch.delivery
                 delivery.resolve(effect.base_offset, effect.log_append_time_ms, effect.error)
+                if effect.error is not None and self.transactions is not None:
+                    self.transactions.on_error(effect.error, of_batch=True)
             elif isinstance(effect, RoomMade):
                 has_room = True
             elif isinstance(effect, RefreshMetadata):
@@ -350,6 +356,16 @@ class ProducerEngine:
                 )
         if has_room:
             self._tell_room()
+
+    async def _identify(self) -> None:
+        try:
+            identity = await new_identity(self._hub, self.config)
+        except KafkaError as error:
+            self.fail(error)
+            return
+        with self._turn:
+            self._sender.on_identity(identity, self._now_ms())
+        self._pump()
 
     def _tell_room(self) -> None:
         with self._turn:
@@ -373,7 +389,7 @@ class ProducerEngine:
             self._hub.submit(
                 send.node_id,
                 PRODUCE,
-                request_of(send, self._acks, timeout_ms),
+                request_of(send, self._acks, timeout_ms, self.config.transactional_id),
                 frames_of(send),
                 timeout_ms=timeout_ms,
                 expect_reply=self._acks != 0,
@@ -411,8 +427,8 @@ class ProducerEngine:
     ) -> tuple[Delivery, int, int] | str:
         accumulator = self._accumulator
         with self._lock:
-            if self._failure is not None:
-                raise self._failure
+            if self._refusal is not None:
+                raise self._refusal
             queues = self._topics.get(topic)
             if queues is None:
                 return NO_TOPIC
@@ -476,23 +492,6 @@ class ProducerEngine:
     def _wake(self) -> None:
         self._wake_is_sent = True
         self._wake_loop(self._pump)
-
-    def _new_builder(self, max_bytes: int) -> BatchBuilder:
-        return self._codec.builder(
-            max_bytes=max_bytes, compression=self._compression, level=self.config.compression_level
-        )
-
-    def _new_delivery(self, queue: PartitionQueue) -> Delivery:
-        return Delivery(queue.topic.name, queue.partition, self._io_thread)
-
-    def _split(self, batch: Batch, max_bytes: int) -> list[Batch]:
-        return split_batch(batch, max_bytes, self._codec, self._new_builder, self._hand_over)
-
-    def _hand_over(self, batch: Batch, first_indexes: list[int]) -> list[Any]:
-        parts = [self._new_delivery(batch.queue) for _ in first_indexes]
-        whole: Delivery = batch.delivery
-        whole.split(list(zip(first_indexes, parts, strict=True)))
-        return parts
 
 
 def _count(batch: Batch) -> int:

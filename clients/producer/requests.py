@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.messages.data import ProducePartition, ProduceRequest
+from ...protocol.records.header import restamped_batch
 from ..cluster.silence import Stake
 
 if TYPE_CHECKING:
@@ -13,12 +14,14 @@ if TYPE_CHECKING:
     from .sender import SendProduce
 
 
-def request_of(send: SendProduce, acks: int, timeout_ms: int) -> ProduceRequest:
+def request_of(
+    send: SendProduce, acks: int, timeout_ms: int, transactional_id: str | None = None
+) -> ProduceRequest:
     """The body of the request."""
     partitions = tuple(
         ProducePartition(target.topic_id, target.partition, target.leader_epoch) for target in send.targets
     )
-    return ProduceRequest(acks, timeout_ms, partitions)
+    return ProduceRequest(acks, timeout_ms, partitions, transactional_id)
 
 
 def stakes_of(send: SendProduce) -> list[Stake]:
@@ -35,8 +38,17 @@ def frames_of(send: SendProduce) -> list[Buffer]:
 
 
 def _data_of(batch: Batch) -> Buffer:
-    """Built (and compressed) before its first attempt."""
+    """Built (and compressed) before its first attempt; a copy where its number has changed since.
+
+    Order: never written in place: the bytes of an earlier attempt may still be on their way (KAFKA-19012).
+    """
+    stamp = batch.stamp
     if batch.data is None:
         assert batch.builder is not None
+        if stamp is not None:
+            batch.builder.stamp(*stamp)
         batch.data, batch.builder = batch.builder.finish(), None
+    elif stamp is not None and stamp != batch.stamped_as:
+        batch.data = restamped_batch(batch.data, stamp.producer_id, stamp.epoch, stamp.base_sequence)
+    batch.stamped_as = stamp
     return batch.data

@@ -1,9 +1,10 @@
 """Decides which batches travel to which node, and what becomes of them. Step shape, pure.
 
-Invariants: a partition has at most one batch under way, so order is kept; a node
-has at most `max_in_flight` requests; a batch is resolved exactly once; no batch outlives its deadline
-unresolved. A batch is retried only while its deadline, its retries and its error allow it.
-Source: Kafka Sender.java, RecordAccumulator.java; KIP-91, KIP-126, KIP-951.
+Invariants: without a producer id a partition has at most one batch under way, so order is kept; with one,
+`sequences.py` says which may go. A node has at most `max_in_flight` requests; a batch is resolved exactly
+once; no batch outlives its deadline unresolved. A batch is retried only while its deadline, its retries and
+its error allow it.
+Source: Kafka Sender.java, RecordAccumulator.java; KIP-91, KIP-98, KIP-126, KIP-360, KIP-951.
 """
 
 from __future__ import annotations
@@ -15,20 +16,27 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...protocol.errors import (
     CorruptMessageError,
     DeliveryTimeoutError,
+    DuplicateSequenceNumberError,
     HeadraceError,
     MessageTooLargeError,
+    OutOfOrderSequenceNumberError,
     RecordBatchTooLargeError,
+    UnknownProducerIdError,
     error_from_code,
 )
+from .transactions import wait_after
 
 if TYPE_CHECKING:
     from ...protocol.messages.data import ProducePartitionResponse, ProduceResponse
     from ..cluster.backoff import Backoff
     from ..cluster.metadata import ClusterView
     from .accumulator import Accumulator, Batch, PartitionQueue
+    from .sequences import Identity, Sequences
 
 # A batch of several records may still go in parts.
 _TOO_LARGE = (MessageTooLargeError, RecordBatchTooLargeError)
+# The leader lacks what comes before the batch; the second knows nothing of the producer at all.
+_OUT_OF_ORDER = (OutOfOrderSequenceNumberError, UnknownProducerIdError)
 Split = Callable[["Batch", int], "list[Batch]"]  # (batch, max bytes) -> its records in smaller batches
 
 
@@ -80,7 +88,12 @@ class RoomMade:
     """Effect: memory was given back; callers that wait for room may try again."""
 
 
-Effect = SendProduce | Resolve | TakeHint | RefreshMetadata | RoomMade
+@dataclass(frozen=True, slots=True)
+class AskIdentity:
+    """Effect: a producer id is needed; report it by `on_identity`."""
+
+
+Effect = SendProduce | Resolve | TakeHint | RefreshMetadata | RoomMade | AskIdentity
 
 
 @dataclass(slots=True)
@@ -94,6 +107,7 @@ class SenderCounters:
     records_failed: int = 0
     batches_retried: int = 0
     batches_split: int = 0
+    batches_duplicate: int = 0  # were there already when they came again
 
 
 @dataclass(slots=True)
@@ -107,6 +121,7 @@ class Sender:
     retries: int
     max_in_flight: int
     max_request_bytes: int
+    sequences: Sequences | None = None  # of an idempotent producer
     counters: SenderCounters = field(default_factory=SenderCounters)
     in_flight: dict[int, SendProduce] = field(default_factory=dict)
     _per_node: dict[int, int] = field(default_factory=dict)
@@ -114,6 +129,8 @@ class Sender:
     # ordered set. Another leader gets them at once (KIP-951); until there is one, the metadata is asked.
     _refused: dict[Batch, None] = field(default_factory=dict)
     _must_look: bool = False  # the newer leader may be known already
+    _is_asking: bool = False  # for a producer id
+    _given_up: HeadraceError | None = None
     _next_id: int = 0
 
     def poll(self, view: ClusterView, now_ms: int) -> tuple[Effect, ...]:
@@ -125,6 +142,8 @@ class Sender:
         effects: list[Effect] = [*self._expire(now_ms)]
         if is_news and self._refused:
             self._look_for_leaders(view, now_ms, effects)
+        if self.sequences is not None and not self._may_number(self.sequences, now_ms, effects):
+            return tuple(effects)
         # What does not fit one request travels in the next.
         while sends := self._drain(view, now_ms, effects):
             effects += sends
@@ -161,10 +180,32 @@ class Sender:
         effects.append(RoomMade())
         return tuple(effects)
 
+    def on_identity(self, identity: Identity, now_ms: int) -> None:
+        """Go on as this producer."""
+        assert self.sequences is not None
+        self._is_asking = False
+        for queue in self.sequences.on_identity(identity):
+            self._settle(queue, now_ms)
+
+    def give_up(self, error: HeadraceError | None, now_ms: int) -> tuple[Effect, ...]:
+        """The transaction has failed or is aborted: what is in no request ends now with `error`, and so does
+        the rest unless it is acknowledged, without being sent again. None: the next one begins."""
+        self._given_up = error
+        if error is None:
+            return ()
+        effects: list[Effect] = []
+        for batch in [batch for batch in self.accumulator.live if not batch.is_on_wire]:
+            self.accumulator.remove(batch)
+            self._fail(batch, error, now_ms, effects)
+        effects.append(RoomMade())
+        return tuple(effects)
+
     def abort(self, error: BaseException) -> tuple[Effect, ...]:
         """End every batch with `error`; answers that still come are ignored."""
         dropped = self.accumulator.close_all()
         self._refused.clear()
+        if self.sequences is not None:
+            self.sequences.forget()
         self.counters.records_failed += sum(batch.count for batch in dropped)
         return (*(Resolve(batch, error=error) for batch in dropped), RoomMade())
 
@@ -196,7 +237,7 @@ class Sender:
         """What was refused goes to a newer leader without waiting any more."""
         for batch in list(self._refused):
             queue = batch.queue
-            if batch.is_expired or not queue.batches or queue.batches[0] is not batch:
+            if batch.is_on_wire or batch not in self.accumulator.live:
                 del self._refused[batch]
                 continue
             found = view.leader_of(queue.topic.name, queue.partition)
@@ -211,11 +252,32 @@ class Sender:
     def _take(self, queue: PartitionQueue, now_ms: int) -> Batch:
         batch = self.accumulator.take_first(queue)
         batch.attempts += 1
-        # With retries=0 too: a request may overtake another while a connection opens, and parts of a batch
-        # that was too large come after the next one.
-        queue.is_muted = True
-        self.accumulator.touch(queue, now_ms)
+        batch.is_on_wire = True
+        if self.sequences is not None:
+            self.sequences.took(batch)
+        else:
+            # With retries=0 too: a request may overtake another while a connection opens, and parts of a
+            # batch that was too large come after the next one.
+            queue.is_muted = True
+        self._settle(queue, now_ms)
         return batch
+
+    def _settle(self, queue: PartitionQueue, now_ms: int) -> None:
+        """See whether the queue's first batch may go now."""
+        if self.sequences is not None:
+            queue.is_muted = self.sequences.holds_back(queue)
+        self.accumulator.touch(queue, now_ms)
+
+    def _may_number(self, sequences: Sequences, now_ms: int, effects: list[Effect]) -> bool:
+        """Number anew what has to be; False without a producer id."""
+        for queue in sequences.renumber():
+            self._settle(queue, now_ms)
+        if sequences.identity is not None:
+            return True
+        if self.accumulator.live and not self._is_asking and not sequences.is_transactional:
+            self._is_asking = True
+            effects.append(AskIdentity())
+        return False
 
     def _send(self, node_id: int, pairs: list[tuple[Batch, Target]]) -> SendProduce:
         self._next_id += 1
@@ -231,6 +293,9 @@ class Sender:
         effects: list[Effect] = []
         for batch in self.accumulator.expired(now_ms):
             self._refused.pop(batch, None)
+            if self.sequences is not None and batch.stamp is not None and not batch.is_on_wire:
+                self.sequences.failed(batch)
+                self._settle(batch.queue, now_ms)
             waited_ms = now_ms - batch.created_ms
             cause = f"; last error: {batch.last_error}" if batch.last_error is not None else ""
             error = DeliveryTimeoutError(
@@ -247,12 +312,20 @@ class Sender:
     def _ended(self, request_id: int) -> SendProduce:
         send = self.in_flight.pop(request_id)
         self._per_node[send.node_id] -= 1
+        for batch in send.batches:
+            batch.is_on_wire = False
+            if self.sequences is not None:
+                self.sequences.came_back(batch)
+            else:
+                batch.queue.is_muted = False
         return send
 
     def _answered(
         self, batch: Batch, answer: ProducePartitionResponse, now_ms: int, effects: list[Effect]
     ) -> None:
-        if not answer.error_code:
+        is_duplicate = answer.error_code == DuplicateSequenceNumberError.code
+        self.counters.batches_duplicate += is_duplicate
+        if not answer.error_code or is_duplicate:
             self._succeed(batch, answer.base_offset, answer.log_append_time_ms, now_ms, effects)
             return
         queue = batch.queue
@@ -265,11 +338,15 @@ class Sender:
     ) -> None:
         self.counters.records_sent += batch.count
         self.counters.bytes_sent += len(batch.data or b"")
+        if self.sequences is not None:
+            self.sequences.acked(batch)
         self._release(batch, now_ms)
         if not batch.is_expired:
             effects.append(Resolve(batch, base_offset, append_ms))
 
     def _fail(self, batch: Batch, error: HeadraceError, now_ms: int, effects: list[Effect]) -> None:
+        if self.sequences is not None and batch.stamp is not None:
+            self.sequences.failed(batch)
         self._release(batch, now_ms)
         if not batch.is_expired:
             self.counters.records_failed += batch.count
@@ -279,21 +356,48 @@ class Sender:
         if error.refresh_metadata:
             effects.append(RefreshMetadata())
         batch.last_error = error
-        if batch.is_expired:
-            self._release(batch, now_ms)
+        if batch not in self.accumulator.live or batch.is_expired:
+            self._fail(batch, error, now_ms, effects)  # its outcome was told
+        elif self._given_up is not None:
+            self._fail(batch, self._given_up, now_ms, effects)
         elif isinstance(error, _TOO_LARGE) and batch.count > 1:
             self._split(batch, now_ms)
+        elif isinstance(error, _OUT_OF_ORDER) and self.sequences is not None:
+            self._out_of_order(self.sequences, batch, error, now_ms, effects)
         elif error.retriable and batch.attempts <= self.retries:
-            self.counters.batches_retried += 1
-            batch.retry_at_ms = now_ms + self.backoff.wait_ms(batch.attempts)
-            batch.queue.is_muted = False
-            if error.refresh_metadata:
-                self._refused[batch] = None
-                self._must_look = True
-            self.accumulator.put_back(batch)
-            self.accumulator.touch(batch.queue, now_ms)
+            self._retry(batch, error, now_ms)
         else:
             self._fail(batch, error, now_ms, effects)
+
+    def _retry(self, batch: Batch, error: HeadraceError, now_ms: int) -> None:
+        self.counters.batches_retried += 1
+        batch.retry_at_ms = now_ms + wait_after(error, batch.attempts, self.backoff)
+        if error.refresh_metadata:
+            self._refused[batch] = None
+            self._must_look = True
+        self.accumulator.put_back(batch)
+        self._settle(batch.queue, now_ms)
+
+    def _out_of_order(
+        self,
+        sequences: Sequences,
+        batch: Batch,
+        error: HeadraceError,
+        now_ms: int,
+        effects: list[Effect],
+    ) -> None:
+        if not sequences.is_first(batch):
+            # It came before its turn, which says nothing of the batch, and goes again when that comes.
+            batch.attempts -= 1
+            self.counters.batches_retried += 1
+            batch.retry_at_ms = now_ms
+            self.accumulator.put_back(batch)
+            self._settle(batch.queue, now_ms)
+        elif sequences.is_transactional or batch.attempts > self.retries:
+            self._fail(batch, error, now_ms, effects)
+        else:
+            sequences.has_gap(batch.queue)
+            self._retry(batch, error, now_ms)
 
     def _split(self, batch: Batch, now_ms: int) -> None:
         """The topic allows less than we sent: halve this batch, and bound the next ones alike.
@@ -304,14 +408,15 @@ class Sender:
         queue = batch.queue
         limit = max(batch.size_bytes // 2, 1)
         self.accumulator.learn_limit(queue.topic, limit, now_ms)
-        queue.is_muted = False
-        self.accumulator.replace(batch, self.split(batch, limit))
-        self.accumulator.touch(queue, now_ms)
+        parts = self.split(batch, limit)
+        if self.sequences is not None:
+            self.sequences.split(batch, parts)
+        self.accumulator.replace(batch, parts)
+        self._settle(queue, now_ms)
 
     def _release(self, batch: Batch, now_ms: int) -> None:
-        batch.queue.is_muted = False
         self.accumulator.forget(batch)
-        self.accumulator.touch(batch.queue, now_ms)
+        self._settle(batch.queue, now_ms)
 
 
 def _first_size(queue: PartitionQueue) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from ...protocol.errors import (
@@ -22,6 +23,7 @@ from ..producer.producer_io import NO_PARTITION, NO_ROOM, NO_TOPIC, ProducerEngi
 from ..records import K, PartitionInfo, ProducerRecord, RecordMetadata, V
 from ..serdes import bytes_
 from .attach_io import attach
+from .transaction_io import TransactionalCalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 _BYTES: Any = bytes_
 
 
-class Producer(Generic[K, V]):
+class Producer(TransactionalCalls, Generic[K, V]):
     """Sends records; thread-safe. One per process is enough; `close` it, or use it as a context manager.
 
     `bootstrap` is "host:port,..." or a `Cluster` to share; None takes HEADRACE_BOOTSTRAP or finds the
@@ -73,7 +75,11 @@ class Producer(Generic[K, V]):
         self._max_block_s = self.config.max_block_ms / 1000
         self._is_closed = False
         # Over the method of the class, unless a subclass has its own: one call less for every record.
-        send = self._engine.lanes.bind(self._send_any)
+        send_any = self._send_any
+        if self._engine.transactions is not None:
+            send_any = self._send_in_transaction
+            self._outgoing.on_failed = self._record_failed
+        send = self._engine.lanes.bind(send_any)
         if type(self).send is Producer.send:
             self.send = send  # type: ignore[method-assign]
         io.add(self)
@@ -135,6 +141,17 @@ class Producer(Generic[K, V]):
             -1 if key_data is None else len(key_data),
             -1 if value_data is None else len(value_data),
         )
+
+    def _send_in_transaction(self, topic: str, value: V | None = None, **facts: Any) -> RecordFuture:
+        try:
+            return self._send_any(topic, value, **facts)
+        except HeadraceError as error:
+            self._record_failed(error)
+            raise
+
+    def _record_failed(self, error: BaseException) -> None:
+        assert self._engine.transactions is not None
+        self._io.wake(partial(self._engine.transactions.on_error, error))
 
     def send_many(self, topic: str, records: Iterable[ProducerRecord[K, V] | V | None]) -> BatchResult:
         """Hand many records over: bare values, or `ProducerRecord`s where a key or more is needed.
@@ -228,6 +245,9 @@ class Producer(Generic[K, V]):
         self._io.check_may_block()
         self._is_closed = True
         try:
+            if self._engine.transactions is not None:
+                with contextlib.suppress(ClosedError):
+                    self._io.call(self._engine.transactions.close(timeout))
             with contextlib.suppress(FlushTimeoutError):  # the futures tell
                 self.flush(timeout)
         finally:

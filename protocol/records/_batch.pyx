@@ -25,7 +25,7 @@ from .hashing import check_hash_key
 from .header import BatchHeader, Compression, TimestampType
 from .offset_map import LOAD_FACTOR, slots_and_capacity
 from .opening import MAX_DECOMPRESSED_BYTES, BatchFacts, open_batch
-from .settings import check_settings
+from .settings import check_settings, stamped
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL

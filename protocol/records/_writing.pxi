@@ -187,6 +187,13 @@ cdef class CompiledBatchBuilder:
         self.count += 1
         return self.count - 1
 
+    def stamp(self, producer_id, producer_epoch, base_sequence, is_transactional):
+        # Order: whatever may run Python code comes first.
+        settings = stamped(self._settings, producer_id, producer_epoch, base_sequence, is_transactional)
+        if self._is_built:
+            raise ValueError("the batch is already built")
+        self._settings = settings
+
     def build(self):
         cdef Py_ssize_t payload_bytes
         cdef const char *payload_data

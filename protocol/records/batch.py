@@ -37,6 +37,7 @@ from .settings import (
     MAX_RECORD_OVERHEAD_BYTES,
     BatchSettings,
     check_settings,
+    stamped,
 )
 from .walking import walk_sound
 
@@ -150,6 +151,13 @@ class PythonBatchBuilder:
         if size_bytes > INT32_MAX:
             raise ValueError(f"a record of {body_bytes} bytes does not fit in a batch")
         return True
+
+    def stamp(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, is_transactional: bool
+    ) -> None:
+        if self._is_built:
+            raise ValueError("the batch is already built")
+        self._settings = stamped(self._settings, producer_id, producer_epoch, base_sequence, is_transactional)
 
     def build(self) -> bytes:
         if not self.count or self._base_timestamp is None:

@@ -101,6 +101,14 @@ class BatchBuilder(Protocol):
         TypeError for a value that is neither bytes nor None; those before it stay.
         """
 
+    def stamp(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, is_transactional: bool
+    ) -> None:
+        """Say who writes the batch, where that is known only when it is about to be built.
+
+        Errors: ValueError as in `settings.check_settings`, or after `build`.
+        """
+
     @property
     def count(self) -> int:
         """Records appended so far."""

@@ -155,6 +155,17 @@ def sealed_batch(header: BatchHeader, payload: Buffer) -> bytes:
     return b"".join((prefix, _CRC.pack(crc), covered, payload))
 
 
+def restamped_batch(batch: Buffer, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
+    """A copy of a whole batch under another producer id, epoch and base sequence, with its CRC made right.
+
+    A copy, because the bytes of a batch that was sent may still be on their way. Errors: CorruptMessageError.
+    """
+    header = read_batch_header(batch)._replace(
+        producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence
+    )
+    return sealed_batch(header, memoryview(batch)[HEADER_BYTES:])
+
+
 def assigned_prefix(base_offset: int, batch_length: int, leader_epoch: int) -> bytes:
     """The 17 bytes (base offset, length, leader epoch, magic) that a server puts before the rest of a batch.
 

@@ -61,17 +61,9 @@ def check_settings(
     Source: Kafka MemoryRecordsBuilder.java.
     """
     _check_range("max_bytes", max_bytes, 1, INT32_MAX)
-    _check_range("producer_id", producer_id, -1, INT64_MAX)
-    _check_range("producer_epoch", producer_epoch, -1, INT16_MAX)
-    _check_range("base_sequence", base_sequence, -1, INT32_MAX)
     compression = Compression(compression)
     check_level(compression, level)
-    if producer_id >= 0 and producer_epoch < 0:
-        raise ValueError(f"producer id {producer_id} needs a producer epoch")
-    if producer_id >= 0 and base_sequence < 0 and not is_control:
-        raise ValueError(f"producer id {producer_id} needs a base sequence")
-    if is_transactional and producer_id < 0:
-        raise ValueError("a transactional batch needs a producer id")
+    _check_producer(producer_id, producer_epoch, base_sequence, is_transactional, is_control)
     attributes = int(compression)
     if TimestampType(timestamp_type) is TimestampType.LOG_APPEND_TIME:
         attributes |= LOG_APPEND_TIME_BIT
@@ -92,6 +84,39 @@ def check_settings(
         base_sequence,
         delete_horizon_ms,
     )
+
+
+def stamped(
+    settings: BatchSettings,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    is_transactional: bool,
+) -> BatchSettings:
+    """The settings with who writes the batch. Errors: ValueError, as in `check_settings`."""
+    is_control = bool(settings.attributes & CONTROL_BIT)
+    _check_producer(producer_id, producer_epoch, base_sequence, is_transactional, is_control)
+    attributes = settings.attributes & ~TRANSACTIONAL_BIT
+    return settings._replace(
+        attributes=attributes | TRANSACTIONAL_BIT if is_transactional else attributes,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+
+
+def _check_producer(
+    producer_id: int, producer_epoch: int, base_sequence: int, is_transactional: bool, is_control: bool
+) -> None:
+    _check_range("producer_id", producer_id, -1, INT64_MAX)
+    _check_range("producer_epoch", producer_epoch, -1, INT16_MAX)
+    _check_range("base_sequence", base_sequence, -1, INT32_MAX)
+    if producer_id >= 0 and producer_epoch < 0:
+        raise ValueError(f"producer id {producer_id} needs a producer epoch")
+    if producer_id >= 0 and base_sequence < 0 and not is_control:
+        raise ValueError(f"producer id {producer_id} needs a base sequence")
+    if is_transactional and producer_id < 0:
+        raise ValueError("a transactional batch needs a producer id")
 
 
 def _check_range(name: str, value: int, low: int, high: int) -> None:

@@ -19,10 +19,12 @@ from headrace.clients.aio.admin_io import AsyncAdmin
 from headrace.clients.aio.cluster_io import AsyncCluster
 from headrace.clients.aio.consumer_io import AsyncConsumer
 from headrace.clients.aio.producer_io import AsyncProducer
+from headrace.clients.aio.transaction_io import AsyncTransaction
 from headrace.clients.sync.admin_io import Admin
 from headrace.clients.sync.cluster_io import Cluster
 from headrace.clients.sync.consumer_io import Consumer
 from headrace.clients.sync.producer_io import Producer
+from headrace.clients.sync.transaction_io import Transaction
 from headrace.runtime.loop_io import new_event_loop
 from waiting import wait_for
 
@@ -495,9 +497,34 @@ def test_what_a_group_is_needed_for(face: Face, topic: str) -> None:
     by_hand.close(leave=False)
 
 
+def test_transactions_commit_and_abort(face: Face, topic: str) -> None:
+    """What was committed is read, in order; what was aborted is not, by readers of committed data."""
+    producer = face.make("producer", transactional_id=f"twin.{topic}")
+    for number in range(6):
+        producer.begin_transaction()
+        face.send(producer, topic, b"%d" % number, partition=0)
+        producer.send_many(topic, [ProducerRecord(b"%d+" % number, partition=0)]).raise_for_errors(10)
+        if number % 2:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+    with pytest.raises(errors.InvalidTxnStateError, match="no transaction is open"):
+        face.send(producer, topic, b"outside", partition=0)
+    producer.close()
+    committed = read(face, topic, isolation_level="read_committed")
+    assert [record.value for record in committed] == [b"0", b"0+", b"2", b"2+", b"4", b"4+"]
+    assert len(read(face, topic)) == 12
+
+
 @pytest.mark.parametrize(
     ("sync", "twin"),
-    [(Producer, AsyncProducer), (Consumer, AsyncConsumer), (Admin, AsyncAdmin), (Cluster, AsyncCluster)],
+    [
+        (Producer, AsyncProducer),
+        (Consumer, AsyncConsumer),
+        (Admin, AsyncAdmin),
+        (Cluster, AsyncCluster),
+        (Transaction, AsyncTransaction),
+    ],
 )
 def test_twins_have_the_same_names_and_parameters(sync: type, twin: type) -> None:
     """Whoever knows one face knows the other."""

@@ -13,7 +13,7 @@ from headrace.protocol.errors import (
 )
 from headrace.protocol.records import settings as limits
 from headrace.protocol.records.codec import pick_codec
-from headrace.protocol.records.header import Compression, TimestampType
+from headrace.protocol.records.header import Compression, TimestampType, restamped_batch
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -226,3 +226,57 @@ def test_records_of_both_codecs_look_alike() -> None:
         assert names == [name for name in dir(other) if not name.startswith("_")]
         assert not hasattr(one, "__dict__")
         assert not hasattr(other, "__dict__")
+
+
+@given(builder_settings(), rows, builder_settings())
+def test_both_are_stamped_alike_late_or_early(
+    settings: dict[str, Any], some_rows: list[Any], stamp: dict[str, Any]
+) -> None:
+    """Who writes a batch may be said when it is made, or before it is built: the bytes are the same."""
+    names = ("producer_id", "producer_epoch", "base_sequence", "is_transactional")
+    batches = []
+    for codec in (PYTHON, COMPILED):
+        late, early = codec.builder(**settings), codec.builder(**settings | {n: stamp[n] for n in names})
+        for row in some_rows:
+            assert appended(late, row) == appended(early, row)
+        if not late.count:
+            return
+        late.stamp(*(stamp[name] for name in names))
+        batches += [late.build(), early.build()]
+        with pytest.raises(ValueError, match="already built"):
+            late.stamp(*(stamp[name] for name in names))
+    assert len(set(batches)) == 1
+
+
+@pytest.mark.parametrize("codec", [PYTHON, COMPILED], ids=["python", "compiled"])
+@pytest.mark.parametrize(
+    "stamp",
+    [(-2, 0, 0, False), (1, -1, 0, False), (1, 0, -1, False), (1, 2**15, 0, False), (-1, -1, -1, True)],
+)
+def test_a_stamp_that_cannot_be_is_refused(codec: Any, stamp: tuple[Any, ...]) -> None:
+    """As when the builder is made; the batch is as before."""
+    builder = codec.builder(max_bytes=1000)
+    builder.append(0, None, b"x")
+    with pytest.raises(ValueError, match="producer"):
+        builder.stamp(*stamp)
+    assert codec.check(builder.build()).producer_id == -1
+
+
+@given(
+    builder_settings(), rows, st.integers(0, 2**63 - 1), st.integers(0, 2**15 - 1), st.integers(0, 2**31 - 1)
+)
+def test_a_batch_under_another_number_is_as_if_built_so(
+    settings: dict[str, Any], some_rows: list[Any], producer_id: int, epoch: int, sequence: int
+) -> None:
+    """Its bytes, and the old ones are left alone."""
+    settings |= {"producer_id": 1, "producer_epoch": 1, "base_sequence": 1}
+    number = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence}
+    builder, expected = COMPILED.builder(**settings), COMPILED.builder(**settings | number)
+    for row in some_rows:
+        appended(builder, row)
+        appended(expected, row)
+    if builder.count:
+        data = builder.finish()
+        before = bytes(data)
+        assert restamped_batch(data, *number.values()) == expected.build()
+        assert bytes(data) == before

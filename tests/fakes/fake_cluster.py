@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from fake_coordinator import GROUP_APIS, FakeCoordinator
 from fake_replication import FakeReplication
+from fake_transactions import TRANSACTION_APIS, FakeTransactions
 from headrace.clients.cluster.hub_io import Hub
 from headrace.clients.cluster.network import Address, Reply
 from headrace.protocol import errors
 from headrace.protocol.messages import control, data
 from headrace.protocol.messages import registry as apis
 from headrace.protocol.records.codec import active_codec
-from headrace.protocol.records.header import CRC_POSITION, assigned_prefix
+from headrace.protocol.records.header import CRC_POSITION, assigned_prefix, read_batch_header
+from headrace.storage_node.log.producer_states import ProducerStates
+from headrace.storage_node.log.verification import UNCHECKED
 
 if TYPE_CHECKING:
     from headrace.clients.config import ConnectionConfig
@@ -72,14 +75,21 @@ class FakePartition:
     acknowledged: int = 0  # the end of what a producer was told to be safe
     aborted: tuple[tuple[int, int], ...] = ()  # transactions: (producer id, first offset)
     last_stable_offset: int | None = None  # None: the end
+    producers: ProducerStates = field(default_factory=ProducerStates)  # as a real leader judges
 
     def __post_init__(self) -> None:
         self.replicas = self.replicas or (self.leader,)
         self.isr = self.isr or self.replicas
 
     def append(self, frame: bytes, epoch: int) -> int:
+        """Its base offset; that of the first time if it was appended before. Errors: of the sequences."""
         header = active_codec().check(frame)
         base = self.end_offset
+        if header.producer_id >= 0:
+            known = self.producers.check(header, guard=UNCHECKED)
+            if known is not None:
+                return known.first_offset
+            self.producers.wrote(header, base, None)
         stored = assigned_prefix(base, header.batch_length, epoch) + bytes(frame)[CRC_POSITION:]
         self.end_offset = base + header.last_offset_delta + 1
         self.batches.append((base, self.end_offset, stored))
@@ -93,6 +103,10 @@ class FakePartition:
         """Lose all batches that are not whole before `offset`."""
         self.batches = [batch for batch in self.batches if batch[1] <= offset]
         self.end_offset = self.batches[-1][1] if self.batches else self.log_start_offset
+        self.producers.clear()
+        for base, _, batch in self.batches:
+            if (header := read_batch_header(batch)).producer_id >= 0:
+                self.producers.wrote(header, base, None)
         self.epochs = [entry for entry in self.epochs if entry[1] < max(self.end_offset, 1)]
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
@@ -104,7 +118,11 @@ class FakePartition:
         return found[-1] if found else (epoch, self.epochs[0][1])
 
     def records(self) -> list[Any]:
-        return [record for _, _, batch in self.batches for record in active_codec().decode(batch)]
+        return [record for _, records in self.headers_and_records() for record in records]
+
+    def headers_and_records(self) -> list[tuple[Any, list[Any]]]:
+        batches = (batch for _, _, batch in self.batches)
+        return [(read_batch_header(batch), active_codec().decode(batch)) for batch in batches]
 
 
 @dataclass
@@ -116,12 +134,13 @@ class FakeTopic:
     configs: dict[str, str] = field(default_factory=dict)
 
 
-class FakeCluster(FakeReplication, FakeCoordinator):
+class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
     """`nodes` storage nodes; all of them answer everything."""
 
     def __init__(self, nodes: int = 1, *, latency_ms: int = 1, seed: int = 0) -> None:
         FakeReplication.__init__(self)
         FakeCoordinator.__init__(self)
+        FakeTransactions.__init__(self)
         self.random = Random(seed)
         self.racks: dict[int, str] = {}  # of nodes whose followers may be read
         self.cluster_id = "fake"
@@ -272,7 +291,8 @@ class FakeCluster(FakeReplication, FakeCoordinator):
         by_leaders = {apis.LIST_OFFSETS: self._list_offsets, apis.OFFSET_FOR_LEADER_EPOCH: self._epoch_ends}
         if api in by_leaders:
             return Reply(by_leaders[api](node_id, body, fault), ())
-        return Reply(getattr(self, f"_do_{api.name}")(body), ())
+        do = getattr(self, f"_do_{api.name}")
+        return Reply(do(body, node_id) if api.name in TRANSACTION_APIS else do(body), ())
 
     def _metadata(self, body: data.MetadataRequest) -> data.MetadataResponse:
         names = sorted(self.topics) if body.topics is None else body.topics
@@ -347,10 +367,19 @@ class FakeCluster(FakeReplication, FakeCoordinator):
             elif len(frame) > found[0].max_message_bytes:
                 answers.append(data.ProducePartitionResponse(errors.MessageTooLargeError.code))
             else:
-                base = found[1].append(bytes(frame), found[1].leader_epoch)
-                answers.append(data.ProducePartitionResponse(0, base, -1, found[1].log_start_offset))
+                answers.append(self._append(found[1], body.transactional_id, bytes(frame)))
         self._news()
         return data.ProduceResponse(tuple(answers))
+
+    def _append(
+        self, part: FakePartition, transactional_id: str | None, frame: bytes
+    ) -> data.ProducePartitionResponse:
+        try:
+            self.check_transactional(transactional_id, read_batch_header(frame))
+            base = part.append(frame, part.leader_epoch)
+        except errors.KafkaError as error:
+            return data.ProducePartitionResponse(error.code, error_detail=str(error))
+        return data.ProducePartitionResponse(0, base, -1, part.log_start_offset)
 
     def _acknowledge(self, body: Any, response: data.ProduceResponse) -> None:
         for entry, answer in zip(body.partitions, response.partitions, strict=True):

@@ -8,7 +8,9 @@ from typing import Any
 from headrace.clients.cluster.backoff import Backoff
 from headrace.clients.cluster.metadata import ClusterView
 from headrace.clients.producer.accumulator import Accumulator, AccumulatorLimits, Batch, PartitionQueue
+from headrace.clients.producer.requests import frames_of
 from headrace.clients.producer.sender import Resolve, Sender, SendProduce
+from headrace.clients.producer.sequences import Identity, Sequences
 from headrace.clients.producer.splitting import split_batch
 from headrace.protocol.messages.data import (
     MetadataResponse,
@@ -40,6 +42,8 @@ class ProducerRig:
     """`put` appends, `step` polls the sender, `ok` and `refuse` answer."""
 
     def __init__(self, *leaders: int, **facts: Any) -> None:
+        is_transactional = facts.pop("is_transactional", False)
+        is_idempotent = facts.pop("is_idempotent", is_transactional)
         self.now_ms = 0
         self.view = view_of(*(leaders or (0,)))
         limits = AccumulatorLimits(
@@ -61,8 +65,11 @@ class ProducerRig:
             retries=facts.pop("retries", 1000),
             max_in_flight=facts.pop("max_in_flight", 5),
             max_request_bytes=facts.pop("max_request_bytes", 100_000),
+            sequences=Sequences(is_transactional=is_transactional) if is_idempotent else None,
         )
         assert not facts, facts
+        if is_idempotent:
+            self.sender.on_identity(Identity(7, 0), 0)
         self.resolved: list[Resolve] = []
         self.effects: list[Any] = []
 
@@ -108,17 +115,22 @@ class ProducerRig:
 
     def _sends(self, effects: tuple[Any, ...]) -> list[SendProduce]:
         self.accumulator.check()
+        if self.sender.sequences is not None:
+            self.sender.sequences.check()
         self.effects += effects
         self.resolved += [effect for effect in effects if isinstance(effect, Resolve)]
         sends = [effect for effect in effects if isinstance(effect, SendProduce)]
         for send in sends:
-            for batch in send.batches:
-                if batch.data is None:
-                    assert batch.builder is not None
-                    batch.data, batch.builder = batch.builder.build(), None
+            frames_of(send)
         return sends
 
 
 def values_of(send: SendProduce) -> list[list[bytes | None]]:
     """The values of each batch of a request."""
     return [[record.value for record in active_codec().decode(batch.data or b"")] for batch in send.batches]
+
+
+def stamps_of(*sends: SendProduce) -> list[tuple[int, int, int]]:
+    """(producer id, epoch, base sequence) of each batch, as its bytes say, which are checked."""
+    headers = [active_codec().check(batch.data or b"") for send in sends for batch in send.batches]
+    return [(header.producer_id, header.producer_epoch, header.base_sequence) for header in headers]

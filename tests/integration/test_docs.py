@@ -26,7 +26,7 @@ def blocks(page: str, language: str) -> list[str]:
     return [text for name, text in found if name == language]
 
 
-PROGRAMS = [(page, number) for page in ("README.md", "docs/CLIENTS.md") for number in range(3)]
+PROGRAMS = [(page, number) for page in ("README.md", "docs/CLIENTS.md") for number in range(4)]
 PROGRAMS = [(page, number) for page, number in PROGRAMS if number < len(blocks(page, "python"))]
 
 

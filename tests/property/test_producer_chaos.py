@@ -1,7 +1,8 @@
 """A producer over a cluster that fails in every way: nothing acknowledged is lost, nothing is reordered.
 
-The oracle: the first copies of a partition's records, and the last ones, are what was sent, in order; each
-acknowledged record lies where its future says; without lost answers and timeouts there are no repeats at all.
+The oracle: what lies in a partition is what was sent, each record once, in order, and each acknowledged
+record lies where its future says. Without idempotence lost answers and timeouts may repeat records: then the
+first copies, and the last ones, are in order.
 """
 
 from __future__ import annotations
@@ -57,9 +58,16 @@ async def upheaval(fake: FakeCluster, random: Random, may_repeat: bool) -> None:
 
 
 async def produce(
-    fake: FakeCluster, random: Random, sent: dict[int, list[bytes]], acks: list[Any], *, may_repeat: bool
+    fake: FakeCluster,
+    random: Random,
+    sent: dict[int, list[bytes]],
+    acks: list[Any],
+    *,
+    may_repeat: bool,
+    is_idempotent: bool = True,
 ) -> None:
     config = {
+        "enable_idempotence": is_idempotent,
         "request_timeout_ms": random.choice([1000, 30_000]),  # or the leader moves away before
         "linger_ms": random.choice([0, 5]),
         "batch_size": random.choice([100, 5000]),
@@ -90,10 +98,11 @@ def assert_nothing_is_held(producer: Any) -> None:
     assert accumulator.waiting_for_room == 0
 
 
-async def produce_in_need(fake: FakeCluster, random: Random, outcomes: list[Any]) -> None:
-    """Short deadlines, few retries, a small buffer, and a topic that takes less, then more."""
+async def produce_in_need(fake: FakeCluster, random: Random, outcomes: list[Any]) -> bool:
+    """Short deadlines, few retries, a small buffer, and a topic that takes less, then more. Whether the
+    producer was idempotent."""
     config = {
-        "acks": random.choice(["all", "1", "0"]),
+        "acks": random.choice(["all", "all", "1", "0"]),
         "retries": random.choice([0, 1, 5, 1000]),
         "delivery_timeout_ms": random.choice([700, 2000]),
         "request_timeout_ms": 600,
@@ -102,6 +111,7 @@ async def produce_in_need(fake: FakeCluster, random: Random, outcomes: list[Any]
         "buffer_memory": random.choice([5000, 1 << 20]),
         "max_block_ms": 3000,
     }
+    config["enable_idempotence"] = config["acks"] == "all" and config["retries"] > 0 and random.random() < 0.8
     loop = asyncio.get_running_loop()
     async with AsyncCluster("node0:9000,node1:9001", make_hub=fake.make_hub) as cluster:
         producer = cluster.producer(**config)
@@ -134,6 +144,7 @@ async def produce_in_need(fake: FakeCluster, random: Random, outcomes: list[Any]
         for outcome in outcomes:
             assert outcome["took_s"] is not None
             assert outcome["took_s"] < limit_s, "it outlived its deadline"
+        return producer.config.is_idempotent
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -145,7 +156,7 @@ def test_every_record_has_its_outcome_in_time_and_nothing_leaks(seed: int) -> No
     fake.create("t", 4)
     fake.rules.append(chaos(random, may_repeat=True))
     outcomes: list[Any] = []
-    virtual_loop.run(produce_in_need(fake, random, outcomes))
+    is_idempotent = virtual_loop.run(produce_in_need(fake, random, outcomes))
     order: dict[int, list[bytes]] = {partition: [] for partition in range(4)}
     for outcome in outcomes:
         future, found = outcome["future"], fake.topics["t"].partitions[outcome["partition"]].records()
@@ -154,13 +165,19 @@ def test_every_record_has_its_outcome_in_time_and_nothing_leaks(seed: int) -> No
             offset = future.result().offset
             assert offset < 0 or found[offset].value == outcome["value"]
     for partition, values in order.items():
-        found_values = list(dict.fromkeys(fake.values("t", partition)))
+        stored = fake.values("t", partition)
+        found_values = list(dict.fromkeys(stored))
         assert found_values == [value for value in values if value in set(found_values)]
+        if is_idempotent:
+            assert stored == found_values, "stored twice"
 
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("may_repeat", [False, True])
-def test_nothing_acknowledged_is_lost_and_order_holds(seed: int, may_repeat: bool) -> None:
+@pytest.mark.parametrize("is_idempotent", [False, True])
+def test_nothing_acknowledged_is_lost_and_order_holds(
+    seed: int, may_repeat: bool, is_idempotent: bool
+) -> None:
     """400 records to 4 partitions on 3 nodes under constant trouble, all delivered in the end."""
     random = Random(f"{seed} {may_repeat}")
     fake = FakeCluster(3, seed=seed)
@@ -168,14 +185,14 @@ def test_nothing_acknowledged_is_lost_and_order_holds(seed: int, may_repeat: boo
     fake.rules.append(chaos(random, may_repeat=may_repeat))
     sent: dict[int, list[bytes]] = {partition: [] for partition in range(4)}
     acks: list[Any] = []
-    virtual_loop.run(produce(fake, random, sent, acks, may_repeat=may_repeat))
+    virtual_loop.run(produce(fake, random, sent, acks, may_repeat=may_repeat, is_idempotent=is_idempotent))
     for value, future in acks:
         metadata = future.result()
         records = fake.topics["t"].partitions[metadata.partition].records()
         assert records[metadata.offset].value == value
     for partition, values in sent.items():
         found = fake.values("t", partition)
-        if not may_repeat:
+        if is_idempotent or not may_repeat:
             assert found == values
         assert list(dict.fromkeys(found)) == values, "a first copy came before that of an earlier record"
         last_copies = list(dict.fromkeys(reversed(found)))[::-1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from headrace.clients.config import (
     AdminConfig,
@@ -48,7 +50,7 @@ def test_an_unknown_key_fails_with_the_nearest_name() -> None:
 
 def test_keys_that_would_have_no_effect_are_not_accepted() -> None:
     """What comes later: pretending to have it would lose data."""
-    for key in ("enable_idempotence", "transactional_id", "security"):
+    for key in ("security",):
         with pytest.raises(ConfigError, match="unknown config key"):
             given(None, {key: "x"}, ClientConfigs)
 
@@ -120,3 +122,44 @@ def test_other_reset_policies_are_refused(policy: str) -> None:
     """A typo must not silently mean `latest`."""
     with pytest.raises(ConfigError):
         ConsumerConfig.of({"auto.offset.reset": policy})
+
+
+@pytest.mark.parametrize(
+    ("given", "is_idempotent"),
+    [
+        ({}, True),
+        ({"acks": "1"}, False),
+        ({"acks": "0"}, False),
+        ({"acks": "-1"}, True),
+        ({"retries": 0}, False),
+        ({"acks": "1", "max_in_flight": 50}, False),
+        ({"enable_idempotence": False, "max_in_flight": 50}, False),
+        ({"enable_idempotence": "true"}, True),
+        ({"transactional_id": "t"}, True),
+        ({"transactional_id": ""}, True),
+    ],
+)
+def test_a_producer_is_idempotent_unless_acks_or_retries_rule_it_out(
+    given: dict[str, Any], is_idempotent: bool
+) -> None:
+    """Without a word about it; as Kafka's."""
+    assert ProducerConfig.of(given).is_idempotent is is_idempotent
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"enable_idempotence": True, "acks": "1"}, "enable.idempotence needs acks=all"),
+        ({"enable_idempotence": True, "retries": 0}, "enable.idempotence needs retries"),
+        ({"enable_idempotence": True, "max_in_flight": 6}, "at most 5 with enable.idempotence"),
+        ({"max_in_flight": 6}, "at most 5 with enable.idempotence"),
+        ({"transactional_id": "t", "enable_idempotence": False}, "needs enable.idempotence=true"),
+        ({"transactional_id": "t", "acks": "0"}, "transactional.id needs acks=all"),
+        ({"enable_idempotence": "perhaps"}, "must be true or false"),
+        ({"transactional_id": 7}, "transactional.id must be text"),
+    ],
+)
+def test_what_contradicts_idempotence_is_refused(given: dict[str, Any], text: str) -> None:
+    """Asked for by name, it is not quietly left out."""
+    with pytest.raises(ConfigError, match=text):
+        ProducerConfig.of(given)

@@ -43,7 +43,7 @@ def test_a_lost_reply_is_retried_and_may_repeat_but_never_reorders(play: Play) -
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
-        producer = cluster.producer(linger_ms=0)
+        producer = cluster.producer(linger_ms=0, enable_idempotence=False)
         fake.fail_next("Produce", Fault(lost_reply=True))
         first = producer.send("t", b"1")
         await asyncio.sleep(0.002)
@@ -51,6 +51,23 @@ def test_a_lost_reply_is_retried_and_may_repeat_but_never_reorders(play: Play) -
         assert (await first).offset == 1
         assert (await second).offset == 2
         assert fake.values("t") == [b"1", b"1", b"2"]
+
+    play(scenario)
+
+
+def test_a_lost_reply_is_retried_and_stored_once(play: Play) -> None:
+    """The producer is idempotent unless told otherwise: the second time gives the offset of the first."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        producer = cluster.producer(linger_ms=0)
+        fake.fail_next("Produce", Fault(lost_reply=True))
+        first = producer.send("t", b"1")
+        await asyncio.sleep(0.002)
+        second = producer.send("t", b"2")
+        assert (await first).offset == 0
+        assert (await second).offset == 1
+        assert fake.values("t") == [b"1", b"2"]
 
     play(scenario)
 

@@ -1,0 +1,41 @@
+"""What a producer's batches are made of: builders, deliveries, and the parts of one that was too large."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.records.header import Compression
+from .delivery_io import Delivery
+from .splitting import split_batch
+
+if TYPE_CHECKING:
+    from ...protocol.records.codec import BatchBuilder, RecordCodec
+    from ..config import ProducerConfig
+    from .accumulator import Batch, PartitionQueue
+
+
+class BatchMaker:
+    """Of one producer, whose outcomes come on `io_thread`."""
+
+    def __init__(self, codec: RecordCodec, config: ProducerConfig, io_thread: int | None) -> None:
+        self._codec, self._io_thread = codec, io_thread
+        self._compression = Compression[config.compression_type.upper()]
+        self._level = config.compression_level
+
+    def builder(self, max_bytes: int) -> BatchBuilder:
+        """For a new batch."""
+        return self._codec.builder(max_bytes=max_bytes, compression=self._compression, level=self._level)
+
+    def delivery(self, queue: PartitionQueue) -> Delivery:
+        """Of a new batch."""
+        return Delivery(queue.topic.name, queue.partition, self._io_thread)
+
+    def split(self, batch: Batch, max_bytes: int) -> list[Batch]:
+        """Its records in smaller batches."""
+        return split_batch(batch, max_bytes, self._codec, self.builder, self._hand_over)
+
+    def _hand_over(self, batch: Batch, first_indexes: list[int]) -> list[Any]:
+        parts = [self.delivery(batch.queue) for _ in first_indexes]
+        whole: Delivery = batch.delivery
+        whole.split(list(zip(first_indexes, parts, strict=True)))
+        return parts

@@ -1,0 +1,40 @@
+"""Where an idempotent producer gets its producer id: from any node."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import ApiTimeoutError, KafkaError, error_from_code
+from ...protocol.messages.registry import INIT_PRODUCER_ID
+from ...protocol.messages.transactions import InitProducerIdRequest
+from ..cluster.backoff import Backoff
+from .sequences import Identity
+
+if TYPE_CHECKING:
+    from ..cluster.hub_io import Hub
+    from ..config import ProducerConfig
+
+
+async def new_identity(hub: Hub, config: ProducerConfig) -> Identity:
+    """A producer id that nobody else has; asked for until a node gives one. Batches wait for it as long as
+    their deadlines allow. Errors: KafkaError that asking again does not help with."""
+    backoff, failures = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, hub.random), 0
+    timeout_ms = config.request_timeout_ms
+    while True:
+        try:
+            reply = await hub.metadata.ask_any(
+                INIT_PRODUCER_ID,
+                InitProducerIdRequest(),
+                deadline_ms=hub.now_ms() + timeout_ms,
+                attempt_ms=timeout_ms,
+            )
+        except ApiTimeoutError:
+            continue
+        if not reply.body.error_code:
+            return Identity(reply.body.producer_id, reply.body.producer_epoch)
+        error: KafkaError = error_from_code(reply.body.error_code, reply.body.error_detail)
+        if not error.retriable:
+            raise error
+        failures += 1
+        await asyncio.sleep(backoff.wait_ms(failures) / 1000)

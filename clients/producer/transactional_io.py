@@ -1,0 +1,307 @@
+"""The transactions of a producer on the event loop: asks the coordinators, waits for what is under way.
+
+`transactions.py` says what may be done and what an error means; here it is done, one call at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import (
+    ApiTimeoutError,
+    HeadraceError,
+    KafkaError,
+    TransactionAbortedError,
+    error_from_code,
+)
+from ...protocol.messages.groups import GROUP_KEY, TRANSACTION_KEY, CommittedOffset
+from ...protocol.messages.registry import END_TXN, INIT_PRODUCER_ID, TXN_OFFSET_COMMIT
+from ...protocol.messages.transactions import EndTxnRequest, InitProducerIdRequest, TxnOffsetCommitRequest
+from ..cluster.backoff import Backoff
+from ..group.coordinator_io import CoordinatorLink, is_moved
+from ..group.group_metadata import OffsetAndMetadata
+from .delivery_io import until_done
+from .sequences import Identity
+from .transactions import Transactions, TxnState, wait_after
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
+
+    from ...protocol.messages.envelope import Api
+    from ...protocol.model import TopicPartition
+    from ..cluster.hub_io import Hub
+    from ..config import ProducerConfig
+    from ..group.group_metadata import GroupMetadata
+    from .sender import Effect, Sender
+
+
+class TransactionalHalf:
+    """What a producer with a transactional id does beside sending.
+
+    `turn` is the producer's lock, `perform` does what its sender says, `pump` lets that look what there is to
+    do, and `refuse` makes sending raise from now on (None: not any more); that is called with the lock. All
+    calls are made on the loop.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        config: ProducerConfig,
+        sender: Sender,
+        turn: AbstractContextManager[Any],
+        perform: Callable[[tuple[Effect, ...]], None],
+        pump: Callable[[], None],
+        refuse: Callable[[HeadraceError | None], None],
+    ) -> None:
+        assert config.transactional_id is not None
+        self._hub, self._config, self._sender = hub, config, sender
+        self._turn, self._perform, self._pump, self._refuse = turn, perform, pump, refuse
+        self._id = config.transactional_id
+        self._transactions = Transactions(self._id)
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, hub.random)
+        self._coordinator = self._link(TRANSACTION_KEY, self._id)
+        self._groups: dict[str, CoordinatorLink] = {}
+        self._call = asyncio.Lock()
+        self._sent_before = 0  # batches before this transaction
+        self._spent_ms = dict.fromkeys(("init", "begin", "send-offsets", "commit", "abort"), 0)
+        refuse(self._transactions.refusal())
+
+    async def init(self) -> None:
+        """Become the producer of this id: fence off the one before, and abort what it left open.
+
+        Errors: InvalidTxnStateError if it was done before, ApiTimeoutError after max.block.ms (call it
+        again), what the coordinator refuses.
+        """
+        async with self._call:
+            await self._init()
+
+    async def begin(self) -> None:
+        """Open a transaction; `init` first if nobody did. Errors: as `init`; InvalidTxnStateError if one is
+        open."""
+        async with self._call:
+            if self._transactions.state is TxnState.UNINITIALIZED:
+                await self._init()
+            with self._turn:
+                self._transactions.begin()
+                self._sent_before = self._sender.counters.batches_sent
+                self._sender.give_up(None, self._hub.now_ms())
+                self._refuse(None)
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: GroupMetadata
+    ) -> None:
+        """Let the offsets of a group count when the transaction commits.
+
+        Errors: TransactionAbortableError (the member has lost its partitions, for instance),
+        InvalidTxnStateError, ApiTimeoutError after max.block.ms, ProducerFencedError.
+        """
+        async with self._call:
+            self._transactions.check_open()
+            if not offsets:
+                return
+            self._transactions.has_begun = True
+            link = self._groups.get(group.group_id)
+            if link is None:
+                link = self._groups[group.group_id] = self._link(GROUP_KEY, group.group_id)
+            identity = self._identity
+            request = TxnOffsetCommitRequest(
+                *(self._id, group.group_id, *identity),
+                tuple(_committed(tp, offset) for tp, offset in offsets.items()),
+                group.generation_id,
+                group.member_id,
+                group.group_instance_id,
+            )
+            await self._ask(link, TXN_OFFSET_COMMIT, request, "send-offsets", _first_error)
+
+    async def commit(self) -> None:
+        """Wait until everything of the transaction is acknowledged, and commit it.
+
+        Errors: TransactionAbortableError if something was not stored (abort it then), ApiTimeoutError after
+        max.block.ms, when the outcome is unknown (call it again), InvalidTxnStateError, ProducerFencedError.
+        """
+        async with self._call:
+            with self._turn:
+                self._transactions.commit()
+                self._refuse(self._transactions.refusal())
+                self._sender.accumulator.seal_all()
+                live = self._sender.accumulator.flush(self._hub.now_ms())
+            self._pump()
+            await until_done([batch.delivery for batch in live])
+            if self._transactions.state is not TxnState.COMMITTING:
+                self._transactions.check_open()  # raises what came in between
+            await self._end(committed=True)
+
+    async def abort(self) -> None:
+        """Undo the transaction. What was not sent yet ends with TransactionAbortedError, what is under way is
+        waited for. Errors: InvalidTxnStateError, ApiTimeoutError after max.block.ms (call it again),
+        ProducerFencedError."""
+        async with self._call:
+            with self._turn:
+                self._transactions.abort()
+                self._refuse(self._transactions.refusal())
+                error = TransactionAbortedError("the transaction was aborted before the record was stored")
+                effects = self._sender.give_up(error, self._hub.now_ms())
+                live = list(self._sender.accumulator.live)
+            self._perform(effects)
+            await until_done([batch.delivery for batch in live])
+            await self._end(committed=False)
+
+    async def close(self, timeout_s: float | None) -> None:
+        """The producer ends: nothing that is open may be committed. What cannot be aborted in time, the
+        coordinator aborts by itself."""
+        if self._transactions.is_open:
+            with contextlib.suppress(HeadraceError, TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self.abort()
+
+    def on_error(self, error: BaseException, *, of_batch: bool = False) -> None:
+        """Something that belongs to the open transaction was not stored; `of_batch` as in `Transactions`."""
+        with self._turn:
+            before = self._transactions.state
+            self._transactions.failed(error, of_batch=of_batch)
+            effects = self._after_error() if self._transactions.state is not before else ()
+        if effects:
+            self._perform(effects)
+
+    def fail(self, reason: HeadraceError) -> None:
+        """The producer has ended. Its lock is held."""
+        self._transactions.fail(reason)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a transaction that can be aborted."""
+        return self._transactions.is_open
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is none, and another may begin."""
+        return self._transactions.state is TxnState.READY
+
+    def figures(self) -> dict[str, float]:
+        """How long the calls took in all, by Kafka's metric names."""
+        return {f"txn-{call}-time-ns-total": spent * 1_000_000 for call, spent in self._spent_ms.items()}
+
+    # --- inside -----------------------------------------------------------------------------------------
+
+    @property
+    def _identity(self) -> Identity:
+        assert self._sender.sequences is not None
+        identity = self._sender.sequences.identity
+        assert identity is not None, "an open transaction has an epoch"
+        return identity
+
+    async def _init(self) -> None:
+        with self._turn:
+            self._transactions.init()
+        request = InitProducerIdRequest(self._id, self._config.transaction_timeout_ms)
+        try:
+            answer = await self._ask(self._coordinator, INIT_PRODUCER_ID, request, "init", _error_of)
+        except (ApiTimeoutError, asyncio.CancelledError):
+            if self._transactions.state is TxnState.INITIALIZING:
+                self._transactions.not_initialized()
+            raise
+        with self._turn:
+            identity = Identity(answer.producer_id, answer.producer_epoch)
+            self._sender.on_identity(identity, self._hub.now_ms())
+            self._transactions.initialized()
+            self._refuse(self._transactions.refusal())
+
+    async def _end(self, *, committed: bool) -> None:
+        sent = self._sender.counters.batches_sent
+        if self._transactions.has_begun or sent != self._sent_before:
+            request = EndTxnRequest(self._id, *self._identity, committed)
+            answer = await self._ask(
+                self._coordinator, END_TXN, request, "commit" if committed else "abort", _error_of
+            )
+            identity = Identity(answer.producer_id, answer.producer_epoch)
+        else:
+            identity = self._identity  # the servers know nothing of this transaction
+        with self._turn:
+            self._sender.on_identity(identity, self._hub.now_ms())
+            self._transactions.ended()
+            self._refuse(self._transactions.refusal())
+
+    async def _ask(
+        self,
+        link: CoordinatorLink,
+        api: Api,
+        request: Any,
+        call: str,
+        error_of: Callable[[Any], KafkaError | None],
+    ) -> Any:
+        """The answer without an error. Errors: ApiTimeoutError after max.block.ms; what the error means for
+        the transaction."""
+        began_ms = self._hub.now_ms()
+        try:
+            return await self._retried(link, api, request, began_ms + self._config.max_block_ms, error_of)
+        except KafkaError as error:
+            with self._turn:
+                self._transactions.refused(error)
+                effects = self._after_error()
+            self._perform(effects)
+            assert self._transactions.error is not None
+            raise self._transactions.error from error
+        finally:
+            self._spent_ms[call] += self._hub.now_ms() - began_ms
+
+    async def _retried(
+        self,
+        link: CoordinatorLink,
+        api: Api,
+        request: Any,
+        deadline_ms: int,
+        error_of: Callable[[Any], KafkaError | None],
+    ) -> Any:
+        failures = 0
+        while True:
+            error: KafkaError | None
+            try:
+                answer = await link.ask(api, request, deadline_ms=deadline_ms)
+                error = error_of(answer)
+                if error is None:
+                    return answer
+            except KafkaError as lost:
+                error = lost
+            self._transactions.check_usable()
+            if not error.retriable:
+                raise error
+            if is_moved(error):
+                link.forget()
+            failures += 1
+            wait_ms = wait_after(error, failures, self._backoff)
+            if self._hub.now_ms() + wait_ms >= deadline_ms:
+                raise ApiTimeoutError(f"{api.name}: not done in time: {error}") from error
+            await asyncio.sleep(wait_ms / 1000)
+
+    def _after_error(self) -> tuple[Effect, ...]:
+        """With the lock: nothing is sent any more."""
+        error = self._transactions.error
+        assert error is not None
+        self._refuse(error)
+        return self._sender.give_up(error, self._hub.now_ms())
+
+    def _link(self, key_type: int, key: str) -> CoordinatorLink:
+        timeout_ms = self._config.request_timeout_ms
+        return CoordinatorLink(
+            self._hub, key, self._backoff, request_timeout_ms=timeout_ms, key_type=key_type
+        )
+
+
+def _committed(tp: TopicPartition, offset: OffsetAndMetadata | int) -> CommittedOffset:
+    if not isinstance(offset, OffsetAndMetadata):
+        offset = OffsetAndMetadata(offset)
+    return CommittedOffset(tp.topic, tp.partition, offset.offset, offset.leader_epoch, offset.metadata)
+
+
+def _error_of(answer: Any) -> KafkaError | None:
+    return error_from_code(answer.error_code, answer.error_detail) if answer.error_code else None
+
+
+def _first_error(answer: Any) -> KafkaError | None:
+    """Of those of the partitions: one that asking again does not help with, if there is one."""
+    codes = dict.fromkeys(result.error_code for result in answer.results if result.error_code)
+    errors = [error_from_code(code) for code in codes]
+    return min(errors, key=lambda error: error.retriable, default=None)

@@ -1,0 +1,217 @@
+"""Idempotent and transactional producers on a real cluster, while answers get lost and leaders fall.
+
+Scenarios 38 to 40 and 42 of RELIABILITY 1.8, by a network that loses answers which the servers gave.
+"""
+
+from __future__ import annotations
+
+import itertools
+from random import Random
+from typing import Any
+
+import headrace
+import pytest
+from headrace import NewTopic, TopicPartition
+from headrace.clients.cluster.hub_io import Hub
+from headrace.clients.cluster.network_io import ZmqNetwork
+from headrace.clients.sync.cluster_io import Cluster
+from headrace.protocol import errors
+from headrace.protocol.messages import registry
+from headrace.runtime.clock_io import monotonic_ms
+from waiting import wait_for
+
+LOSABLE = (registry.PRODUCE, registry.END_TXN, registry.TXN_OFFSET_COMMIT, registry.INIT_PRODUCER_ID)
+
+
+class LossyNetwork(ZmqNetwork):
+    """Loses `share` of the answers that matter: the request was executed, the connection is gone."""
+
+    def __init__(self, config: Any, random: Random, share: float) -> None:
+        super().__init__(config, monotonic_ms, random)
+        self._loss, self._share, self.lost = random, share, 0
+
+    async def request(self, address: Any, api: Any, body: Any, frames: Any = (), **facts: Any) -> Any:
+        reply = await super().request(address, api, body, frames, **facts)
+        if api in LOSABLE and self._loss.random() < self._share:
+            self.lost += 1
+            self.drop(address)
+            raise errors.NetworkError("the answer was lost")
+        return reply
+
+    def submit(self, *_args: Any, **_facts: Any) -> None:
+        """Everything goes by `request`."""
+
+
+class Lossy:
+    """Clients over such networks."""
+
+    def __init__(self, bootstrap: str, share: float = 0.3) -> None:
+        self.networks: list[LossyNetwork] = []
+        self._share = share
+        self.clients = Cluster(bootstrap, make_hub=self._make_hub)
+
+    def _make_hub(self, bootstrap: str | None, config: Any) -> Hub:
+        random = Random(len(self.networks))
+        self.networks.append(LossyNetwork(config, random, self._share))
+        return Hub(self.networks[-1], bootstrap, config, random=random)
+
+    @property
+    def lost(self) -> int:
+        return sum(network.lost for network in self.networks)
+
+    def __enter__(self) -> Lossy:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clients.close()
+
+
+def read(clients: Any, topic: str, partition: int = 0, **options: Any) -> list[Any]:
+    """All records of a partition."""
+    consumer = clients.consumer(auto_offset_reset="earliest", iter_timeout=0.5, **options)
+    consumer.assign([TopicPartition(topic, partition)])
+    records = list(consumer)
+    consumer.close()
+    return records
+
+
+def test_s38_lost_acknowledgements_leave_one_copy_each() -> None:
+    """Batches under way while three answers in ten are lost: each record once, in order, where its future
+    says."""
+    with headrace.local(nodes=1) as cluster, Lossy(cluster.bootstrap) as lossy:
+        lossy.clients.admin().create_topics(NewTopic("t", partitions=2)).raise_for_errors()
+        producer = lossy.clients.producer(batch_size=1, linger_ms=0, retry_backoff_ms=5)
+        sent: dict[int, list[Any]] = {0: [], 1: []}
+        for number in range(600):
+            future = producer.send("t", b"%d" % number, partition=number % 2)
+            sent[number % 2].append((b"%d" % number, future))
+            if number >= 20:  # not all in one batch
+                sent[number % 2][-10][1].result(30)
+        producer.flush(60)
+        assert lossy.lost > 20
+        assert producer.metrics()["producer-epoch-bump-total"] == 0
+        for partition, outcomes in sent.items():
+            records = read(lossy.clients, "t", partition)
+            assert [record.value for record in records] == [value for value, _ in outcomes]
+            assert [record.offset for record in records] == [f.result(1).offset for _, f in outcomes]
+
+
+@pytest.mark.timeout(180)
+def test_s39_a_retry_at_the_next_leader_is_known_there() -> None:
+    """Leaders are killed under load, and answers lost: still one copy each, in order."""
+    with headrace.local(nodes=3) as cluster, Lossy(cluster.bootstrap, 0.1) as lossy:
+        topic = NewTopic("t", partitions=1, replication_factor=3, configs={"min.insync.replicas": "2"})
+        admin = lossy.clients.admin()
+        admin.create_topics(topic).raise_for_errors()
+        producer = lossy.clients.producer(batch_size=1, linger_ms=0, retry_backoff_ms=5)
+        numbers = itertools.count()
+        futures = []
+
+        def send(count: int) -> None:
+            for number in itertools.islice(numbers, count):
+                futures.append(producer.send("t", b"%d" % number, partition=0))
+
+        for _ in range(3):
+            send(200)
+            leader = admin.describe_topics("t")["t"].partitions[0].leader
+            cluster.kill_node(leader - 1)
+            send(200)
+            wait_for(lambda: futures[-1].done(), "another leader has taken over", 60)
+            cluster.restart_node(leader - 1)
+            wait_for(lambda: len(admin.describe_topics("t")["t"].partitions[0].isr) == 3, "all in sync", 60)
+        producer.flush(60)
+        offsets = [future.result(1).offset for future in futures]
+        records = read(lossy.clients, "t")
+        assert [record.value for record in records] == [b"%d" % number for number in range(len(futures))]
+        assert [record.offset for record in records] == offsets
+
+
+def test_s40_a_sequence_after_an_abort_is_not_taken_for_the_one_before() -> None:
+    """The same bytes again after the abort: they are there, and committed."""
+    with headrace.local(nodes=1) as cluster, headrace.connect(cluster.bootstrap) as clients:
+        clients.admin().create_topics(NewTopic("t")).raise_for_errors()
+        producer = clients.producer(transactional_id="me")
+        for round_number in range(5):
+            producer.begin_transaction()
+            producer.send("t", b"%d" % round_number).result(10)
+            producer.abort_transaction()
+            with producer.transaction() as txn:
+                txn.send("t", b"%d" % round_number)
+        committed = read(clients, "t", isolation_level="read_committed")
+        assert [record.value for record in committed] == [b"%d" % number for number in range(5)]
+        assert len(read(clients, "t")) == 10
+
+
+def test_s42_a_zombie_is_fenced() -> None:
+    """Another producer of the same id: what the first one had open is gone, and so is the first one."""
+    with headrace.local(nodes=1) as cluster, headrace.connect(cluster.bootstrap) as clients:
+        clients.admin().create_topics(NewTopic("t")).raise_for_errors()
+        old, new = (clients.producer(transactional_id="me") for _ in range(2))
+        old.begin_transaction()
+        old.send("t", b"old").result(10)
+        with new.transaction() as txn:
+            txn.send("t", b"new")
+        with pytest.raises(errors.KafkaError):
+            old.send("t", b"older").result(10)
+        with pytest.raises(errors.ProducerFencedError, match="close this one"):
+            old.abort_transaction()
+        with pytest.raises(errors.ProducerFencedError):
+            old.begin_transaction()
+        committed = read(clients, "t", isolation_level="read_committed")
+        assert [record.value for record in committed] == [b"new"]
+
+
+def test_transactions_with_lost_answers_are_whole() -> None:
+    """Commits and aborts in turn, three answers in ten lost, offsets with them."""
+    with headrace.local(nodes=1) as cluster, Lossy(cluster.bootstrap) as lossy:
+        clients = lossy.clients
+        clients.admin().create_topics(NewTopic("t", partitions=2)).raise_for_errors()
+        producer = clients.producer(transactional_id="me", retry_backoff_ms=5)
+        expected: dict[int, list[bytes]] = {0: [], 1: []}
+        for number in range(30):
+            producer.begin_transaction()
+            for partition in (0, 1):
+                producer.send("t", b"%d" % number, partition=partition)
+            if number % 3:
+                producer.commit_transaction()
+                for partition in (0, 1):
+                    expected[partition].append(b"%d" % number)
+            else:
+                producer.abort_transaction()
+        assert lossy.lost > 3
+        for partition, values in expected.items():
+            records = read(clients, "t", partition, isolation_level="read_committed")
+            assert [record.value for record in records] == values
+
+
+def test_a_copy_loop_is_exactly_once_through_aborts() -> None:
+    """Consume, transform, produce: the offsets of the group move with the committed transactions only."""
+    with headrace.local(nodes=1) as cluster, headrace.connect(cluster.bootstrap) as clients:
+        clients.admin().create_topics(NewTopic("in"), NewTopic("out")).raise_for_errors()
+        clients.producer().send_many("in", [b"%d" % number for number in range(100)]).results(20)
+        random = Random(1)
+        copied = 0
+        while copied < 100:
+            consumer = clients.consumer(
+                "in", group="g", auto_offset_reset="earliest", enable_auto_commit=False, max_poll_records=10
+            )
+            producer = clients.producer(transactional_id="copier")
+            for _ in range(3):
+                records = consumer.poll(5)
+                if not records:
+                    break
+                producer.begin_transaction()
+                for record in records:
+                    producer.send("out", record.value)
+                offset = records[-1].offset + 1
+                metadata = consumer.group_metadata()
+                producer.send_offsets_to_transaction({TopicPartition("in", 0): offset}, metadata)
+                if random.random() < 0.4:
+                    producer.abort_transaction()
+                    break
+                producer.commit_transaction()
+                copied = offset
+            producer.close()
+            consumer.close()
+        values = [record.value for record in read(clients, "out", isolation_level="read_committed")]
+        assert values == [b"%d" % number for number in range(100)]

@@ -1,0 +1,394 @@
+"""What an idempotent producer numbers, sends again, and numbers anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from headrace.clients.producer.sender import AskIdentity
+from headrace.clients.producer.sequences import MAX_EPOCH, MAX_SEQUENCE, Identity
+from headrace.protocol import errors
+from producer_rig import ProducerRig, stamps_of, values_of, view_of
+
+OUT_OF_ORDER = errors.OutOfOrderSequenceNumberError.code
+BUSY = errors.NotEnoughReplicasError.code
+
+
+def rig_with(*leaders: int, **facts: Any) -> ProducerRig:
+    """Each record is a batch of its own, and partition 0 has acknowledged record 0."""
+    rig = ProducerRig(*leaders, is_idempotent=True, batch_bytes=1, **facts)
+    rig.put(b"0")
+    (send,) = rig.step()
+    rig.ok(send)
+    rig.resolved.clear()
+    return rig
+
+
+def sent_now(rig: ProducerRig, *values: bytes) -> list[Any]:
+    """A request for each value."""
+    sends = []
+    for value in values:
+        rig.put(value)
+        sends += rig.step()
+    return sends
+
+
+def outcomes(rig: ProducerRig) -> list[Any]:
+    """Of each batch with an outcome: None, or the class of its error."""
+    return [None if effect.error is None else type(effect.error) for effect in rig.resolved]
+
+
+def test_nothing_is_sent_without_a_producer_id() -> None:
+    """It is asked for once, and only when there is something to send."""
+    rig = ProducerRig(is_idempotent=True)
+    assert rig.sender.sequences is not None
+    rig.sender.sequences.identity = None
+    assert rig.step() == []
+    assert AskIdentity() not in rig.effects
+    rig.put(b"x")
+    assert rig.step() == rig.step() == []
+    assert rig.effects.count(AskIdentity()) == 1
+    rig.sender.on_identity(Identity(5, 3), rig.now_ms)
+    (send,) = rig.step()
+    assert stamps_of(send) == [(5, 3, 0)]
+
+
+def test_five_batches_of_a_partition_are_under_way_in_order() -> None:
+    """The sixth waits, however many requests the node would take."""
+    rig = rig_with(max_in_flight=100)
+    sends = sent_now(rig, b"1", b"2", b"3", b"4", b"5", b"6")
+    assert [values_of(send) for send in sends] == [[[b"%d" % n]] for n in range(1, 6)]
+    assert stamps_of(*sends) == [(7, 0, n) for n in range(1, 6)]
+    rig.ok(sends[0])
+    (last,) = rig.step()
+    assert stamps_of(last) == [(7, 0, 6)]
+
+
+def test_the_leader_must_remember_the_first_batch_under_way() -> None:
+    """The first has no answer, the four behind it are there: no sixth, or the first would be forgotten and
+    could be stored twice."""
+    rig = rig_with(max_in_flight=100)
+    sends = sent_now(rig, b"1", b"2", b"3", b"4", b"5")
+    for send in sends[1:]:
+        rig.ok(send)
+    assert sent_now(rig, b"6") == []
+    rig.ok(sends[0])
+    assert len(rig.step()) == 1
+
+
+def test_one_batch_is_under_way_until_a_leader_knows_the_producer() -> None:
+    """A leader takes any sequence from one that it does not know."""
+    rig = ProducerRig(is_idempotent=True, batch_bytes=1)
+    (first,) = sent_now(rig, b"1", b"2")
+    rig.ok(first)
+    assert len(rig.step()) == len(sent_now(rig, b"3")) == 1
+
+
+def test_sequences_are_counted_by_records_and_partition() -> None:
+    """Three records, then one; the other partition counts for itself."""
+    rig = ProducerRig(0, 0, is_idempotent=True)
+    for value in (b"a", b"b", b"c"):
+        rig.put(value)
+    rig.put(b"x", partition=1)
+    (both,) = rig.step()
+    assert stamps_of(both) == [(7, 0, 0), (7, 0, 0)]
+    rig.ok(both)
+    rig.put(b"d")
+    (next_one,) = rig.step()
+    assert stamps_of(next_one) == [(7, 0, 3)]
+
+
+def test_after_the_last_sequence_comes_0() -> None:
+    """As the leader counts."""
+    rig = rig_with()
+    track = rig.sender.sequences._tracks[rig.topic.queues[0]]  # type: ignore[union-attr]
+    track.next_number = track.acked_end = MAX_SEQUENCE - 1
+    sends = sent_now(rig, b"a", b"b", b"c")
+    assert stamps_of(*sends) == [(7, 0, MAX_SEQUENCE - 1), (7, 0, MAX_SEQUENCE), (7, 0, 0)]
+
+
+@pytest.mark.parametrize("how", ["lost", "refused"])
+def test_a_batch_keeps_its_sequence_when_it_goes_again(how: str) -> None:
+    """Its bytes do not change, and those behind it wait for it."""
+    rig = rig_with()
+    first, second, third = sent_now(rig, b"1", b"2", b"3")
+    before = first.batches[0].data
+    if how == "lost":
+        rig.lose(first, errors.NetworkError("cut"))
+    else:
+        rig.refuse(first, BUSY)
+    rig.refuse(second, OUT_OF_ORDER)
+    rig.refuse(third, OUT_OF_ORDER)
+    (again,) = rig.step(200)
+    assert again.batches[0].data is before
+    assert rig.step() == []
+    rig.ok(again)
+    (next_one,) = rig.step()
+    assert stamps_of(again, next_one) == [(7, 0, 1), (7, 0, 2)]
+    rig.ok(next_one)
+    (last,) = rig.step()
+    assert stamps_of(last) == [(7, 0, 3)]
+    rig.ok(last)
+    assert outcomes(rig) == [None] * 3
+    assert rig.sender.sequences.bumps == 0  # type: ignore[union-attr]
+
+
+def test_batches_that_came_before_their_turn_go_without_waiting() -> None:
+    """And that costs them none of their retries."""
+    rig = rig_with(retries=1)
+    first, second = sent_now(rig, b"1", b"2")
+    rig.refuse(second, OUT_OF_ORDER)
+    rig.ok(first)
+    (again,) = rig.step()
+    rig.refuse(again, BUSY)
+    (once_more,) = rig.step(200)
+    rig.ok(once_more)
+    assert outcomes(rig) == [None] * 2
+
+
+def test_batches_come_back_in_any_order_and_go_in_order() -> None:
+    """3 and 2 come back before 1."""
+    rig = rig_with()
+    sends = sent_now(rig, b"1", b"2", b"3")
+    for send in reversed(sends):
+        rig.refuse(send, BUSY)
+    for expected in (b"1", b"2", b"3"):
+        (send,) = rig.step(500)
+        assert values_of(send) == [[expected]]
+        rig.ok(send)
+    assert outcomes(rig) == [None] * 3
+
+
+def test_a_batch_that_was_there_already_has_succeeded() -> None:
+    """DUPLICATE_SEQUENCE: with or without its offset."""
+    rig = rig_with()
+    (send,) = sent_now(rig, b"1")
+    rig.refuse(send, errors.DuplicateSequenceNumberError.code, base_offset=41)
+    (resolved,) = rig.resolved
+    assert (resolved.error, resolved.base_offset) == (None, 41)
+    assert rig.sender.counters.batches_duplicate == 1
+
+
+@pytest.mark.parametrize("code", [OUT_OF_ORDER, errors.UnknownProducerIdError.code])
+def test_a_gap_before_the_first_batch_raises_the_epoch(code: int) -> None:
+    """All that is under way is numbered anew from 0, once every answer is there; new bytes, not the old ones
+    written over."""
+    rig = rig_with()
+    first, second, third = sent_now(rig, b"1", b"2", b"3")
+    before = bytes(second.batches[0].data)
+    held = second.batches[0].data
+    rig.refuse(first, code)
+    assert rig.step(200) == [], "what the leader makes of 2 and 3 is not known yet"
+    rig.refuse(second, code)
+    rig.refuse(third, code)
+    seen = []
+    for _ in range(3):
+        (send,) = rig.step(500)
+        seen += stamps_of(send)
+        rig.ok(send)
+    assert seen == [(7, 1, 0), (7, 1, 1), (7, 1, 2)]
+    assert bytes(held) == before
+    assert outcomes(rig) == [None] * 3
+
+
+def test_what_was_stored_behind_a_gap_is_not_sent_again() -> None:
+    """The leader takes 2, then says that 1 is out of order: 1 gets a new number, 2 none."""
+    rig = rig_with()
+    first, second = sent_now(rig, b"1", b"2")
+    rig.refuse(first, OUT_OF_ORDER)
+    rig.ok(second)
+    (again,) = rig.step(500)
+    assert stamps_of(again) == [(7, 1, 0)]
+    assert values_of(again) == [[b"1"]]
+
+
+@pytest.mark.parametrize("code", [errors.InvalidRecordError.code, errors.UnknownServerError.code])
+def test_after_a_failure_the_next_batches_tell_whether_there_is_a_gap(code: int) -> None:
+    """Whether 1 was stored is not known: nothing new goes before 2 is settled. 2 is refused: a gap."""
+    rig = rig_with()
+    first, second = sent_now(rig, b"1", b"2")
+    rig.refuse(first, code)
+    assert sent_now(rig, b"3") == []
+    rig.refuse(second, OUT_OF_ORDER)
+    sends = rig.step(200)
+    assert stamps_of(*sends) == [(7, 1, 0)]
+    rig.ok(sends[0])
+    assert stamps_of(*rig.step()) == [(7, 1, 1)]
+
+
+def test_a_failed_batch_that_was_stored_leaves_no_gap() -> None:
+    """UNKNOWN_SERVER_ERROR, but the leader takes the next: nothing is sent twice (KAFKA-14034)."""
+    rig = rig_with()
+    first, second = sent_now(rig, b"1", b"2")
+    rig.refuse(first, errors.UnknownServerError.code)
+    rig.ok(second)
+    (third,) = sent_now(rig, b"3")
+    assert stamps_of(third) == [(7, 0, 3)]
+
+
+def test_a_failure_with_nothing_behind_it_raises_the_epoch() -> None:
+    """Nobody will tell whether there is a gap."""
+    rig = rig_with()
+    (send,) = sent_now(rig, b"bad")
+    rig.refuse(send, errors.InvalidRecordError.code)
+    (after,) = sent_now(rig, b"good")
+    assert stamps_of(after) == [(7, 1, 0)]
+
+
+def test_a_failure_in_the_middle_waits_for_those_before_it() -> None:
+    """1 has no answer yet, 2 fails, 3 is out of order: 1 keeps its number, 3 gets a new one after that."""
+    rig = rig_with()
+    first, second, third = sent_now(rig, b"1", b"2", b"3")
+    rig.refuse(second, errors.InvalidRecordError.code)
+    rig.refuse(third, OUT_OF_ORDER)
+    assert rig.step(200) == []
+    rig.lose(first, errors.NetworkError("cut"))
+    (again,) = rig.step(200)
+    assert stamps_of(again) == [(7, 0, 1)]
+    rig.ok(again)
+    (old,) = rig.step()
+    rig.refuse(old, OUT_OF_ORDER)
+    (new,) = rig.step(200)
+    assert stamps_of(old, new)[1:] == [(7, 1, 0)]
+    assert values_of(new) == [[b"3"]]
+
+
+def test_other_partitions_keep_their_epoch_until_they_are_through() -> None:
+    """The epoch is the producer's, the numbering the partition's."""
+    rig = ProducerRig(0, 1, is_idempotent=True, batch_bytes=1)
+    for partition in (0, 1):
+        rig.put(b"first", partition)
+    for send in rig.step():
+        rig.ok(send)
+    rig.put(b"a", 1)
+    (waiting,) = rig.step()
+    (bad,) = sent_now(rig, b"bad")
+    rig.refuse(bad, errors.InvalidRecordError.code)
+    rig.put(b"b", 1)
+    assert rig.step() == [], "of the new epoch, while one of the old is under way"
+    rig.lose(waiting, errors.NetworkError("cut"))
+    (again,) = rig.step(200)
+    assert stamps_of(again) == [(7, 0, 1)]
+    rig.ok(again)
+    (next_one,) = rig.step()
+    assert stamps_of(next_one) == [(7, 1, 0)]
+
+
+def test_when_epochs_run_out_another_producer_id_is_asked_for() -> None:
+    """And what is under way goes on as that one."""
+    rig = ProducerRig(is_idempotent=True, batch_bytes=1)
+    rig.sender.on_identity(Identity(7, MAX_EPOCH), 0)
+    (send,) = sent_now(rig, b"1")
+    rig.refuse(send, OUT_OF_ORDER)
+    assert rig.step(500) == []
+    assert AskIdentity() in rig.effects
+    rig.sender.on_identity(Identity(8, 0), rig.now_ms)
+    (again,) = rig.step()
+    assert stamps_of(again) == [(8, 0, 0)]
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_batch_that_expires_under_way_leaves_its_number_unsure(is_stored: bool) -> None:
+    """Its request is over at last: acknowledged, or lost. Only then the next goes, without a gap or after
+    one."""
+    rig = rig_with(delivery_timeout_ms=1000)
+    (old,) = sent_now(rig, b"old")
+    rig.step(1000)
+    assert outcomes(rig) == [errors.DeliveryTimeoutError]
+    if is_stored:
+        rig.ok(old)
+    else:
+        rig.lose(old, errors.NetworkError("late"))
+    (after,) = sent_now(rig, b"new")
+    assert stamps_of(after) == [(7, 0, 2) if is_stored else (7, 1, 0)]
+    assert len(rig.resolved) == 1
+
+
+def test_a_batch_that_expires_between_attempts_is_settled_by_the_next() -> None:
+    """Three were sent and lost; the first expires, the second is taken: so the first was stored."""
+    rig = rig_with(delivery_timeout_ms=1000)
+    (first,) = sent_now(rig, b"1")
+    rig.now_ms = 500
+    (second,) = sent_now(rig, b"2")
+    for send in (first, second):
+        rig.lose(send, errors.NetworkError("cut"))
+    rig.view = view_of(-1, epoch=1)
+    assert rig.step(500) == []
+    assert outcomes(rig) == [errors.DeliveryTimeoutError]
+    rig.view = view_of(1, epoch=2)
+    (again,) = rig.step()
+    assert stamps_of(again) == [(7, 0, 2)]
+    rig.ok(again)
+    assert stamps_of(*sent_now(rig, b"3")) == [(7, 0, 3)]
+
+
+def test_the_parts_of_a_batch_share_its_numbers() -> None:
+    """Four records from sequence 1 on, halved twice: each part says where it belongs, and goes in order."""
+    rig = ProducerRig(is_idempotent=True, batch_bytes=5000)
+    rig.put(b"0")
+    (first,) = rig.step()
+    for number in range(4):
+        rig.put(b"%d" % number * 300)
+    rig.ok(first)
+    (whole,) = rig.step()
+    rig.put(b"after")
+    (behind,) = rig.step()
+    rig.refuse(whole, errors.MessageTooLargeError.code)
+    rig.refuse(behind, OUT_OF_ORDER)
+    seen = []
+    while sends := rig.step():
+        assert len(sends) == 1
+        seen.append((stamps_of(sends[0])[0][2], len(values_of(sends[0])[0])))
+        rig.ok(sends[0])
+    assert seen == [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1)]
+    assert rig.sender.sequences.bumps == 0  # type: ignore[union-attr]
+
+
+def test_a_new_leader_gets_all_that_is_under_way_at_once() -> None:
+    """The old one is gone; the batches behind the first do not wait out their backoff either."""
+    rig = rig_with(delivery_timeout_ms=100_000)
+    sends = sent_now(rig, b"1", b"2", b"3")
+    for send in sends:
+        send.batches[0].attempts = 6
+        rig.lose(send, errors.NetworkError("gone"))
+    assert rig.step() == []
+    rig.view = view_of(1, epoch=1)
+    for number in range(1, 4):
+        (again,) = rig.step()
+        assert (again.node_id, stamps_of(again)) == (1, [(7, 0, number)])
+        rig.ok(again)
+
+
+def test_in_a_transaction_nothing_is_numbered_anew() -> None:
+    """A gap fails the batch, and with it the transaction; the next epoch begins at 0."""
+    rig = ProducerRig(is_transactional=True, batch_bytes=1)
+    (send,) = sent_now(rig, b"1")
+    assert send.batches[0].stamp is not None
+    assert send.batches[0].stamp.is_transactional
+    rig.refuse(send, OUT_OF_ORDER)
+    assert outcomes(rig) == [errors.OutOfOrderSequenceNumberError]
+    rig.sender.on_identity(Identity(7, 1), rig.now_ms)
+    assert stamps_of(*sent_now(rig, b"2")) == [(7, 1, 0)]
+
+
+def test_giving_up_ends_what_is_in_no_request_and_sends_nothing_again() -> None:
+    """1 is under way and lost, 2 waits in the queue: both fail, and 1 is not retried."""
+    rig = ProducerRig(is_transactional=True, batch_bytes=1)
+    (first,) = sent_now(rig, b"1", b"2")
+    rig._sends(rig.sender.give_up(errors.TransactionAbortableError("over"), rig.now_ms))
+    assert outcomes(rig) == [errors.TransactionAbortableError]
+    rig.lose(first, errors.NetworkError("cut"))
+    assert outcomes(rig) == [errors.TransactionAbortableError] * 2
+    assert rig.step(500) == []
+    assert rig.accumulator.used_bytes == 0
+
+
+def test_answers_after_the_end_change_nothing() -> None:
+    """Aborted with three under way; their answers come."""
+    rig = rig_with()
+    sends = sent_now(rig, b"1", b"2", b"3")
+    rig._sends(rig.sender.abort(errors.ClosedError("closed")))
+    rig.ok(sends[0])
+    rig.refuse(sends[1], OUT_OF_ORDER)
+    rig.lose(sends[2], errors.NetworkError("late"))
+    assert outcomes(rig) == [errors.ClosedError] * 3

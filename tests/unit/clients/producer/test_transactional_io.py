@@ -1,0 +1,429 @@
+"""Transactions over the fake cluster, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+from fake_cluster import Ask, Fault
+from headrace import TopicPartition
+from headrace.clients.group.group_metadata import GroupMetadata, OffsetAndMetadata
+from headrace.protocol import errors
+
+Play = Callable[..., Any]
+Scenario = Callable[..., Any]
+
+
+def playing(play: Play, scenario: Scenario, nodes: int = 1, **options: Any) -> Any:
+    """Run `scenario(fake, producer)` with a topic `t` of two partitions."""
+
+    async def run(fake: Any, cluster: Any) -> None:
+        fake.create("t", 2)
+        await scenario(fake, cluster.producer(transactional_id="me", linger_ms=0, **options))
+
+    return play(run, nodes=nodes)
+
+
+def test_a_block_commits(play: Play) -> None:
+    """All of it is there for readers of committed data, nothing before the end."""
+
+    async def scenario(fake: Any, producer: Any) -> None:
+        async with producer.transaction() as txn:
+            await txn.send("t", b"a", partition=0)
+            txn.send("t", b"b", partition=1)
+            assert fake.read_committed("t") == []
+        assert fake.read_committed("t", 0) == [b"a"]
+        assert fake.read_committed("t", 1) == [b"b"]
+        async with producer.transaction() as txn:
+            await txn.send_many("t", [b"c"])
+        assert sorted(fake.read_committed("t", 0) + fake.read_committed("t", 1)) == [b"a", b"b", b"c"]
+
+    fake = playing(play, scenario)
+    assert fake.ends == [("me", 0, True), ("me", 1, True)]
+    assert {body.transactional_id for body in fake.requests("Produce")} == {"me"}
+    assert fake.requests("AddPartitionsToTxn") == []
+
+
+def test_an_exception_aborts(play: Play) -> None:
+    """It comes out of the block; what waits is not sent, what was sent is undone."""
+
+    async def scenario(fake: Any, producer: Any) -> None:
+        futures = []
+        with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the block is the test
+            async with producer.transaction() as txn:
+                await txn.send("t", b"a", partition=0)
+                fake.fail_next("Produce", Fault(delay_ms=100))
+                futures += [txn.send("t", b"b", partition=0)]
+                await asyncio.sleep(0.01)
+                futures += [txn.send("t", b"c", partition=0) for _ in range(20)]
+                raise ZeroDivisionError
+        outcomes = await asyncio.gather(*futures, return_exceptions=True)
+        assert not isinstance(outcomes[0], Exception), "under way, and waited for"
+        assert {type(outcome) for outcome in outcomes[1:]} == {errors.TransactionAbortedError}
+        assert fake.values("t", 0) == [b"a", b"b"]
+        assert fake.read_committed("t") == []
+        async with producer.transaction() as txn:
+            await txn.send("t", b"again", partition=0)
+        assert fake.read_committed("t") == [b"again"]
+
+    assert playing(play, scenario).ends == [("me", 0, False), ("me", 1, True)]
+
+
+def test_sequences_begin_anew_after_an_abort(play: Play) -> None:
+    """In another epoch: a leader cannot take new records for old ones (Redpanda #5026)."""
+
+    async def scenario(fake: Any, producer: Any) -> None:
+        for end in (producer.abort_transaction, producer.commit_transaction):
+            await producer.begin_transaction()
+            await producer.send("t", b"same", partition=0)
+            await end()
+        headers = [header for header, _ in fake.topics["t"].partitions[0].headers_and_records()]
+        assert [(header.producer_epoch, header.base_sequence) for header in headers] == [(0, 0), (1, 0)]
+        assert fake.read_committed("t") == [b"same"]
+
+    playing(play, scenario)
+
+
+def test_a_transaction_of_nothing_asks_nobody(play: Play) -> None:
+    """Neither the commit nor the abort."""
+
+    async def scenario(fake: Any, producer: Any) -> None:
+        async with producer.transaction():
+            pass
+        await producer.begin_transaction()
+        await producer.abort_transaction()
+        assert fake.requests("EndTxn") == []
+
+    playing(play, scenario)
+
+
+def test_records_are_sent_in_transactions_only(play: Play) -> None:
+    """Before, between, and while one ends."""
+
+    async def scenario(fake: Any, producer: Any) -> None:
+        with pytest.raises(errors.InvalidTxnStateError, match="not initialized"):
+            producer.send("t", b"x")
+        await producer.init_transactions()
+        with pytest.raises(errors.InvalidTxnStateError, match="no transaction is open"):
+            producer.send("t", b"x")
+        async with producer.transaction() as txn:
+            txn.send("t", b"a", partition=0)
+            fake.fail_next("EndTxn", Fault(delay_ms=100))
+            commit = asyncio.create_task(producer.commit_transaction())
+            await asyncio.sleep(0.05)
+            with pytest.raises(errors.InvalidTxnStateError, match="being committed"):
+                producer.send("t", b"x")
+            await commit
+        assert fake.values("t") == [b"a"]
+        with pytest.raises(errors.InvalidTxnStateError, match="called once"):
+            await producer.init_transactions()
+
+    playing(play, scenario)
+
+
+def test_transactions_do_not_nest(play: Play) -> None:
+    """The outer one goes on."""
+
+    async def scenario(fake: Any, producer: Any) -> None:
+        async with producer.transaction() as txn:
+            txn.send("t", b"a", partition=0)
+            with pytest.raises(errors.InvalidTxnStateError, match="a transaction is open"):
+                async with producer.transaction():
+                    pass
+        assert fake.read_committed("t") == [b"a"]
+
+    playing(play, scenario)
+
+
+def test_without_an_id_there_are_none(play: Play) -> None:
+    """The text says what to give."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        producer = cluster.producer()
+        with pytest.raises(errors.InvalidTxnStateError, match="transactional_id="):
+            producer.transaction()
+        with pytest.raises(errors.InvalidTxnStateError, match="transactional_id="):
+            await producer.begin_transaction()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("how", ["refused", "too large", "lost"])
+def test_a_record_that_is_not_stored_fails_the_commit(play: Play, how: str) -> None:
+    """The block raises why, and the transaction is aborted; sending on raises too."""
+
+    async def scenario(fake: Any, producer: Any) -> None:
+        with pytest.raises(errors.TransactionAbortableError) as caught:  # noqa: PT012 - the block is the test
+            async with producer.transaction() as txn:
+                await txn.send("t", b"a", partition=0)
+                if how == "refused":
+                    fake.fail_next("Produce", Fault(partition_error=errors.InvalidRecordError.code))
+                    with pytest.raises(errors.InvalidRecordError):
+                        await txn.send("t", b"b", partition=0)
+                    with pytest.raises(errors.TransactionAbortableError):
+                        txn.send("t", b"c", partition=0)
+                elif how == "lost":
+                    fake.rules.append(lambda ask: Fault(lost_request=True) if ask.api == "Produce" else None)
+                    txn.send("t", b"b", partition=0)
+                else:
+                    with pytest.raises(errors.MessageTooLargeError):
+                        txn.send("t", b"x" * 2_000_000)
+        wanted = {
+            "refused": errors.InvalidRecordError,
+            "too large": errors.MessageTooLargeError,
+            "lost": errors.DeliveryTimeoutError,
+        }
+        assert isinstance(caught.value.__cause__, wanted[how])
+        assert fake.read_committed("t") == []
+        fake.rules.clear()
+        async with producer.transaction() as txn:
+            txn.send("t", b"again", partition=0)
+        assert fake.read_committed("t") == [b"again"]
+
+    facts = {"delivery_timeout_ms": 2000, "request_timeout_ms": 1000} if how == "lost" else {}
+    fake = playing(play, scenario, **facts)
+    assert [committed for _, _, committed in fake.ends] == [False, True]
+
+
+def test_the_coordinator_is_looked_for_where_it_moves(play: Play) -> None:
+    """NOT_COORDINATOR, lost answers, load in progress: the commit counts once."""
+
+    async def scenario(fake: Any, producer: Any) -> None:
+        await producer.begin_transaction()
+        await producer.send("t", b"a", partition=0)
+        fake.coordinator = 2
+        fake.fail_next("EndTxn", Fault(error=errors.CoordinatorLoadInProgressError("loading")))
+        fake.fail_next("EndTxn", Fault(lost_request=True))
+        fake.rules.append(
+            lambda ask: Fault(lost_reply=True) if ask.api == "EndTxn" and ask.number == 4 else None
+        )
+        await producer.commit_transaction()
+        assert fake.read_committed("t") == [b"a"]
+        async with producer.transaction() as txn:
+            txn.send("t", b"b", partition=0)
+        assert fake.read_committed("t") == [b"a", b"b"]
+
+    assert playing(play, scenario, nodes=3).ends == [("me", 0, True), ("me", 1, True)]
+
+
+@pytest.mark.parametrize("call", ["commit_transaction", "abort_transaction"])
+def test_an_end_of_unknown_outcome_can_be_asked_for_again(play: Play, call: str) -> None:
+    """max.block.ms is over; nothing else is possible before the outcome is known."""
+
+    async def scenario(fake: Any, producer: Any) -> None:
+        await producer.begin_transaction()
+        await producer.send("t", b"a", partition=0)
+        fake.rules.append(lambda ask: Fault(lost_reply=True) if ask.api == "EndTxn" else None)
+        with pytest.raises(errors.ApiTimeoutError):
+            await getattr(producer, call)()
+        with pytest.raises(errors.InvalidTxnStateError):
+            await producer.begin_transaction()
+        fake.rules.clear()
+        await getattr(producer, call)()
+        await producer.begin_transaction()
+        await producer.abort_transaction()
+        assert fake.read_committed("t") == ([b"a"] if call == "commit_transaction" else [])
+
+    assert len(playing(play, scenario, max_block_ms=1000).ends) == 1
+
+
+def test_a_zombie_is_fenced_for_good(play: Play) -> None:
+    """Another producer of the same id takes over: what the first one sent is gone, every call says why."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        old, new = (cluster.producer(transactional_id="me", linger_ms=0) for _ in range(2))
+        await old.begin_transaction()
+        await old.send("t", b"old")
+        await new.begin_transaction()
+        await new.send("t", b"new")
+        with pytest.raises(errors.InvalidProducerEpochError):
+            await old.send("t", b"older")
+        with pytest.raises(errors.TransactionAbortableError):
+            await old.commit_transaction()
+        for _ in range(2):
+            with pytest.raises(errors.ProducerFencedError, match="has taken over: close this one"):
+                await old.abort_transaction()
+        with pytest.raises(errors.ProducerFencedError):
+            old.send("t", b"oldest")
+        with pytest.raises(errors.ProducerFencedError):
+            await old.begin_transaction()
+        await new.commit_transaction()
+        await old.close()
+        assert fake.read_committed("t") == [b"new"]
+
+    play(scenario)
+
+
+def test_a_fenced_block_raises_that_and_aborts_nothing(play: Play) -> None:
+    """The commit is refused: the error is the fence itself."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        old, new = (cluster.producer(transactional_id="me", linger_ms=0) for _ in range(2))
+        with pytest.raises(errors.ProducerFencedError):  # noqa: PT012 - the block is the test
+            async with old.transaction() as txn:
+                await txn.send("t", b"old")
+                await new.init_transactions()
+        assert fake.read_committed("t") == []
+        assert len(fake.requests("EndTxn")) == 1
+
+    play(scenario)
+
+
+def test_offsets_count_with_the_transaction(play: Play) -> None:
+    """Those of the committed one, not those of the aborted one."""
+    here, there = TopicPartition("in", 0), TopicPartition("in", 1)
+
+    async def scenario(fake: Any, producer: Any) -> None:
+        group = GroupMetadata("g", 3, "m")
+        fake.members["g"] = (3, "m")
+        async with producer.transaction() as txn:
+            await txn.send_offsets({here: 5, there: OffsetAndMetadata(7, "note", 2)}, group)
+        assert fake.committed_offsets("g") == {("in", 0): 5, ("in", 1): 7}
+        with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the block is the test
+            async with producer.transaction() as txn:
+                await txn.send_offsets({here: 9}, group)
+                raise ZeroDivisionError
+        assert fake.committed_offsets("g") == {("in", 0): 5, ("in", 1): 7}
+        (sent, _) = fake.requests("TxnOffsetCommit")
+        assert (sent.generation_id, sent.member_id, sent.offsets[1].metadata) == (3, "m", "note")
+
+    assert [committed for _, _, committed in playing(play, scenario).ends] == [True, False]
+
+
+def test_a_consumer_that_lost_its_partitions_aborts_the_transaction(play: Play) -> None:
+    """Its generation is over: nothing of the transaction may count."""
+
+    async def scenario(fake: Any, producer: Any) -> None:
+        fake.members["g"] = (4, "m")
+        with pytest.raises(errors.TransactionAbortableError) as caught:  # noqa: PT012 - the block is the test
+            async with producer.transaction() as txn:
+                await txn.send("t", b"a", partition=0)
+                await txn.send_offsets({TopicPartition("in", 0): 5}, GroupMetadata("g", 3, "m"))
+        assert isinstance(caught.value.__cause__, errors.IllegalGenerationError)
+        assert fake.read_committed("t") == []
+        assert fake.committed_offsets("g") == {}
+
+    assert [committed for _, _, committed in playing(play, scenario).ends] == [False]
+
+
+def test_closing_aborts_what_is_open(play: Play) -> None:
+    """As if it had never been; the commit has to be asked for."""
+
+    async def scenario(fake: Any, producer: Any) -> None:
+        await producer.begin_transaction()
+        await producer.send("t", b"a", partition=0)
+        await producer.close()
+        assert fake.read_committed("t") == []
+
+    assert playing(play, scenario).ends == [("me", 0, False)]
+
+
+def test_a_transaction_before_that_is_being_ended_is_waited_for_briefly(play: Play) -> None:
+    """CONCURRENT_TRANSACTIONS is a matter of milliseconds, not of the usual backoff."""
+
+    async def scenario(fake: Any, producer: Any) -> None:
+        await producer.begin_transaction()
+        code = errors.ConcurrentTransactionsError.code
+        fake.fail_next("Produce", Fault(partition_error=code), times=3)
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        await producer.send("t", b"a", partition=0)
+        assert loop.time() - before < 0.1
+        await producer.commit_transaction()
+
+    playing(play, scenario)
+
+
+def test_a_commit_takes_what_waits_in_line(play: Play) -> None:
+    """Records whose topic is not known yet belong to the transaction that is committed."""
+
+    async def scenario(fake: Any, producer: Any) -> None:
+        fake.fail_next("Metadata", Fault(delay_ms=200))
+        async with producer.transaction() as txn:
+            future = txn.send("t", b"a", partition=0)
+        assert future.done()
+        assert fake.read_committed("t") == [b"a"]
+
+    playing(play, scenario)
+
+
+def test_metrics_tell_how_long_the_calls_took(play: Play) -> None:
+    """By Kafka's names."""
+
+    async def scenario(fake: Any, producer: Any) -> None:
+        async with producer.transaction() as txn:
+            txn.send("t", b"a", partition=0)
+        metrics = producer.metrics()
+        assert metrics["txn-commit-time-ns-total"] > 0
+        assert metrics["txn-init-time-ns-total"] > 0
+        assert metrics["txn-abort-time-ns-total"] == 0
+
+    playing(play, scenario)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_transactions_under_faults_are_whole_or_not_there(play: Play, seed: int) -> None:
+    """Lost requests and answers, moving leaders and coordinators: what was committed is there once and in
+    order, what was aborted is not."""
+
+    random = Random(f"txn {seed}")
+    expected: dict[int, list[bytes]] = {0: [], 1: []}
+
+    def rule(ask: Ask) -> Fault | None:
+        if ask.api not in ("Produce", "EndTxn", "InitProducerId", "FindCoordinator") or random.random() > 0.3:
+            return None
+        return random.choice(
+            [Fault(lost_request=True), Fault(lost_reply=True), Fault(delay_ms=random.randrange(100))]
+        )
+
+    async def upheaval(fake: Any) -> None:
+        while True:
+            await asyncio.sleep(random.uniform(0.05, 0.4))
+            fake.move_leader("t", random.randrange(2), random.randrange(3))
+            fake.coordinator = random.randrange(3)
+
+    async def scenario(fake: Any, producer: Any) -> None:
+        fake.rules.append(rule)
+        troubles = asyncio.create_task(upheaval(fake))
+        for number in range(40):
+            sent = [(random.randrange(2), b"%d/%d" % (number, each)) for each in range(random.randrange(12))]
+            is_wanted = random.random() < 0.7
+            await producer.begin_transaction()
+            for partition, value in sent:
+                producer.send("t", value, partition=partition)
+                if random.random() < 0.2:
+                    await asyncio.sleep(0.01)
+            if is_wanted:
+                await producer.commit_transaction()
+                for partition, value in sent:
+                    expected[partition].append(value)
+            else:
+                await producer.abort_transaction()
+        troubles.cancel()
+        await asyncio.gather(troubles, return_exceptions=True)
+
+    fake = playing(play, scenario, nodes=3, batch_size=1)
+    for partition, values in expected.items():
+        assert fake.read_committed("t", partition) == values
+
+
+def test_an_abort_takes_what_waits_in_line(play: Play) -> None:
+    """Records whose topic is not known yet must not come into the next transaction."""
+
+    async def scenario(fake: Any, producer: Any) -> None:
+        fake.fail_next("Metadata", Fault(delay_ms=200))
+        await producer.begin_transaction()
+        future = producer.send("t", b"a", partition=0)
+        await producer.abort_transaction()
+        async with producer.transaction() as txn:
+            txn.send("t", b"b", partition=0)
+        with pytest.raises(errors.TransactionAbortedError):
+            await future
+        assert fake.values("t", 0) == [b"b"]
+
+    playing(play, scenario)

@@ -1,0 +1,164 @@
+"""The states of a transactional producer, and what errors make of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from headrace.clients.producer.transactions import TRANSITIONS, Transactions, TxnState
+from headrace.protocol import errors
+
+ABORTABLE = [
+    errors.OutOfOrderSequenceNumberError("gap"),
+    errors.DeliveryTimeoutError("late"),
+    errors.MessageTooLargeError("large"),
+    errors.InvalidTxnStateError("not in it"),
+    errors.TransactionAbortableError("odd"),
+]
+FATAL = [errors.ProducerFencedError("fenced"), errors.InvalidProducerIdMappingError("not yours")]
+
+
+def opened() -> Transactions:
+    """With a transaction open."""
+    transactions = Transactions("t")
+    transactions.init()
+    transactions.initialized()
+    transactions.begin()
+    return transactions
+
+
+def test_the_table_names_every_state() -> None:
+    """And leads to known ones only."""
+    assert set(TRANSITIONS) == set(TxnState)
+    assert all(target in TRANSITIONS for targets in TRANSITIONS.values() for target in targets)
+
+
+def test_one_after_the_other() -> None:
+    """Commit, abort, commit."""
+    transactions = opened()
+    for end in (transactions.commit, transactions.abort, transactions.commit):
+        assert transactions.refusal() is None
+        end()
+        assert isinstance(transactions.refusal(), errors.InvalidTxnStateError)
+        transactions.ended()
+        assert isinstance(transactions.refusal(), errors.InvalidTxnStateError)
+        transactions.begin()
+
+
+@pytest.mark.parametrize("call", ["init", "begin"])
+def test_what_an_open_transaction_does_not_allow(call: str) -> None:
+    """Nested ones, above all."""
+    with pytest.raises(errors.InvalidTxnStateError, match="a transaction is open"):
+        getattr(opened(), call)()
+
+
+@pytest.mark.parametrize("call", ["begin", "commit", "abort", "check_open"])
+def test_what_needs_an_epoch(call: str) -> None:
+    """Nothing goes before `init`."""
+    with pytest.raises(errors.InvalidTxnStateError, match="not initialized"):
+        getattr(Transactions("t"), call)()
+
+
+@pytest.mark.parametrize("error", ABORTABLE, ids=repr)
+def test_an_error_leaves_only_the_abort(error: Any) -> None:
+    """Everything else raises it, with its cause; after the abort all is well."""
+    transactions = opened()
+    transactions.failed(error, of_batch=True)
+    for call in (transactions.commit, transactions.check_open):
+        with pytest.raises(errors.TransactionAbortableError) as caught:
+            call()
+        assert caught.value.__cause__ is error
+    with pytest.raises(errors.InvalidTxnStateError, match="must be aborted"):
+        transactions.begin()
+    transactions.abort()
+    transactions.ended()
+    transactions.begin()
+    assert transactions.refusal() is None
+
+
+@pytest.mark.parametrize("error", FATAL, ids=repr)
+@pytest.mark.parametrize("how", ["failed", "refused"])
+def test_some_errors_end_the_producer(error: Any, how: str) -> None:
+    """In no transaction may it go on."""
+    transactions = opened()
+    getattr(transactions, how)(error)
+    for call in (transactions.commit, transactions.abort, transactions.begin, transactions.init):
+        with pytest.raises(type(error)):
+            call()
+
+
+def test_the_text_says_that_another_has_taken_over() -> None:
+    """And what to do."""
+    transactions = opened()
+    transactions.refused(errors.InvalidProducerEpochError("epoch 3, now 4"))
+    with pytest.raises(errors.ProducerFencedError, match=r"id 't' has taken over: close this one .epoch 3"):
+        transactions.check_open()
+
+
+def test_an_old_epoch_in_the_eyes_of_a_leader_can_be_aborted() -> None:
+    """The coordinator says whether it was a time-out or another producer (KIP-588)."""
+    transactions = opened()
+    transactions.failed(errors.InvalidProducerEpochError("old"), of_batch=True)
+    transactions.abort()
+    assert transactions.state is TxnState.ABORTING
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (errors.TransactionAbortableError(""), TxnState.ABORTABLE_ERROR),
+        (errors.InvalidTxnStateError(""), TxnState.FATAL_ERROR),
+        (errors.UnknownServerError(""), TxnState.FATAL_ERROR),
+    ],
+)
+def test_what_a_refused_commit_leaves(error: Any, state: TxnState) -> None:
+    """Whether something is left to abort is known in one case only."""
+    transactions = opened()
+    transactions.commit()
+    transactions.refused(error)
+    assert transactions.state is state
+
+
+def test_a_commit_and_an_abort_may_be_repeated_but_not_exchanged() -> None:
+    """The outcome of a commit that timed out is not known: an abort might contradict it."""
+    transactions = opened()
+    transactions.commit()
+    transactions.commit()
+    with pytest.raises(errors.InvalidTxnStateError, match="being committed"):
+        transactions.abort()
+    transactions.ended()
+    transactions.begin()
+    transactions.abort()
+    transactions.abort()
+    with pytest.raises(errors.InvalidTxnStateError, match="being aborted"):
+        transactions.commit()
+
+
+def test_errors_outside_of_a_transaction_are_not_its() -> None:
+    """A late answer, after the abort or before the next one."""
+    transactions = opened()
+    transactions.abort()
+    transactions.failed(errors.DeliveryTimeoutError("late"), of_batch=True)
+    transactions.ended()
+    transactions.failed(errors.DeliveryTimeoutError("late"), of_batch=True)
+    assert transactions.state is TxnState.READY
+
+
+def test_no_answer_in_time_may_be_asked_for_again() -> None:
+    """Of `init`."""
+    transactions = Transactions("t")
+    transactions.init()
+    transactions.not_initialized()
+    transactions.init()
+    transactions.initialized()
+    transactions.begin()
+
+
+def test_the_end_of_the_producer_is_told_to_all() -> None:
+    """Whatever it was doing."""
+    transactions = opened()
+    transactions.fail(errors.ClosedError("closed"))
+    with pytest.raises(errors.ClosedError):
+        transactions.commit()
+    transactions.fail(errors.ProducerFencedError("later"))
+    assert isinstance(transactions.refusal(), errors.ClosedError)

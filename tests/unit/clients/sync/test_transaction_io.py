@@ -1,0 +1,119 @@
+"""Transactions of the synchronous producer, on its own threads."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fake_cluster import Fault
+from headrace import TopicPartition
+from headrace.clients.group.group_metadata import GroupMetadata
+from headrace.protocol import errors
+
+if TYPE_CHECKING:
+    from fake_cluster import FakeCluster
+    from headrace.clients.sync.cluster_io import Cluster
+
+WAIT_S = 20
+
+
+def test_blocks_commit_and_abort(fake: FakeCluster, cluster: Cluster) -> None:
+    """By the fast way of `send`, in batches, and with offsets."""
+    producer = cluster.producer(transactional_id="me")
+    with producer.transaction() as txn:
+        for number in range(1000):
+            txn.send("t", b"%d" % number, partition=0)
+        txn.send_offsets({TopicPartition("in", 0): 5}, GroupMetadata("g"))
+    assert fake.read_committed("t", 0) == [b"%d" % number for number in range(1000)]
+    assert fake.committed_offsets("g") == {("in", 0): 5}
+    with pytest.raises(ZeroDivisionError), producer.transaction() as txn:  # noqa: PT012
+        txn.send_many("t", [b"x"] * 100).wait(WAIT_S)
+        raise ZeroDivisionError
+    assert b"x" not in [value for number in range(3) for value in fake.read_committed("t", number)]
+    with producer.transaction() as txn:
+        txn.send("t", b"last", partition=0)
+    assert fake.read_committed("t", 0)[-1:] == [b"last"]
+
+
+def test_no_record_comes_in_by_the_fast_way_between_transactions(cluster: Cluster) -> None:
+    """What lets records around the lock is closed when the transaction ends."""
+    producer = cluster.producer(transactional_id="me", linger_ms=10_000)
+    producer.begin_transaction()
+    futures = [producer.send("t", b"a", partition=0) for _ in range(10)]
+    producer.commit_transaction()
+    assert all(future.done() for future in futures)
+    with pytest.raises(errors.InvalidTxnStateError, match="no transaction is open"):
+        producer.send("t", b"b", partition=0)
+    refused = producer.send_many("t", [b"b"]).errors(WAIT_S)
+    assert isinstance(refused[0], errors.InvalidTxnStateError)
+
+
+def test_threads_that_send_on_while_a_transaction_ends_are_refused_or_in_it(
+    fake: FakeCluster, cluster: Cluster, switches_everywhere: None
+) -> None:
+    """Each record that was taken has its outcome in that transaction; nothing is left in the buffer."""
+    producer = cluster.producer(transactional_id="me")
+    producer.begin_transaction()
+    taken: list[list[bytes]] = [[], [], []]
+
+    def send_until_refused(partition: int) -> None:
+        try:
+            for number in range(1_000_000):
+                producer.send("t", b"%d" % number, partition=partition)
+                taken[partition].append(b"%d" % number)
+        except errors.InvalidTxnStateError:
+            pass
+
+    threads = [threading.Thread(target=send_until_refused, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    producer.commit_transaction()
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert [fake.read_committed("t", number) for number in range(3)] == taken
+    assert producer.metrics()["batches-pending"] == 0
+
+
+@pytest.mark.parametrize("how", ["send", "send_many", "send_arrow"])
+def test_a_record_that_never_came_in_fails_the_commit(fake: FakeCluster, cluster: Cluster, how: str) -> None:
+    """Whoever overlooks the error is told at the end."""
+    producer: Any = cluster.producer(transactional_id="me", max_request_size=1000)
+    producer.begin_transaction()
+    producer.send("t", b"small", partition=0)
+    if how == "send":
+        with pytest.raises(errors.MessageTooLargeError):
+            producer.send("t", b"x" * 2000)
+    elif how == "send_many":
+        producer.send_many("t", [b"small", b"x" * 2000])
+    else:
+        producer.send_arrow("t", {"value": [b"small", b"x" * 2000]})
+    with pytest.raises(errors.TransactionAbortableError):
+        producer.commit_transaction()
+    producer.abort_transaction()
+    assert fake.read_committed("t", 0) == []
+
+
+def test_closing_aborts(fake: FakeCluster, cluster: Cluster) -> None:
+    """And what is closed says so."""
+    producer = cluster.producer(transactional_id="me")
+    producer.begin_transaction()
+    producer.send("t", b"a", partition=0).result(WAIT_S)
+    producer.close()
+    assert fake.ends == [("me", 0, False)]
+    with pytest.raises(errors.ClosedError):
+        producer.begin_transaction()
+
+
+def test_a_commit_that_timed_out_is_repeated(fake: FakeCluster, cluster: Cluster) -> None:
+    """Its outcome was not known; it was committed."""
+    producer = cluster.producer(transactional_id="me", max_block_ms=300)
+    producer.begin_transaction()
+    producer.send("t", b"a", partition=0)
+    fake.rules.append(lambda ask: Fault(lost_reply=True) if ask.api == "EndTxn" else None)
+    with pytest.raises(errors.ApiTimeoutError):
+        producer.commit_transaction()
+    fake.rules.clear()
+    producer.commit_transaction()
+    assert fake.read_committed("t", 0) == [b"a"]
+    assert len(fake.ends) == 1
