@@ -31,8 +31,11 @@ def mark(fake: Any, producer: int, *, is_commit: bool) -> None:
         max_bytes=1000, producer_id=producer, producer_epoch=0, is_transactional=True, is_control=True
     )
     builder.append(1000, key, value, ())
-    part = fake.topics["t"].partitions[0]
-    part.append(builder.build(), part.leader_epoch)
+    made, part = bytes(builder.build()), fake.topics["t"].partitions[0]
+    size = read_batch_header(made).batch_length
+    stored = assigned_prefix(part.end_offset, size, part.leader_epoch) + made[CRC_POSITION:]
+    part.batches.append((part.end_offset, part.end_offset + 1, stored))  # as servers do, unjudged
+    part.end_offset += 1
 
 
 def mixed(fake: Any) -> None:
