@@ -21,6 +21,9 @@ if TYPE_CHECKING:
         append,
         subtract,
     )
+    from .group.assignors import Assignor
+    from .group.group_metadata import GroupMetadata, OffsetAndMetadata
+    from .group.listeners import RebalanceListener
     from .producer.delivery_io import BatchResult, RecordFuture
     from .producer.outgoing_io import ProducerInterceptor
     from .producer.partitioner import murmur2_sticky
@@ -37,6 +40,9 @@ _HOMES = {
     ".sync.consumer_io": ("Consumer",),
     ".sync.admin_io": ("Admin",),
     ".records": ("ProducerRecord", "Record", "RecordMetadata", "OffsetAndTimestamp", "PartitionInfo"),
+    ".group.group_metadata": ("GroupMetadata", "OffsetAndMetadata"),
+    ".group.listeners": ("RebalanceListener",),
+    ".group.assignors": ("Assignor",),
     ".producer.delivery_io": ("BatchResult", "RecordFuture"),
     ".producer.outgoing_io": ("ProducerInterceptor",),
     ".producer.partitioner": ("murmur2_sticky",),
@@ -53,6 +59,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "connect", "Cluster", "Producer", "Consumer", "Admin",
     "ProducerRecord", "Record", "RecordMetadata", "OffsetAndTimestamp", "PartitionInfo",
+    "GroupMetadata", "OffsetAndMetadata", "RebalanceListener", "Assignor",
     "BatchResult", "RecordFuture", "ProducerInterceptor", "murmur2_sticky",
     "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",
     "ElectionType", "TopicPartitionReplica",

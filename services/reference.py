@@ -20,6 +20,7 @@ from ..controller.config import ControllerConfig
 from ..controller.quorum import roles
 from ..controller.state import brokers, partition_states
 from ..coordinators.group.classic_states import CLASSIC_TRANSITIONS, ClassicState
+from ..coordinators.group.consumer_group import GROUP_TRANSITIONS, MEMBER_TRANSITIONS, GroupState, MemberState
 from ..coordinators.txn import states as txn_states
 from ..protocol import errors
 from ..protocol.messages import envelope, registry
@@ -148,6 +149,16 @@ def states_page() -> str:
     parts.append(_drawing(ClassicState.EMPTY.value, _labelled(CLASSIC_TRANSITIONS)))
     parts.append("## A transactional id, as its coordinator holds it (`coordinators/txn/states.py`)\n")
     parts.append(_drawing(txn_states.TxnState.EMPTY.value, _labelled(txn_states.TRANSITIONS)))
+    where = "(`coordinators/group/consumer_group.py`)"
+    parts.append(f"## A group of the new protocol, as its coordinator holds it {where}\n")
+    parts.append(_drawing(GroupState.EMPTY.value, _labelled(GROUP_TRANSITIONS)))
+    parts.append(f"## A member of it {where}\n")
+    arrows = [
+        f"{state.name.lower()} --> {target.name.lower()}: {label}"
+        for state, targets in MEMBER_TRANSITIONS.items()
+        for target, label in targets.items()
+    ]
+    parts.append(_drawing(MemberState.STABLE.name.lower(), arrows))
     parts.append("## A storage node, as it sees its membership (`storage_node/membership.py`)\n")
     arrows = _plain(membership.MembershipState, membership.TRANSITIONS)
     parts.append(_drawing(membership.MembershipState.SEARCHING.value, arrows))

@@ -155,7 +155,7 @@ class Hosting:
 
     def status(self) -> dict[str, Any]:
         """JSON-able facts."""
-        return {} if self._guest is None else self._guest.status()
+        return {} if self._guest is None else {"coordinators": self._guest.status()}
 
     def was_read(self, read: GuestRead) -> None:
         """A ReadForGuest effect is done."""

@@ -369,13 +369,14 @@ class StorageNode:
 
     def status(self) -> dict[str, Any]:
         """JSON-able facts."""
-        return status_of(
+        facts = status_of(
             self.replicas,
             self.counters,
             self.cleaner,
             parked=self.parked,
             offline_dirs=len(self._manager.offline_dirs),
         )
+        return facts | self.guest.status()
 
     # --- inside ----------------------------------------------------------------------------------------
 

@@ -361,7 +361,8 @@ class NodeServer:
             case ReadCold(read):
                 self._read_cold(read)
             case ReadForGuest(read=guest_read):
-                self._workers.start(guest_read.run, lambda _error: self._guest_read(guest_read))
+                if not self._is_ending():
+                    self._workers.start(guest_read.run, lambda _error: self._guest_read(guest_read))
             case AdvisePages(advice):
                 if not self._is_ending():
                     self._workers.read_cold(advice.run)

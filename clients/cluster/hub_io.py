@@ -48,6 +48,7 @@ class Hub:
         random: Random | None = None,
     ) -> None:
         self.loop = asyncio.get_running_loop()
+        self.client_id = config.client_id
         self.network, self.now_ms, self.wall_ms = network, now_ms, wall_ms
         self.random = random if random is not None else Random()  # noqa: S311 - jitter, not secrets
         self.tasks = Tasks(self._task_failed)

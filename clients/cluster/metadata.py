@@ -8,12 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from ...protocol.errors import UnknownTopicOrPartitionError
 from .network import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ...protocol.messages.data import MetadataResponse, PartitionMetadata, TopicMetadata
+
+
+UNKNOWN_TOPIC = UnknownTopicOrPartitionError.code
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +83,12 @@ class ClusterView:
         now = found.partitions[partition]
         return now.leader_epoch > leader_epoch and now.leader != node_id
 
-    def merged(self, response: MetadataResponse) -> ClusterView:
+    def merged(self, response: MetadataResponse, watched: Iterable[str] | None = None) -> ClusterView:
         """This view with an answer taken in. An answer of another cluster replaces everything.
 
         Of an answer older than this view (another node, behind) only what is new is taken: topics not
-        known yet, and partitions with a higher leader epoch.
+        known yet, and partitions with a higher leader epoch. With `watched` it was asked for all topics:
+        those that it does not name are not there, and of them the watched ones are missed.
         """
         same = response.cluster_id == self.cluster_id
         base = self if same else ClusterView(cluster_id=response.cluster_id)
@@ -97,6 +102,10 @@ class ClusterView:
             else:
                 topics[topic.name] = _merged_topic(topics.get(topic.name), topic, is_older)
                 missing.pop(topic.name, None)
+        if watched is not None and not is_older:
+            named = {topic.name for topic in response.topics}
+            topics = {name: topic for name, topic in topics.items() if name in named}
+            missing = {name: UNKNOWN_TOPIC for name in watched if name not in named}
         nodes = {
             node.node_id: NodeView(node.node_id, Address(node.host, node.port), node.rack)
             for node in response.nodes

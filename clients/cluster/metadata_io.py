@@ -73,6 +73,7 @@ class MetadataService:
         self._backoff = Backoff(MIN_REFRESH_INTERVAL_MS, MAX_BACKOFF_MS, random)
         self.ask_last: frozenset[Address] = frozenset()  # nodes that are known not to answer now
         self._topics: dict[str, int] = {}  # name -> how many clients want it
+        self._all_wanted = 0  # how many clients want to know all topics
         self._listeners: dict[Listener, None] = {}
         self._waiters: list[asyncio.Future[None]] = []
         self._wanted = asyncio.Event()
@@ -121,6 +122,17 @@ class MetadataService:
                 gone.append(topic)
         if gone:
             self._publish(self.view.without_topics(tuple(gone)))
+
+    def watch_all(self) -> None:
+        """Keep all topics in the view, once per call."""
+        self._all_wanted += 1
+        self.refresh_soon(is_urgent=True)
+
+    def unwatch_all(self) -> None:
+        """Undo one `watch_all`; topics that nobody watches by name leave the view."""
+        self._all_wanted -= 1
+        if not self._all_wanted:
+            self._publish(self.view.without_topics(tuple(self.view.topics.keys() - self._topics.keys())))
 
     def refresh_soon(self, *, is_urgent: bool = False) -> None:
         """Ask for a refresh; those that come close together become one, unless one `is_urgent`."""
@@ -305,23 +317,23 @@ class MetadataService:
         return failure
 
     async def _ask(self, address: Address) -> HeadraceError | None:
-        request = MetadataRequest(tuple(sorted(self._topics)))
+        request = MetadataRequest(None if self._all_wanted else tuple(sorted(self._topics)))
         try:
             reply = await self._network.request(address, METADATA, request, timeout_ms=REFRESH_TIMEOUT_MS)
         except KafkaError as error:
             log.debug("no metadata from %s: %s", address, error)
             return error
-        if self._accept(reply.body):
+        if self._accept(reply.body, is_of_all=request.topics is None):
             return None
         return LeaderNotAvailableError(f"{address} does not know the cluster yet")
 
-    def _accept(self, response: MetadataResponse) -> bool:
+    def _accept(self, response: MetadataResponse, *, is_of_all: bool) -> bool:
         """Take an answer in; False when the node knows nothing yet (it is starting)."""
         if not response.cluster_id or not response.nodes:
             return False
         if self.view.cluster_id and response.cluster_id != self.view.cluster_id:
             log.warning("cluster %s replaced %s at its addresses", response.cluster_id, self.view.cluster_id)
-        self._publish(self.view.merged(response))
+        self._publish(self.view.merged(response, self._topics if is_of_all else None))
         return True
 
     def _publish(self, view: ClusterView) -> None:

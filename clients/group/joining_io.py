@@ -38,6 +38,7 @@ def join_group(
         config.session_timeout_ms,
         config.heartbeat_interval_ms,
         config.max_poll_interval_ms,
+        hub.client_id or "consumer",
         rack_id=config.client_rack or None,
         server_assignor=config.group_remote_assignor or None,
     )

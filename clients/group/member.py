@@ -165,6 +165,11 @@ class MemberCore(ABC):
         """As the leader: share out what these topics have now."""
         return ()
 
+    @property
+    def lacks_topics(self) -> bool:
+        """Whether something was assigned of topics that are not known yet."""
+        return False
+
     def topics_changed(self, counts: Mapping[str, int], names: Mapping[bytes, str]) -> None:
         """How many partitions topics have now, and their names by id."""
         return

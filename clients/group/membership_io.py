@@ -58,6 +58,7 @@ class Membership:
         self._committer = Committer(hub, self._link, backoff, self._standing, self._commit_refused)
         self.subscription: Subscription | None = None
         self._watched: tuple[str, ...] = ()
+        self._watches_all = False
         self._seen: Any = None  # the user's progress at the last look
         self._serials: dict[TopicPartition, int] = {}  # of what is owned: the number of its take-over
         self._serial = 0
@@ -71,6 +72,7 @@ class Membership:
 
     def subscribe(self, subscription: Subscription) -> None:
         """Be a member that reads this."""
+        self._watch_all(subscription.pattern is not None)
         self.subscription = subscription
         self._core.polled(self._hub.now_ms())
         self._on_view(self._hub.metadata.view)
@@ -93,6 +95,7 @@ class Membership:
         self._drop(core.owned)
         core.owned = ()
         self.subscription = None
+        self._watch_all(False)
         self._watch(())
         for effect in effects:
             if isinstance(effect, Ask):
@@ -110,6 +113,7 @@ class Membership:
                 timer.cancel()
         self._hub.metadata.remove_listener(self._on_view)
         if self._hub.failure is None:
+            self._watch_all(False)
             self._watch(())
         self._committer.close()
 
@@ -334,6 +338,8 @@ class Membership:
     def _publish(self) -> None:
         core = self._core
         self._watch(core.watched)
+        if core.lacks_topics:
+            self._hub.metadata.refresh_soon()
         is_late = core.state is MemberState.LATE  # what the user has is lost: it must not get more of it
         self._engine.set_attention(core.work is not None or core.error is not None or is_late)
         self._committer.standing_changed()
@@ -402,6 +408,12 @@ class Membership:
         }
         self._perform(self._core.divide(divide.generation_id, topics, self._hub.now_ms()))
         self.pump()
+
+    def _watch_all(self, is_wanted: bool) -> None:
+        """Whether all topics must be known, because a pattern chooses among them."""
+        if is_wanted != self._watches_all:
+            self._watches_all = is_wanted
+            (self._hub.metadata.watch_all if is_wanted else self._hub.metadata.unwatch_all)()
 
     def _watch(self, topics: tuple[str, ...]) -> None:
         if topics != self._watched:

@@ -116,6 +116,11 @@ class ModernMember(MemberCore):
         """Topics that the member must know."""
         return self._topics or ()
 
+    @property
+    def lacks_topics(self) -> bool:
+        """Whether something was assigned of topics that are not known yet."""
+        return any(topic_id not in self._names for topic_id, _ in self._target)
+
     def topics_changed(self, counts: Mapping[str, int], names: Mapping[bytes, str]) -> None:
         """The topics that are known, by id: an assignment waits for those that are not."""
         if names != self._names:

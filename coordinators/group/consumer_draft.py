@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from .assignors import ASSIGNORS
 from .assignors.model import MemberSpec
-from .consumer_group import Member, MemberState
+from .consumer_group import MEMBER_TRANSITIONS, Member, MemberState
 from .reconciliation import next_step
 from .topic_regex import compile_regex
 
@@ -57,7 +57,9 @@ class ConsumerDraft:
 
     def move(self, after: Member) -> None:
         """The member is there now."""
-        if self.group.members.get(after.member_id) != after:
+        before = self.group.members[after.member_id]
+        assert after.state is before.state or after.state in MEMBER_TRANSITIONS[before.state]
+        if before != after:
             self.write(self.group.current_record(after.member_id, after))
 
     def replace(self, before: Member, member_id: str) -> None:

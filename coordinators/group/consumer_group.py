@@ -100,17 +100,21 @@ GROUP_TRANSITIONS: dict[GroupState, dict[GroupState, str]] = {
         _G.RECONCILING: "a target for the group's epoch",
         _G.STABLE: "a target that all members have already",
         _G.EMPTY: "the last member is gone",
+        _G.DEAD: "a classic group now",
     },
     _G.RECONCILING: {
         _G.STABLE: "all members have their target",
-        _G.ASSIGNING: "a member is gone, or topics changed",
+        _G.ASSIGNING: "a member is gone",
         _G.EMPTY: "the last member is gone",
+        _G.DEAD: "a classic group now",
     },
     _G.STABLE: {
-        _G.ASSIGNING: "a member is gone, or topics changed",
-        _G.RECONCILING: "a member joins or changes its subscription",
+        _G.ASSIGNING: "a member is gone",
+        _G.RECONCILING: "a member joins or reads other topics, or topics changed",
         _G.EMPTY: "the last member is gone",
+        _G.DEAD: "a classic group now",
     },
+    _G.DEAD: {},
 }
 
 _NOTHING_TOLD = ConsumerGroupMemberMetadataValue(None, None, "", "", (), None, -1, None)

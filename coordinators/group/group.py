@@ -14,8 +14,6 @@ from ...protocol.messages.groups import ListedGroup
 if TYPE_CHECKING:
     from ..runtime.ports import Record
 
-NO_GENERATION = -1  # generation, or member epoch, of who claims no membership
-
 
 class GroupType(Enum):
     """Which protocol the group's members speak; the values are those of ListGroups."""

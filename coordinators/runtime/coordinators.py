@@ -220,13 +220,16 @@ class Coordinators:
         return self._wheel.next_deadline_ms()
 
     def status(self) -> dict[str, Any]:
-        """JSON-able facts: by topic, how many shards are in which state."""
+        """JSON-able facts: by topic, how many shards are in which state; the sums of their gauges."""
         states: dict[str, Counter[str]] = {}
+        gauges: Counter[str] = Counter()
         for shard in self._shards.values():
             states.setdefault(shard.name.topic, Counter())[shard.state.value] += 1
+            gauges.update(shard.gauges())
         return {
             "waiting_requests": self._waiting,
             "shards": {topic: dict(found) for topic, found in sorted(states.items())},
+            "metrics": dict(sorted(gauges.items())),
         }
 
 

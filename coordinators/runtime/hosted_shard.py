@@ -270,6 +270,10 @@ class HostedShard:
             _, decide = self._next.popleft()
             self._run(decide, self._now())
 
+    def gauges(self) -> dict[str, int]:
+        """What there is now; nothing as long as it is not known whole."""
+        return self._shard.gauges() if self.state is ShardState.ACTIVE else {}
+
     # --- decide, append, apply, answer -----------------------------------------------------------------
 
     def _run(self, decide: Callable[[Now], Outcome], now: Now, asker: Waiting | None = None) -> None:

@@ -187,5 +187,8 @@ class Shard(Protocol):
     def on_peer_gone(self, session: int, now: Now) -> Outcome:
         """A connection is gone: its waiting requests need no answer."""
 
+    def gauges(self) -> dict[str, int]:
+        """What there is now, by metric names; the node's are the sums over its shards."""
+
     def close(self) -> list[Token]:
         """The shard is dropped: the tokens of all that wait; the runtime answers them NOT_COORDINATOR."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 REQUESTS = 5  # under way to one node
 MAX_PARTITIONS = 1_000  # in one request
 RETRY_MS = 100
-TIMEOUT_MS = 30_000
+TIMEOUT_MS = 10_000
 _RETRY = "markers"
 _UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
 # The partition has nothing of this transaction that is open: a later epoch of the producer has been there
@@ -104,8 +104,11 @@ class Markers:
         self._later([_Errand(ending, ()) for ending in endings], now)
 
     def on_metadata(self, now: Now) -> Outcome:
-        """Leaders may have changed."""
+        """Leaders may have changed: also what waits for a request finds its node anew."""
         errands, self._again = self._again, []
+        for node in self._nodes.values():
+            errands.extend(node.waiting)
+            node.waiting.clear()
         return self._place(errands, now)
 
     def _later(self, errands: Iterable[_Errand], now: Now) -> None:

@@ -12,6 +12,7 @@ Source: Kafka TransactionCoordinator.scala, TransactionStateManager.scala.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.coordinator_ids import partition_of_id
@@ -72,8 +73,8 @@ if TYPE_CHECKING:
     from .transaction import Partition
 
 MAX_PARTITIONS = 10_000  # Bound: of one transaction, all of which are in each of its records
-MAX_RECORDS = 100  # in what one timer decides; the rest follows at once
-_OVERDUE, _EXPIRED, _HOLD, _GO_ON = "overdue", "expired", "hold", "go on"
+MAX_RECORDS = 100  # in what one timer decides; the rest follows when others had their turn
+_OVERDUE, _UNUSED, _HOLD, _GO_ON = "overdue", "unused", "hold", "go on"
 
 
 class TransactionShard:
@@ -135,7 +136,7 @@ class TransactionShard:
         interval_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         self._around.timers.set(_OVERDUE, now.ms + interval_ms, self._abort_overdue)
         interval_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
-        self._around.timers.set(_EXPIRED, now.ms + interval_ms, self._expire)
+        self._around.timers.set(_UNUSED, now.ms + interval_ms, self._forget_unused)
         prepared = [(name, each) for name, each in self._known.items() if each.state in PREPARED]
         return Outcome(on_committed=lambda later: self._markers.begin(prepared, later))
 
@@ -147,6 +148,11 @@ class TransactionShard:
         """What it asked for is not done."""
         self._held.forget(session)
         return Outcome()
+
+    def gauges(self) -> dict[str, int]:
+        """Transactional ids by the states of their transactions."""
+        found = Counter(transaction.state for transaction in self._known.values())
+        return {f"NumTransactions{state.value}": found[state] for state in TxnState}
 
     def close(self) -> list[Token]:
         """Those that wait for an end; others wait for commits."""
@@ -352,39 +358,51 @@ class TransactionShard:
         """Transactions that took too long. By the wall clock as it is when they are first seen here: later
         jumps of it end none."""
         interval_ms = self._around.config.now.transaction_abort_timed_out_transaction_cleanup_interval_ms
-        overdue = []
-        for name in self._deadlines:
-            if self._deadline_of(name, now) < now.ms:
-                overdue.append((name, fenced(self._known[name], now.wall_ms)))
-                if len(overdue) == MAX_RECORDS:
-                    break
-        is_full = len(overdue) == MAX_RECORDS
-        outcome = self._decided(overdue)
-        self._around.timers.set(_OVERDUE, now.ms + (0 if is_full else interval_ms), self._abort_overdue)
-        return outcome
+        self._around.timers.set(_OVERDUE, now.ms + interval_ms, self._abort_overdue)
+        names = [name for name in self._deadlines if self._is_overdue(name, now)]
+        return self._in_parts(names, self._abort, 0, now)
 
-    def _deadline_of(self, name: str, now: Now) -> int:
-        value = self._known[name].value
-        known_ms = self._deadlines[name]
-        if known_ms is None:
+    def _is_overdue(self, name: str, now: Now) -> bool:
+        if name not in self._deadlines:
+            return False
+        deadline_ms = self._deadlines[name]
+        if deadline_ms is None:
+            value = self._known[name].value
             left_ms = min(max(value.start_ms + value.timeout_ms - now.wall_ms, 0), value.timeout_ms)
-            known_ms = self._deadlines[name] = now.ms + left_ms
-        return known_ms
+            deadline_ms = self._deadlines[name] = now.ms + left_ms
+        return deadline_ms < now.ms
 
-    def _expire(self, now: Now) -> Outcome:
-        """Transactional ids that nobody used for long are forgotten."""
-        config = self._around.config.now
-        interval_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
-        before_ms = now.wall_ms - config.transactional_id_expiration_ms
-        expired = []
-        for name, transaction in self._known.items():
-            if transaction.state in EXPIRING and transaction.value.last_update_ms <= before_ms:
-                expired.append(Record(TransactionKey(name), None))
-                if len(expired) == MAX_RECORDS:
-                    break
-        is_full = len(expired) == MAX_RECORDS
-        self._around.timers.set(_EXPIRED, now.ms + (0 if is_full else interval_ms), self._expire)
-        return Outcome(expired)
+    def _abort(self, names: Sequence[str], now: Now) -> Outcome:
+        overdue = [name for name in names if self._is_overdue(name, now)]
+        return self._decided([(name, fenced(self._known[name], now.wall_ms)) for name in overdue])
+
+    def _forget_unused(self, now: Now) -> Outcome:
+        """Transactional ids that nobody used for long."""
+        interval_ms = self._around.config.now.transaction_remove_expired_transaction_cleanup_interval_ms
+        self._around.timers.set(_UNUSED, now.ms + interval_ms, self._forget_unused)
+        names = [name for name in self._known if self._is_unused(name, now)]
+        return self._in_parts(names, self._forget, 0, now)
+
+    def _is_unused(self, name: str, now: Now) -> bool:
+        transaction = self._known.get(name)
+        before_ms = now.wall_ms - self._around.config.now.transactional_id_expiration_ms
+        return (
+            transaction is not None
+            and transaction.state in EXPIRING
+            and transaction.value.last_update_ms <= before_ms
+        )
+
+    def _forget(self, names: Sequence[str], now: Now) -> Outcome:
+        return Outcome([Record(TransactionKey(name), None) for name in names if self._is_unused(name, now)])
+
+    def _in_parts(
+        self, names: Sequence[str], decide: Callable[[Sequence[str], Now], Outcome], start: int, now: Now
+    ) -> Outcome:
+        """Decide on MAX_RECORDS of them from `start` on, and on the rest when others had their turn."""
+        end = start + MAX_RECORDS
+        if end < len(names):
+            self._around.timers.set(decide, now.ms, lambda later: self._in_parts(names, decide, end, later))
+        return decide(names[start:end], now)
 
 
 def _refused(requests: Iterable[HeldRequest]) -> Outcome:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from typing import TYPE_CHECKING, Any
 
 import headrace
@@ -416,6 +417,84 @@ def test_batches_larger_than_the_topic_allows_are_split(face: Face, topic: str) 
     result = producer.send_many(topic, items)
     assert result.errors(20) == {}
     assert [record.value for record in read(face, topic)] == [item.value for item in items]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_members_of_a_group_share_commit_and_take_over(face: Face, topic: str, protocol: str) -> None:
+    """Two members; commits of every kind; one leaves; listeners hear where the user reads."""
+    producer = face.make("producer")
+    for partition in range(3):
+        for number in range(4):
+            face.send(producer, topic, b"%d" % number, partition=partition)
+    heard: list[tuple[str, int, bool]] = []
+    here = threading.get_ident()
+
+    class Listener:
+        def on_assigned(self, _consumer: Any, tps: Any) -> None:
+            heard.append(("assigned", len(tps), threading.get_ident() == here))
+
+        def on_revoked(self, _consumer: Any, tps: Any) -> None:
+            heard.append(("revoked", len(tps), threading.get_ident() == here))
+
+    def member(**more: Any) -> Any:
+        options = {"group_protocol": protocol, "heartbeat_interval_ms": 100, "auto_offset_reset": "earliest"}
+        return face.make("consumer", topic, group=topic, **options, **more)
+
+    first = member(listener=Listener(), enable_auto_commit=False)
+    seen: list[Any] = []
+    wait_for(lambda: seen.extend(first.poll(0.1)) or len(seen) == 12, "all is read")
+    assert first.subscription() == (topic,)
+    last = TopicPartition(topic, 0)
+    assert first.commit(next(record for record in seen if record.partition == 0))[last].offset == 1
+    assert first.commit({last: 2}) == {last: headrace.OffsetAndMetadata(2)}
+    assert first.committed(last)[last].offset == 2
+    future = first.commit_async()
+    assert (future.result(10) if face._runner is None else future)[last].offset == 4
+    assert {tp: each.offset for tp, each in first.committed().items()} == {
+        TopicPartition(topic, partition): 4 for partition in range(3)
+    }
+    metadata = first.group_metadata()
+    assert (metadata.group_id, metadata.group_instance_id) == (topic, None)
+    assert metadata.member_id
+    second = member()
+    wait_for(
+        lambda: not first.poll(0.1) and not second.poll(0.1) and second.assignment(), "the other has some"
+    )
+    with pytest.raises(errors.CommitFailedError):
+        first.commit({second.assignment()[0]: 4})
+    wait_for(
+        lambda: not first.poll(0.1) and not second.poll(0.1) and len(first.assignment()) < 3, "shared out"
+    )
+    second.close()
+    wait_for(lambda: not first.poll(0.1) and len(first.assignment()) == 3, "all is back")
+    first.unsubscribe()
+    assert first.assignment() == ()
+    assert heard[0] == ("assigned", 3, True)
+    assert heard[-1] == ("revoked", 3, True)
+    assert all(is_here for *_, is_here in heard)
+
+
+def test_what_a_group_is_needed_for(face: Face, topic: str) -> None:
+    """Both faces say so, and both wake a poll with an error."""
+    alone = face.make("consumer", topic)
+    for call in (alone.commit, alone.committed, alone.subscription, alone.group_metadata):
+        with pytest.raises(errors.ConfigError, match="group"):
+            call()
+    with pytest.raises(errors.ConfigError, match="group"):
+        alone.subscribe(topic)
+    alone.wakeup()
+    with pytest.raises(errors.WakeupError):
+        alone.poll(30)
+    by_hand = face.make("consumer", group=topic)
+    by_hand.assign([TopicPartition(topic, 1)])
+    assert by_hand.position(TopicPartition(topic, 1)) == 0
+    with pytest.raises(errors.ConfigError):
+        by_hand.subscribe(topic)
+    assert by_hand.commit() == {TopicPartition(topic, 1): headrace.OffsetAndMetadata(0)}
+    by_hand.unsubscribe()
+    by_hand.subscribe(pattern=topic + ".*")
+    wait_for(lambda: not by_hand.poll(0.1) and len(by_hand.assignment()) == 3, "the group shares them out")
+    by_hand.close(leave=False)
 
 
 def test_transactions_commit_and_abort(face: Face, topic: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.coordinators.group.consumer_group import ConsumerGroup
+from headrace.coordinators.group.consumer_group import GROUP_TRANSITIONS, ConsumerGroup, GroupState
 from headrace.protocol.consumer_protocol import (
     Assignment,
     Subscription,
@@ -55,6 +55,7 @@ class ConsumerGroupRig(GroupRig):
 
     def __init__(self, **keys: Any) -> None:
         self._topic_ids = 0
+        self._states: dict[str, GroupState] = {}
         super().__init__(**keys)
         self.set_topics()
 
@@ -63,9 +64,14 @@ class ConsumerGroupRig(GroupRig):
         self.check()
 
     def check(self) -> None:
-        for group in self.shard.groups.values():
-            if isinstance(group, ConsumerGroup):
-                group.check()
+        groups = [each for each in self.shard.groups.values() if isinstance(each, ConsumerGroup)]
+        for group in groups:
+            group.check()
+            before = self._states.get(group.group_id, group.state)
+            assert group.state is before or group.state in GROUP_TRANSITIONS[before], (
+                f"{before} {group.state}"
+            )
+        self._states = {group.group_id: group.state for group in groups}
 
     def beat(self, body: ConsumerGroupHeartbeatRequest) -> Any:
         """Errors: what the coordinator answers."""

@@ -279,6 +279,9 @@ class Counter:
         self.parked = {name: token for name, token in self.parked.items() if token.session != session}
         return Outcome()
 
+    def gauges(self) -> dict[str, int]:
+        return {"NumGroups": len(self.numbers)}
+
     def close(self) -> list[Token]:
         self.is_closed = True
         return list(self.parked.values())

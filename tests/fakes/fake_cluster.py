@@ -73,6 +73,8 @@ class FakePartition:
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # (epoch, start)
     followers: dict[int, int] = field(default_factory=dict)  # node id -> its high watermark
     acknowledged: int = 0  # the end of what a producer was told to be safe
+    aborted: tuple[tuple[int, int], ...] = ()  # transactions: (producer id, first offset)
+    last_stable_offset: int | None = None  # None: the end
     producers: ProducerStates = field(default_factory=ProducerStates)  # as a real leader judges
 
     def __post_init__(self) -> None:
@@ -436,27 +438,32 @@ class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
                 answers.append(preferred)
                 continue
             end = part.end_offset if node_id == part.leader else part.followers[node_id]
+            stable = end if part.last_stable_offset is None else part.last_stable_offset
+            upto = stable if body.isolation else end
             if not part.log_start_offset <= entry.fetch_offset <= part.end_offset:
                 answers.append(data.FetchPartitionResponse(errors.OffsetOutOfRangeError.code))
                 continue
             taken, share = b"", min(room, entry.max_bytes)
             for _, following, batch in part.batches:
-                if entry.fetch_offset < following <= end:
+                if entry.fetch_offset < following <= upto:
                     if len(taken) + len(batch) > share and (taken or frames):
                         break
                     taken += batch
             room -= len(taken)
             if taken:
                 frames.append(memoryview(taken))
-            answers.append(data.FetchPartitionResponse(0, end, end, part.log_start_offset, int(bool(taken))))
+            facts = (0, end, stable, part.log_start_offset, int(bool(taken)))
+            answers.append(
+                data.FetchPartitionResponse(*facts, aborted=part.aborted if body.isolation else ())
+            )
         return answers, frames
 
     def _list_offsets(self, node_id: int, body: Any, fault: Fault) -> data.ListOffsetsResponse:
         return data.ListOffsetsResponse(
-            tuple(self._list_offset(node_id, entry, fault) for entry in body.partitions)
+            tuple(self._list_offset(node_id, entry, fault, body.isolation) for entry in body.partitions)
         )
 
-    def _list_offset(self, node_id: int, entry: Any, fault: Fault) -> Any:
+    def _list_offset(self, node_id: int, entry: Any, fault: Fault, isolation: int) -> Any:
         found = self._find(node_id, entry)
         if fault.partition_error is not None:
             return data.ListOffsetsPartitionResponse(fault.partition_error)
@@ -464,7 +471,9 @@ class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
             return data.ListOffsetsPartitionResponse(found)
         part = found[1]
         if entry.timestamp in (-1, -2):
-            edge = part.end_offset if entry.timestamp == -1 else part.log_start_offset
+            is_stable = isolation and part.last_stable_offset is not None
+            end = part.last_stable_offset if is_stable else part.end_offset
+            edge = end if entry.timestamp == -1 else part.log_start_offset
             return data.ListOffsetsPartitionResponse(0, -1, edge, part.leader_epoch)
         records = [record for record in part.records() if record.offset >= part.log_start_offset]
         if entry.timestamp == -3 and records:

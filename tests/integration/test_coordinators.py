@@ -50,6 +50,12 @@ async def until(look: Callable[[], Awaitable[object]], wanted: object) -> None:
         await asyncio.sleep(0.01)
 
 
+async def counted(cluster: LocalCluster, gauge: str) -> int:
+    """The sum over all nodes."""
+    nodes = (await asyncio.to_thread(cluster.status))["nodes"]
+    return sum(node["coordinators"]["metrics"].get(gauge, 0) for node in nodes)
+
+
 def test_a_group_lives_over_its_coordinator() -> None:
     """Two members join, get their shares, commit; a third party reads the offsets; they leave."""
     with local(nodes=3, **FAST) as cluster:
@@ -73,6 +79,7 @@ def test_a_group_lives_over_its_coordinator() -> None:
             await one.commit("t", 0, 17)
             await other.commit("t", 1, 4)
             assert await committed(client, "g") == {("t", 0): 17, ("t", 1): 4}
+            assert await counted(cluster, "NumMembers") == 2
             await one.leave()
             await other.leave()
 
@@ -143,7 +150,8 @@ def test_a_transaction_lives_over_its_coordinator() -> None:
             producer = Transactional(client, "tx")
             await producer.init()
             await producer.write("t", b"one")
-            await producer.send_offset("g", "t", 11)
+            for offset in (10, 10, 11):  # the same batch twice, too
+                await producer.send_offset("g", "t", offset)
             assert await client.end_offset("t", is_stable=False) == 1
             assert await client.end_offset("t", is_stable=True) == 0
             assert await committed(client, "g") == {}
@@ -155,6 +163,7 @@ def test_a_transaction_lives_over_its_coordinator() -> None:
             await producer.end(commit=False)
             await until(lambda: client.end_offset("t", is_stable=True), 4)
             assert await committed(client, "g") == {("t", 0): 11}
+            await until(lambda: counted(cluster, "NumTransactionsCompleteAbort"), 1)
             younger = Transactional(client, "tx")
             await younger.init()
             with pytest.raises((ProducerFencedError, InvalidProducerEpochError)):

@@ -141,7 +141,7 @@ class ShardMachine(RuleBasedStateMachine):
             self.rig.leave()
         assert all(request.answers for request, _ in self.writes)
         assert all(request.answers for request, *_ in self.reads)
-        assert self.rig.all.status() == {"waiting_requests": 0, "shards": {}}
+        assert self.rig.all.status() == {"waiting_requests": 0, "shards": {}, "metrics": {}}
         assert self.rig.all.next_deadline_ms() is None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from headrace.protocol.errors import ConfigError
-from headrace.services.server_config import split_config
+from headrace.services.server_config import scaled, split_config
 
 
 def test_keys_go_where_they_are_declared() -> None:
@@ -37,3 +37,16 @@ def test_a_value_out_of_range_fails_before_anything_starts() -> None:
     """Ranges are checked here, not in a process far away."""
     with pytest.raises(ConfigError, match=r"num\.partitions"):
         split_config({"num.partitions": 0})
+
+
+def test_internal_topics_have_as_many_replicas_as_there_can_be() -> None:
+    """Unless it is said how many."""
+    names = (
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.min.isr",
+    )
+    found = {nodes: tuple(scaled({}, nodes)[name] for name in names) for nodes in (1, 2, 3, 9)}
+    assert found == {1: (1, 1, 1), 2: (2, 2, 2), 3: (3, 3, 2), 9: (3, 3, 2)}
+    asked = scaled({names[0]: "3", "num.partitions": "4"}, 1)
+    assert (asked[names[0]], asked[names[1]], asked["num.partitions"]) == ("3", 1, "4")

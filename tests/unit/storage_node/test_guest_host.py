@@ -20,6 +20,7 @@ from headrace.protocol.messages import registry
 from headrace.protocol.messages.groups import HeartbeatRequest
 from headrace.protocol.metadata.records import PartitionChangeRecord
 from headrace.protocol.model import CONSUMER_OFFSETS, NO_NODE
+from headrace.protocol.records.header import CRC_POSITION, assigned_prefix
 from headrace.storage_node.effects import AskPeer, ReadForGuest
 from headrace.storage_node.guest import LogPiece
 from headrace.storage_node.log.files import FileGoneError
@@ -216,6 +217,27 @@ def test_a_piece_of_the_log_is_read_on_a_thread() -> None:
     rig.read_for_guest()
     piece = rig.visitor.pieces[1]
     assert (piece.found, piece.next_offset) == ([b"c", b"d"], 4)
+
+
+def test_a_log_with_gaps_is_read_over_them() -> None:
+    """Compaction has left them, also before the end; whole batches, piece by piece, until the end."""
+    rig = Rig()
+    log = rig.partition().log
+    for offset, value in ((3, b"a"), (9, b"b")):
+        data = batch(value)
+        log.append_as_follower(assigned_prefix(offset, len(data) - 12, 0) + data[CRC_POSITION:])
+    log.roll()
+    offset, found = 0, []
+    while offset < log.log_end_offset:
+        rig.visitor.read(rig.key, offset, 10)
+        rig.check()
+        rig.read_for_guest()
+        piece = rig.visitor.pieces.pop()
+        assert piece.next_offset > offset
+        found += piece.found
+        offset = piece.next_offset
+    assert found == [b"a", b"b"]
+    assert offset == 10
 
 
 def test_a_piece_of_an_old_leadership_is_never_given() -> None:

@@ -166,13 +166,13 @@ def test_partitions_wait_for_a_static_member_that_is_away(rig: ConsumerGroupRig)
     first, second = _static(rig, "a"), _static(rig, "b", "two")
     run(first, second)
     first.leave(-2)
-    third = _static(rig, "c", "three")
-    run(second, third)
-    had = {("log_a", 0), ("log_a", 1), ("other", 0), ("other", 1)} - set(held_by(second, third))
-    assert len(had) == 2
-    back = _static(rig, "d")
-    run(back, second, third)
-    assert len(held_by(back, second, third)) == 4
+    others = [second, _static(rig, "c", "three"), _static(rig, "d", "four")]
+    run(*others)
+    assert len(held_by(*others)) == 2
+    back = _static(rig, "e")
+    run(back, *others)
+    assert len(held_by(back, *others)) == 4
+    assert {len(held_by(each)) for each in (back, *others)} == {1}
 
 
 def test_static_member_that_stays_away_is_taken_out(rig: ConsumerGroupRig) -> None:

@@ -161,6 +161,13 @@ def test_offsets_that_a_transaction_is_about_to_replace_stay() -> None:
     assert not rig.shard.groups
 
 
+def test_a_group_with_members_stays_without_offsets() -> None:
+    """They have nothing to commit yet."""
+    rig = rig_of()
+    (member,) = rig.stable_group(**reading("t"))
+    keep_alive(rig, member, 1, 300)
+
+
 def test_a_group_that_has_nothing_goes() -> None:
     """A member was given an id and never came."""
     rig = rig_of()

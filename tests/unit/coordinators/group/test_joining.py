@@ -285,6 +285,16 @@ def test_a_group_takes_no_more_members_than_it_may_have(is_stable: bool) -> None
     assert group_of(rig).member_count == 2
 
 
+def test_a_static_member_that_comes_back_is_none_more() -> None:
+    """The group may be full."""
+    rig = GroupRig(group_max_size=1)
+    joined = rig.join(group_instance_id="i")
+    rig.advance(0)
+    rig.sync(joined.answer.member_id, 1)
+    assert rig.join(group_instance_id="j").code == GroupMaxSizeReachedError.code
+    assert rig.join(group_instance_id="i").code == 0
+
+
 def test_no_more_ids_are_given_away_than_can_be_remembered() -> None:
     """Until some of them are used, or their time is over."""
     rig = GroupRig()

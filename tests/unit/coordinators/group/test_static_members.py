@@ -63,6 +63,30 @@ def test_one_that_comes_back_goes_on_without_a_rebalance(reloads: bool) -> None:
     assert rig.heartbeat(leader, 2).code == 0
 
 
+def test_a_rolling_restart_of_static_members_disturbs_nobody() -> None:
+    """Scenario 51: one after the other comes back, the coordinator moves meanwhile, and the generation, what
+    each reads and what is committed stay."""
+    rig = GroupRig()
+    joins = [rig.join(group_instance_id=each) for each in "ijk"]
+    rig.advance(0)
+    ids = {each: join.answer.member_id for each, join in zip("ijk", joins, strict=True)}
+    given = {member_id: each.encode() for each, member_id in ids.items()}
+    for each in "kji":
+        rig.sync(ids[each], 1, assignments=given)
+    for number, each in enumerate("ijkkji"):
+        rig.commit_offset(number, ids[each], 1, tp=("t", ord(each) - ord("i")), group_instance_id=each)
+        back = rig.join(group_instance_id=each).answer
+        assert (back.error_code, back.generation_id) == (0, 1)
+        assert back.skip_assignment == (each == "i")
+        ids[each] = back.member_id
+        if number % 2:
+            rig.reload()
+        assert rig.sync(ids[each], 1, group_instance_id=each).answer.assignment == each.encode()
+        rig.advance(5_000)
+        assert {rig.heartbeat(ids[other], 1, instance_id=other).code for other in "ijk"} == {0}
+    assert rig.offsets() == {("t", 0): 5, ("t", 1): 4, ("t", 2): 3}
+
+
 def test_who_had_the_place_is_fenced() -> None:
     """Whatever it asks: two clients with one instance id would read the same partitions."""
     rig = GroupRig()

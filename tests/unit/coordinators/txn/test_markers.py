@@ -161,6 +161,23 @@ def test_many_transactions_share_requests() -> None:
     assert sorted(rig.leaders[T0].committed) == sorted(producers)
 
 
+def test_what_waits_for_a_request_follows_the_leader() -> None:
+    """A node that does not answer holds up its own requests alone."""
+    rig = TxnRig()
+    producers = {f"id-{i}": rig.begun(f"id-{i}") for i in range(7)}
+    for name, producer in producers.items():
+        rig.write(producer, T0, name, name=name)
+        rig.end(producer, name=name)
+    stuck = list(rig.asks)
+    rig.move(T0, 2)
+    (ask,) = [ask for ask in rig.asks if ask not in stuck]
+    assert ask.node_id == 2
+    rig.deliver(rig.asks.index(ask))
+    assert [rig.state(name) for name in producers] == ["PrepareCommit"] * 5 + ["CompleteCommit"] * 2
+    rig.settle()
+    assert sorted(rig.leaders[T0].committed) == sorted(producers)
+
+
 # --- time ---------------------------------------------------------------------------------------------------
 
 
@@ -202,6 +219,20 @@ def test_the_time_goes_on_over_a_reload() -> None:
     rig.restart()
     rig.pass_time(30_000)
     assert rig.state() == "PrepareAbort"
+
+
+def test_what_is_overdue_is_tried_once_in_a_while_where_nothing_can_be_written() -> None:
+    """And not over and over."""
+    rig = TxnRig()
+    for i in range(250):
+        rig.write(rig.begun(f"id-{i}", timeout_ms=1_000), T0, i, name=f"id-{i}")
+    rig.refuses = NotEnoughReplicasError("one replica")
+    rig.pass_time(60_000)
+    rig.refuses = None
+    rig.pass_time(10_000)
+    rig.settle()
+    assert len(rig.leaders[T0].aborted) == 250
+    assert rig.known("id-0").value.producer_epoch == 2
 
 
 def test_many_are_overdue_at_once() -> None:

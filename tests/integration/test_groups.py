@@ -1,0 +1,176 @@
+"""Groups on real nodes, under every protocol: nodes that bounce, members that are killed, static ones that
+come back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import headrace
+import pytest
+from headrace import NewTopic, TopicPartition
+from waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KINDS: dict[str, dict[str, Any]] = {
+    "eager": {"assignors": ["range"]},
+    "cooperative": {"assignors": ["cooperative-sticky"]},
+    "new": {"group_protocol": "consumer"},
+}
+each_kind = pytest.mark.parametrize("kind", sorted(KINDS))
+PARTITIONS, RECORDS = 6, 3_000
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[headrace.LocalCluster]:
+    """Three nodes that notice deaths fast."""
+    with headrace.local(
+        nodes=3,
+        broker_session_timeout_ms=1_000,
+        broker_heartbeat_interval_ms=100,
+        group_initial_rebalance_delay_ms=0,
+        group_min_session_timeout_ms=1_000,
+        group_consumer_heartbeat_interval_ms=200,
+        group_consumer_session_timeout_ms=3_000,
+    ) as cluster:
+        yield cluster
+
+
+class Reader:
+    """A member in a thread of its own; `seen` are the places of records that it has had."""
+
+    def __init__(self, cluster: headrace.LocalCluster, topic: str, kind: str, **options: Any) -> None:
+        self.seen: list[tuple[int, int]] = []
+        self.heard: list[str] = []
+        self.failure: Exception | None = None
+        self._is_over = threading.Event()
+        self.consumer = cluster.consumer(
+            topic,
+            group=topic,
+            listener=self,
+            auto_offset_reset="earliest",
+            heartbeat_interval_ms=200,
+            session_timeout_ms=3_000,
+            auto_commit_interval_ms=200,
+            **{**KINDS[kind], **options},
+        )
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def on_assigned(self, _consumer: Any, tps: Any) -> None:
+        self.heard.append(f"assigned {len(tps)}")
+
+    def on_lost(self, _consumer: Any, _tps: Any) -> None:
+        self.heard.append("lost")
+
+    def _run(self) -> None:
+        try:
+            while not self._is_over.is_set():
+                self.seen += [(record.partition, record.offset) for record in self.consumer.poll(0.1)]
+        except Exception as error:  # noqa: BLE001 - the test tells it
+            self.failure = error
+
+    def owned(self) -> tuple[TopicPartition, ...]:
+        assert self.failure is None, self.failure
+        return self.consumer.assignment()
+
+    def close(self, **how: Any) -> None:
+        self._is_over.set()
+        self._thread.join(30)
+        assert self.failure is None, self.failure
+        self.consumer.close(**how)
+
+
+def topic_of(cluster: headrace.LocalCluster, name: str, replicas: int = 3) -> str:
+    with cluster.admin() as admin:
+        admin.create_topics(NewTopic(name, PARTITIONS, replicas)).raise_for_errors()
+    return name
+
+
+def fill(cluster: headrace.LocalCluster, topic: str, count: int = RECORDS) -> set[tuple[int, int]]:
+    with cluster.producer() as producer:
+        futures = [
+            producer.send(topic, b"%d" % number, partition=number % PARTITIONS) for number in range(count)
+        ]
+        return {(sent.partition, sent.offset) for sent in (future.result(30) for future in futures)}
+
+
+@each_kind
+def test_members_read_on_while_the_nodes_bounce(cluster: headrace.LocalCluster, kind: str) -> None:
+    """Three members; each node dies and comes back in turn: everything is read, nobody loses its place."""
+    topic = topic_of(cluster, f"bounce-{kind}")
+    readers = [Reader(cluster, topic, kind) for _ in range(3)]
+    try:
+        wait_for(lambda: all(len(reader.owned()) == 2 for reader in readers), "all have their shares")
+        sent = fill(cluster, topic)
+        for node in range(3):
+            cluster.kill_node(node)
+            sent |= fill(cluster, topic, 300)
+            cluster.restart_node(node)
+        wait_for(lambda: {place for reader in readers for place in reader.seen} >= sent, "all is read")
+        ends = {TopicPartition(topic, number): 0 for number in range(PARTITIONS)}
+        for partition, offset in sent:
+            tp = TopicPartition(topic, partition)
+            ends[tp] = max(ends[tp], offset + 1)
+
+        assert [reader.heard.count("lost") for reader in readers] == [0, 0, 0]
+    finally:
+        for reader in readers:
+            reader.close()
+    with cluster.consumer(group=topic) as consumer:
+        found = consumer.committed(*ends)
+    assert {tp: each.offset for tp, each in found.items() if each is not None} == ends
+
+
+VICTIM = """
+import sys, headrace
+consumer = headrace.Consumer(sys.argv[2], bootstrap=sys.argv[1], group=sys.argv[2],
+    auto_offset_reset="earliest", session_timeout_ms=3000, heartbeat_interval_ms=200, **eval(sys.argv[3]))
+while True:
+    for record in consumer.poll(1, 10):
+        print(record.partition, record.offset, flush=True)
+    consumer.commit()
+"""
+
+
+@each_kind
+def test_a_killed_member_is_replaced(cluster: headrace.LocalCluster, kind: str) -> None:
+    """SIGKILL in the middle of its work: another reads on from what was committed, and leaves nothing out."""
+    topic = topic_of(cluster, f"killed-{kind}")
+    sent = fill(cluster, topic)
+    command = [sys.executable, "-c", VICTIM, cluster.bootstrap, topic, repr(KINDS[kind])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as victim:
+        try:
+            assert victim.stdout is not None
+            seen = {tuple(map(int, victim.stdout.readline().split())) for _ in range(500)}
+        finally:
+            victim.kill()
+    reader = Reader(cluster, topic, kind)
+    try:
+        wait_for(lambda: {*reader.seen, *seen} >= sent, "the other has the rest")
+    finally:
+        reader.close()
+    again = len(set(reader.seen) & seen)
+    assert len(reader.seen) == len(set(reader.seen)), "nothing twice by one member"
+    assert again < 100, "what was committed is not read again"
+
+
+@each_kind
+def test_a_static_member_that_restarts_causes_no_rebalance(cluster: headrace.LocalCluster, kind: str) -> None:
+    """It has its partitions again, and the others hear nothing."""
+    topic = topic_of(cluster, f"static-{kind}", 1)
+    readers = [Reader(cluster, topic, kind, group_instance_id=name) for name in ("a", "b")]
+    try:
+        wait_for(lambda: all(len(reader.owned()) == 3 for reader in readers), "both have their shares")
+        had, heard = readers[0].owned(), list(readers[1].heard)
+        readers[0].close()
+        readers[0] = Reader(cluster, topic, kind, group_instance_id="a")
+        wait_for(lambda: readers[0].owned() == had, "it has its partitions again")
+        assert readers[1].heard == heard
+    finally:
+        for reader in readers:
+            reader.close(leave=True)
