@@ -222,8 +222,8 @@ class Membership:
         self, topics: tuple[TopicNamePartitions, ...], deadline_ms: int
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         group = OffsetFetchGroup(self._core.config.group_id, topics)
-        # a transaction may be about to commit offsets: who reads only what is committed waits for it
-        request = OffsetFetchRequest((group,), self.config.is_read_committed)
+        # Where a transaction is about to commit offsets, its end is waited for (KIP-447).
+        request = OffsetFetchRequest((group,), require_stable=True)
         answer = await self._link.ask(OFFSET_FETCH, request, deadline_ms=deadline_ms)
         (found,) = answer.groups
         if found.error_code:
