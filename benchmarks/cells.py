@@ -15,6 +15,7 @@ from .group import (
     ACK_P50,
     ACK_P99,
     BARE,
+    CLEANED_MB,
     CPU_PER_GB,
     E2E_P50,
     E2E_P99,
@@ -232,34 +233,70 @@ def _tail(readers: int, *, in_quick: bool = True) -> Group:
     )  # fmt: skip
 
 
-def _cold(identity: str, title: str, rate: dict[str, Any], *, is_goal: bool = False) -> Group:
-    spec = {
-        "size": 1000,
-        "seconds": 6.0,
-        "warm_s": 1.0,
-        "linger_ms": 5,
-        "partition_count": PARTITIONS,
-        **rate,
-    }
+# Compaction of a hundred megabytes over and over, and four megabytes a second of which two stay.
+_UPKEEP = {"keys": 100_000, "size": 1000, "filling": 400, "rate": 500}
+# Retention looks every second; the cleaner again soon, should a cleaning have found nothing due.
+_LOOKING_OFTEN = (("log.retention.check.interval.ms", "1000"), ("log.cleaner.backoff.ms", "100"))
+
+
+def _beside(
+    identity: str,
+    title: str,
+    what: str,
+    rate: dict[str, Any],
+    beside: dict[str, Any],
+    *,
+    is_goal: bool = False,
+    **more: Any,
+) -> Group:
+    """A live producer, quiet and then with `what` at work `beside` it, which reads what is loaded cold."""
+    spec = {"size": 1000, "seconds": 6.0, "warm_s": 1.0, "linger_ms": 5, "partition_count": PARTITIONS,
+            **rate}  # fmt: skip
     quiet = _both("openloop", spec, "quiet")
-    cold = _both("openloop", {**spec, "cold": True}, "with a cold reader")
-    ours, theirs = (f"{name} with a cold reader" for name in (HEADRACE, KAFKA))
-    what = f"{title} while a reader catches up from the disk"
+    busy = _both("openloop", {**spec, "cold": True, **beside}, f"with {what}")
+    ours, theirs = (f"{name} with {what}" for name in (HEADRACE, KAFKA))
+    figures = ("cold_mb_per_s", *((CLEANED_MB,) if beside else ()))
     return Group(
         identity,
-        f"live produce at {what}",
-        (*quiet, *cold),
+        f"live produce at {title}",
+        (*quiet, *busy),
         (
-            Comparison(ours, f"{HEADRACE} quiet", ACK_P99, 2.0, at_least=False, title=f"ack p99 at {what}",
+            Comparison(ours, f"{HEADRACE} quiet", ACK_P99, 2.0, at_least=False, title=f"ack p99 at {title}",
                        is_beside=not is_goal),
             Comparison(theirs, f"{KAFKA} quiet", ACK_P99, at_least=False),
             Comparison(ours, theirs, ACK_P99, at_least=False),
-            Comparison(ours, theirs, "cold_mb_per_s"),
+            *(Comparison(ours, theirs, figure) for figure in figures),
         ),
         # that of w9-1k, so that it need not be made again
         preload={"size": 1000, "count": 1_200_000, "more": 1_800_000},
-        pairs=None if is_goal else (3, 1),
+        **more,
     )  # fmt: skip
+
+
+def _cold(identity: str, title: str, rate: dict[str, Any], *, is_goal: bool = False) -> Group:
+    return _beside(
+        identity,
+        f"{title} while a reader catches up from the disk",
+        "a cold reader",
+        rate,
+        {},
+        is_goal=is_goal,
+        pairs=None if is_goal else (3, 1),
+    )
+
+
+def _upkeep() -> Group:
+    return _beside(
+        "w10-upkeep",
+        "10,000 records/s of 1 KB while the cleaner, retention and a cold reader work",
+        "upkeep",
+        {"rate": 10_000},
+        {"upkeep": _UPKEEP},
+        is_goal=True,
+        pairs=(3, 1),
+        in_quick=False,  # servers of its own, and so a warm-up of its own
+        settings=_LOOKING_OFTEN,
+    )
 
 
 def _many(partitions: int, *, in_quick: bool = True) -> Group:
@@ -352,6 +389,7 @@ GROUPS: tuple[Group, ...] = (
     # three client processes share the cores: at a high rate they wait for each other, not for the server
     _cold("w10", "10,000 records/s of 1 KB", {"rate": 10_000}, is_goal=True),
     _cold("w10-25", "25 % of the slower system's most", {"share": 0.25}),
+    _upkeep(),
     _reading_together(3),
     _open_loop("w6-10k", "10,000 records/s of 1 KB, linger 5 ms",
                {"rate": 10_000, "seconds": 5.0, "warm_s": 1.0}, is_goal=True),

@@ -11,13 +11,14 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headrace.runtime.waiting_io import until
+
 from . import kafka_cluster_io
 from .replicated import NODES
-from .systems_io import START_TIMEOUT_S, TOPIC_TIMEOUT_S, Kafka, silent, wait_gone
-from .waiting_io import until
+from .systems_io import NO_CONFIGS, START_TIMEOUT_S, TOPIC_TIMEOUT_S, Kafka, silent, wait_gone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from .children_io import Child, Children
@@ -70,11 +71,18 @@ class HeadraceCluster:
         """All of them."""
         return [*self.node_pids, *self.controller_pids]
 
-    def create_topic(self, name: str, partitions: int, replicas: int = NODES) -> None:
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        replicas: int = NODES,
+        *,
+        configs: Mapping[str, str] = NO_CONFIGS,
+    ) -> None:
         """All replicas of every partition are in sync on return."""
         from headrace import NewTopic
 
-        configs = IN_SYNC if replicas == NODES else {}
+        configs = {**(IN_SYNC if replicas == NODES else {}), **configs}
         made = self._admin.create_topics(
             NewTopic(name, partitions, replicas, configs), timeout=TOPIC_TIMEOUT_S
         )
@@ -183,11 +191,18 @@ class KafkaCluster:
         """All of them."""
         return self.node_pids
 
-    def create_topic(self, name: str, partitions: int, replicas: int = NODES) -> None:
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        replicas: int = NODES,
+        *,
+        configs: Mapping[str, str] = NO_CONFIGS,
+    ) -> None:
         """All replicas of every partition are in sync on return."""
         from confluent_kafka.admin import NewTopic
 
-        config = {"file.delete.delay.ms": "0", **(IN_SYNC if replicas == NODES else {})}
+        config = {"file.delete.delay.ms": "0", **(IN_SYNC if replicas == NODES else {}), **configs}
         topic = NewTopic(name, partitions, replicas, config=config)
         self._admin.create_topics([topic])[name].result(TOPIC_TIMEOUT_S)
         wait_in_sync(self, name, partitions, replicas)

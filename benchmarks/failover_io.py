@@ -6,11 +6,12 @@ import json
 import time
 from typing import TYPE_CHECKING, Any, cast
 
+from headrace.runtime.waiting_io import let_pass
+
 from .children_io import ChildError, LostDataError
 from .clusters_io import wait_in_sync
 from .group import GAP
 from .outage import outage_ms
-from .waiting_io import let_pass
 
 if TYPE_CHECKING:
     from .clusters_io import Cluster

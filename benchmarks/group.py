@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 HEADRACE, KAFKA, BARE = "headrace", "kafka", "bare"
 PARTITIONS = 6
@@ -20,6 +20,7 @@ RECEIVE_AND_WRITE, RECEIVE = "receive and write", "receive"
 RATE, MB, CPU_PER_GB = "records_per_s", "mb_per_s", "server_cpu_s_per_gb"
 E2E_P50, E2E_P99, ACK_P50, ACK_P99 = "e2e_p50_ms", "e2e_p99_ms", "ack_p50_ms", "ack_p99_ms"
 GAP = "gap_ms"
+CLEANED_MB, DELETED_SEGMENTS = "cleaned_mb_per_s", "deleted_segments"
 MAP_BYTES = "map_bytes_per_key"
 
 
@@ -51,6 +52,18 @@ class Comparison:
     ceiling: str = ""
 
 
+class Servers(NamedTuple):
+    """What runs of each system: how many nodes, with which settings beyond those of all groups."""
+
+    nodes: int
+    settings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether they run as long as the session; others come and go with the groups that need them."""
+        return self.nodes <= 1 and not self.settings
+
+
 @dataclass(frozen=True)
 class Group:
     """Cells that are compared with each other. `preload` fills a topic per system for them to read."""
@@ -65,6 +78,8 @@ class Group:
     # of the cluster that runs it; with three of them all have their replicas on all three, with 0 no server
     # runs
     nodes: int = 1
+    # of both systems' servers, where they are not those of all groups
+    settings: tuple[tuple[str, str], ...] = ()
     # of full and QUICK, where they are not those of all groups (with a goal: 5 and 3, without: 3 and 1)
     pairs: tuple[int, int] | None = None
 
@@ -72,6 +87,11 @@ class Group:
     def workload(self) -> str:
         """W1, W2, ..."""
         return self.id.partition("-")[0].upper()
+
+    @property
+    def servers(self) -> Servers:
+        """Groups of the same servers share them."""
+        return Servers(self.nodes, self.settings)
 
     @property
     def has_goal(self) -> bool:

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .waiting_io import until
+from headrace.runtime.waiting_io import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

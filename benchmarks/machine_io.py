@@ -36,6 +36,12 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) * _TICK_S
 
 
+def read_from_disk(pid: int) -> int:
+    """Bytes that a process has had the disk read, so far. Errors: OSError when it is gone."""
+    found = re.search(r"^read_bytes: (\d+)", Path(f"/proc/{pid}/io").read_text(), re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
 def sample(pid: int) -> ProcessSample:
     """What a process uses now. Errors: OSError when it is gone."""
     status = Path(f"/proc/{pid}/status").read_text()

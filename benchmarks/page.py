@@ -7,6 +7,8 @@ from typing import Any
 
 from .cells import GROUPS
 from .group import (
+    CLEANED_MB,
+    DELETED_SEGMENTS,
     GAP,
     GOAL_PAIRS_FULL,
     GOAL_PAIRS_QUICK,
@@ -46,6 +48,9 @@ COLUMNS = (
     ("longest without acks ms", GAP, ",.0f"),
     ("doubled records", "doubled", ",.0f"),
     ("cold read MB/s", "cold_mb_per_s", ",.0f"),
+    ("from the disk MB/s", "disk_mb_per_s", ",.0f"),
+    ("cleaned MB/s", CLEANED_MB, ",.0f"),
+    ("deleted segments", DELETED_SEGMENTS, ",.0f"),
     ("in sync", "in_sync", ".0f"),
     ("server RSS MB", "rss_mb", ",.0f"),
     ("server fds", "fds", ",.0f"),
@@ -111,6 +116,13 @@ METHOD = """\
   process of its own, by one thread. Kafka's is its class `Cleaner`, driven by a small program in a JVM with
   a server's flags that has cleaned two copies before; headrace's is pinned to one core. MB/s is the size of
   the log over the time of both passes, the sync of what is left included; all keys fit in the map.
+- Upkeep (w10-upkeep): one node of each with `log.retention.check.interval.ms` 1000 and
+  `log.cleaner.backoff.ms` 100. Beside the live producer a cold reader begins the loaded topic again and
+  again, each time dropped from the page cache before; one thread compacts a topic of 100,000 keys of 1 KB of
+  which a segment rolls four times a second, so that a cleaning finds the next one due; and retention holds a
+  topic that grows by 4 MB/s in segments of 1 MiB at 2 MiB. The folders of both show what became of their
+  segments, and the kernel tells what the servers had the disk read: a cell in which nothing was cleaned,
+  deleted or read from the disk while it was measured fails, and no page is written. {upkeep_warm}
 - Durability class A: both acknowledge what is in the page cache.
 - Cells run interleaved: A B, B A, A B, ...; each ratio is the median of the ratios of the pairs, with the
   95 % interval of a bootstrap. An interval that reaches further than 15 % from its median resolves
@@ -265,8 +277,9 @@ def method(results: dict[str, Any]) -> str:
     warm = before.get("kafka_warm_up")
     is_quick = results["mode"]["is_quick"]
     return METHOD.format(
-        nodes_warm=nodes_warm_up(before.get("kafka_nodes_warm_up")), kafka_after=LOAD_AFTER_S[KAFKA],
-        headrace_after=LOAD_AFTER_S[HEADRACE],
+        nodes_warm=own_warm_up(before.get("kafka_nodes_warm_up"), "the three JVMs"),
+        upkeep_warm=own_warm_up(before.get("kafka_upkeep_warm_up"), "its JVM"),
+        kafka_after=LOAD_AFTER_S[KAFKA], headrace_after=LOAD_AFTER_S[HEADRACE],
         kafka=VERSION, partitions=PARTITIONS, warm=warm_up(warm), touched=before.get("touched_gib"),
         touch_s=before.get("touch_s"), server_cores=_listed(machine["server_cores"]),
         client_cores=_listed(machine["client_cores"]), counts=unequal(is_quick=is_quick),
@@ -287,9 +300,9 @@ def warm_up(warm: dict[str, Any] | None) -> str:
     )
 
 
-def nodes_warm_up(warm: dict[str, Any] | None) -> str:
-    """A sentence of what was run on the three JVMs before."""
-    return f"Warm-up of the three JVMs: {warm_up(warm)}." if warm else "The three JVMs were not warmed up."
+def own_warm_up(warm: dict[str, Any] | None, what: str) -> str:
+    """A sentence of what was run on servers that only some groups have."""
+    return f"Warm-up of {what}: {warm_up(warm)}." if warm else f"Without a warm-up of {what}."
 
 
 def unequal(*, is_quick: bool) -> str:

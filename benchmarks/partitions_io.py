@@ -12,11 +12,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.runtime.waiting_io import let_pass, until
+
 from . import machine_io
 from .clusters_io import HeadraceCluster, KafkaCluster, wait_in_sync
 from .group import HEADRACE, KAFKA
 from .replicated import NODES
-from .waiting_io import let_pass, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

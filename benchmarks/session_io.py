@@ -8,19 +8,20 @@ import signal
 import statistics
 import tempfile
 import time
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from . import cells, cleaner_io, kafka_io, machine_io, warm_up_io
+from . import cells, cleaner_io, kafka_io, machine_io, upkeep_io, warm_up_io
 from .children_io import ChildError, Children, LostDataError
 from .clusters_io import HeadraceCluster, KafkaCluster
 from .failover_io import fail_over
-from .group import BARE, HEADRACE, KAFKA, PARTITIONS, RATE, Cell, Group
+from .group import BARE, CLEANED_MB, DELETED_SEGMENTS, HEADRACE, KAFKA, PARTITIONS, RATE, Cell, Group, Servers
 from .replicated import NODES
-from .systems_io import Headrace, Kafka, System, drop_cached, move, touch_memory
+from .systems_io import NO_CONFIGS, Headrace, Kafka, System, drop_cached, move, touch_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 CELL_TIMEOUT_S = 90.0
 MOST_STEAL = 0.02
@@ -45,8 +46,8 @@ class Session:
         self.server_cores, self.client_cores = machine_io.split_cores()
         self.runs: list[dict[str, Any]] = []
         self.facts: dict[str, Any] = {}
-        self._nodes = 1
-        self._systems: dict[int, dict[str, System]] = {0: {}, 1: {}, NODES: {}}  # by how many nodes
+        self._servers = Servers(1)
+        self._systems: defaultdict[Servers, dict[str, System]] = defaultdict(dict)
         self._topics = 0
         self._preloaded: dict[str, dict[str, Any]] = {}
         self._loaded_as: dict[str, Any] | None = None
@@ -69,7 +70,8 @@ class Session:
 
     def prepare(self, groups: list[Group], *, warm: bool = True) -> None:
         """Start the systems that the groups need; touch memory; warm both up."""
-        needed = {cell.system for group in groups if group.nodes == 1 for cell in group.cells}
+        needed = {cell.system for group in groups if group.servers == self._servers
+                  for cell in group.cells}  # fmt: skip
         self._is_warm = warm
         if warm and groups:
             free = shutil.disk_usage(self.scratch).free
@@ -92,31 +94,43 @@ class Session:
     @property
     def systems(self) -> dict[str, System]:
         """Those of the group that runs now."""
-        return self._systems[self._nodes]
+        return self._systems[self._servers]
+
+    @property
+    def _nodes(self) -> int:
+        return self._servers.nodes
 
     def _use(self, group: Group) -> None:
-        """Start the clusters of three nodes for a group that needs them, and stop them after the last one."""
-        if group.nodes == self._nodes:
+        """Start the servers of a group that needs others than those before, which end if they do not last."""
+        if group.servers == self._servers:
             return
-        if self._nodes == NODES:
+        self._forget_preload()
+        if not self._servers.is_lasting:
             for system in self.systems.values():
                 system.stop()
             self.systems.clear()
-        self._nodes = group.nodes
-        if self._nodes < NODES:
+        self._servers = group.servers
+        if self._servers.is_lasting:
             return
-        began, profile = time.monotonic(), f"{self.profile}.node" if self.profile else ""
-        folder = Path(tempfile.mkdtemp(prefix="cluster-", dir=self.scratch))
-        self.systems[HEADRACE] = HeadraceCluster(self.children, folder, self.server_cores, profile)
-        self.say(f"headrace's three nodes are up after {time.monotonic() - began:.1f} s")
-        began = time.monotonic()
-        self.systems[KAFKA] = KafkaCluster(folder, self.server_cores)
-        self.say(f"Kafka's three nodes are up after {time.monotonic() - began:.1f} s")
-        if self._is_warm:
-            self.facts["kafka_nodes_warm_up"] = warm_up_io.warm_kafka(
-                self, is_quick=self.is_quick, nodes=NODES
-            )
-            warm_up_io.window(self, HEADRACE, nodes=NODES)
+        folder = Path(tempfile.mkdtemp(prefix="servers-", dir=self.scratch))
+        for name in sorted({cell.system for cell in group.cells}):
+            began = time.monotonic()
+            self.systems[name] = self._started(name, folder)
+            what = "three nodes are" if self._nodes == NODES else "node with other settings is"
+            self.say(f"{name}'s {what} up after {time.monotonic() - began:.1f} s")
+        if self._is_warm and KAFKA in self.systems:
+            fact = "kafka_nodes_warm_up" if self._nodes == NODES else "kafka_upkeep_warm_up"
+            self.facts[fact] = warm_up_io.warm_kafka(self, is_quick=self.is_quick, nodes=self._nodes)
+        if self._is_warm and HEADRACE in self.systems:
+            warm_up_io.window(self, HEADRACE, nodes=self._nodes)
+
+    def _started(self, name: str, folder: Path) -> System:
+        settings = dict(self._servers.settings)
+        if name == KAFKA:
+            cores = self.server_cores
+            return KafkaCluster(folder, cores) if self._nodes == NODES else Kafka(folder, cores, settings)
+        whole = self.children, folder, self.server_cores, f"{self.profile}.node" if self.profile else ""
+        return HeadraceCluster(*whole) if self._nodes == NODES else Headrace(*whole, settings)
 
     # --- groups and cells -------------------------------------------------------------------------------
 
@@ -212,13 +226,16 @@ class Session:
         orders = [{**spec, "loop": "follow", "timed": timed, "patience_s": patience_s}] * readers
         if spec.get("cold"):
             loaded = self._preloaded[cell.system]
-            drop_cached(self._folder(cell.system), loaded["topic"])
+            drop_cached(self.folder(cell.system), loaded["topic"])
             orders.append({"loop": "reread", "face": "consume" if cell.system == KAFKA else "poll",
                            "partitions": list(range(PARTITIONS)), "count": loaded["count"],
-                           "folder": str(self._folder(cell.system)), "topic": loaded["topic"],
+                           "folder": str(self.folder(cell.system)), "topic": loaded["topic"],
                            "seconds": spec["seconds"] + spec["warm_s"]})  # fmt: skip
         try:
-            with _Profiled(self, system):
+            with contextlib.ExitStack() as stack:
+                if "upkeep" in spec:
+                    orders.append(stack.enter_context(upkeep_io.at_work(self, cell.system, spec)))
+                stack.enter_context(_Profiled(self, system))
                 reports = self.work([*orders, {**spec, "loop": "openloop"}], system, topic, profile=True)
             usage = machine_io.sample_all(system.node_pids)
         finally:
@@ -237,6 +254,9 @@ class Session:
         found |= {"rss_mb": usage.rss / MB, "fds": usage.fds, "threads": usage.threads, "rate": spec["rate"]}
         if spec.get("cold"):
             found["cold_mb_per_s"] = reports[readers]["bytes"] / reports[readers]["seconds"] / MB
+        if "upkeep" in spec:
+            cold_bytes, kept = reports[readers]["bytes"], reports[readers + 1]
+            found |= upkeep_io.figures(cell.name, kept, spec["seconds"], cold_bytes)
         return found
 
     def _ping_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
@@ -334,13 +354,17 @@ class Session:
     def _preload(self, group: Group) -> None:
         """Fill what a group reads, unless it is there from the group before; forget what it does not."""
         if group.preload != self._loaded_as:
-            for name, loaded in self._preloaded.items():
-                self.systems[name].delete_topic(loaded["topic"])
-            self._preloaded.clear()
+            self._forget_preload()
         self._loaded_as = group.preload
         if group.preload is not None:
             for name in sorted({cell.system for cell in group.cells} - self._preloaded.keys()):
                 self._fill(name, **group.preload)
+
+    def _forget_preload(self) -> None:
+        """Of the servers that are used now."""
+        for name, loaded in self._preloaded.items():
+            self.systems[name].delete_topic(loaded["topic"])
+        self._preloaded.clear()
 
     def _fill(self, name: str, size: int, count: int, more: int) -> None:
         system, topic = self.systems[name], self.new_topic(name, PARTITIONS)
@@ -350,13 +374,15 @@ class Session:
         self._preloaded[name] = {"topic": topic, "count": made["expected"]["count"]}
         self._verify(system, topic, made["expected"])
 
-    def new_topic(self, name: str, partitions: int) -> str:
+    def new_topic(self, name: str, partitions: int, configs: Mapping[str, str] = NO_CONFIGS) -> str:
+        """Its name, the same in no two cells."""
         self._topics += 1
         topic = f"bench{self._topics}"
-        self.systems[name].create_topic(topic, partitions)
+        self.systems[name].create_topic(topic, partitions, configs=configs)
         return topic
 
-    def _folder(self, name: str) -> Path:
+    def folder(self, name: str) -> Path:
+        """Where the partitions of a system's one node lie."""
         folder = self.systems[name].data_dir
         return folder / "node" if name == HEADRACE else folder
 
@@ -432,6 +458,8 @@ def describe(found: dict[str, Any]) -> str:
         parts.append(f"no acknowledgements for {found['gap_ms']:,.0f} ms, {found['doubled']} doubled")
     if "cold_mb_per_s" in found:
         parts.append(f"cold {found['cold_mb_per_s']:.0f} MB/s")
+    if CLEANED_MB in found:
+        parts.append(f"cleaned {found[CLEANED_MB]:.0f} MB/s, {found[DELETED_SEGMENTS]} segments deleted")
     return "  ".join(parts)
 
 

@@ -11,9 +11,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.runtime.waiting_io import let_pass
+
 from . import machine_io
 from .systems_io import Headrace
-from .waiting_io import let_pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

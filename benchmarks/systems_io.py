@@ -6,14 +6,16 @@ import logging
 import os
 import signal
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from headrace.runtime.waiting_io import until
 
 from . import kafka_io
 from .machine_io import set_affinity
-from .waiting_io import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from .children_io import Child, Children
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 START_TIMEOUT_S = 30.0
 TOPIC_TIMEOUT_S = 60.0
 DELETE_TIMEOUT_S = 15.0
+
+
+NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
 class System(Protocol):
@@ -37,17 +42,26 @@ class System(Protocol):
     def node_pids(self) -> list[int]: ...
     @property
     def cpu_pids(self) -> list[int]: ...
-    def create_topic(self, name: str, partitions: int) -> None: ...
+    def create_topic(
+        self, name: str, partitions: int, *, configs: Mapping[str, str] = NO_CONFIGS
+    ) -> None: ...
     def delete_topic(self, name: str) -> None: ...
     def stop(self) -> None: ...
 
 
 class Headrace:
-    """One storage node, alone in its process, and a controller in another one; all settings are defaults."""
+    """One storage node, alone in its process, and a controller in another one; defaults but `settings`."""
 
     name = "headrace"
 
-    def __init__(self, children: Children, scratch: Path, cores: Iterable[int], profile: str = "") -> None:
+    def __init__(
+        self,
+        children: Children,
+        scratch: Path,
+        cores: Iterable[int],
+        profile: str = "",
+        settings: Mapping[str, str] = NO_CONFIGS,
+    ) -> None:
         from headrace import Admin
 
         self.data_dir = scratch / "headrace-data"
@@ -55,17 +69,18 @@ class Headrace:
         cores = list(cores)
         self._controller = self._start("controller", cores, "", "")
         port = self._ready(self._controller)
-        self._node = self._start("node", cores, str(port), profile)
+        pairs = (f"{name}={value}" for name, value in settings.items())
+        self._node = self._start("node", cores, str(port), profile, *pairs)
         self.bootstrap, self.pid = f"127.0.0.1:{self._ready(self._node)}", self._node.pid
         self.node_pids = [self.pid]
         self.cpu_pids = [self.pid, self._controller.pid]  # Kafka's one JVM holds both, too
         self._admin = Admin(self.bootstrap)
 
-    def create_topic(self, name: str, partitions: int) -> None:
+    def create_topic(self, name: str, partitions: int, *, configs: Mapping[str, str] = NO_CONFIGS) -> None:
         """With a leader for each partition on return."""
         from headrace import NewTopic
 
-        self._admin.create_topics(NewTopic(name, partitions)).raise_for_errors()
+        self._admin.create_topics(NewTopic(name, partitions, configs=configs)).raise_for_errors()
 
     def delete_topic(self, name: str) -> None:
         """Its files are gone on return, so that nothing of it is written back into the next cell."""
@@ -86,9 +101,9 @@ class Headrace:
         self._children.end(self._node)
         self._children.end(self._controller)
 
-    def _start(self, kind: str, cores: list[int], port: str, profile: str) -> Child:
-        folder = str(self.data_dir / kind)
-        return self._children.start(kind, "server_process", kind, folder, port, profile, cores=cores)
+    def _start(self, kind: str, cores: list[int], port: str, profile: str, *pairs: str) -> Child:
+        arguments = (kind, str(self.data_dir / kind), port, profile, *pairs)
+        return self._children.start(kind, "server_process", *arguments, cores=cores)
 
     @staticmethod
     def _ready(child: Child) -> int:
@@ -96,7 +111,7 @@ class Headrace:
 
 
 class Kafka:
-    """One KRaft node; settings are defaults but for those here."""
+    """One KRaft node; settings are defaults but for those here and `settings`."""
 
     name = "kafka"
     SETTINGS: ClassVar = {
@@ -106,12 +121,14 @@ class Kafka:
         "log.retention.check.interval.ms": "600000",
     }
 
-    def __init__(self, scratch: Path, cores: Iterable[int]) -> None:
+    def __init__(self, scratch: Path, cores: Iterable[int], settings: Mapping[str, str] = NO_CONFIGS) -> None:
         from confluent_kafka.admin import AdminClient
 
         self.data_dir = scratch / "kafka-data"
         self.data_dir.mkdir()
-        self._node = kafka_io.start_node(self.data_dir, self.SETTINGS, jvm=kafka_io.SERVER_JVM, cores=cores)
+        self._node = kafka_io.start_node(
+            self.data_dir, self.SETTINGS | dict(settings), jvm=kafka_io.SERVER_JVM, cores=cores
+        )
         self.bootstrap, self.pid = self._node.bootstrap, self._node.pid
         self.node_pids = self.cpu_pids = [self.pid]
         try:
@@ -120,11 +137,11 @@ class Kafka:
             self._node.stop()
             raise
 
-    def create_topic(self, name: str, partitions: int) -> None:
+    def create_topic(self, name: str, partitions: int, *, configs: Mapping[str, str] = NO_CONFIGS) -> None:
         """With a leader for each partition on return."""
         from confluent_kafka.admin import NewTopic
 
-        topic = NewTopic(name, partitions, 1, config={"file.delete.delay.ms": "0"})
+        topic = NewTopic(name, partitions, 1, config={"file.delete.delay.ms": "0", **configs})
         self._admin.create_topics([topic])[name].result(TOPIC_TIMEOUT_S)
 
         def has_leaders() -> bool:

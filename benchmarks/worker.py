@@ -26,6 +26,7 @@ LOOPS = {
     "ping": "latency",
     "window": "latency",
     "failover": "failover",
+    "upkeep": "upkeep",
     "raw": "raw",
     "bareclient": "bare",
     "pagecache": "bare",

@@ -15,22 +15,17 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 
 from ..protocol.errors import HeadraceError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from ..runtime.waiting_io import until
 
 START_TIMEOUT_S = 60.0
 GRACE_S = 0.5  # the actors were stopped before; raylet and GCS drain for much longer than anyone waits
 KILL_TIMEOUT_S = 10.0
-POLL_S = 0.05
 # Bound: Ray's sockets live at <temp dir>/session_<date>_<pid>/sockets/plasma_store, 66 characters more, and
 # a Unix socket path has at most 107.
 MAX_TEMP_DIR_LENGTH = 40
@@ -87,11 +82,11 @@ def stop_own_ray(own: OwnRay) -> None:
     """
     # Order: the leader last. On SIGTERM it would drain for a minute; alive it reaps what ends under it.
     _signal(_followers(own), signal.SIGTERM)
-    if not _wait_until(lambda: not _followers(own), GRACE_S):
+    if not until(lambda: not _followers(own), GRACE_S):
         _signal(_followers(own), signal.SIGKILL)
-        _wait_until(lambda: not _followers(own), KILL_TIMEOUT_S)
+        until(lambda: not _followers(own), KILL_TIMEOUT_S)
     _signal(processes_of(own), signal.SIGKILL)
-    if not _wait_until(lambda: _is_gone(own), KILL_TIMEOUT_S):
+    if not until(lambda: _is_gone(own), KILL_TIMEOUT_S):
         left = ", ".join(str(process.pid) for process in processes_of(own))
         raise RayStartError(f"these processes of our Ray do not end: {left}")
     shutil.rmtree(own.temp_dir, ignore_errors=True)
@@ -136,27 +131,21 @@ def _signal(processes: list[psutil.Process], number: signal.Signals) -> None:
             process.send_signal(number)
 
 
-def _wait_until(is_true: Callable[[], bool], timeout_s: float) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not is_true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(POLL_S)
-    return True
-
-
 def _wait_for_address(child: subprocess.Popen[bytes], output: Path, timeout_s: float) -> str:
     marker = output.parent / "ray_current_cluster"
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
+    address = ""
+
+    def is_told() -> bool:
+        nonlocal address
         with contextlib.suppress(OSError):
             address = marker.read_text().strip()
-            if address:
-                return address
-        if child.poll() is not None:
+        if not address and child.poll() is not None:
             raise RayStartError(f"Ray did not start (exit code {child.returncode}):\n{_tail(output)}")
-        time.sleep(POLL_S)
-    raise RayStartError(f"Ray did not start within {timeout_s:.0f} s:\n{_tail(output)}")
+        return bool(address)
+
+    if not until(is_told, timeout_s):
+        raise RayStartError(f"Ray did not start within {timeout_s:.0f} s:\n{_tail(output)}")
+    return address
 
 
 def _command(temp_dir: str) -> list[str]:

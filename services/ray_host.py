@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import ConfigError, HeadraceError
+from ..runtime.waiting_io import let_pass, until
 from .cluster_files_io import (
     ClusterFile,
     OwnRayFacts,
@@ -394,7 +395,7 @@ def _wait_ready(ray: Any, actors: Mapping[str, Any], timeout_s: float, report: R
                 failures[name] += isinstance(cause_of(error), (HeadraceError, OSError))
                 if failures[name] >= MAX_START_FAILURES:
                     raise StartError(f"{name} cannot start: {_reason(error)}") from None
-                time.sleep(POLL_S)
+                let_pass(POLL_S)
                 calls[name] = actors[name].ready.remote(timeout_s)
             else:
                 endpoints[name] = f"{host}:{port}"
@@ -430,9 +431,7 @@ def _stop_actors(ray: Any, facts: ClusterFile, report: Report, *, delete_data: b
                 troubles.append(f"{name} did not stop cleanly: {_reason(answer)}")
         for name in group:
             ray.kill(handles[name], no_restart=True)
-    deadline = time.monotonic() + GONE_TIMEOUT_S
-    while actor_names(ray, namespace) and time.monotonic() < deadline:
-        time.sleep(POLL_S)
+    until(lambda: not actor_names(ray, namespace), GONE_TIMEOUT_S, POLL_S)
     return troubles
 
 

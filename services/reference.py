@@ -20,7 +20,8 @@ from ..controller.config import ControllerConfig
 from ..controller.quorum import roles
 from ..controller.state import brokers, partition_states
 from ..coordinators.group.classic_states import CLASSIC_TRANSITIONS, ClassicState
-from ..coordinators.group.consumer_group import GROUP_TRANSITIONS, MEMBER_TRANSITIONS, GroupState, MemberState
+from ..coordinators.group.consumer_group import GROUP_TRANSITIONS, GroupState
+from ..coordinators.group.consumer_member import MEMBER_TRANSITIONS, MemberState
 from ..coordinators.txn import states as txn_states
 from ..protocol import errors
 from ..protocol.messages import envelope, registry
@@ -29,7 +30,7 @@ from ..runtime.config import Config, KeyFacts, text_of
 from ..storage_node import membership
 from ..storage_node.config import NodeConfig
 from ..storage_node.log.config import LogConfig
-from ..storage_node.replica import follower
+from ..storage_node.replica import followed
 
 if typing.TYPE_CHECKING:
     from collections.abc import Mapping
@@ -165,9 +166,9 @@ def states_page() -> str:
     parts.append("## The transactions of a producer (`clients/producer/transactions.py`)\n")
     arrows = _labelled(transactions.TRANSITIONS)
     parts.append(_drawing(transactions.TxnState.UNINITIALIZED.value, arrows))
-    parts.append("## A partition that a node follows (`storage_node/replica/follower.py`)\n")
-    arrows = _plain(follower.FollowState, follower.TRANSITIONS)
-    parts.append(_drawing(follower.FollowState.READY.value, arrows))
+    parts.append("## A partition that a node follows (`storage_node/replica/followed.py`)\n")
+    arrows = _plain(followed.FollowState, followed.TRANSITIONS)
+    parts.append(_drawing(followed.FollowState.READY.value, arrows))
     where = "(`clients/group/states.py`)"
     first = member_states.MemberState.UNJOINED.value
     parts.append(f"## A consumer in its group, classic protocol {where}\n")

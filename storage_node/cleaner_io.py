@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Pace:
-    """What all threads together may read and write; see cleaner_work.Pace."""
+    """What all threads together may read and write; see log.cleaner.work.Pace."""
 
     def __init__(self) -> None:
         self._throttle = Throttle()
@@ -35,7 +35,7 @@ class _Pace:
             self._throttle.limit(MAX_LONG if bytes_per_second >= MAX_LONG else int(bytes_per_second))
 
     def take(self, size_bytes: int) -> None:
-        """See cleaner_work.Pace."""
+        """See log.cleaner.work.Pace."""
         with self._lock:
             self._throttle.take(size_bytes, monotonic_ms())
         while not self._ended.is_set():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..protocol.errors import ConfigError
 from ..runtime.config import GIB, MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, key
 from .coordinator_config import CoordinatorConfig
-from .log.cleaner_config import CleanerConfig
+from .log.cleaner.config import CleanerConfig
 from .log.listener_memory import reachable_host
 from .log.log_defaults import LogDefaults
 from .transaction_config import TransactionConfig

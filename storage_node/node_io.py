@@ -173,6 +173,7 @@ class NodeServer:
             room=self._response_room,
             guest=self._guest,
         )
+        core.guest.note_time(monotonic_ms(), wall_ms())
         core.config.on_change(LISTENER_KEYS, lambda now: router.limit(router_limits(now)))
         core.config.on_change(
             ("background.threads",), lambda now: self._workers.resize(now.background_threads)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.protocol.model import TopicPartition
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import HEADER_BYTES, Compression, read_batch_header
-from headrace.storage_node.log.cleaner_plan import cleanable
-from headrace.storage_node.log.cleaner_work import Cleaning
+from headrace.storage_node.log.cleaner.plan import cleanable
+from headrace.storage_node.log.cleaner.work import Cleaning
 from headrace.storage_node.log.config import LogConfig
 from headrace.storage_node.log.files_io import OsFiles
 from headrace.storage_node.log.log import Log
@@ -59,7 +59,7 @@ class _FullSpeed:
     """No throttle."""
 
     def take(self, size_bytes: int) -> None:
-        """See cleaner_work.Pace."""
+        """See log.cleaner.work.Pace."""
 
 
 def clean(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:

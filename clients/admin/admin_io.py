@@ -36,9 +36,11 @@ from .admin_types import (
 from .asking_io import Asking, error_of
 from .configs_io import TOPIC_TYPE, ConfigEngine
 from .deletion_io import delete_records
+from .groups_io import GroupEngine
 from .log_dirs_io import LogDirsEngine
 from .quorum_io import QuorumEngine
 from .replication_io import ReplicationEngine
+from .transactions_io import TransactionEngine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,6 +65,8 @@ class AdminEngine:
         self.quorum = QuorumEngine(self._asking)
         self.configs = ConfigEngine(self._asking)
         self.log_dirs = LogDirsEngine(self._asking)
+        self.groups = GroupEngine(self._asking)
+        self.transactions = TransactionEngine(self._asking)
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool, timeout: float | None

@@ -114,7 +114,7 @@ class Asking:
             answers = await ask(left)
             missing = error_from_code(-1, "the answer does not speak of it")
             outcomes.update((key, answers.get(key, missing)) for key in left)
-            left = [key for key in left if _may_retry(outcomes[key])]
+            left = [key for key in left if may_retry(outcomes[key])]
             if any(isinstance(outcomes[key], RequestTimedOutError) for key in left):
                 call.lost()
             failures += 1
@@ -135,5 +135,6 @@ def error_of(answer: Any) -> KafkaError | None:
     return error_from_code(answer.error_code, answer.error_detail) if answer.error_code else None
 
 
-def _may_retry(outcome: Any) -> bool:
+def may_retry(outcome: Any) -> bool:
+    """Whether it is an error after which the same may succeed soon."""
     return isinstance(outcome, KafkaError) and outcome.retriable and not isinstance(outcome, _FACTS)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
-    from ..config import ConnectionOptions
+    from ..options import ConnectionOptions
     from .admin_io import AsyncAdmin
     from .consumer_io import AsyncConsumer
     from .producer_io import AsyncProducer

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     from ...protocol.model import TopicPartition
     from ..arrow.reading import Reading
-    from ..config import ConsumerOptions
     from ..consumer.incoming import OnDeserializeError
     from ..group.assignors import Assignor
     from ..group.listeners import RebalanceListener
     from ..group.subscription import Subscription
+    from ..options import ConsumerOptions
     from ..records import TimestampLike
     from ..serdes import Deserializer
     from .cluster_io import AsyncCluster

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from ..arrow.sending_io import ArrowData, Need
-    from ..config import ProducerOptions
+    from ..options import ProducerOptions
     from ..producer.delivery_io import Delivery
     from ..producer.outgoing_io import Prepared, ProducerInterceptor
     from ..producer.partitioner import Partitioner

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ...protocol.errors import (
@@ -16,7 +17,7 @@ from ...protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from ...protocol.messages.envelope import Api
     from ...protocol.model import TopicPartition
@@ -32,13 +33,15 @@ R = TypeVar("R")
 class Question(Generic[V, R]):
     """`entry` makes one partition's part of a request out of topic id, partition, what is wanted and leader
     epoch, `body` the request out of its entries and the ms that it may take, `found` the result out of the
-    answer to an entry without an error. `failure` says what did not happen in time."""
+    answer to an entry without an error, `answers` the answers to the entries, in their order, out of the
+    response. `failure` says what did not happen in time."""
 
     api: Api
     entry: Callable[[bytes, int, V, int], Any]
     body: Callable[[tuple[Any, ...], int], Any]
     found: Callable[[Any], R]
     failure: str
+    answers: Callable[[Any], Sequence[Any]] = attrgetter("partitions")
 
 
 async def ask_leaders(
@@ -137,9 +140,10 @@ class _Asking(Generic[V, R]):
             for tp, _ in group:
                 self._settle(tp, error)
             return
-        for (tp, _), answer in zip(group, reply.body.partitions, strict=False):
+        for (tp, _), answer in zip(group, self._question.answers(reply.body), strict=False):
             if answer.error_code:
-                self._settle(tp, error_from_code(answer.error_code, answer.error_detail))
+                detail = getattr(answer, "error_detail", "")
+                self._settle(tp, error_from_code(answer.error_code, detail))
             else:
                 self._found[tp] = self._question.found(answer)
                 del self._left[tp]

@@ -37,6 +37,11 @@ class CoordinatorLink:
         self._node_id: int | None = None
         self._finding = asyncio.Lock()
 
+    @property
+    def node_id(self) -> int | None:
+        """Who is thought to be the coordinator; None while that is not known."""
+        return self._node_id
+
     def forget(self) -> None:
         """The coordinator may be another node by now."""
         self._node_id = None

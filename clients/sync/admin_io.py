@@ -35,7 +35,18 @@ if TYPE_CHECKING:
         TopicListing,
         TopicPartitionReplica,
     )
-    from ..config import AdminOptions
+    from ..admin.group_types import (
+        GroupDescription,
+        GroupListing,
+        HangingTransaction,
+        PartitionLag,
+        ProducerDescription,
+        ProducerIdAndEpoch,
+        TransactionDescription,
+        TransactionListing,
+    )
+    from ..group.group_metadata import OffsetAndMetadata
+    from ..options import AdminOptions
     from ..records import OffsetAndTimestamp, TimestampLike
     from .cluster_io import Cluster
 
@@ -213,6 +224,145 @@ class Admin:
         """Delete the records below an offset, per partition, or all that are committed (LATEST): for good, on
         all nodes that live. Not of topics that are only compacted."""
         return self._run(self._engine.delete_records(offsets, timeout=timeout))
+
+    def list_groups(
+        self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout: float | None = None
+    ) -> list[GroupListing]:
+        """All groups by id; of some states or types only, in Kafka's names (Stable, Empty, .., classic,
+        consumer). All nodes are asked, and each must answer."""
+        return self._run(self._engine.groups.find(states, types, timeout=timeout))
+
+    def describe_groups(
+        self, *group_ids: str, timeout: float | None = None
+    ) -> Results[str, GroupDescription]:
+        """State, members and who has what, of groups of either protocol."""
+        return self._run(self._engine.groups.describe(group_ids, timeout=timeout))
+
+    def delete_groups(self, *group_ids: str, timeout: float | None = None) -> Results[str, None]:
+        """Delete groups that have no members, with all that they have committed."""
+        return self._run(self._engine.groups.delete(group_ids, timeout=timeout))
+
+    def list_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What a group has committed: of all partitions that have something, or of some, None for nothing.
+        With `require_stable` it waits for transactions that are about to change it."""
+        return self._run(
+            self._engine.groups.list_offsets(
+                group_id, partitions, require_stable=require_stable, timeout=timeout
+            )
+        )
+
+    def group_lag(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        read_committed: bool = False,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, PartitionLag]:
+        """How far a group is behind, in all partitions where it has committed something, or in some: up to
+        the high watermark, or with `read_committed` to the last stable offset."""
+        return self._run(
+            self._engine.groups.lag(group_id, partitions, read_committed=read_committed, timeout=timeout)
+        )
+
+    def alter_group_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        timeout: float | None = None,
+    ) -> Results[TopicPartition, None]:
+        """Commit for a group that has no members; it need not exist. UnknownMemberIdError if it has some."""
+        return self._run(self._engine.groups.alter_offsets(group_id, offsets, timeout=timeout))
+
+    def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
+    ) -> Results[TopicPartition, None]:
+        """Forget what a group has committed in partitions of topics that its members do not read."""
+        return self._run(self._engine.groups.delete_offsets(group_id, partitions, timeout=timeout))
+
+    def remove_members(
+        self,
+        group_id: str,
+        instance_ids: Iterable[str] | None = None,
+        *,
+        reason: str = "",
+        timeout: float | None = None,
+    ) -> Results[str, None]:
+        """Take members out of a group, by instance id, or (None) all by member id. Who runs joins again."""
+        return self._run(self._engine.groups.remove_members(group_id, instance_ids, reason, timeout=timeout))
+
+    def describe_producers(
+        self, *partitions: TopicPartition, timeout: float | None = None
+    ) -> Results[TopicPartition, tuple[ProducerDescription, ...]]:
+        """Who writes into partitions with a producer id, and which transactions are open there."""
+        return self._run(self._engine.transactions.describe_producers(partitions, timeout=timeout))
+
+    def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        longer_than: float | None = None,
+        pattern: str | None = None,
+        timeout: float | None = None,
+    ) -> list[TransactionListing]:
+        """All transactional ids; of some states (Kafka's names) or producer ids only, those whose transaction
+        has been under way for longer (seconds), or that match a pattern as a whole."""
+        return self._run(
+            self._engine.transactions.find(
+                states, producer_ids, longer_than=longer_than, pattern=pattern, timeout=timeout
+            )
+        )
+
+    def describe_transactions(
+        self, *transactional_ids: str, timeout: float | None = None
+    ) -> Results[str, TransactionDescription]:
+        """What their coordinators know of transactional ids."""
+        return self._run(self._engine.transactions.describe(transactional_ids, timeout=timeout))
+
+    def find_hanging_transactions(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        longer_than: float = 900.0,
+        timeout: float | None = None,
+    ) -> list[HangingTransaction]:
+        """Transactions that are open in these partitions, in which nothing was written for `longer_than`
+        seconds (not below transaction.max.timeout.ms), and that no coordinator will end."""
+        return self._run(
+            self._engine.transactions.find_hanging(partitions, longer_than=longer_than, timeout=timeout)
+        )
+
+    def abort_transaction(
+        self,
+        partition: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        coordinator_epoch: int = 0,
+        timeout: float | None = None,
+    ) -> None:
+        """End a transaction that hangs in a partition, as `describe_producers` shows it. Not for one that its
+        coordinator knows: that would tear it apart."""
+        self._run(
+            self._engine.transactions.abort(
+                partition, producer_id, producer_epoch, coordinator_epoch, timeout=timeout
+            )
+        )
+
+    def fence_producers(
+        self, *transactional_ids: str, timeout: float | None = None
+    ) -> Results[str, ProducerIdAndEpoch]:
+        """Abort what is under way for transactional ids, and let no older producer write again."""
+        return self._run(self._engine.transactions.fence(transactional_ids, timeout=timeout))
 
     def close(self, timeout: float | None = None) -> None:
         """End."""

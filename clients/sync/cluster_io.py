@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
-    from ..config import ConnectionOptions
+    from ..options import ConnectionOptions
     from .admin_io import Admin
     from .consumer_io import Consumer
     from .producer_io import Producer

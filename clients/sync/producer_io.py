@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from ..arrow.sending_io import ArrowData, Need
     from ..cluster.cluster_io import ClusterIo
-    from ..config import ProducerOptions
+    from ..options import ProducerOptions
     from ..producer.delivery_io import Delivery
     from ..producer.outgoing_io import Prepared, ProducerInterceptor
     from ..producer.partitioner import Partitioner

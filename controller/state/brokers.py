@@ -177,6 +177,7 @@ class Brokers:
             broker_epoch=kept.broker_epoch if kept else image.offset + 1 + len(records),
             is_fenced=kept.is_fenced if kept else True,
             in_controlled_shutdown=kept.in_controlled_shutdown if kept else False,
+            previous_epoch=kept.previous_epoch if kept else max(request.previous_broker_epoch, -1),
         )
         if kept is None or _differs(kept, record):
             records.append(record)
@@ -361,8 +362,10 @@ class Brokers:
         self, image: MetadataImage, before: BrokerRegistration, request: BrokerRegistrationRequest
     ) -> list[MetadataRecord]:
         """The process before is gone. If it did not end in order, records that it had may be gone as well;
-        else only those of the logs that were cut or removed since."""
-        if request.previous_broker_epoch != before.broker_epoch:
+        else only those of the logs that were cut or removed since. One that never heard its epoch has written
+        nothing under it, and hands on the one that was handed to it."""
+        ended_in_order = {before.broker_epoch, before.previous_epoch} - {-1}
+        if request.previous_broker_epoch not in ended_in_order:
             return self._leaving(image, before, LOST_RECORDS)
         lost = _lost_keys(image, request)
         if before.is_fenced:

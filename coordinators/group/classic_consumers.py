@@ -17,7 +17,6 @@ from ...protocol.errors import (
     GroupMaxSizeReachedError,
     IllegalGenerationError,
     InconsistentGroupProtocolError,
-    InvalidSessionTimeoutError,
     KafkaError,
     MemberIdRequiredError,
     RebalanceInProgressError,
@@ -36,7 +35,8 @@ from ...protocol.records.group_records import (
     ConsumerGroupMemberMetadataValue,
 )
 from ..runtime.ports import Outcome
-from .consumer_group import MemberState
+from .consumer_member import MemberState
+from .joining import check_join
 from .migration import assignment_bytes, can_downgrade, partitions_by_id
 
 if TYPE_CHECKING:
@@ -50,8 +50,9 @@ if TYPE_CHECKING:
     )
     from ..runtime.ports import Now, Token
     from .consumer_draft import ConsumerDraft
-    from .consumer_group import ConsumerGroup, Member
+    from .consumer_group import ConsumerGroup
     from .consumer_heartbeats import ConsumerHeartbeats
+    from .consumer_member import Member
     from .consumer_members import ConsumerMembers
     from .member_ids import MemberIds
 
@@ -77,7 +78,9 @@ class ClassicConsumers:
     def join(self, body: JoinGroupRequest, token: Token, now: Now) -> Outcome:
         """Join, or take the next step."""
         group = self._members.group(body.group_id)
-        self._check_join(group, body)
+        check_join(body, token, self._around.config.now)
+        if not _supports(group, body):
+            raise InconsistentGroupProtocolError(f"{body.group_id} shares no assignor with the member")
         member_id = body.member_id or self._ids.new(
             body.group_instance_id or body.client_id or token.client_id, now
         )
@@ -106,14 +109,6 @@ class ClassicConsumers:
         self._around.timers.cancel(("classic_join", body.group_id, member_id))
         self._expect("classic_sync", body.group_id, after, now)
         return outcome
-
-    def _check_join(self, group: ConsumerGroup, body: JoinGroupRequest) -> None:
-        config = self._around.config.now
-        low, high = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
-        if not low <= body.session_timeout_ms <= high:
-            raise InvalidSessionTimeoutError(f"{body.session_timeout_ms} ms is not within {low}..{high} ms")
-        if not _supports(group, body):
-            raise InconsistentGroupProtocolError(f"{body.group_id} shares no assignor with the member")
 
     def _member_for(self, draft: ConsumerDraft, body: JoinGroupRequest, member_id: str) -> Member | None:
         """The member as it is; None: it is new. A static member without a member id takes over whoever has

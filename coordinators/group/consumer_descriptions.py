@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ...protocol.messages.groups import ConsumerGroupDescribeRequest
     from .assignors.model import Partitions
-    from .consumer_group import Member
+    from .consumer_member import Member
     from .group import Group
     from .topic_facts import TopicFacts
 

@@ -8,11 +8,12 @@ Source: Kafka GroupMetadataManager.java, TargetAssignmentBuilder.java.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .assignors import ASSIGNORS
 from .assignors.model import MemberSpec
-from .consumer_group import MEMBER_TRANSITIONS, Member, MemberState
+from .consumer_member import MEMBER_TRANSITIONS, Member, MemberState
 from .reconciliation import next_step
 from .topic_regex import compile_regex
 
@@ -173,7 +174,7 @@ class ConsumerDraft:
         readable = self._topics.ids_of(group.topics_of(member))
         after = next_step(member, group.assignment_epoch, target, readable, group.owner_of, owned)
         if after != member:
-            self.move(_with_previous_epoch(after, known_epoch))
+            self.move(replace(after, previous_epoch=min(known_epoch, after.epoch)))
 
     def is_settled(self, member: Member) -> bool:
         """It has its target, and reads all that it has."""
@@ -181,18 +182,6 @@ class ConsumerDraft:
             return False
         topics = self.group.topics_of(member)
         return all(self._topics.name_of(topic) in topics for topic in member.assigned)
-
-
-def _with_previous_epoch(member: Member, known_epoch: int) -> Member:
-    return Member(
-        member.member_id,
-        member.told,
-        member.epoch,
-        min(known_epoch, member.epoch),
-        member.state,
-        member.assigned,
-        member.pending,
-    )
 
 
 def left_for_now(member: Member, epoch: int) -> Member:

@@ -9,7 +9,7 @@ ConsumerGroup.java, ConsumerGroupMember.java, ModernGroup.java.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ from ...protocol.errors import (
     UnknownMemberIdError,
 )
 from ...protocol.records.group_records import (
-    AssignedTopic,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -36,27 +35,21 @@ from ...protocol.records.group_records import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 from ..runtime.ports import Record
+from .consumer_member import (
+    NO_EPOCH,
+    Member,
+    MemberState,
+    as_partitions,
+    as_since,
+    as_topics,
+    each_partition,
+)
 from .group import GroupType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
-    from ...protocol.records.group_records import ClassicMemberMetadata
     from .assignors.model import Partitions
-
-JOIN_EPOCH = 0
-LEAVE_EPOCH = -1
-STATIC_LEAVE_EPOCH = -2  # the member comes back under its instance id; its partitions wait for it
-NO_EPOCH = -1
-
-
-class MemberState(Enum):
-    """Where a member is on its way; the values are those of the records."""
-
-    STABLE = 0  # has what the target of its epoch gives it
-    UNREVOKED_PARTITIONS = 1  # is to give partitions back before it moves to the next epoch
-    UNRELEASED_PARTITIONS = 2  # is in the newest epoch, but others have not given back all that it shall have
-    UNKNOWN = 127  # written by a later version: it must begin again with nothing
 
 
 class GroupState(Enum):
@@ -69,26 +62,7 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
-_M, _G = MemberState, GroupState
-
-MEMBER_TRANSITIONS: dict[MemberState, dict[MemberState, str]] = {
-    _M.STABLE: {
-        _M.UNREVOKED_PARTITIONS: "the target or the subscription takes partitions away",
-        _M.UNRELEASED_PARTITIONS: "others still have what the new target gives it",
-    },
-    _M.UNREVOKED_PARTITIONS: {
-        _M.STABLE: "given back, and all of the target is free",
-        _M.UNRELEASED_PARTITIONS: "given back, but others still have what the target gives it",
-    },
-    _M.UNRELEASED_PARTITIONS: {
-        _M.STABLE: "the last of them is free",
-        _M.UNREVOKED_PARTITIONS: "a newer target or the subscription takes partitions away",
-    },
-    _M.UNKNOWN: {
-        _M.STABLE: "owns nothing, and all of the target is free",
-        _M.UNRELEASED_PARTITIONS: "owns nothing, and others still have what the target gives it",
-    },
-}
+_G = GroupState
 
 GROUP_TRANSITIONS: dict[GroupState, dict[GroupState, str]] = {
     _G.EMPTY: {
@@ -116,64 +90,6 @@ GROUP_TRANSITIONS: dict[GroupState, dict[GroupState, str]] = {
     },
     _G.DEAD: {},
 }
-
-_NOTHING_TOLD = ConsumerGroupMemberMetadataValue(None, None, "", "", (), None, -1, None)
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One member. Invariant: `assigned` and `pending` are disjoint, and no other member has any of them.
-
-    `previous_epoch` is an epoch that the member may still believe in: the answer that told it the newer one
-    can be lost.
-    """
-
-    member_id: str
-    told: ConsumerGroupMemberMetadataValue = _NOTHING_TOLD
-    epoch: int = JOIN_EPOCH
-    previous_epoch: int = JOIN_EPOCH
-    state: MemberState = MemberState.STABLE
-    assigned: Partitions = field(default_factory=dict)
-    pending: Partitions = field(default_factory=dict)
-
-    @property
-    def instance_id(self) -> str | None:
-        """Of a static member."""
-        return self.told.instance_id
-
-    @property
-    def classic(self) -> ClassicMemberMetadata | None:
-        """Set while it speaks the classic protocol."""
-        return self.told.classic
-
-    @property
-    def topics(self) -> tuple[str, ...]:
-        """Topics that it reads by name."""
-        return self.told.subscribed_topic_names
-
-    @property
-    def regex(self) -> str:
-        """The expression that it reads by, empty if there is none."""
-        return self.told.subscribed_topic_regex or ""
-
-    def is_reconciled_to(self, epoch: int) -> bool:
-        """Has it all that the target of `epoch` gives it?"""
-        return self.state is MemberState.STABLE and self.epoch == epoch
-
-
-def as_topics(partitions: Partitions) -> tuple[AssignedTopic, ...]:
-    """As records have them, sorted by topic id."""
-    return tuple(AssignedTopic(topic, tuple(each)) for topic, each in sorted(partitions.items()) if each)
-
-
-def as_partitions(topics: Iterable[AssignedTopic]) -> Partitions:
-    """As everything here has them."""
-    return {each.topic_id: tuple(sorted(each.partitions)) for each in topics if each.partitions}
-
-
-def each_partition(partitions: Partitions) -> Iterator[tuple[bytes, int]]:
-    """One by one."""
-    return ((topic, partition) for topic, each in partitions.items() for partition in each)
 
 
 class ConsumerGroup:
@@ -265,6 +181,7 @@ class ConsumerGroup:
             state=state,
             assigned=as_partitions(value.assigned),
             pending=as_partitions(value.pending_revocation),
+            since=as_since((*value.assigned, *value.pending_revocation)),
         )
         self.members[member_id] = after
         for held in (after.assigned, after.pending):
@@ -396,6 +313,15 @@ class ConsumerGroup:
             return  # TxnOffsetCommit may say nothing of members; then its producer alone is checked
         self._check_epoch(self.member(member_id), epoch)
 
+    def has_had_since(self, member_id: str, epoch: int, partitions: Iterable[tuple[bytes, int]]) -> bool:
+        """Has the member had all of these ever since it was at this epoch? Then nobody else can have
+        committed for them meanwhile, and its commit is good although it does not know its newer epoch yet
+        (KIP-1251)."""
+        member = self.members.get(member_id)
+        if member is None or member.classic is not None or epoch > member.epoch:
+            return False
+        return all(member.since.get(place, member.epoch + 1) <= epoch for place in partitions)
+
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Errors: UnknownMemberIdError, StaleMemberEpochError, IllegalGenerationError (classic members)."""
         if not member_id and member_epoch < 0:
@@ -468,8 +394,8 @@ class ConsumerGroup:
             member.epoch,
             member.previous_epoch,
             member.state.value,
-            as_topics(member.assigned),
-            as_topics(member.pending),
+            as_topics(member.assigned, member.since),
+            as_topics(member.pending, member.since),
         )
         return Record(key, value)
 

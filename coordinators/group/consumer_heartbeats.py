@@ -27,7 +27,8 @@ from ...protocol.records.group_records import ConsumerGroupMemberMetadataValue
 from ..runtime.ports import Outcome
 from .classic_group import ClassicGroup
 from .consumer_draft import left_for_now
-from .consumer_group import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroup, Member
+from .consumer_group import ConsumerGroup
+from .consumer_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, Member
 from .consumer_requests import check_request, is_full, is_leaving, owned_by
 from .migration import check_upgrade, upgrade
 from .reconciliation import is_part_of

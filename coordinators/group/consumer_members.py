@@ -13,7 +13,8 @@ from ..runtime.ports import Outcome
 from .assignors import ASSIGNORS
 from .classic_group import ClassicGroup
 from .consumer_draft import ConsumerDraft
-from .consumer_group import ConsumerGroup, MemberState
+from .consumer_group import ConsumerGroup
+from .consumer_member import MemberState
 from .migration import can_downgrade, downgrade
 from .rebalances import answer_join_error, answer_sync_error
 from .topic_facts import TopicFacts
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ...protocol.errors import KafkaError
     from ..runtime.ports import Now, Record, Surroundings
     from .assignors.model import Partitions
-    from .consumer_group import Member
+    from .consumer_member import Member
     from .group import Group
 
 

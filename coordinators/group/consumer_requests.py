@@ -6,8 +6,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import InvalidGroupIdError, InvalidRequestError, UnsupportedAssignorError
+from ...runtime.config import MAX_INT
+from ..runtime.routing import MAX_ID_LENGTH
 from .assignors import ASSIGNORS
-from .consumer_group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from .consumer_member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,10 +17,8 @@ if TYPE_CHECKING:
     from ...protocol.messages.groups import ConsumerGroupHeartbeatRequest
     from .assignors.model import Partitions
 
-MAX_TEXT_LENGTH = 1024  # Bound: ids and names that members give themselves
 MAX_TOPICS = 100_000  # Bound: names in one subscription, topics in what a member owns
 MAX_OWNED = 1_000_000  # Bound: partitions in what a member owns
-MAX_INT = (1 << 31) - 1
 
 
 def check_request(body: ConsumerGroupHeartbeatRequest, assignor_names: Sequence[str]) -> None:
@@ -36,8 +36,8 @@ def check_request(body: ConsumerGroupHeartbeatRequest, assignor_names: Sequence[
         "client_host": body.client_host,
     }
     for name, text in texts.items():
-        if text is not None and len(text) > MAX_TEXT_LENGTH:
-            raise InvalidRequestError(f"{name} is longer than {MAX_TEXT_LENGTH} characters")
+        if text is not None and len(text) > MAX_ID_LENGTH:
+            raise InvalidRequestError(f"{name} is longer than {MAX_ID_LENGTH} characters")
     if body.instance_id == "" or body.rack_id == "":
         raise InvalidRequestError("an instance id or rack id is empty: none at all is null")
     _check_epoch(body)
@@ -65,8 +65,8 @@ def _check_epoch(body: ConsumerGroupHeartbeatRequest) -> None:
 def _check_sizes(body: ConsumerGroupHeartbeatRequest) -> None:
     if len(body.subscribed_topic_names or ()) > MAX_TOPICS or len(body.owned or ()) > MAX_TOPICS:
         raise InvalidRequestError(f"more than {MAX_TOPICS} topics")
-    if any(len(name) > MAX_TEXT_LENGTH for name in body.subscribed_topic_names or ()):
-        raise InvalidRequestError(f"a topic's name is longer than {MAX_TEXT_LENGTH} characters")
+    if any(len(name) > MAX_ID_LENGTH for name in body.subscribed_topic_names or ()):
+        raise InvalidRequestError(f"a topic's name is longer than {MAX_ID_LENGTH} characters")
     if sum(len(each.partitions) for each in body.owned or ()) > MAX_OWNED:
         raise InvalidRequestError(f"more than {MAX_OWNED} partitions")
 

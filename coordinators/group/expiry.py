@@ -1,7 +1,8 @@
 """Offsets that nobody needs any more, and groups that have nothing left, are deleted. Pure.
 
-A timer looks every offsets.retention.check.interval.ms, and at once when topics were deleted. What it finds
-goes into the log in batches of at most MAX_TOMBSTONES. Source: Kafka OffsetMetadataManager.java; KIP-211.
+Every offsets.retention.check.interval.ms a round goes through all groups, and another one at once when topics
+were deleted. A round takes many short turns, so that others have theirs, and what a turn finds fits into a
+batch. Source: Kafka OffsetMetadataManager.java; KIP-211.
 
 An offset expires when the retention has passed since its group became empty, or since the commit for simple
 groups and for topics that a live group no longer reads. Both times stand in the log, so that a load changes
@@ -10,8 +11,9 @@ neither (KAFKA-8069). Offsets of topics that a live group reads never expire (KA
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.model import NO_TIMESTAMP
 from ..runtime.ports import Outcome
@@ -19,19 +21,29 @@ from .offset_commits import NO_TOPIC_ID
 from .offset_store import offset_tombstone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Hashable, Iterator
 
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
+    from ...protocol.model import TopicPartition
     from ..runtime.ports import Now, Record, Surroundings
     from .facts import GroupFacts
     from .group import Group
     from .offset_store import OffsetStore, StoredOffset
 
-MAX_TOMBSTONES = 2_000  # about 200 KiB with long names: fits any max.message.bytes that is sensible here
-NEXT_BATCH_MS = 1_000  # also how long a batch that was refused waits for its next attempt
+MAX_TOMBSTONES = 2_000  # of a turn: about 200 KiB with long names, which any sensible max.message.bytes takes
+MAX_LOOKS = 5_000  # offsets that a turn looks at, some milliseconds; one group is looked at whole
+PAUSE_MS = 10  # between turns
+WRITE_PAUSE_MS = 1_000  # after a turn that wrote, or was refused to: what was not written is found again
 MS_PER_MINUTE = 60_000
-_TIMER = "expiry"
-_SWEEP_TIMER = "deleted topics"
+
+
+class _Round(NamedTuple):
+    """A way through all groups."""
+
+    key: Hashable  # of its timer
+    left: deque[str]  # groups that it has not been at
+    find: Callable[[Group, Now], Iterator[Record]]  # tombstones of a group's offsets
+    over: Callable[[Now], None]
 
 
 class Expiry:
@@ -45,82 +57,102 @@ class Expiry:
         self._store = store
         self._facts = facts
         self._image = around.image  # the last one that was looked at
-        self._deleted: dict[str, bytes] = {}  # topics whose offsets are to go, ids by name
+        self._deleted: set[bytes] = set()  # ids of topics whose offsets are to go
 
     def on_loaded(self, now: Now) -> None:
         """Begin to look, not at once: nothing is urgent, and the load is."""
         self._image = self._around.image
-        self._set_timer(now)
+        self._wait(now)
 
-    def _set_timer(self, now: Now) -> None:
-        interval_ms = self._around.config.now.offsets_retention_check_interval_ms
-        self._around.timers.set(_TIMER, now.ms + interval_ms, self._look)
+    def _turn(self, this: _Round, now: Now) -> Outcome:
+        outcome, looked = Outcome(), 0
+        while this.left and looked < MAX_LOOKS and len(outcome.records) < MAX_TOMBSTONES:
+            group = self._groups.get(this.left[0])
+            room = MAX_TOMBSTONES - len(outcome.records)
+            if group is not None:
+                outcome.records += islice(this.find(group, now), room)
+                looked += 1 + len(self._store.of(group.group_id))
+            if len(outcome.records) < MAX_TOMBSTONES:
+                this.left.popleft()
+        if this.left:
+            pause_ms = WRITE_PAUSE_MS if outcome.records else PAUSE_MS
+            self._around.timers.set(this.key, now.ms + pause_ms, lambda then: self._turn(this, then))
+        else:
+            this.over(now)
+        return outcome
 
     # --- old offsets -------------------------------------------------------------------------------------
 
-    def _look(self, now: Now) -> Outcome:
-        outcome = Outcome()
-        self._set_timer(now)
-        retention_ms = self._around.config.now.offsets_retention_minutes * MS_PER_MINUTE
-        for group in list(self._groups.values()):
-            room = MAX_TOMBSTONES - len(outcome.records)
-            expired = list(islice(self._expired(group, now, retention_ms), room))
-            self._facts.offset_expirations += len(expired)
-            outcome.records += expired
-            has_none_left = len(expired) == len(self._store.of(group.group_id))
-            if has_none_left and group.is_empty and not self._store.has_open_transactions(group.group_id):
-                outcome.records += group.tombstones()
-            if len(outcome.records) >= MAX_TOMBSTONES:
-                self._around.timers.set(_TIMER, now.ms + NEXT_BATCH_MS, self._look)
-                break
-        return outcome
+    def _wait(self, now: Now) -> None:
+        interval_ms = self._around.config.now.offsets_retention_check_interval_ms
+        self._around.timers.set("expiry", now.ms + interval_ms, self._begin)
 
-    def _expired(self, group: Group, now: Now, retention_ms: int) -> Iterator[Record]:
+    def _begin(self, now: Now) -> Outcome:
+        return self._turn(_Round("expiry", deque(self._groups), self._expired, self._wait), now)
+
+    def _expired(self, group: Group, now: Now) -> Iterator[Record]:
         """An offset that a transaction is about to replace stays. So do those of topics that are read, but
         for topics that were deleted while another node coordinated."""
         committed, pending = self._store.of(group.group_id), self._store.pending(group.group_id)
         topics = dict.fromkeys(tp.topic for tp in committed)
         is_read = {topic: group.is_subscribed_to(topic) for topic in topics}  # once each: it is dear
+        retention_ms = self._around.config.now.offsets_retention_minutes * MS_PER_MINUTE
+        count = 0
         for tp, stored in committed.items():
-            topic_id = stored.value.topic_id
-            is_gone = topic_id != NO_TOPIC_ID and topic_id not in self._around.image.topic_names
-            if tp in pending or (is_read[tp.topic] and not is_gone):
-                continue
-            if is_gone or _is_over(group, stored, now, retention_ms):
+            is_over = not is_read[tp.topic] and _is_over(group, stored, now, retention_ms)
+            if tp not in pending and (is_over or self._is_gone(stored)):
+                count += 1
+                self._facts.offset_expirations += 1
                 yield offset_tombstone(group.group_id, tp)
+        has_nothing = count == len(committed) and not self._store.has_open_transactions(group.group_id)
+        if has_nothing and group.is_empty:
+            yield from group.tombstones()
+
+    def _is_gone(self, stored: StoredOffset) -> bool:
+        """By now this node knows every topic of which it has read offsets, unless the topic was deleted."""
+        topic_id = stored.value.topic_id
+        return topic_id != NO_TOPIC_ID and topic_id not in self._around.image.topic_names
 
     # --- deleted topics ----------------------------------------------------------------------------------
 
     def on_metadata(self, image: MetadataImage, delta: MetadataDelta | None, now: Now) -> None:
-        """Topics that were there and are not now, or are others of the same name."""
+        """Topics that were there and are not now, though there may be others of the same name."""
         if delta is not None:
-            gone = {topic.name: topic.topic_id for topic in delta.topics_removed}
+            gone = {topic.topic_id for topic in delta.topics_removed}
         else:
-            gone = {
-                name: topic.topic_id
-                for name, topic in self._image.topics.items()
-                if topic.topic_id not in image.topic_names
-            }
+            gone = {each.topic_id for each in self._image.topics.values()} - set(image.topic_names)
         self._image = image
         self._deleted |= gone
         if gone:
-            self._around.timers.set(_SWEEP_TIMER, now.ms, self._sweep)
+            self._sweep_at(now.ms)
+
+    def _sweep_at(self, deadline_ms: int) -> None:
+        self._around.timers.set("sweep", deadline_ms, self._sweep)
 
     def _sweep(self, now: Now) -> Outcome:
-        """Until there is nothing left to find: an append may fail."""
-        outcome = Outcome()
-        for group_id, tp, stored in self._store.all_partitions():
-            topic_id = self._deleted.get(tp.topic)
-            if topic_id is not None and stored.value.topic_id in (NO_TOPIC_ID, topic_id):
-                outcome.records.append(offset_tombstone(group_id, tp))
-            if len(outcome.records) >= MAX_TOMBSTONES:
-                break
-        if outcome.records:
-            self._facts.offset_deletions += len(outcome.records)
-            self._around.timers.set(_SWEEP_TIMER, now.ms + NEXT_BATCH_MS, self._sweep)
-        else:
-            self._deleted = {}
-        return outcome
+        """Round after round until there is nothing left to find, as an append may fail."""
+        deletions = self._facts.offset_deletions
+
+        def over(then: Now) -> None:
+            if self._facts.offset_deletions > deletions:
+                self._sweep_at(then.ms + WRITE_PAUSE_MS)
+            else:
+                self._deleted.clear()
+
+        return self._turn(_Round("sweep", deque(self._groups), self._of_deleted_topics, over), now)
+
+    def _of_deleted_topics(self, group: Group, now: Now) -> Iterator[Record]:
+        """A tombstone deletes what is committed and what transactions hold: neither may be of a topic that
+        has the same name now."""
+        del now
+        known: dict[TopicPartition, list[StoredOffset]] = {}
+        for offsets in (self._store.of(group.group_id), self._store.pending(group.group_id)):
+            for tp, stored in offsets.items():
+                known.setdefault(tp, []).append(stored)
+        for tp, found in known.items():
+            if all(stored.value.topic_id in self._deleted for stored in found):
+                self._facts.offset_deletions += 1
+                yield offset_tombstone(group.group_id, tp)
 
 
 def _is_over(group: Group, stored: StoredOffset, now: Now, retention_ms: int) -> bool:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from ...protocol.errors import KafkaError
     from ...protocol.messages.groups import JoinGroupRequest
+    from ...storage_node.coordinator_config import CoordinatorConfig
     from ..runtime.ports import Now, Surroundings, Token
     from .group import Group
     from .member_ids import MemberIds
@@ -66,8 +67,7 @@ class Joining:
 
     def join(self, body: JoinGroupRequest, token: Token, now: Now) -> Outcome:
         """Answered when the group has rebalanced, or at once if it need not."""
-        self._check_timeouts(body)
-        _check_names(body, token)
+        check_join(body, token, self._around.config.now)
         before = self._groups.get(body.group_id)
         group = before if isinstance(before, ClassicGroup) else ClassicGroup(body.group_id, now.wall_ms)
         if group is not before and before is not None and not before.is_empty:
@@ -91,14 +91,6 @@ class Joining:
     def founded(self, group_id: str) -> ClassicGroup | None:
         """The group that a request has made, once: its first record is in the log."""
         return self._founding.pop(group_id, None)
-
-    def _check_timeouts(self, body: JoinGroupRequest) -> None:
-        config = self._around.config.now
-        low, high = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
-        if not low <= body.session_timeout_ms <= high:
-            raise InvalidSessionTimeoutError(f"{body.session_timeout_ms} ms is not within {low}..{high} ms")
-        if not 0 <= body.rebalance_timeout_ms <= MAX_INT:
-            raise InvalidRequestError(f"a rebalance timeout of {body.rebalance_timeout_ms} ms")
 
     def _has_room(self, group: ClassicGroup, body: JoinGroupRequest) -> bool:
         """While the group rebalances those count that have joined already, so that the last ones are turned
@@ -258,9 +250,18 @@ def _told(token: Token, error: KafkaError) -> Outcome:
     return outcome
 
 
-def _check_names(body: JoinGroupRequest, token: Token) -> None:
-    """What stands in the group's record: one that is too long for it would stop the whole group."""
+def check_join(body: JoinGroupRequest, token: Token, config: CoordinatorConfig) -> None:
+    """What a record can hold, of groups of either protocol: what it cannot would stop the whole group.
+
+    Errors: InvalidSessionTimeoutError, InvalidRequestError.
+    """
+    low, high = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+    if not low <= body.session_timeout_ms <= high:
+        raise InvalidSessionTimeoutError(f"{body.session_timeout_ms} ms is not within {low}..{high} ms")
+    if not 0 <= body.rebalance_timeout_ms <= MAX_INT:
+        raise InvalidRequestError(f"a rebalance timeout of {body.rebalance_timeout_ms} ms")
     names = (
+        body.member_id,
         body.group_instance_id or "",
         body.client_id or token.client_id,
         body.client_host or token.client_host,

@@ -30,7 +30,7 @@ from ...protocol.records.group_records import (
     GroupMetadataValue,
 )
 from ..runtime.ports import Record
-from .consumer_group import ConsumerGroup, Member, each_partition
+from .consumer_member import Member, each_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .classic_group import ClassicGroup
     from .classic_member import ClassicMember
     from .consumer_draft import ConsumerDraft
+    from .consumer_group import ConsumerGroup
     from .topic_facts import TopicFacts
 
 UPGRADES = ("upgrade", "bidirectional")

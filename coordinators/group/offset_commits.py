@@ -12,6 +12,7 @@ from ...protocol.errors import (
     MessageTooLargeError,
     OffsetMetadataTooLargeError,
     RecordBatchTooLargeError,
+    StaleMemberEpochError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
@@ -25,6 +26,7 @@ from ...protocol.records.group_records import OffsetCommitKey, OffsetCommitValue
 from ..runtime.failures import as_seen
 from ..runtime.ports import Outcome, Record
 from .classic_group import ClassicGroup
+from .consumer_group import ConsumerGroup
 from .offset_store import offset_tombstone
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from ...protocol.errors import KafkaError
     from ...protocol.messages.groups import CommittedOffset, OffsetCommitRequest, OffsetDeleteRequest
+    from ...protocol.messages.transactions import TxnOffsetCommitRequest
     from ..runtime.ports import Now, Surroundings, Token
     from .classic_groups import ClassicGroups
     from .facts import GroupFacts
@@ -66,9 +69,7 @@ class OffsetCommits:
         if group is None and generation >= 0:
             raise GroupIdNotFoundError(f"there is no group {body.group_id}")
         if group is not None:
-            group.check_offset_commit(
-                body.member_id, body.group_instance_id, generation, is_transactional=False
-            )
+            self.check_member(group, body, generation, is_transactional=False)
         if isinstance(group, ClassicGroup):
             self._classic.has_committed(group, body.member_id, now)
         expire_ms = NO_TIMESTAMP if body.retention_time_ms < 0 else now.wall_ms + body.retention_time_ms
@@ -77,6 +78,27 @@ class OffsetCommits:
         outcome.answer(token, OffsetCommitResponse(results))
         outcome.on_failed = refused_commit(token)
         return outcome
+
+    def check_member(
+        self,
+        group: Group,
+        body: OffsetCommitRequest | TxnOffsetCommitRequest,
+        generation: int,
+        *,
+        is_transactional: bool,
+    ) -> None:
+        """May the member commit these offsets? Errors: as Group.check_offset_commit; not the member epoch of
+        a member of the new protocol that has had all these partitions since then."""
+        try:
+            group.check_offset_commit(
+                body.member_id, body.group_instance_id, generation, is_transactional=is_transactional
+            )
+        except StaleMemberEpochError:
+            places = ((self._topic_id(each)[0], each.partition) for each in body.offsets)
+            if not isinstance(group, ConsumerGroup) or not group.has_had_since(
+                body.member_id, generation, places
+            ):
+                raise
 
     def decide(
         self,

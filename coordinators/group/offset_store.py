@@ -16,8 +16,6 @@ from ...protocol.records.group_records import OffsetCommitKey
 from ..runtime.ports import NO_PRODUCER_ID, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ...protocol.records.group_records import OffsetCommitValue
     from ..runtime.ports import Stamp
 
@@ -69,16 +67,6 @@ class OffsetStore:
         for producer_id in self._open.get(group_id, {}):
             held |= self._transactions[producer_id].offsets[group_id]
         return held
-
-    def all_partitions(self) -> Iterator[tuple[str, TopicPartition, StoredOffset]]:
-        """Every offset, committed or held by a transaction."""
-        for group_id, offsets in self._committed.items():
-            for tp, stored in offsets.items():
-                yield group_id, tp, stored
-        for transaction in self._transactions.values():
-            for group_id, offsets in transaction.offsets.items():
-                for tp, stored in offsets.items():
-                    yield group_id, tp, stored
 
     def tombstones(self, group_id: str) -> list[Record]:
         """Records that delete all offsets of the group, those too that transactions hold."""

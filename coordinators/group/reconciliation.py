@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import FencedMemberEpochError
-from .consumer_group import MemberState
+from .consumer_member import MemberState, each_partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from .assignors.model import Partitions
-    from .consumer_group import Member
+    from .consumer_member import Member
 
 
 def next_step(
@@ -84,12 +84,14 @@ def _advance(
         target, lambda topic, each: topic in readable and owner_of(topic, each) in (None, member.member_id)
     )
     is_complete = sum(map(len, free.values())) == sum(map(len, wanted.values()))
+    since = {place: member.since.get(place, target_epoch) for place in each_partition(free)}
     return replace(
         member,
         epoch=target_epoch,
         state=MemberState.STABLE if is_complete else MemberState.UNRELEASED_PARTITIONS,
         assigned=free,
         pending={},
+        since=since,
     )
 
 

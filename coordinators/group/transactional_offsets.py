@@ -82,9 +82,7 @@ class TransactionalOffsets:
                 raise IllegalGenerationError(f"there is no group {body.group_id}")
             return
         try:
-            group.check_offset_commit(
-                body.member_id, body.group_instance_id, body.generation_id, is_transactional=True
-            )
+            self._commits.check_member(group, body, body.generation_id, is_transactional=True)
         except StaleMemberEpochError as error:
             raise IllegalGenerationError(str(error)) from error
 

@@ -102,6 +102,8 @@ class HostedShard:
         self.waiting: set[Waiting] = set()
         self.applied_end = 0
         self.skipped = 0  # records of unknown types
+        self._replayed = 0  # those of the load
+        self._began_ms = parts.host.now_ms
         self._parts = parts
         self._host = parts.host
         self._timers = ShardTimers(parts.wheel, self._run)
@@ -192,6 +194,7 @@ class HostedShard:
             return
         found: Digest = piece.found
         self.skipped += found.skipped
+        self._replayed += len(found.replayed)
         self._to_replay.extend(found.replayed)
         self.applied_end = piece.next_offset
         self._replay_some(self._now())
@@ -218,6 +221,10 @@ class HostedShard:
 
     def _loaded(self) -> None:
         self.state = ShardState.ACTIVE
+        if self._replayed:
+            took_ms = self._host.now_ms - self._began_ms
+            text = f"{self.name} is coordinated here: {self._replayed} records read in {took_ms} ms"
+            self._host.note(logging.INFO, text)
         if self.skipped:
             text = f"{self.name}: {self.skipped} records of types that are not known here were skipped"
             self._host.note(logging.WARNING, text)

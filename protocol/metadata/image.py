@@ -33,6 +33,7 @@ class BrokerRegistration:
     log_dir_ids: tuple[bytes, ...]
     is_fenced: bool
     in_controlled_shutdown: bool = False
+    previous_epoch: int = -1  # a process before ended in order under it, and this one was never unfenced
 
 
 @dataclass(frozen=True, slots=True)

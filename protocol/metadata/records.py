@@ -31,6 +31,7 @@ class RegisterBrokerRecord(msgspec.Struct, array_like=True, frozen=True, tag="Re
     broker_epoch: int
     is_fenced: bool = True
     in_controlled_shutdown: bool = False
+    previous_epoch: int = -1  # under which its node ended in order before, as it says; -1: it did not
 
 
 class UnregisterBrokerRecord(msgspec.Struct, array_like=True, frozen=True, tag="UnregisterBroker"):

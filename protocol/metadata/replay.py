@@ -174,6 +174,7 @@ class _Run:
                 log_dir_ids=record.log_dir_ids,
                 is_fenced=record.is_fenced,
                 in_controlled_shutdown=record.in_controlled_shutdown,
+                previous_epoch=record.previous_epoch,
             )
         )
 
@@ -194,7 +195,7 @@ class _Run:
 
     def unfence(self, offset: int, record: UnfenceBrokerRecord) -> None:
         broker = self._broker(offset, record.node_id, record.broker_epoch)
-        self._set_broker(replace(broker, is_fenced=False))
+        self._set_broker(replace(broker, is_fenced=False, previous_epoch=-1))
 
     def topic(self, offset: int, record: TopicRecord) -> None:
         if record.name in self._topics.of or record.topic_id in self._topic_names.of:
@@ -339,6 +340,7 @@ def _broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
         broker_epoch=broker.broker_epoch,
         is_fenced=broker.is_fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
+        previous_epoch=broker.previous_epoch,
     )
 
 

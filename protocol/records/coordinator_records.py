@@ -133,8 +133,16 @@ _MEMBER_METADATA = _flexible(
     Field("server_assignor", _TEXT_OR_NULL),
     Field("classic", Perhaps(_CLASSIC_MEMBER), tag=0),
 )
-_ASSIGNED_TOPICS = Array(
+_TARGET_TOPICS = Array(
     of=Structure(groups.AssignedTopic, Field("topic_id", _UUID), Field("partitions", _INTS))
+)
+_ASSIGNED_TOPICS = Array(
+    of=Structure(
+        groups.AssignedTopic,
+        Field("topic_id", _UUID),
+        Field("partitions", _INTS),
+        Field("epochs", Array(nullable=True, of=_INT), tag=0),
+    )
 )
 _CURRENT_ASSIGNMENT = _flexible(
     groups.ConsumerGroupCurrentMemberAssignmentValue,
@@ -204,7 +212,7 @@ _SCHEMAS = {
     groups.ConsumerGroupTargetAssignmentMemberKey: _Schema(
         7,
         _group_key(groups.ConsumerGroupTargetAssignmentMemberKey, "member_id"),
-        _flexible(groups.ConsumerGroupTargetAssignmentMemberValue, Field("topics", _ASSIGNED_TOPICS)),
+        _flexible(groups.ConsumerGroupTargetAssignmentMemberValue, Field("topics", _TARGET_TOPICS)),
     ),
     groups.ConsumerGroupCurrentMemberAssignmentKey: _Schema(
         8, _group_key(groups.ConsumerGroupCurrentMemberAssignmentKey, "member_id"), _CURRENT_ASSIGNMENT

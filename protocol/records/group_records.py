@@ -125,10 +125,12 @@ class ConsumerGroupTargetAssignmentMemberKey(NamedTuple):
 
 
 class AssignedTopic(NamedTuple):
-    """Partitions of one topic, sorted."""
+    """Partitions of one topic, sorted. `epochs`: since which member epoch the member has had each (KIP-1251);
+    None in targets and in what older versions wrote."""
 
     topic_id: bytes
     partitions: tuple[int, ...]
+    epochs: tuple[int, ...] | None = None
 
 
 class ConsumerGroupTargetAssignmentMemberValue(NamedTuple):

@@ -9,9 +9,10 @@ from .common import PartialFailureError, Settings
 from .output import note
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ...clients.sync.admin_io import Admin
+    from ...protocol.model import TopicPartition
 
 
 @contextmanager
@@ -35,3 +36,13 @@ def raise_first(errors: Mapping[str, BaseException], total: int, what: str = "to
     for other, trouble in errors.items():
         note(f"headrace: {other}: {trouble}")
     raise PartialFailureError(f"{len(errors)} of {total} {what} failed, first {name!r}")
+
+
+def places_of(admin: Admin, topic: str, numbers: Iterable[int]) -> list[TopicPartition]:
+    """Partitions of a topic: these, or all if there are none. Errors: UnknownTopicOrPartitionError."""
+    from ...protocol.model import TopicPartition
+
+    found = list(dict.fromkeys(numbers)) or [
+        part.partition for part in admin.describe_topics(topic)[topic].partitions
+    ]
+    return [TopicPartition(topic, number) for number in found]

@@ -17,15 +17,33 @@ import click
 from ...protocol.errors import (
     BrokerIdNotRegisteredError,
     ConfigError,
+    GroupIdNotFoundError,
     HeadraceError,
     KafkaError,
     NoClusterError,
+    NonEmptyGroupError,
+    TransactionalIdNotFoundError,
+    UnknownMemberIdError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
     VoterNotFoundError,
 )
 from ..cluster_files_io import UnknownClusterError
-from . import bench, cluster, config, consume, logs, node, partition, produce, quickstart, quorum, topic
+from . import (
+    bench,
+    cluster,
+    config,
+    consume,
+    group,
+    logs,
+    node,
+    partition,
+    produce,
+    quickstart,
+    quorum,
+    topic,
+    txn,
+)
 from .common import (
     EXIT_BROKEN_PIPE,
     EXIT_ERROR,
@@ -58,7 +76,22 @@ _NOT_FOUND = (
     UnknownTopicIdError,
     BrokerIdNotRegisteredError,
     VoterNotFoundError,
+    GroupIdNotFoundError,
+    TransactionalIdNotFoundError,
     FileNotFoundError,
+)
+
+_CONNECTION_HINT = "is the cluster up? `headrace status` tells; -b names another address"
+_HINTS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
+    (
+        (UnknownTopicOrPartitionError,),
+        "`headrace topic list` shows what exists; `headrace topic create NAME` makes one",
+    ),
+    ((GroupIdNotFoundError,), "`headrace group list` shows what exists"),
+    ((NonEmptyGroupError, UnknownMemberIdError), "`headrace group members NAME` shows who is in it"),
+    ((TransactionalIdNotFoundError,), "`headrace txn list` shows what exists"),
+    ((UnknownClusterError,), "start one with `headrace up`"),
+    ((TimeoutError, ConnectionError), _CONNECTION_HINT),
 )
 
 
@@ -97,6 +130,8 @@ for _command in (
     topic.topic,
     config.config,
     partition.partition,
+    group.group,
+    txn.txn,
     node.node,
     produce.produce,
     consume.consume,
@@ -165,13 +200,10 @@ def message_of(error: Exception) -> str:
 
 def hint_of(error: Exception) -> str | None:
     """What to do next, where that is known."""
-    if isinstance(error, UnknownTopicOrPartitionError):
-        return "`headrace topic list` shows what exists; `headrace topic create NAME` makes one"
-    if isinstance(error, UnknownClusterError):
-        return "start one with `headrace up`"
-    if isinstance(error, (TimeoutError, ConnectionError)) or getattr(error, "code", 0) in (7, 13):
-        return "is the cluster up? `headrace status` tells; -b names another address"
-    return None
+    for kinds, hint in _HINTS:
+        if isinstance(error, kinds):
+            return hint
+    return _CONNECTION_HINT if getattr(error, "code", 0) in (7, 13) else None
 
 
 def _report(error: Exception, *, is_debug: bool) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import click
 
 from ...protocol.errors import ApiTimeoutError
+from ...runtime.waiting_io import until
 from .admin import open_admin
 from .cluster import NODE_COLUMNS
 from .common import Settings, bootstrap_option, cluster_option, config_option, form_option, with_settings
@@ -85,10 +85,12 @@ def unregister(settings: Settings, *, node_id: int, is_sure: bool) -> None:
 
 def _drained(admin: Admin, node_id: int, left: int, timeout_s: float) -> int:
     """0, once the node leads nothing. Errors: ApiTimeoutError."""
-    deadline_s = time.monotonic() + timeout_s
-    while left:
-        if time.monotonic() >= deadline_s:
-            raise ApiTimeoutError(f"node {node_id} still leads {left} partitions: nobody else may lead them")
-        time.sleep(DRAIN_POLL_S)
+
+    def leads_nothing() -> bool:
+        nonlocal left
         left = admin.drain_node(node_id).leaders_left  # again: what could not be moved before is tried again
+        return not left
+
+    if not until(leads_nothing, timeout_s, DRAIN_POLL_S):
+        raise ApiTimeoutError(f"node {node_id} still leads {left} partitions: nobody else may lead them")
     return left

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...protocol.errors import ConfigError, ElectionNotNeededError
-from .admin import open_admin, raise_first
+from .admin import open_admin, places_of, raise_first
 from .common import Settings, bootstrap_option, cluster_option, config_option, form_option, with_settings
 from .output import note, print_rows, write_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from ...clients.admin.admin_types import PartitionReassignment
     from ...clients.sync.admin_io import Admin
@@ -62,7 +62,7 @@ def elect(
     if kind == "UNCLEAN" and not is_sure:
         click.confirm("Elect leaders that may miss records, which are lost then?", abort=True, err=True)
     with open_admin(settings, settings.client_config()) as admin:
-        places = None if topic is None else _places(admin, topic, numbers)
+        places = None if topic is None else places_of(admin, topic, numbers)
         results = admin.elect_leaders(ElectionType[kind], places)
     not_needed = [place for place, e in results.errors.items() if isinstance(e, ElectionNotNeededError)]
     errors = {_name(place): e for place, e in results.errors.items() if place not in not_needed}
@@ -262,15 +262,6 @@ def _assigned(admin: Admin, topics: Sequence[str]) -> dict[TopicPartition, Parti
         for name, found in described.items()
         for part in found.partitions
     }
-
-
-def _places(admin: Admin, topic: str, numbers: Iterable[int]) -> list[TopicPartition]:
-    from ...protocol.model import TopicPartition
-
-    found = list(dict.fromkeys(numbers)) or [
-        part.partition for part in admin.describe_topics(topic)[topic].partitions
-    ]
-    return [TopicPartition(topic, number) for number in found]
 
 
 def _read_plan(text: str) -> Plan:

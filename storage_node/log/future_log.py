@@ -57,7 +57,7 @@ class FutureLog:
         """Whether the log is fit to be copied: not while it is compacted, nor before a follower has put in
         what its log starts with, or has begun anew for a gap that would pass for one of compaction."""
         source = self.source
-        is_whole = not source.recovery.has_gap and source.log_start_offset <= source.log_end_offset
+        is_whole = not source.recovery.has_loss and source.log_start_offset <= source.log_end_offset
         return is_whole and source.cleaning is None
 
     @property

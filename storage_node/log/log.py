@@ -361,7 +361,7 @@ class Log(LogStart, LogCleaning, LogFlushing, LogProducers):
         self._segments.replace([Segment.create(self._files, self.directory, offset, created_ms=0)])
         self.hand_over(gone)
         self._has_new_names = True
-        self.recovery.has_gap = False
+        self.recovery.has_loss = False
         self.log_start_offset = offset if log_start_offset is None else log_start_offset
         # An epoch that began before `offset` would be taken for that of what comes next.
         self._has_new_epochs |= self._epochs.truncate_from_end(0)

@@ -56,7 +56,7 @@ def losses_in(log_dir: LogDir, logs: Mapping[TopicPartition, Log | None]) -> Ite
     for name in log_dir.recovery_points.keys() | logs.keys():
         log = logs.get(name)
         end_offset = 0 if log is None else log.log_end_offset
-        has_gap = log is not None and log.recovery.has_gap
+        has_loss = log is not None and log.recovery.has_loss
         is_ours = name.topic != names.METADATA_TOPIC
-        if is_ours and (has_gap or end_offset != log_dir.recovery_points.get(name)):
+        if is_ours and (has_loss or end_offset != log_dir.recovery_points.get(name)):
             yield name

@@ -19,12 +19,12 @@ from ...protocol.errors import CorruptMessageError
 from . import names
 from .batches import walk_headers
 from .checkpoints import CorruptFileError, parse_epochs
+from .cleaner.swap import finish_swaps
 from .files import read_file
 from .leader_epochs import LeaderEpochs
 from .producer_recovery import load_producers, remove_snapshots, snapshot_offsets, stray_snapshots
 from .producer_states import ProducerStates
 from .segment import Segment
-from .swap import finish_swaps
 
 if TYPE_CHECKING:
     from .config import LogConfig
@@ -38,7 +38,7 @@ class RecoveryReport:
     scanned_bytes: int = 0
     truncated_bytes: int = 0
     removed_segments: int = 0
-    has_gap: bool = False  # records that were there are missing before the end, or cannot be read
+    has_loss: bool = False  # records that were there are missing before the end, or cannot be read
     faults: list[str] = field(default_factory=list)
 
 
@@ -194,7 +194,7 @@ class _Recovery:
         damage = segment.recover(self._interval, has_gaps=self.has_gaps)
         if damage:
             self._report.faults.append(damage)
-        self._report.has_gap |= bool(damage) or following not in (None, segment.next_offset)
+        self._report.has_loss |= bool(damage) or following not in (None, segment.next_offset)
         if following is not None:
             segment.keep_whole(file_bytes, following)
         elif segment.size_bytes != file_bytes:
@@ -233,7 +233,7 @@ class _Recovery:
         self._epochs.truncate_from_end(end_offset + 1)
         oldest = self._epochs.entries[:1]
         # The oldest epoch begins with the log: epochs are cut before the segments that they lie in go.
-        self._report.has_gap |= bool(oldest) and oldest[0].start_offset < self._segments[0].base_offset
+        self._report.has_loss |= bool(oldest) and oldest[0].start_offset < self._segments[0].base_offset
         self._epochs.truncate_from_start(max(log_start_offset, self._segments[0].base_offset))
         self._drop_snapshots([offset for offset in self._snapshots if offset > end_offset])
         first = self._segments[0].base_offset

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.model import NO_NODE
 from ..effects import SendFetch
-from .follower import Followed, ReplicaFetcher
+from .follower import ReplicaFetcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ...protocol.records.header import Buffer
     from ..config import NodeConfig
     from ..live_config import LiveConfig
+    from .followed import Followed
     from .follower import FollowerLimits
     from .partition import Partition, PartitionKey
     from .replica_manager import ReplicaManager

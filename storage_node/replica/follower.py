@@ -2,8 +2,9 @@
 
 One fetcher asks one leader for a share of the partitions that this node follows there, in one fetch session:
 a request names only what changed. While a fetch waits at the leader for news, a second one may overtake it,
-so that a new partition, or one whose flush is done, does not wait with it. A partition's answer counts only
-if its request was made in the same leadership and from the same place.
+so that a new partition, or one whose flush is done, does not wait with it. A partition's records count only
+if they were asked for in the same leadership and from the same place; where the leader's log starts and what
+it has committed, in the same leadership, for the leader tells that once.
 
 Invariant: a log is cut only by epoch, or to the leader's range; never by a high watermark, and never while
 a flush or a cleaning of it runs or checkpoints are written.
@@ -18,9 +19,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass
-from enum import Enum
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ...protocol.errors import (
     NO_ERROR,
@@ -34,9 +33,10 @@ from ...protocol.messages.data import FetchPartition, FetchRequest
 from ...protocol.model import NO_EPOCH, NO_OFFSET
 from ...protocol.records.header import read_batch_header
 from ..log.files import DiskFullError
+from .followed import Cut, Followed, FollowState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from ...protocol.messages.data import FetchPartitionResponse, FetchResponse
     from ...protocol.records.header import Buffer
@@ -77,64 +77,6 @@ class FollowerLimits:
         return min(self.backoff_ms << min(failures - 1, 16), self.backoff_max_ms)
 
 
-class FollowState(Enum):
-    """What a followed partition waits for."""
-
-    READY = "ready"  # to be named in a request, or the leader's news
-    FLUSHING = "flushing"  # the disk, before it asks for more
-    CUTTING = "cutting"  # the end of a flush, a checkpoint or a cleaning, to cut its log
-    DELAYED = "delayed"  # time, after an error, or because it is throttled
-    STOPPED = "stopped"  # other metadata: its leader epoch is over
-
-
-_F = FollowState
-TRANSITIONS: Mapping[FollowState, frozenset[FollowState]] = MappingProxyType(
-    {
-        _F.READY: frozenset((_F.FLUSHING, _F.CUTTING, _F.DELAYED, _F.STOPPED)),
-        _F.FLUSHING: frozenset((_F.READY,)),
-        _F.CUTTING: frozenset((_F.READY, _F.FLUSHING)),
-        _F.DELAYED: frozenset((_F.READY, _F.FLUSHING)),
-        _F.STOPPED: frozenset(),
-    }
-)
-"""Another leader or leader epoch begins anew; a failed disk or a removal ends it in any state."""
-
-
-class _Cut(NamedTuple):
-    """How the log is to be cut: to `offset`, or emptied to go on there."""
-
-    offset: int
-    is_restart: bool
-
-
-@dataclass(slots=True, eq=False)
-class Followed:
-    """One partition in one leadership of another node."""
-
-    partition: Partition
-    leader_epoch: int
-    state: FollowState = FollowState.READY
-    named_in: int = 0  # the request that named it last; older answers are of the past
-    leader_watermark: int = NO_OFFSET
-    leader_start: int = NO_OFFSET
-    failures: int = 0
-    retry_ms: int = 0
-    cut: _Cut | None = None
-
-    def become(self, state: FollowState) -> None:
-        """Change the state, along TRANSITIONS."""
-        assert state is self.state or state in TRANSITIONS[self.state], (
-            f"{self.state} -> {state} is not legal"
-        )
-        self.state = state
-
-    @property
-    def lag(self) -> int:
-        """Records that the leader has committed and this log has not, as far as is known."""
-        log = self.partition.log
-        return 0 if log is None else max(self.leader_watermark - log.log_end_offset, 0)
-
-
 class ReplicaFetcher:
     """See the module's docstring. `check` asserts the laws."""
 
@@ -167,9 +109,9 @@ class ReplicaFetcher:
         if key in self._named:
             # What the leader has told of it is on its way to one who is no more: it shall begin anew, too.
             self._forgotten[key] = None
-        if partition.log is not None and partition.log.recovery.has_gap:
+        if partition.log is not None and partition.log.recovery.has_loss:
             # More at its end would not fill it, and one in sync with a gap might lead.
-            self._cut(followed, _Cut(0, is_restart=True), self._replicas.surroundings.now_ms)
+            self._cut(followed, Cut(0, is_restart=True), self._replicas.surroundings.now_ms)
         else:
             self._resume(followed)
 
@@ -257,6 +199,7 @@ class ReplicaFetcher:
         log = followed.partition.log
         assert log is not None, "only an online partition follows"
         followed.named_in = number
+        followed.named_first = followed.named_first or number
         return FetchPartition(
             *key,
             log.log_end_offset,
@@ -285,10 +228,13 @@ class ReplicaFetcher:
             data = frames[position : position + answer.frame_count]
             position += answer.frame_count
             followed = self.partitions.get(key)
-            if followed is None or followed.state is not FollowState.READY or number < followed.named_in:
+            if followed is None or not 0 < followed.named_first <= number:
                 continue
-            if key not in self._to_name:  # else the answer is of a place that it has left
+            is_of_now = number >= followed.named_in and key not in self._to_name
+            if is_of_now and followed.state is FollowState.READY:
                 self._take(followed, answer, data, now_ms, wall_ms)
+            elif followed.state not in (FollowState.CUTTING, FollowState.STOPPED):
+                self._hear(followed, answer)
 
     def failed(self, number: int, now_ms: int) -> None:
         """No answer: the session is lost, and with it everything under way."""
@@ -329,6 +275,13 @@ class ReplicaFetcher:
         except KafkaError as error:  # a damaged batch on its way here: what was before it is in the log
             self._note(followed, f"cannot take what node {self.leader_id} sent: {error!r}")
             self._delay(followed, now_ms)
+
+    def _hear(self, followed: Followed, answer: FetchPartitionResponse) -> None:
+        """An answer for a place that it has left, or cannot go on from now. Its log was not cut since: that
+        answer would have been the word to, and the leader silent after it."""
+        if answer.error_code == NO_ERROR and answer.diverging_end_offset == NO_OFFSET:
+            followed.leader_watermark, followed.leader_start = answer.high_watermark, answer.log_start_offset
+            self._learn_offsets(followed)
 
     def _append(
         self, followed: Followed, answer: FetchPartitionResponse, data: Sequence[Buffer], wall_ms: int
@@ -410,9 +363,9 @@ class ReplicaFetcher:
             offset = own_end
         if log.log_start_offset < answer.log_start_offset >= offset:
             # Nothing is left that agrees: what lies below the leader's start cannot be compared any more.
-            self._cut(followed, _Cut(answer.log_start_offset, is_restart=True), now_ms)
+            self._cut(followed, Cut(answer.log_start_offset, is_restart=True), now_ms)
         else:
-            self._cut(followed, _Cut(min(offset, log.log_end_offset), is_restart=False), now_ms)
+            self._cut(followed, Cut(min(offset, log.log_end_offset), is_restart=False), now_ms)
 
     def _on_out_of_range(self, followed: Followed, answer: FetchPartitionResponse, now_ms: int) -> None:
         """Go back to the leader's end if this log is longer, else on to the leader's start."""
@@ -422,13 +375,13 @@ class ReplicaFetcher:
         if start < 0 or end < 0:
             self._delay(followed, now_ms)
         elif log.log_end_offset > end:
-            self._cut(followed, _Cut(end, is_restart=end < log.log_start_offset), now_ms)
+            self._cut(followed, Cut(end, is_restart=end < log.log_start_offset), now_ms)
         elif log.log_end_offset < start:
-            self._cut(followed, _Cut(start, is_restart=True), now_ms)
+            self._cut(followed, Cut(start, is_restart=True), now_ms)
         else:
             self._delay(followed, now_ms)  # the leader's log has moved meanwhile: ask again
 
-    def _cut(self, followed: Followed, cut: _Cut, now_ms: int) -> None:
+    def _cut(self, followed: Followed, cut: Cut, now_ms: int) -> None:
         followed.cut = cut
         followed.become(FollowState.CUTTING)
         self._try_cut(followed, now_ms)

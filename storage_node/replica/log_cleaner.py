@@ -1,4 +1,4 @@
-"""Which of a node's logs are compacted, when, and what came of it. Pure; the work is in log/cleaner_work.py.
+"""Which of a node's logs are compacted, when, and what came of it. Pure; the work is in log/cleaner/work.py.
 
 Always the log with the largest dirty share comes first, of those that are due. While a log is cleaned nobody
 else takes segments out of it: who must (to cut it, to delete it, to move it) has the cleaning stop, and waits
@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import CorruptMessageError, KafkaStorageError
-from ..log.cleaner_plan import cleanable
-from ..log.cleaner_work import Cleaning, CleaningAbortedError
+from ..log.cleaner.plan import cleanable
+from ..log.cleaner.work import Cleaning, CleaningAbortedError
 from ..log.files import DiskFullError
 
 if TYPE_CHECKING:
     from ...protocol.errors import HeadraceError
     from ..live_config import LiveConfig
-    from ..log.cleaner_config import CleanerConfig
-    from ..log.cleaner_plan import Cleanable
-    from ..log.cleaner_work import Pace
+    from ..log.cleaner.config import CleanerConfig
+    from ..log.cleaner.plan import Cleanable
+    from ..log.cleaner.work import Pace
     from .partition import Partition
     from .replica_manager import ReplicaManager
 

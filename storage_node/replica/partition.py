@@ -185,7 +185,7 @@ class Partition:
             self.leader, self.leader_epoch = registration.leader, registration.leader_epoch
             self.in_sync = None
             if self.is_leader and self.log is not None:
-                self.log.recovery.has_gap = False  # what it has is what there is
+                self.log.recovery.has_loss = False  # what it has is what there is
                 self.log.assign_leader_epoch(self.leader_epoch)
                 self.epoch_start_offset = self.log.log_end_offset
         elif registration.partition_epoch < self.partition_epoch:

@@ -309,8 +309,11 @@ class ReplicaFetchHandler:
                     del session.news[key]
             else:
                 del session.news[key]
-            entry.told_watermark = told.answer.high_watermark
-            entry.told_start = told.answer.log_start_offset
+            if told.is_reaction_due and not told.data:  # while its log may differ it believes no watermark
+                entry.told_watermark = entry.told_start = NO_OFFSET
+            else:
+                entry.told_watermark = told.answer.high_watermark
+                entry.told_start = told.answer.log_start_offset
             entry.is_silent = told.is_reaction_due
             answers.append(told.answer)
             keys.append(key)

@@ -419,6 +419,25 @@ def test_batches_larger_than_the_topic_allows_are_split(face: Face, topic: str) 
     assert [record.value for record in read(face, topic)] == [item.value for item in items]
 
 
+def test_transactions_commit_and_abort(face: Face, topic: str) -> None:
+    """What was committed is read, in order; what was aborted is not, by readers of committed data."""
+    producer = face.make("producer", transactional_id=f"twin.{topic}")
+    for number in range(6):
+        producer.begin_transaction()
+        face.send(producer, topic, b"%d" % number, partition=0)
+        producer.send_many(topic, [ProducerRecord(b"%d+" % number, partition=0)]).raise_for_errors(10)
+        if number % 2:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+    with pytest.raises(errors.InvalidTxnStateError, match="no transaction is open"):
+        face.send(producer, topic, b"outside", partition=0)
+    producer.close()
+    committed = read(face, topic, isolation_level="read_committed")
+    assert [record.value for record in committed] == [b"0", b"0+", b"2", b"2+", b"4", b"4+"]
+    assert len(read(face, topic)) == 12
+
+
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_members_of_a_group_share_commit_and_take_over(face: Face, topic: str, protocol: str) -> None:
     """Two members; commits of every kind; one leaves; listeners hear where the user reads."""
@@ -495,25 +514,6 @@ def test_what_a_group_is_needed_for(face: Face, topic: str) -> None:
     by_hand.subscribe(pattern=topic + ".*")
     wait_for(lambda: not by_hand.poll(0.1) and len(by_hand.assignment()) == 3, "the group shares them out")
     by_hand.close(leave=False)
-
-
-def test_transactions_commit_and_abort(face: Face, topic: str) -> None:
-    """What was committed is read, in order; what was aborted is not, by readers of committed data."""
-    producer = face.make("producer", transactional_id=f"twin.{topic}")
-    for number in range(6):
-        producer.begin_transaction()
-        face.send(producer, topic, b"%d" % number, partition=0)
-        producer.send_many(topic, [ProducerRecord(b"%d+" % number, partition=0)]).raise_for_errors(10)
-        if number % 2:
-            producer.abort_transaction()
-        else:
-            producer.commit_transaction()
-    with pytest.raises(errors.InvalidTxnStateError, match="no transaction is open"):
-        face.send(producer, topic, b"outside", partition=0)
-    producer.close()
-    committed = read(face, topic, isolation_level="read_committed")
-    assert [record.value for record in committed] == [b"0", b"0+", b"2", b"2+", b"4", b"4+"]
-    assert len(read(face, topic)) == 12
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.protocol.records.codec import active_codec
-from headrace.storage_node.log.cleaner_plan import cleanable
-from headrace.storage_node.log.cleaner_work import Cleaning
+from headrace.storage_node.log.cleaner.plan import cleanable
+from headrace.storage_node.log.cleaner.work import Cleaning
 from log_rig import NOW, read_all
 
 if TYPE_CHECKING:

@@ -73,9 +73,9 @@ class FakePartition:
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # (epoch, start)
     followers: dict[int, int] = field(default_factory=dict)  # node id -> its high watermark
     acknowledged: int = 0  # the end of what a producer was told to be safe
+    producers: ProducerStates = field(default_factory=ProducerStates)  # as a real leader judges
     aborted: tuple[tuple[int, int], ...] = ()  # transactions: (producer id, first offset)
     last_stable_offset: int | None = None  # None: the end
-    producers: ProducerStates = field(default_factory=ProducerStates)  # as a real leader judges
 
     def __post_init__(self) -> None:
         self.replicas = self.replicas or (self.leader,)

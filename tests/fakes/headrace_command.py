@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
 import psutil
+from headrace.runtime.waiting_io import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,10 +83,7 @@ class Headrace:
 
     def wait_until_nothing_runs(self, timeout_s: float = 10.0) -> None:
         """Fails when something of ours still runs then."""
-        ends_at = time.monotonic() + timeout_s
-        while left := self.processes():
-            assert time.monotonic() < ends_at, f"still running: {left}"
-            time.sleep(0.1)
+        assert until(lambda: not self.processes(), timeout_s), f"still running: {self.processes()}"
 
     def kill_all(self) -> None:
         """The last resort of a failed test: nothing outlives it."""

@@ -8,6 +8,7 @@ Source: RELIABILITY 1.1.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -67,6 +68,12 @@ class _Check:
     def _is_gone(self, key: Key, index: int) -> bool:
         """Whether the record of that number may have been deleted, and those before it."""
         return self._offsets[key][index] < self._history.starts.get(key, 0)
+
+    def _may_have_lain_before(self, key: Key, index: int) -> bool:
+        """Whether a record that nobody saw may have lain before the one of that number, and is deleted."""
+        offsets = self._offsets[key]
+        deleted = min(offsets[index], self._history.starts.get(key, 0))
+        return bisect_left(offsets, deleted) < deleted
 
     def _logs(self) -> dict[Key, dict[int, dict[bytes, None]]]:
         """By key and offset the values that were seen there."""
@@ -168,8 +175,8 @@ class _Check:
                     last[poll.key] = before
 
     def order_of_sends(self, process: Process) -> Found:
-        """First copies lie in the order of the sends; later copies are repeats. Where records were deleted,
-        the first copy of what was repeated may be among them."""
+        """First copies lie in the order of the sends; later copies are repeats. The first copy of what was
+        repeated may have been deleted before anybody saw it."""
         last: dict[Key, tuple[int, Send]] = {}
         for op in process.ops:
             for send in op.sends:
@@ -185,7 +192,7 @@ class _Check:
         (place, send), (next_place, next_send) = first, second
         inside = "int-" if send.op is next_send.op else ""
         text = f"{process.name} {send.key}: {next_send.value!r} at {next_place}, {send.value!r} at {place}"
-        is_deleted = send.may_repeat and self._history.starts.get(send.key, 0) > 0
+        is_deleted = send.may_repeat and self._may_have_lain_before(send.key, next_place)
         if next_place <= place and not is_deleted:
             yield inside + "nonmonotonic-send", text
         elif inside and next_place > place + 1:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from headrace.benchmarks import upkeep_io
 from headrace.benchmarks.cells import HEADRACE, Cell, Group
+from headrace.benchmarks.children_io import ChildError
+from headrace.benchmarks.group import CLEANED_MB, DELETED_SEGMENTS
 from headrace.benchmarks.session_io import LostDataError, Session
 
 if TYPE_CHECKING:
@@ -48,6 +52,16 @@ OTHERS = Group(
 CLEAN = {"size": 100, "count": COUNT, "compression": "none", "records_per_key": 4}
 CLEANERS = tuple(Cell(loop, HEADRACE, "clean", {**CLEAN, "loop": loop}) for loop in ("clean", "codec"))
 CLEANER = Group("k", "k", CLEANERS, nodes=0)
+UPKEEP = {"keys": 2_000, "size": 1000, "filling": 400, "rate": 1_000}
+BUSY = {**OPEN_LOOP, "seconds": 3.0, "cold": True, "upkeep": UPKEEP}
+COLD = {"size": 1000, "count": 0, "more": 100_000}  # more than a node has of it in memory
+OWN = (("log.retention.check.interval.ms", "100"), ("log.cleaner.backoff.ms", "1"))
+
+
+def at_upkeep(**more: object) -> Group:
+    """A node of its own."""
+    cell = Cell("busy", HEADRACE, "openloop", {**BUSY, "upkeep": {**UPKEEP, **more}})
+    return Group("u", "u", (cell,), preload=COLD, settings=OWN)
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +150,36 @@ def test_what_is_loaded_stays_for_the_next_group_that_reads_the_same(session: Se
     assert topics() == loaded
     session.run_group(Group("o", "o", (Cell("ping", HEADRACE, "ping", PING),)), 1)
     assert not loaded & topics()
+
+
+def test_a_node_at_its_upkeep_cleans_deletes_and_reads_its_disk(session: Session) -> None:
+    """On servers of its own, gone before the next group; what was loaded on either is not mistaken."""
+    session.runs.clear()
+    session.run_group(CONSUME, 1)
+    session.run_group(at_upkeep(), 1)
+    (own,) = (system for system in session.systems.values())
+    session.run_group(CONSUME, 1)
+    (lasting,) = (system for system in session.systems.values())
+    assert own is not lasting
+    (busy,) = (run for run in session.runs if run["group"] == "u" and run["is_used"])
+    assert busy["timed"] == 1_500
+    assert min(busy[name] for name in (CLEANED_MB, DELETED_SEGMENTS, "disk_mb_per_s", "cold_mb_per_s")) > 0
+    assert not any(Path(f"/proc/{pid}").exists() for pid in own.cpu_pids)
+
+
+@pytest.mark.parametrize("idle", ["cleaned_bytes", "deleted_bytes", "disk_bytes", "bytes"])
+def test_upkeep_that_did_not_happen_fails_the_run(idle: str) -> None:
+    """Each of the three, and the disk that the cold reader is there for."""
+    kept = {
+        "cleaned_bytes": 1,
+        "deleted_bytes": 1,
+        "deleted_segments": 1,
+        "disk_bytes": 1,
+        "bytes": 1,
+        idle: 0,
+    }
+    with pytest.raises(ChildError, match="nothing was"):
+        upkeep_io.figures("busy", kept, 1.0, kept["bytes"])
 
 
 def test_a_log_is_cleaned_with_no_server(session: Session) -> None:

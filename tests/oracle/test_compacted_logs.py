@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import kafka_oracle
 import pytest
 from cleaner_rig import clean, records
-from headrace.benchmarks.waiting_io import until
 from headrace.protocol.model import TopicPartition
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import Compression
+from headrace.runtime.waiting_io import until
 from headrace.storage_node.log.checkpoints import parse_offsets
 from headrace.storage_node.log.config import LogConfig
 from headrace.storage_node.log.files_io import OsFiles

@@ -8,7 +8,7 @@ from cleaner_rig import Kept, clean, records
 from fake_files import Crash, FakeFiles
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import Compression
-from headrace.storage_node.log.cleaner_plan import cleanable
+from headrace.storage_node.log.cleaner.plan import cleanable
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from log_rig import NOW, open_log, read_all

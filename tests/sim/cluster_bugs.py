@@ -21,16 +21,17 @@ from headrace.protocol.metadata.records import NoOpRecord, PartitionChangeRecord
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import CRC_POSITION, read_batch_header
 from headrace.storage_node import node
-from headrace.storage_node.log import cleaner_work, log_manager, retention
+from headrace.storage_node.log import log_manager, retention
+from headrace.storage_node.log.cleaner import work as cleaner_work
 from headrace.storage_node.log.flush import Flush
 from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.names import METADATA_TOPIC
+from headrace.storage_node.replica.appending import AwaitingAcks
 from headrace.storage_node.replica.fetch import DelayedFetch, FetchHandler
 from headrace.storage_node.replica.follower import ReplicaFetcher
 from headrace.storage_node.replica.in_sync import InSyncReplicas
 from headrace.storage_node.replica.log_starts import LogStarts
 from headrace.storage_node.replica.partition import Partition
-from headrace.storage_node.replica.produce import DelayedProduce
 from headrace.storage_node.replica.replica_fetch import ReplicaFetchHandler
 
 if TYPE_CHECKING:
@@ -144,6 +145,18 @@ def elects_uncleanly_everywhere(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Standing, "is_unclean_allowed", lambda *_: True)
 
 
+def elects_another_than_the_last(patch: pytest.MonkeyPatch) -> None:
+    """When nobody is left in ISR and ELR, whoever is there is as good as the last leader."""
+
+    def anybody(ballot: elections.Ballot) -> elections.Elected:
+        fit = [node_id for node_id in ballot.replicas if node_id in ballot.candidates]
+        if ballot.isr or ballot.elr or ballot.last_leader == elections.NO_NODE or not fit:
+            return elections.NOBODY
+        return elections.Elected(fit[0], is_clean=False)
+
+    patch.setattr(elections, "_last_known", anybody)
+
+
 def reads_on_after_a_cut(patch: pytest.MonkeyPatch) -> None:
     """A consumer takes its position for good whatever the new leader says (before KIP-320)."""
 
@@ -181,11 +194,11 @@ def counts_as_flushed_what_is_not(patch: pytest.MonkeyPatch) -> None:
 def answers_twice(patch: pytest.MonkeyPatch) -> None:
     """A produce request stays in purgatory after its answer."""
 
-    def try_complete(self: DelayedProduce, try_complete: Any = DelayedProduce.try_complete) -> bool:
+    def try_complete(self: AwaitingAcks, try_complete: Any = AwaitingAcks.try_complete) -> bool:
         try_complete(self)
         return False
 
-    patch.setattr(DelayedProduce, "try_complete", try_complete)
+    patch.setattr(AwaitingAcks, "try_complete", try_complete)
 
 
 def never_expires(patch: pytest.MonkeyPatch) -> None:
@@ -311,7 +324,7 @@ def drops_tombstones_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def swaps_what_is_not_on_the_disk(patch: pytest.MonkeyPatch) -> None:
     """A cleaned segment takes the place of others before its bytes are synced."""
-    patch.setattr(cleaner_work.Cleaning, "_finish", lambda self, group, new: new.seal())
+    patch.setattr(cleaner_work.Cleaning, "_finish", lambda self, new: new.seal())
 
 
 FIRST_TIMESTAMP = 34  # the last byte of it
@@ -363,6 +376,7 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     trusts_a_log_that_was_cut: (HELD, HARM, 10),
     elects_anybody: (HELD, PLAN, 10),
     elects_uncleanly_everywhere: (("UncleanElection",), PLAN, 10),
+    elects_another_than_the_last: (("UncleanElection",), BLACKOUT, 10),
     reads_on_after_a_cut: (("MixedRead",), UNCLEAN, 20),
     forgets_the_disk: (HELD, ALONE, 10),
     forgets_the_disk_of_all: (LOST, BLACKOUT, 10),

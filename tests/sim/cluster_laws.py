@@ -42,14 +42,14 @@ class Stored(NamedTuple):
 class _Seen:
     """One partition in one life of a node, as it was when last looked at."""
 
-    __slots__ = ("cuts", "end", "epochs", "has_gap", "high_watermark", "is_leader", "matched", "partition")
+    __slots__ = ("cuts", "end", "epochs", "has_loss", "high_watermark", "is_leader", "matched", "partition")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.high_watermark = self.matched = 0
         self.epochs = (-1, -1)  # leader, partition
         self.end, self.cuts = -1, 0
-        self.is_leader = self.has_gap = False
+        self.is_leader = self.has_loss = False
 
 
 class Laws:
@@ -127,8 +127,8 @@ class Laws:
         watermark = partition.high_watermark
         if not partition.is_leader and self.ends[key] < watermark <= self._lost_ends[key]:
             return  # of before a power loss; whoever leads now may not have it
-        had_gap, seen.has_gap = seen.has_gap, log.recovery.has_gap
-        if was_cut and had_gap and not seen.has_gap:  # it begins anew
+        had_loss, seen.has_loss = seen.has_loss, log.recovery.has_loss
+        if was_cut and had_loss and not seen.has_loss:  # it begins anew
             seen.high_watermark = seen.matched = watermark
         if key in self.unclean_epochs and not partition.is_leader:
             if is_first:  # what it remembers may have been cut off elsewhere, and will be here
@@ -141,7 +141,7 @@ class Laws:
         )
         if watermark > seen.high_watermark:
             seen.high_watermark = watermark
-            if not seen.has_gap:  # one without its beginning says nothing of it, and serves nobody
+            if not seen.has_loss:  # one without its beginning says nothing of it, and serves nobody
                 self._check_watermark(seen, node, key, partition, log)
         if partition.in_sync is not None:
             self._check_superset(key, partition, where)
@@ -150,7 +150,7 @@ class Laws:
         """A log never starts earlier than it did, whatever its node has been through; only where somebody
         asked for it, and never behind what is committed."""
         place, start = (node.name, partition.key), log.log_start_offset
-        if log.recovery.has_gap:
+        if log.recovery.has_loss:
             return  # it lost its beginning, and begins anew
         if log.cuts == seen.cuts:
             before = self._starts.get(place, 0)
@@ -231,8 +231,6 @@ class Laws:
             return  # it does not know yet that it is over
         watermark, committed = partition.high_watermark, self.committed[key]
         start = watermark if key[0] == COMPACTED else max(seen.matched, log.log_start_offset)
-        if not partition.is_leader:  # what its leader has deleted, and it is about to, it may have otherwise
-            start = max(start, self.starts[key])
         for batch in stored(log, start, watermark):
             known = committed.setdefault(batch.base_offset, batch)
             assert known == batch, (
@@ -295,10 +293,10 @@ class Laws:
         self.marks["unclean election"] += 1
         is_copied = self._cluster.plan.replication > 1 and key[0] in self._cluster.topics
         # Of a partition that never had min ISR nothing can be lost. After the power failed everywhere nobody
-        # is known to have it all but the last leader, by KIP-966.
+        # is known to have it all but the last leader, by KIP-966; so it alone may lead then.
         has_records = self.ends[key] > 0 and not self.marks["blackout"]
-        is_protected = is_copied and has_records and not is_unclean(key)
-        assert not is_protected, f"UncleanElection: {key} from {old} to {new}"
+        is_allowed = is_unclean(key) or (new.leader in old.last_known_elr and not has_records)
+        assert is_allowed or not is_copied, f"UncleanElection: {key} from {old} to {new}"
         if is_unclean(key):
             self.unclean_epochs[key] = new.leader_epoch
 

@@ -43,14 +43,10 @@ MAX_FUNCTION_LINES = 80
 
 # Where Python may sleep, and what for. Everywhere else something tells, and is waited for.
 SLEEPERS = {
-    "benchmarks/waiting_io.py": "another program's port or files; the length of a measurement",
     "runtime/server_host_io.py": "the moment in which Ray can still ask why a start failed",
+    "runtime/waiting_io.py": "what another program does without a word; the length of a measurement",
     "services/bench/pacing_io.py": "an open loop's intended times",
-    "services/cli/node.py": "what can be moved off a node by and by, which a controller tells when asked",
     "services/line_sources_io.py": "a sampler's period",
-    "services/own_ray_io.py": "Ray's processes, which are nobody's children here",
-    "services/ray_host.py": "actors that Ray starts and restarts",
-    "tests/fakes/headrace_command.py": "processes that are nobody's children here",
 }
 
 

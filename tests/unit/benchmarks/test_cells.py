@@ -85,6 +85,16 @@ def test_groups_of_three_nodes_follow_each_other(is_quick: bool) -> None:
     assert changes <= 2
 
 
+def test_both_systems_do_their_upkeep_alike() -> None:
+    """Beside the same producer, on servers of their own; quiet cells have nothing beside it."""
+    (group,) = cells.chosen({"w10-upkeep"}, is_quick=True)
+    assert not group.servers.is_lasting
+    works = {(cell.system, "upkeep" in cell.spec, cell.spec.get("cold", False)) for cell in group.cells}
+    assert works == {(name, busy, busy) for name in ("headrace", "kafka") for busy in (False, True)}
+    (goal,) = (one for one in group.comparisons if one.goal is not None)
+    assert (goal.metric, goal.goal, goal.is_beside) == ("ack_p99_ms", 2.0, False)
+
+
 def test_three_replicas_are_acknowledged_by_all() -> None:
     """In every cell of three nodes, of both systems."""
     found = [cell.spec["acks"] for group in GROUPS if group.nodes > 1 for cell in group.cells]

@@ -50,7 +50,7 @@ def test_an_unknown_key_fails_with_the_nearest_name() -> None:
 
 def test_keys_that_would_have_no_effect_are_not_accepted() -> None:
     """What comes later: pretending to have it would lose data."""
-    for key in ("security",):
+    for key in ("security", "sasl_mechanism"):
         with pytest.raises(ConfigError, match="unknown config key"):
             given(None, {key: "x"}, ClientConfigs)
 

@@ -161,6 +161,19 @@ def test_a_first_copy_may_have_been_deleted() -> None:
     assert names(history) == {"nonmonotonic-send"}
 
 
+def test_a_first_copy_lay_where_nobody_saw_another_record() -> None:
+    """All that was deleted before c had been seen: b lay behind c from the first."""
+    history = History()
+    writer, reader = history.process("w"), history.process("r")
+    for value in (b"a", b"b", b"c"):
+        writer.send("k", value, may_repeat=True)
+    reader.poll("k", [(0, b"a"), (1, b"c"), (2, b"b")])
+    history.starts["k"] = 1
+    assert names(history) == {"nonmonotonic-send"}
+    history.starts["k"] = 3
+    assert names(history) == {"nonmonotonic-send"}
+
+
 def test_processes_do_not_order_each_other() -> None:
     """Two producers interleave as they like, two consumers are each somewhere else."""
     history, _, reader = sound()

@@ -263,10 +263,12 @@ def test_a_node_is_drained(headrace: Run, fake: FakeCluster, monkeypatch: pytest
     assert (code, "1 partitions" in err) == (0, True)
     assert headrace("node", "drain", "1", "--wait", "--timeout", "0")[0] == 1
 
-    def catch_up(_seconds: float) -> None:
+    def wait(holds: Callable[[], bool], *_: float) -> bool:
+        assert not holds()
         part.isr = (1, 2)
+        return holds()
 
-    monkeypatch.setattr(node_commands.time, "sleep", catch_up)
+    monkeypatch.setattr(node_commands, "until", wait)
     assert shown(headrace, "node", "drain", "1", "--wait") == {
         "node_id": 1,
         "state": "drained",

@@ -3,9 +3,13 @@ core."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from controller_kit import Driver
+from headrace.controller.state.laws import check_change
 from headrace.protocol.errors import IneligibleReplicaError
+from headrace.protocol.metadata.image import PartitionRegistration
 
 
 def a_cluster(min_isr: int = 2, replicas=(1, 2, 3), **config) -> Driver:
@@ -105,6 +109,43 @@ def test_a_clean_end_under_another_epoch_is_no_proof(off) -> None:
     epoch = driver.image.brokers[2].broker_epoch
     assert driver.register(2, 22, previous_broker_epoch=epoch + off).error_code == 0
     assert facts(driver)[2] == (3,)
+
+
+def test_a_process_that_never_heard_its_epoch_keeps_eligibility() -> None:
+    """It registered, the answer was lost, and it ended in order: all it can say is what was said before it.
+    Nothing was written under an epoch that it never knew. As often as that happens, and also when it
+    registers again meanwhile."""
+    driver = a_cluster()
+    driver.fence(1, 2, 3)
+    epoch = driver.image.brokers[2].broker_epoch
+    for process in (22, 222, 222, 2222):
+        assert driver.register(2, process, previous_broker_epoch=epoch, port=process).error_code == 0
+        driver.now_ms += 60_000
+        assert facts(driver)[2] == (2, 3)
+    lost = (("t", 0),)
+    assert driver.register(2, 23, previous_broker_epoch=epoch, lost_replicas=lost).error_code == 0
+    assert facts(driver)[2] == (3,)
+
+
+def test_who_was_let_in_is_believed_its_own_epoch_alone() -> None:
+    """An older copy of its disk was started: it had written since."""
+    driver = a_cluster()
+    driver.fence(1, 2, 3)
+    epoch = driver.image.brokers[2].broker_epoch
+    driver.come_back(2, 22, is_clean=True)
+    driver.fence(2)
+    assert driver.register(2, 222, previous_broker_epoch=epoch).error_code == 0
+    assert facts(driver)[2] == (3,)
+
+
+def test_who_lost_records_lost_them_for_good() -> None:
+    """It does not know its epoch either, and ended in order since."""
+    driver = a_cluster()
+    driver.fence(1, 2, 3)
+    for process in (22, 222):
+        assert driver.register(2, process).error_code == 0
+        driver.now_ms += 60_000
+        assert facts(driver)[2] == (3,)
 
 
 def test_a_log_that_was_cut_while_its_node_was_down_ends_eligibility_of_that_partition_alone() -> None:
@@ -341,3 +382,16 @@ def test_who_has_room_is_elected_before_who_has_not() -> None:
     assert driver.alter_partition("t", 0, (1, 2, 3)).error_code == 0
     full(driver, 2)
     assert facts(driver)[:2] == (1, (1, 3)), "relieved as soon as others are enough"
+
+
+def test_a_drained_leader_lets_the_eligible_in_and_hands_over_in_one_step() -> None:
+    """Lawful: both have every acknowledged record. That one outside of ISR and ELR leads instead is not."""
+    before = PartitionRegistration((3, 4, 1), (3,), 3, 0, 1, elr=(1, 4))
+    check_change(before, PartitionRegistration((3, 4, 1), (1, 4), 4, 1, 2), 2, frozenset())
+    with pytest.raises(AssertionError, match="an unclean leader"):
+        check_change(
+            replace(before, isr=(), leader=-1, elr=(1,)),
+            PartitionRegistration((3, 4, 1), (4,), 4, 1, 2, elr=(1,)),
+            2,
+            frozenset(),
+        )

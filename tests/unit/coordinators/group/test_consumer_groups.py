@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from headrace.coordinators.group.consumer_group import GroupState, MemberState
+from headrace.coordinators.group.consumer_group import GroupState
+from headrace.coordinators.group.consumer_member import MemberState
 from headrace.protocol import errors
-from headrace.protocol.messages.groups import ConsumerGroupHeartbeatRequest, TopicIdPartitions
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.groups import (
+    CommittedOffset,
+    ConsumerGroupHeartbeatRequest,
+    OffsetCommitRequest,
+    TopicIdPartitions,
+)
 
 from tests.fakes.consumer_group_rig import (
     GROUP,
@@ -335,6 +342,36 @@ def test_describe_shows_what_members_have_and_shall_have(rig: ConsumerGroupRig) 
     assert b.assignment == ()
 
 
+def test_commit_at_an_older_epoch_is_good_for_what_the_member_still_has(rig: ConsumerGroupRig) -> None:
+    """It has not heard of its newer epoch yet (KIP-1251); not for what it got or lost since, nor for the
+    future."""
+    first, second = member(rig, "a"), member(rig, "b")
+    run(first, second)
+    old = first.epoch
+    mine, others = first.owned["events"], second.owned["events"]
+    second.leave()
+    first.send()
+    assert rig.group.members["a"].epoch == old + 1
+    rig.reload()
+
+    def code(*partitions: int, epoch: int = old, member_id: str = "a") -> int:
+        offsets = tuple(CommittedOffset("events", each, 5) for each in partitions)
+        body = OffsetCommitRequest(GROUP, epoch, member_id, offsets)
+        answer = rig.request(registry.OFFSET_COMMIT, body).answer
+        return answer.code if isinstance(answer, errors.KafkaError) else answer.results[0].error_code
+
+    stale = errors.StaleMemberEpochError.code
+    assert code(*mine) == 0
+    assert code(*mine, epoch=1) == 0, "it has had them since it joined"
+    assert code(*mine, epoch=0) == stale
+    assert code(*mine, epoch=old + 2) == stale
+    assert code(*mine, *others) == stale
+    assert code(*others) == stale
+    assert code(*others, epoch=old + 1) == 0
+    assert code(99) == stale
+    assert code(*mine, member_id="b") == errors.UnknownMemberIdError.code
+
+
 def _request(**changes: object) -> ConsumerGroupHeartbeatRequest:
     facts: dict[str, object] = {
         "group_id": GROUP,
@@ -352,10 +389,10 @@ def _request(**changes: object) -> ConsumerGroupHeartbeatRequest:
     [
         ({"group_id": ""}, errors.InvalidGroupIdError),
         ({"member_id": ""}, errors.InvalidRequestError),
-        ({"member_id": "a" * 1025}, errors.InvalidRequestError),
+        ({"member_id": "a" * 2049}, errors.InvalidRequestError),
         ({"instance_id": ""}, errors.InvalidRequestError),
         ({"rack_id": ""}, errors.InvalidRequestError),
-        ({"client_id": "a" * 1025}, errors.InvalidRequestError),
+        ({"client_id": "a" * 2049}, errors.InvalidRequestError),
         ({"member_epoch": -3}, errors.InvalidRequestError),
         ({"member_epoch": 1 << 31}, errors.InvalidRequestError),
         ({"member_epoch": -2}, errors.InvalidRequestError),
@@ -366,7 +403,7 @@ def _request(**changes: object) -> ConsumerGroupHeartbeatRequest:
         ({"owned": (TopicIdPartitions(bytes(16), (0,)),)}, errors.InvalidRequestError),
         ({"subscribed_topic_names": None}, errors.InvalidRequestError),
         ({"subscribed_topic_names": ()}, errors.InvalidRequestError),
-        ({"subscribed_topic_names": ("a" * 1025,)}, errors.InvalidRequestError),
+        ({"subscribed_topic_names": ("a" * 2049,)}, errors.InvalidRequestError),
         ({"subscribed_topic_names": ("a",) * 100_001}, errors.InvalidRequestError),
         (
             {"member_epoch": 1, "owned": (TopicIdPartitions(bytes(16), tuple(range(1_000_001))),)},

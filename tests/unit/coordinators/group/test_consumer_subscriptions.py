@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from headrace.coordinators.group.consumer_group import GroupState, MemberState
+from headrace.coordinators.group.consumer_group import GroupState
+from headrace.coordinators.group.consumer_member import MemberState
 from headrace.protocol import errors
 
 from tests.fakes.consumer_group_rig import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from group_rig import GroupRig, topic_image
-from headrace.coordinators.group.expiry import MAX_TOMBSTONES, NEXT_BATCH_MS
+from headrace.coordinators.group.expiry import MAX_LOOKS, MAX_TOMBSTONES, PAUSE_MS, WRITE_PAUSE_MS
 from headrace.coordinators.runtime.ports import Stamp
 from headrace.protocol.consumer_protocol import Subscription, encode_subscription
 from headrace.protocol.errors import NotEnoughReplicasError
@@ -237,7 +237,7 @@ def test_no_batch_becomes_too_large() -> None:
         rig.request(registry.OFFSET_COMMIT, m.OffsetCommitRequest(topic, -1, "", offsets))
     rig.change_topics(topics[1])
     sizes = []
-    for wait_ms in (0, NEXT_BATCH_MS, NEXT_BATCH_MS):
+    for wait_ms in (0, WRITE_PAUSE_MS, WRITE_PAUSE_MS):
         before = len(rig.log)
         rig.advance(wait_ms)
         sizes.append(len(rig.log) - before)
@@ -246,3 +246,30 @@ def test_no_batch_becomes_too_large() -> None:
     rig.advance(110 * MINUTE - 1)
     assert len(rig.log) - before == 2_500 + 2
     assert not rig.shard.groups
+
+
+def test_a_look_at_many_groups_takes_many_turns() -> None:
+    """Others are answered in between."""
+    rig = rig_of()
+    for number in range(MAX_LOOKS // 2):
+        rig.commit_offset(1, group=f"g{number}")
+    rig.commit_offset(1, group="last", retention_time_ms=0)
+    rig.advance(CHECK_MS)
+    assert "last" in rig.shard.groups
+    rig.advance(PAUSE_MS)
+    assert "last" not in rig.shard.groups
+    assert len(rig.shard.groups) == MAX_LOOKS // 2
+
+
+def test_a_topic_of_the_same_name_keeps_what_is_committed_for_it() -> None:
+    """A transaction holds an offset of the one that was deleted, or the other way round."""
+    rig = rig_of(transaction_partition_verification_enable=False)
+    rig.txn_commit_offset(1, Stamp(9, 0))
+    rig.commit_offset(1, group="h")
+    rig.change_topics(topic_image("t", 9))
+    rig.commit_offset(2)
+    rig.txn_commit_offset(2, Stamp(9, 0), group="h")
+    rig.advance(0)
+    assert rig.offsets() == {("t", 0): 2}
+    rig.end_transaction(Stamp(9, 0), is_commit=True)
+    assert rig.offsets("h") == {("t", 0): 2}

@@ -271,6 +271,9 @@ def test_what_classic_members_may_not_do(rig: ConsumerGroupRig) -> None:
     bad = (GroupProtocol("range", b"?"),)
     assert rig.join(member_id, GROUP, protocols=bad).code == errors.InvalidRequestError.code
     assert rig.join("", GROUP, session_timeout_ms=1).code == errors.InvalidSessionTimeoutError.code
+    for changes in ({"rebalance_timeout_ms": 1 << 31}, {"member_id": "m" * 2049}, {"client_id": "c" * 2049}):
+        asked = {"member_id": "", "group": GROUP, "protocols": classic.protocols()} | changes
+        assert rig.join(**asked).code == errors.InvalidRequestError.code
     with_config(rig, group_consumer_max_size=2)
     full = rig.join("", GROUP, protocols=classic.protocols(), requires_member_id=False)
     assert full.code == errors.GroupMaxSizeReachedError.code

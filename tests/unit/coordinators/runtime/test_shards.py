@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from coordinator_rig import CoordinatorRig, Counter, batch_of, marker_of
 from headrace.coordinators.runtime import hosted_shard
+from headrace.coordinators.runtime.hosted_shard import RecordCodec
 from headrace.coordinators.runtime.ports import Outcome, Record, Stamp
 from headrace.protocol.errors import (
     CoordinatorLoadInProgressError,
@@ -71,6 +72,7 @@ def test_a_log_is_replayed_piece_by_piece() -> None:
     rig.host.finish_read()
     assert rig.shard.is_loaded
     assert rig.shard.numbers == {"g": 3, "h1": 1, "h2": 1, "h3": 1}
+    assert rig.host.news == ["__consumer_offsets-0 is coordinated here: 9 records read in 0 ms"]
 
 
 def test_a_long_piece_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,6 +148,18 @@ def test_a_record_that_cannot_be_decoded_names_its_offset() -> None:
     rig.load()
     assert isinstance(rig.set(1).answer, CoordinatorNotAvailableError)
     assert "offset 1" in rig.host.notes[0]
+
+
+def test_a_record_that_the_codec_chokes_on_ends_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs on a thread, whose unknown errors end the node."""
+    rig = CoordinatorRig()
+    rig.host.put(0, batch_of(("g", 1)))
+    broken = RecordCodec(rig.all._parts.codec.encode, lambda _key, _value: 1 / 0)  # type: ignore[arg-type, return-value]
+    monkeypatch.setattr(rig.all, "_parts", rig.all._parts._replace(codec=broken))
+    rig.lead()
+    rig.load()
+    assert isinstance(rig.set(1).answer, CoordinatorNotAvailableError)
+    assert "offset 0: ZeroDivisionError" in rig.host.notes[0]
 
 
 def test_a_record_that_a_shard_chokes_on_ends_nothing_else() -> None:

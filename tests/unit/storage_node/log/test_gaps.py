@@ -197,7 +197,7 @@ def test_truncation_into_a_gap() -> None:
 
 
 def test_a_gap_that_no_segment_can_hold_is_refused() -> None:
-    """Index entries have 31 bits; no leader of ours leaves a gap that large, see cleaner_work."""
+    """Index entries have 31 bits; no leader of ours leaves a gap that large, see log.cleaner.work."""
     log = gappy(FakeFiles(), 0)
     with pytest.raises(InvalidRecordError):
         log.append_as_follower(at(2 + 2**31))

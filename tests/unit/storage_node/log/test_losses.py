@@ -169,7 +169,7 @@ def test_deletion_at_the_start_never_passes_for_a_gap() -> None:
         files.crash_at = crash_at
         with pytest.raises(Crash):
             log.flush()
-        assert not open_log(files.restart(), segment_bytes=SEGMENT).recovery.has_gap
+        assert not open_log(files.restart(), segment_bytes=SEGMENT).recovery.has_loss
 
 
 def test_after_a_crash_everything_may_be_lost() -> None:

@@ -11,8 +11,8 @@ from headrace.protocol.errors import ConfigError, CorruptMessageError, HeadraceE
 from headrace.protocol.metadata.records import ConfigRecord
 from headrace.protocol.records.codec import active_codec
 from headrace.storage_node.effects import DeleteLog, Note
-from headrace.storage_node.log.cleaner_config import CleanerConfig
-from headrace.storage_node.log.cleaner_work import CleaningAbortedError
+from headrace.storage_node.log.cleaner.config import CleanerConfig
+from headrace.storage_node.log.cleaner.work import CleaningAbortedError
 from node_rig import WALL_MS, values_of
 from replica_rig import TOPIC, Replicas
 

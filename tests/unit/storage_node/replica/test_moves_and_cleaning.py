@@ -16,7 +16,7 @@ from headrace.protocol.messages.control import TopicPartitions
 from headrace.protocol.messages.log_dirs import AlterReplicaLogDirsRequest, LogDirTarget
 from headrace.protocol.records.codec import active_codec
 from headrace.storage_node.effects import CopyLog
-from headrace.storage_node.log.cleaner_work import CleaningAbortedError
+from headrace.storage_node.log.cleaner.work import CleaningAbortedError
 from node_rig import WALL_MS, batch
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def test_how_far_a_log_is_clean_moves_with_it() -> None:
     again.flush()
     assert stored(again, topic_id) == before
     log = log_of(again, topic_id)
-    assert (log.has_gaps, log.recovery.has_gap, log.cleaner_offset) == (True, False, 7)
+    assert (log.has_gaps, log.recovery.has_loss, log.cleaner_offset) == (True, False, 7)
 
 
 def test_no_crash_in_a_move_brings_back_deleted_records() -> None:

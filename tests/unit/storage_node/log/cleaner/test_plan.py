@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from fake_files import FakeFiles
-from headrace.storage_node.log.cleaner_plan import cleanable, first_dirty_offset, group_segments
+from headrace.storage_node.log.cleaner.plan import cleanable, first_dirty_offset, group_segments
 from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.segment import Segment
 from log_rig import NOW, append, batch, open_log

@@ -9,8 +9,8 @@ import pytest
 from fake_files import Crash, FakeFiles
 from headrace.protocol.records.header import read_batch_header
 from headrace.storage_node.log import names
+from headrace.storage_node.log.cleaner.swap import settle, stage
 from headrace.storage_node.log.segment import Segment
-from headrace.storage_node.log.swap import settle, stage
 from headrace.storage_node.log.tail_cache import Tail, TailCache
 from log_rig import FOLDER, NOW, append, batch, open_log, read_all
 

@@ -12,7 +12,7 @@ from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.control import EndTransaction, encode_control
 from headrace.protocol.records.header import assigned_prefix, read_batch_header
 from headrace.storage_node.log import names
-from headrace.storage_node.log.cleaner_work import CleaningAbortedError
+from headrace.storage_node.log.cleaner.work import CleaningAbortedError
 from headrace.storage_node.log.transaction_index import parse_transaction_index
 from log_rig import FOLDER, NOW, open_log, read_all
 

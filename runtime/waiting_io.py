@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 ASK_EVERY_S = 0.05
 
 
-def until(holds: Callable[[], bool], timeout_s: float) -> bool:
-    """Ask again and again; False when it did not hold in time.
+def until(holds: Callable[[], bool], timeout_s: float, every_s: float = ASK_EVERY_S) -> bool:
+    """Ask at once, and again and again; False when it did not hold in time.
 
-    Only for what another program does without a word: its port opens, its files go.
+    Only for what another program does without a word: its port opens, its files go, it ends.
     """
     ends_at = time.monotonic() + timeout_s
     while not holds():
-        if time.monotonic() > ends_at:
+        if time.monotonic() >= ends_at:
             return False
-        time.sleep(ASK_EVERY_S)
+        time.sleep(every_s)
     return True
 
 
 def let_pass(seconds: float) -> None:
-    """The length of a measurement or of the rest before it; never a wait for something to happen."""
+    """The length of a measurement, or a rest before trying again; never a wait for something to happen."""
     time.sleep(seconds)

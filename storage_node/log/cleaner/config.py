@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...protocol.errors import ConfigError
-from ...runtime.config import KIB, MAX_INT, MAX_LONG, MIB, SECOND, Config, key
+from ....protocol.errors import ConfigError
+from ....runtime.config import KIB, MAX_INT, MAX_LONG, MIB, SECOND, Config, key
 
 _MIN_MAP_BYTES = MIB  # of each thread, as Kafka has it
 

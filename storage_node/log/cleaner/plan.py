@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...runtime.config import MAX_LONG
-from .offset_index import MAX_RELATIVE_OFFSET
+from ....runtime.config import MAX_LONG
+from ..offset_index import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .config import LogConfig
-    from .log import Log
-    from .segment import Segment
+    from ..config import LogConfig
+    from ..log import Log
+    from ..segment import Segment
 
 
 class Cleanable(NamedTuple):

@@ -19,29 +19,29 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ...protocol.errors import CorruptMessageError, HeadraceError, KafkaStorageError
-from ...protocol.model import NO_OFFSET
-from ...protocol.records.codec import active_codec
-from ...protocol.records.header import HEADER_BYTES
-from . import names
-from .batches import header_at
-from .cleaned_transactions import CleanedTransactions
-from .cleaner_plan import group_segments
-from .files import DiskFullError, sync_files
-from .producer_state import NO_PRODUCER_EPOCH
-from .segment import Segment
+from ....protocol.errors import CorruptMessageError, HeadraceError, KafkaStorageError
+from ....protocol.model import NO_OFFSET
+from ....protocol.records.codec import active_codec
+from ....protocol.records.header import HEADER_BYTES
+from .. import names
+from ..batches import header_at
+from ..files import DiskFullError, sync_files
+from ..producer_state import NO_PRODUCER_EPOCH
+from ..segment import Segment
+from ..transaction_index import TransactionIndex
+from .plan import group_segments
 from .swap import settle, stage
-from .transaction_index import TransactionIndex
+from .transactions import CleanedTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ...protocol.records.codec import OffsetMap
-    from ...protocol.records.header import BatchHeader, Buffer
-    from .cleaner_plan import Cleanable
-    from .guarded_files import GuardedFiles
-    from .log import Log
-    from .transaction_index import AbortedTransaction
+    from ....protocol.records.codec import OffsetMap
+    from ....protocol.records.header import BatchHeader, Buffer
+    from ..guarded_files import GuardedFiles
+    from ..log import Log
+    from ..transaction_index import AbortedTransaction
+    from .plan import Cleanable
 
 
 class CleaningAbortedError(HeadraceError):

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...protocol.errors import CorruptMessageError, KafkaStorageError
-from . import names
-from .batches import walk_headers
+from ....protocol.errors import CorruptMessageError, KafkaStorageError
+from .. import names
+from ..batches import walk_headers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .files import Files
-    from .segment import Segment
+    from ..files import Files
+    from ..segment import Segment
 
 # The log last: whoever finds it finds the others.
 _ORDER = (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX, names.LOG)

@@ -11,14 +11,14 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
-from ...protocol.records.codec import active_codec
-from ...protocol.records.control import ControlType, control_type
+from ....protocol.records.codec import active_codec
+from ....protocol.records.control import ControlType, control_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...protocol.records.header import BatchHeader, Buffer
-    from .transaction_index import AbortedTransaction
+    from ....protocol.records.header import BatchHeader, Buffer
+    from ..transaction_index import AbortedTransaction
 
 
 class CleanedTransactions:

@@ -1,0 +1,118 @@
+"""How an admin client asks coordinators: each id at its own, or all nodes for what they coordinate."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...protocol.errors import (
+    BrokerIdNotRegisteredError,
+    HeadraceError,
+    KafkaError,
+    NetworkError,
+    RequestTimedOutError,
+)
+from ...protocol.model import NO_NODE
+from ..group.coordinator_io import CoordinatorLink, is_moved
+from .asking_io import error_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from ...protocol.messages.envelope import Api
+    from .admin_types import Results
+    from .asking_io import Asking, Call
+
+V = TypeVar("V")
+
+# Bound: an admin may name thousands of groups, and the nodes have others to serve.
+MAX_AT_ONCE = 32
+
+
+class Coordinator:
+    """The coordinator of one id, during one call. `may_have_run` once an attempt had no answer."""
+
+    def __init__(self, asking: Asking, key: str, key_type: int, call: Call) -> None:
+        self.key = key
+        self.may_have_run = False
+        self._deadline_ms = call.deadline_ms
+        self._link = CoordinatorLink(
+            asking.hub,
+            key,
+            asking.backoff,
+            request_timeout_ms=asking.config.request_timeout_ms,
+            key_type=key_type,
+        )
+
+    @property
+    def node_id(self) -> int:
+        """Who answered last; -1 if nobody did."""
+        return NO_NODE if self._link.node_id is None else self._link.node_id
+
+    async def ask(self, api: Api, body: Any) -> Any:
+        """One answer. Errors: as `CoordinatorLink.ask`."""
+        try:
+            return await self._link.ask(api, body, deadline_ms=self._deadline_ms)
+        except (NetworkError, RequestTimedOutError):
+            self.may_have_run = True
+            raise
+
+    def settle(self, outcome: object) -> None:
+        """What came of it: is it still the coordinator?"""
+        if isinstance(outcome, KafkaError) and is_moved(outcome):
+            self._link.forget()
+
+
+class Coordinating:
+    """Runs on the loop of the client; `key_type` says whether ids are groups' or transactional ones."""
+
+    def __init__(self, asking: Asking, key_type: int) -> None:
+        self._asking = asking
+        self._key_type = key_type
+
+    async def each(
+        self, keys: Sequence[str], ask: Callable[[Coordinator], Awaitable[V | KafkaError]], call: Call
+    ) -> Results[str, V]:
+        """What `ask` finds for each id, asked again while that is a retriable error."""
+        known = {key: Coordinator(self._asking, key, self._key_type, call) for key in keys}
+        room = asyncio.Semaphore(MAX_AT_ONCE)
+
+        async def one(key: str) -> V | HeadraceError:
+            outcome: V | HeadraceError
+            async with room:
+                try:
+                    outcome = await ask(known[key])
+                except HeadraceError as error:
+                    outcome = error
+            known[key].settle(outcome)
+            return outcome
+
+        async def all_of(left: list[str]) -> dict[str, V | HeadraceError]:
+            return dict(zip(left, await asyncio.gather(*map(one, left)), strict=True))
+
+        return await self._asking.retried(list(keys), all_of, call)
+
+    async def one(self, key: str, ask: Callable[[Coordinator], Awaitable[V | KafkaError]], call: Call) -> V:
+        """`each` of one id; its error is raised."""
+        return (await self.each([key], ask, call))[key]
+
+    async def everywhere(self, api: Api, body: Any, call: Call) -> dict[int, Any]:
+        """The answers of all nodes that serve, by node id. Each must answer without an error: what only it
+        knows would be missing."""
+
+        async def one(node_id: int) -> Any:
+            try:
+                answer = await self._asking.ask_node(node_id, api, body, call)
+            except BrokerIdNotRegisteredError as error:  # it has left just now: look who has taken over
+                return NetworkError(str(error))
+            except KafkaError as error:
+                return error
+            return error_of(answer) or answer
+
+        async def ask() -> dict[int, Any] | KafkaError:
+            nodes = sorted(await self._asking.nodes(call))
+            answers = dict(zip(nodes, await asyncio.gather(*map(one, nodes)), strict=True))
+            failed = [answer for answer in answers.values() if isinstance(answer, KafkaError)]
+            return min(failed, key=lambda error: error.retriable) if failed else answers
+
+        return await self._asking.one(api.name, ask, call)

@@ -1,0 +1,301 @@
+"""The admin client's engine for groups: who is in them, how far they are, and changing that."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment
+from ...protocol.errors import (
+    GroupIdNotFoundError,
+    HeadraceError,
+    InvalidRequestError,
+    KafkaError,
+    UnknownMemberIdError,
+    UnsupportedVersionError,
+    error_from_code,
+)
+from ...protocol.messages import groups
+from ...protocol.messages import registry as apis
+from ...protocol.model import TopicPartition
+from ..consumer.offsets_io import list_offsets
+from ..consumer.requests import READ_COMMITTED, READ_UNCOMMITTED
+from ..group.group_metadata import NO_GENERATION, OffsetAndMetadata
+from .admin_types import LATEST, Results
+from .asking_io import error_of, may_retry
+from .coordinating_io import Coordinating
+from .group_types import (
+    GroupDescription,
+    GroupListing,
+    GroupMemberDescription,
+    GroupState,
+    GroupType,
+    PartitionLag,
+    known_names,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from .asking_io import Asking
+    from .coordinating_io import Coordinator
+
+Outcomes = dict[TopicPartition, KafkaError | None]
+MAX_OFFSETS = 1_000  # Bound: in a request, all of which become one batch
+
+
+class GroupEngine:
+    """Runs on the loop of the client. Timeouts are in seconds; None takes default.api.timeout.ms."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+        self._coordinating = Coordinating(asking, groups.GROUP_KEY)
+
+    # --- looking ----------------------------------------------------------------------------------------
+
+    async def find(
+        self, states: Iterable[str], types: Iterable[str], *, timeout: float | None
+    ) -> list[GroupListing]:
+        """By group id. Errors: ConfigError for a state or type that there is not."""
+        request = groups.ListGroupsRequest(known_names(GroupState, states), known_names(GroupType, types))
+        call = self._asking.call(timeout)
+        answers = await self._coordinating.everywhere(apis.LIST_GROUPS, request, call)
+        found = {each.group_id: _listing(each) for answer in answers.values() for each in answer.groups}
+        return [found[group_id] for group_id in sorted(found)]
+
+    async def describe(
+        self, group_ids: Sequence[str], *, timeout: float | None
+    ) -> Results[str, GroupDescription]:
+        """Per group what it is, or why not."""
+
+        async def ask(at: Coordinator) -> GroupDescription | KafkaError:
+            request = groups.ConsumerGroupDescribeRequest((at.key,))
+            (found,) = (await at.ask(apis.CONSUMER_GROUP_DESCRIBE, request)).groups
+            error = error_of(found)
+            if not isinstance(error, (GroupIdNotFoundError, UnsupportedVersionError)):
+                return error or _consumer_group(found, at.node_id)
+            (classic,) = (await at.ask(apis.DESCRIBE_GROUPS, groups.DescribeGroupsRequest((at.key,)))).groups
+            return error_of(classic) or _classic_group(classic, at.node_id)
+
+        return await self._coordinating.each(group_ids, ask, self._asking.call(timeout))
+
+    async def list_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None,
+        *,
+        require_stable: bool,
+        timeout: float | None,
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What is committed, of all partitions that have something, or of some."""
+        topics = None if partitions is None else _named(partitions)
+        asked = groups.OffsetFetchGroup(group_id, topics)
+        request = groups.OffsetFetchRequest((asked,), require_stable)
+
+        async def ask(at: Coordinator) -> dict[TopicPartition, OffsetAndMetadata | None] | KafkaError:
+            (found,) = (await at.ask(apis.OFFSET_FETCH, request)).groups
+            errors = [found, *found.offsets]
+            failed = [_error(each) for each in errors if each.error_code]
+            if failed:
+                return min(failed, key=lambda error: error.retriable)
+            return {TopicPartition(each.topic, each.partition): _committed(each) for each in found.offsets}
+
+        return await self._coordinating.one(group_id, ask, self._asking.call(timeout))
+
+    async def lag(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None,
+        *,
+        read_committed: bool,
+        timeout: float | None,
+    ) -> dict[TopicPartition, PartitionLag]:
+        """Per partition, of all that have something committed, or of some."""
+        call = self._asking.call(timeout)
+        committed = await self.list_offsets(group_id, partitions, require_stable=False, timeout=timeout)
+        ends = await list_offsets(
+            self._asking.hub,
+            dict.fromkeys(committed, LATEST.timestamp),
+            deadline_ms=call.deadline_ms,
+            request_timeout_ms=self._asking.config.request_timeout_ms,
+            backoff=self._asking.backoff,
+            isolation=READ_COMMITTED if read_committed else READ_UNCOMMITTED,
+        )
+        return {
+            tp: PartitionLag(offset, None if isinstance(end := ends[tp], HeadraceError) else end.offset)
+            for tp, offset in committed.items()
+        }
+
+    # --- changing ---------------------------------------------------------------------------------------
+
+    async def alter_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        timeout: float | None,
+    ) -> Results[TopicPartition, None]:
+        """Per partition None, or why not. Errors: of the group, as UnknownMemberIdError while it has
+        members."""
+        entries = [_entry(tp, offset) for tp, offset in offsets.items()]
+
+        async def ask(at: Coordinator) -> Outcomes | KafkaError:
+            found: Outcomes = {}
+            for start in range(0, len(entries), MAX_OFFSETS):
+                some = tuple(entries[start : start + MAX_OFFSETS])
+                request = groups.OffsetCommitRequest(group_id, NO_GENERATION, "", some)
+                answer = await at.ask(apis.OFFSET_COMMIT, request)
+                found.update(_outcomes(answer.results))
+            return _retriable(found) or found
+
+        return Results(await self._coordinating.one(group_id, ask, self._asking.call(timeout)))
+
+    async def delete_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None
+    ) -> Results[TopicPartition, None]:
+        """Per partition None, or why not. Errors: of the group."""
+        request = groups.OffsetDeleteRequest(group_id, _named(partitions))
+
+        async def ask(at: Coordinator) -> Outcomes | KafkaError:
+            answer = await at.ask(apis.OFFSET_DELETE, request)
+            found = _outcomes(answer.results)
+            return error_of(answer) or _retriable(found) or found
+
+        return Results(await self._coordinating.one(group_id, ask, self._asking.call(timeout)))
+
+    async def delete(self, group_ids: Sequence[str], *, timeout: float | None) -> Results[str, None]:
+        """Per group None, or why not."""
+
+        async def ask(at: Coordinator) -> KafkaError | None:
+            (result,) = (await at.ask(apis.DELETE_GROUPS, groups.DeleteGroupsRequest((at.key,)))).results
+            error = error_of(result)
+            return None if at.may_have_run and isinstance(error, GroupIdNotFoundError) else error
+
+        return await self._coordinating.each(group_ids, ask, self._asking.call(timeout))
+
+    async def remove_members(
+        self, group_id: str, instance_ids: Iterable[str] | None, reason: str, *, timeout: float | None
+    ) -> Results[str, None]:
+        """Per instance id, or with None per member id of all, None or why not. Errors: of the group."""
+        if instance_ids is None:
+            described = await self.describe([group_id], timeout=timeout)
+            leaving = [
+                groups.LeavingMember(member.member_id, member.group_instance_id, reason)
+                for member in described[group_id].members
+            ]
+        else:
+            leaving = [groups.LeavingMember("", each, reason) for each in instance_ids]
+        request = groups.LeaveGroupRequest(group_id, tuple(leaving))
+        names = [each.member_id or str(each.group_instance_id) for each in leaving]
+
+        async def ask(at: Coordinator) -> dict[str, KafkaError | None] | KafkaError:
+            answer = await at.ask(apis.LEAVE_GROUP, request)
+            if answer.error_code:
+                return error_from_code(answer.error_code, answer.error_detail)
+            found = {
+                name: _error(each) if each.error_code else None
+                for name, each in zip(names, answer.members, strict=True)
+            }
+            if at.may_have_run:  # gone is gone
+                return {n: None if isinstance(e, UnknownMemberIdError) else e for n, e in found.items()}
+            return found
+
+        if not leaving:
+            return Results({})
+        return Results(await self._coordinating.one(group_id, ask, self._asking.call(timeout)))
+
+
+def _listing(group: groups.ListedGroup) -> GroupListing:
+    return GroupListing(
+        group.group_id, GroupType(group.group_type), GroupState(group.group_state), group.protocol_type
+    )
+
+
+def _classic_group(group: groups.DescribedGroup, node_id: int) -> GroupDescription:
+    def shown(member: groups.DescribedMember) -> GroupMemberDescription:
+        assignment = _assigned(member.assignment) if group.protocol_type == PROTOCOL_TYPE else ()
+        facts = (member.member_id, member.group_instance_id, member.client_id, member.client_host)
+        return GroupMemberDescription(*facts, assignment, assignment)
+
+    return GroupDescription(
+        group.group_id,
+        GroupType.CLASSIC,
+        GroupState(group.group_state),
+        group.protocol_type,
+        group.protocol,
+        node_id,
+        tuple(shown(member) for member in group.members),
+    )
+
+
+def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
+    """Members may put anything there: what no consumer understands is shown as nothing."""
+    try:
+        return tuple(sorted(decode_assignment(data).partitions))
+    except InvalidRequestError:
+        return ()
+
+
+def _consumer_group(group: groups.DescribedConsumerGroup, node_id: int) -> GroupDescription:
+    def shown(member: groups.ConsumerGroupMember) -> GroupMemberDescription:
+        return GroupMemberDescription(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            _flat(member.assignment),
+            _flat(member.target_assignment),
+            member.member_epoch,
+            member.rack_id,
+        )
+
+    return GroupDescription(
+        group.group_id,
+        GroupType.CONSUMER,
+        GroupState(group.group_state),
+        PROTOCOL_TYPE,
+        group.assignor_name,
+        node_id,
+        tuple(shown(member) for member in group.members),
+        group.group_epoch,
+        group.assignment_epoch,
+    )
+
+
+def _flat(topics: Iterable[groups.NamedPartitions]) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(each.topic, number) for each in topics for number in each.partitions)
+
+
+def _named(partitions: Iterable[TopicPartition]) -> tuple[groups.TopicNamePartitions, ...]:
+    return tuple(
+        groups.TopicNamePartitions(topic, tuple(tp.partition for tp in mine))
+        for topic, mine in groupby(sorted(set(partitions)), attrgetter("topic"))
+    )
+
+
+def _entry(tp: TopicPartition, offset: int | OffsetAndMetadata) -> groups.CommittedOffset:
+    given = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+    return groups.CommittedOffset(tp.topic, tp.partition, given.offset, given.leader_epoch, given.metadata)
+
+
+def _committed(found: groups.FetchedOffset) -> OffsetAndMetadata | None:
+    if found.offset < 0:
+        return None
+    return OffsetAndMetadata(found.offset, found.metadata, found.leader_epoch)
+
+
+def _error(answer: Any) -> KafkaError:
+    return error_from_code(answer.error_code, getattr(answer, "error_detail", ""))
+
+
+def _outcomes(results: Iterable[groups.PartitionResult]) -> Outcomes:
+    return {
+        TopicPartition(each.topic, each.partition): _error(each) if each.error_code else None
+        for each in results
+    }
+
+
+def _retriable(outcomes: Outcomes) -> KafkaError | None:
+    """All is asked again for the sake of one: what was done before is only done again."""
+    return next((error for error in outcomes.values() if may_retry(error)), None)

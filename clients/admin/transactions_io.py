@@ -1,0 +1,266 @@
+"""The admin client's engine for transactions: what is open where, and ending what nobody else will end.
+
+A transaction hangs in a partition when it is open there and its coordinator does not know of it: readers of
+committed records wait for its end for ever. Source: KIP-664, Kafka TransactionsCommand.java.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import KafkaError, TransactionalIdNotFoundError
+from ...protocol.messages import registry as apis
+from ...protocol.messages import transactions
+from ...protocol.messages.groups import TRANSACTION_KEY, PartitionResult, TopicNamePartitions
+from ...protocol.model import TopicPartition
+from ..cluster.leaders_io import Question, ask_leaders
+from .admin_types import Results
+from .asking_io import error_of
+from .coordinating_io import Coordinating
+from .group_types import (
+    HangingTransaction,
+    ProducerDescription,
+    ProducerIdAndEpoch,
+    TransactionDescription,
+    TransactionListing,
+    TransactionState,
+    known_names,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from .asking_io import Asking, Call
+    from .coordinating_io import Coordinator
+
+# A producer that is fenced out writes nothing: its timeout only has to be allowed.
+_FENCE_TIMEOUT_MS = 1
+# The version whose markers may carry the epoch that the transaction has; later ones bring a higher one.
+_ADMIN_VERSION = 0
+Producers = tuple[ProducerDescription, ...]
+
+
+def _place(_topic_id: bytes, _partition: int, tp: TopicPartition, _epoch: int) -> TopicNamePartitions:
+    return TopicNamePartitions(tp.topic, (tp.partition,))
+
+
+def _producers_body(
+    entries: tuple[TopicNamePartitions, ...], _timeout_ms: int
+) -> transactions.DescribeProducersRequest:
+    return transactions.DescribeProducersRequest(entries)
+
+
+def _producers(answer: transactions.PartitionProducers) -> Producers:
+    return tuple(
+        ProducerDescription(
+            each.producer_id,
+            each.producer_epoch,
+            each.last_sequence,
+            each.last_timestamp_ms,
+            each.coordinator_epoch,
+            None if each.current_txn_start_offset < 0 else each.current_txn_start_offset,
+        )
+        for each in answer.producers
+    )
+
+
+_PRODUCERS: Question[TopicPartition, Producers] = Question(
+    apis.DESCRIBE_PRODUCERS, _place, _producers_body, _producers, failure="its producers are not known"
+)
+
+
+class TransactionEngine:
+    """Runs on the loop of the client. Timeouts are in seconds; None takes default.api.timeout.ms."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+        self._coordinating = Coordinating(asking, TRANSACTION_KEY)
+
+    # --- looking ----------------------------------------------------------------------------------------
+
+    async def find(
+        self,
+        states: Iterable[str],
+        producer_ids: Iterable[int],
+        *,
+        longer_than: float | None,
+        pattern: str | None,
+        timeout: float | None,
+    ) -> list[TransactionListing]:
+        """By transactional id. Errors: ConfigError for a state that there is not,
+        InvalidRegularExpressionError."""
+        request = transactions.ListTransactionsRequest(
+            known_names(TransactionState, states),
+            tuple(producer_ids),
+            -1 if longer_than is None else int(longer_than * 1000),
+            pattern,
+        )
+        return await self._listed(request, self._asking.call(timeout))
+
+    async def describe(
+        self, transactional_ids: Sequence[str], *, timeout: float | None
+    ) -> Results[str, TransactionDescription]:
+        """Per id what its coordinator knows, or why not."""
+        return await self._described(transactional_ids, self._asking.call(timeout))
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, timeout: float | None
+    ) -> Results[TopicPartition, Producers]:
+        """Per partition who writes, as the leader knows, or why not."""
+        return await self._producers(partitions, self._asking.call(timeout))
+
+    async def find_hanging(
+        self, partitions: Iterable[TopicPartition], *, longer_than: float, timeout: float | None
+    ) -> list[HangingTransaction]:
+        """Those in which nothing was written for `longer_than` seconds. Errors: of partitions and
+        coordinators; what cannot be asked might hang."""
+        call = self._asking.call(timeout)
+        latest_ms = self._asking.hub.wall_ms() - int(longer_than * 1000)
+        found = await self._open(partitions, call)
+        old = {place: each for place, each in found.items() if each.last_timestamp_ms < latest_ms}
+        if not old:
+            return []
+        request = transactions.ListTransactionsRequest(producer_ids=tuple({key[1] for key in old}))
+        names = {each.producer_id: each.transactional_id for each in await self._listed(request, call)}
+        known = await self._described(sorted(names.values()), call)
+        of_ids = {each.producer_id: each for each in _existing(known)}
+        suspects = {
+            key: producer
+            for key, producer in old.items()
+            if key[1] not in of_ids or key[0] not in of_ids[key[1]].partitions
+        }
+        # What ended between the two questions does not hang: it is not open any more.
+        still = await self._open({tp for tp, _ in suspects}, call)
+        return [
+            HangingTransaction(tp, producer, names.get(producer_id))
+            for (tp, producer_id), producer in sorted(suspects.items(), key=lambda item: item[0])
+            if (now := still.get((tp, producer_id))) is not None
+            and now.transaction_start_offset == producer.transaction_start_offset
+        ]
+
+    # --- changing ---------------------------------------------------------------------------------------
+
+    async def abort(
+        self,
+        tp: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        *,
+        timeout: float | None,
+    ) -> None:
+        """Done, or raises why not."""
+
+        def body(
+            entries: tuple[TopicNamePartitions, ...], _timeout_ms: int
+        ) -> transactions.WriteTxnMarkersRequest:
+            # A producer whose first transaction hangs has met no coordinator yet.
+            epoch = max(coordinator_epoch, 0)
+            facts = (producer_id, producer_epoch, False, entries, epoch, _ADMIN_VERSION)
+            return transactions.WriteTxnMarkersRequest((transactions.TransactionMarker(*facts),))
+
+        question: Question[TopicPartition, None] = Question(
+            apis.WRITE_TXN_MARKERS,
+            _place,
+            body,
+            _nothing,
+            failure="no marker is known to be written",
+            answers=_marker_results,
+        )
+        Results(await self._ask_leaders(question, {tp: tp}, self._asking.call(timeout)))[tp]
+
+    async def fence(
+        self, transactional_ids: Sequence[str], *, timeout: float | None
+    ) -> Results[str, ProducerIdAndEpoch]:
+        """Per id who may write from now on: nobody who wrote before, whose transactions are aborted."""
+
+        async def ask(at: Coordinator) -> ProducerIdAndEpoch | KafkaError:
+            request = transactions.InitProducerIdRequest(at.key, _FENCE_TIMEOUT_MS)
+            answer = await at.ask(apis.INIT_PRODUCER_ID, request)
+            return error_of(answer) or ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
+
+        return await self._coordinating.each(transactional_ids, ask, self._asking.call(timeout))
+
+    # --- inside -----------------------------------------------------------------------------------------
+
+    async def _listed(
+        self, request: transactions.ListTransactionsRequest, call: Call
+    ) -> list[TransactionListing]:
+        answers = await self._coordinating.everywhere(apis.LIST_TRANSACTIONS, request, call)
+        found = {
+            each.transactional_id: TransactionListing(
+                each.transactional_id, each.producer_id, TransactionState(each.state), node_id
+            )
+            for node_id, answer in answers.items()
+            for each in answer.transactions
+        }
+        return [found[name] for name in sorted(found)]
+
+    async def _described(self, names: Sequence[str], call: Call) -> Results[str, TransactionDescription]:
+        async def ask(at: Coordinator) -> TransactionDescription | KafkaError:
+            request = transactions.DescribeTransactionsRequest((at.key,))
+            (found,) = (await at.ask(apis.DESCRIBE_TRANSACTIONS, request)).transactions
+            return error_of(found) or _description(found, at.node_id)
+
+        return await self._coordinating.each(names, ask, call)
+
+    async def _producers(
+        self, partitions: Iterable[TopicPartition], call: Call
+    ) -> Results[TopicPartition, Producers]:
+        return Results(await self._ask_leaders(_PRODUCERS, {tp: tp for tp in partitions}, call))
+
+    async def _open(
+        self, partitions: Iterable[TopicPartition], call: Call
+    ) -> dict[tuple[TopicPartition, int], ProducerDescription]:
+        """Transactions that are open, by partition and producer id. Errors: of the partitions."""
+        return {
+            (tp, producer.producer_id): producer
+            for tp, producers in (await self._producers(partitions, call)).items()
+            for producer in producers
+            if producer.transaction_start_offset is not None
+        }
+
+    async def _ask_leaders(
+        self, question: Question[Any, Any], wanted: Mapping[TopicPartition, Any], call: Call
+    ) -> dict[TopicPartition, Any]:
+        return await ask_leaders(
+            self._asking.hub,
+            question,
+            wanted,
+            deadline_ms=call.deadline_ms,
+            request_timeout_ms=self._asking.config.request_timeout_ms,
+            backoff=self._asking.backoff,
+        )
+
+
+def _marker_results(response: transactions.WriteTxnMarkersResponse) -> tuple[PartitionResult, ...]:
+    return response.markers[0].results
+
+
+def _nothing(_answer: PartitionResult) -> None:
+    """A marker has no more to tell than that it is written."""
+
+
+def _description(found: transactions.DescribedTransaction, node_id: int) -> TransactionDescription:
+    return TransactionDescription(
+        found.transactional_id,
+        TransactionState(found.state),
+        node_id,
+        found.producer_id,
+        found.producer_epoch,
+        found.timeout_ms,
+        None if found.start_ms < 0 else found.start_ms,
+        tuple(
+            TopicPartition(topic.topic, number)
+            for topic in sorted(found.topics, key=attrgetter("topic"))
+            for number in topic.partitions
+        ),
+    )
+
+
+def _existing(found: Results[str, TransactionDescription]) -> list[TransactionDescription]:
+    """Without ids that expired meanwhile. Errors: any other."""
+    return [
+        found[name] for name in found if not isinstance(found.errors.get(name), TransactionalIdNotFoundError)
+    ]

@@ -1,0 +1,200 @@
+"""`headrace group …`: who reads, how far they are, and changing that."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..group_reset import scope_of
+from .admin import open_admin, places_of, raise_first
+from .common import Settings, bootstrap_option, cluster_option, config_option, form_option, with_settings
+from .group_reset import reset
+from .output import note, print_object, print_rows, write_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ...clients.admin.group_types import GroupDescription, GroupMemberDescription, PartitionLag
+    from ...clients.sync.admin_io import Admin
+    from ...protocol.model import TopicPartition
+
+_LISTED = ("group", "type", "state", "protocol")
+_LAGS = ("topic", "partition", "committed", "end", "lag", "member", "client", "host")
+_MEMBERS = ("group", "member", "instance", "client", "host", "epoch", "partitions", "assignment")
+
+
+@click.group()
+def group() -> None:
+    """Look at groups of consumers, and move or delete what they have committed."""
+
+
+group.add_command(reset)
+
+
+@group.command("list")
+@click.option("--state", "states", multiple=True, metavar="STATE", help="Stable, Empty, ..; repeatable.")
+@click.option("--type", "types", multiple=True, metavar="TYPE", help="classic or consumer; repeatable.")
+@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+def list_groups(settings: Settings, *, states: tuple[str, ...], types: tuple[str, ...]) -> None:
+    """List all groups."""
+    with open_admin(settings, settings.client_config()) as admin:
+        rows = [
+            {
+                "group": each.group_id,
+                "type": each.group_type.value,
+                "state": each.state.value,
+                "protocol": each.protocol_type or None,
+            }
+            for each in admin.list_groups(states=states, types=types)
+        ]
+    print_rows(rows, _LISTED, settings.form)
+
+
+@group.command()
+@click.argument("names", nargs=-1, metavar="[NAME…]")
+@click.option("--all", "is_all", is_flag=True, help="All groups.")
+@click.option("--read-committed", is_flag=True, help="Lag up to the last stable offset.")
+@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+def describe(settings: Settings, *, names: tuple[str, ...], is_all: bool, read_committed: bool) -> None:
+    """Show per partition what a group has committed, how far it is behind, and who reads it."""
+    with open_admin(settings, settings.client_config()) as admin:
+        found, errors = _described(admin, names, is_all)
+        shown = [_facts(admin, each, read_committed) for each in found]
+        if settings.form == "text":
+            for facts in shown:
+                _print_group(facts)
+        else:
+            print_rows(shown, (), settings.form)
+        raise_first(errors, len(found) + len(errors), "groups")
+
+
+@group.command()
+@click.argument("names", nargs=-1, metavar="[NAME…]")
+@click.option("--all", "is_all", is_flag=True, help="All groups.")
+@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+def members(settings: Settings, *, names: tuple[str, ...], is_all: bool) -> None:
+    """Show the members of groups and what is assigned to them."""
+    with open_admin(settings, settings.client_config()) as admin:
+        found, errors = _described(admin, names, is_all)
+    rows = [_member(each, member) for each in found for member in each.members]
+    if settings.form == "text":
+        rows = [{**row, "assignment": " ".join(row["assignment"]) or None} for row in rows]
+    if rows or settings.form == "json":
+        print_rows(rows, _MEMBERS, settings.form)
+    elif not errors:
+        note("no members")
+    raise_first(errors, len(found) + len(errors), "groups")
+
+
+@group.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME…")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@with_settings(bootstrap_option, cluster_option, config_option)
+def delete(settings: Settings, *, names: tuple[str, ...], is_sure: bool) -> None:
+    """Delete groups without members, and all that they have committed."""
+    if not is_sure:
+        click.confirm(f"Delete {', '.join(names)} and all committed offsets?", abort=True, err=True)
+    with open_admin(settings, settings.client_config()) as admin:
+        results = admin.delete_groups(*dict.fromkeys(names))
+    gone = [name for name in results if name not in results.errors]
+    if gone:
+        note(f"deleted {', '.join(gone)}")
+    raise_first(results.errors, len(results), "groups")
+
+
+@group.command("delete-offsets")
+@click.argument("name")
+@click.option("-t", "--topic", "topics", multiple=True, required=True, metavar="T[:P,…]", help="Repeatable.")
+@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+def delete_offsets(settings: Settings, *, name: str, topics: tuple[str, ...]) -> None:
+    """Forget what group NAME has committed in topics that its members do not read."""
+    scopes = [scope_of(text) for text in topics]
+    with open_admin(settings, settings.client_config()) as admin:
+        places = dict.fromkeys(place for scope in scopes for place in places_of(admin, *scope))
+        results = admin.delete_group_offsets(name, places)
+    rows = [
+        {"group": name, "topic": place.topic, "partition": place.partition}
+        for place in results
+        if place not in results.errors
+    ]
+    if rows or settings.form == "json":
+        print_rows(rows, ("group", "topic", "partition"), settings.form)
+    raise_first({str(place): error for place, error in results.errors.items()}, len(results), "partitions")
+
+
+def _described(
+    admin: Admin, names: Sequence[str], is_all: bool
+) -> tuple[list[GroupDescription], dict[str, BaseException]]:
+    """Those that are there, and why others are not. Errors: click.UsageError."""
+    if bool(names) == is_all:
+        raise click.UsageError("name groups, or take --all")
+    wanted = names or [each.group_id for each in admin.list_groups()]
+    results = admin.describe_groups(*dict.fromkeys(wanted))
+    return [results[name] for name in results if name not in results.errors], results.errors
+
+
+def _facts(admin: Admin, found: GroupDescription, read_committed: bool) -> dict[str, Any]:
+    owners = {place: member for member in found.members for place in member.assignment}
+    lags = admin.group_lag(found.group_id, read_committed=read_committed)
+    fresh = owners.keys() - lags.keys()
+    if fresh:
+        lags |= admin.group_lag(found.group_id, sorted(fresh), read_committed=read_committed)
+    rows = [_lag_row(place, lags[place], owners.get(place)) for place in sorted(lags)]
+    return {
+        "group": found.group_id,
+        "type": found.group_type.value,
+        "state": found.state.value,
+        "assignor": found.assignor or None,
+        "coordinator": found.coordinator,
+        "members": len(found.members),
+        "lag": sum(row["lag"] or 0 for row in rows),
+        "partitions": rows,
+    }
+
+
+def _lag_row(
+    place: TopicPartition, lag: PartitionLag, member: GroupMemberDescription | None
+) -> dict[str, Any]:
+    return {
+        "topic": place.topic,
+        "partition": place.partition,
+        "committed": None if lag.committed is None else lag.committed.offset,
+        "end": lag.end,
+        "lag": lag.lag,
+        "member": None if member is None else member.member_id,
+        "instance": None if member is None else member.group_instance_id,
+        "client": None if member is None else member.client_id,
+        "host": None if member is None else member.host,
+    }
+
+
+def _print_group(facts: Mapping[str, Any]) -> None:
+    print_object({name: value for name, value in facts.items() if name != "partitions"}, "text")
+    if facts["partitions"]:
+        print_rows(facts["partitions"], _LAGS, "text")
+    write_line("")
+
+
+def _member(found: GroupDescription, member: GroupMemberDescription) -> dict[str, Any]:
+    return {
+        "group": found.group_id,
+        "member": member.member_id,
+        "instance": member.group_instance_id,
+        "client": member.client_id,
+        "host": member.host,
+        "epoch": member.member_epoch if member.member_epoch >= 0 else None,
+        "partitions": len(member.assignment),
+        "assignment": scopes_text(member.assignment),
+        "target": scopes_text(member.target),
+    }
+
+
+def scopes_text(places: Iterable[TopicPartition]) -> list[str]:
+    """Partitions by topic, as `--topic` takes them."""
+    return [
+        f"{topic}:{','.join(str(place.partition) for place in mine)}"
+        for topic, mine in groupby(sorted(places), attrgetter("topic"))
+    ]

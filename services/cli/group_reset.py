@@ -1,0 +1,185 @@
+"""`headrace group reset`: move what a group without members has committed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...protocol.errors import ConfigError, GroupIdNotFoundError, NonEmptyGroupError
+from .. import group_reset
+from ..group_reset import Bounds, Move, Rule
+from .admin import open_admin, places_of, raise_first
+from .common import Settings, bootstrap_option, cluster_option, config_option, form_option, with_settings
+from .output import note, print_rows, write_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...clients.sync.admin_io import Admin
+    from ...protocol.model import TopicPartition
+
+_COLUMNS = ("group", "topic", "partition", "old", "new")
+
+
+def _rules(command: Callable[..., Any]) -> Callable[..., Any]:
+    """One option per rule, under the names that kafka-consumer-groups has for them."""
+    for option in (
+        click.option("--from-file", metavar="CSV", type=click.Path(exists=True, dir_okay=False),
+                     help="Lines of topic,partition,offset, as --export writes them."),
+        click.option("--shift-by", metavar="N", type=int, help="N records on, or back with -N."),
+        click.option("--by-duration", metavar="PnDTnHnMnS", help="What was written that long ago."),
+        click.option("--to-datetime", metavar="TIME", help="What was written then, as 2026-01-31T12:00:00."),
+        click.option("--to-offset", metavar="N", type=click.IntRange(min=0), help="This offset."),
+        click.option("--to-current", is_flag=True, help="What is committed now, else the end."),
+        click.option("--to-latest", is_flag=True, help="The end."),
+        click.option("--to-earliest", is_flag=True, help="The beginning."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("name")
+@click.option("-t", "--topic", "topics", multiple=True, metavar="T[:P,…]", help="Repeatable.")
+@click.option("--all-topics", is_flag=True, help="All partitions where the group has committed.")
+@_rules
+@click.option("--execute", is_flag=True, help="Do it; else it is only shown.")
+@click.option("--export", "is_csv", is_flag=True, help="Print CSV for --from-file.")
+@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+def reset(
+    settings: Settings,
+    *,
+    name: str,
+    topics: tuple[str, ...],
+    all_topics: bool,
+    execute: bool,
+    is_csv: bool,
+    **rules: Any,
+) -> None:
+    """Move what group NAME has committed, by one of the rules; the group must have no members.
+
+    Without --execute the old and the new offsets are printed, and nothing is changed. Offsets outside of what
+    a partition holds are moved to its nearer end.
+    """
+    rule, value = _rule(rules)
+    _check_scope(rule, topics, all_topics)
+    with open_admin(settings, settings.client_config()) as admin:
+        _check_empty(admin, name)
+        given = _of_file(value, name) if rule is Rule.FILE else {}
+        places = list(given) or _places(admin, name, topics)
+        bounds = _bounds(admin, name, places, value if rule is Rule.TIME else None)
+        moves = [
+            group_reset.moved(rule, place, bounds[place], given.get(place, value or 0))
+            if rule in (Rule.OFFSET, Rule.SHIFT, Rule.FILE)
+            else group_reset.moved(rule, place, bounds[place])
+            for place in sorted(places)
+        ]
+        errors = _commit(admin, name, moves) if execute else {}
+    done = [move for move in moves if str(move.tp) not in errors]
+    for move in done:
+        if move.remark:
+            note(f"{move.tp}: {move.remark}")
+    _print(settings, name, done, is_csv)
+    if not execute:
+        note("nothing was changed: --execute does it")
+    raise_first(errors, len(moves), "partitions")
+
+
+def _rule(options: dict[str, Any]) -> tuple[Rule, Any]:
+    """The one that was given, and its value. Errors: click.UsageError, ConfigError."""
+    given = {name: value for name, value in options.items() if value is not None and value is not False}
+    if len(given) != 1:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in reversed(options))
+        raise click.UsageError(f"give one of {names}")
+    ((name, value),) = given.items()
+    if name == "by_duration":
+        from ...clients.durations import duration_ms
+        from ...runtime.clock_io import wall_ms
+
+        return Rule.TIME, max(wall_ms() - duration_ms(value), 0)
+    rule = Rule(name.replace("_", "-"))
+    return rule, group_reset.time_of(value) if rule is Rule.TIME else value
+
+
+def _check_scope(rule: Rule, topics: tuple[str, ...], all_topics: bool) -> None:
+    if rule is Rule.FILE:
+        if topics or all_topics:
+            raise click.UsageError("--from-file says which partitions")
+    elif bool(topics) == all_topics:
+        raise click.UsageError("give --topic, or --all-topics")
+
+
+def _check_empty(admin: Admin, name: str) -> None:
+    """A group that is not there is empty. Errors: NonEmptyGroupError."""
+    results = admin.describe_groups(name)
+    if isinstance(results.errors.get(name), GroupIdNotFoundError):
+        return
+    found = results[name]
+    if found.members:
+        raise NonEmptyGroupError(
+            f"group {name!r} is {found.state.value} with {len(found.members)} members: stop them first"
+        )
+
+
+def _of_file(path: str, name: str) -> dict[TopicPartition, int]:
+    file = Path(path)
+    if file.stat().st_size > group_reset.MAX_FILE_BYTES:
+        raise ConfigError(f"{path} is too large")
+    try:
+        return group_reset.offsets_of_csv(file.read_text(), name)
+    except (ConfigError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _places(admin: Admin, name: str, topics: tuple[str, ...]) -> list[TopicPartition]:
+    """Errors: ConfigError if all topics are none; those of topics that are not there."""
+    if not topics:
+        committed = list(admin.list_group_offsets(name))
+        if not committed:
+            raise ConfigError(f"group {name!r} has committed nothing: name topics with --topic")
+        return committed
+    scopes = [group_reset.scope_of(text) for text in topics]
+    return list(dict.fromkeys(place for scope in scopes for place in places_of(admin, *scope)))
+
+
+def _bounds(
+    admin: Admin, name: str, places: list[TopicPartition], time_ms: int | None
+) -> dict[TopicPartition, Bounds]:
+    """Errors: of the first partition that has no offsets to tell."""
+    from ...clients.admin.admin_types import EARLIEST, LATEST
+
+    committed = admin.list_group_offsets(name, places)
+    earliest = admin.list_offsets(dict.fromkeys(places, EARLIEST))
+    latest = admin.list_offsets(dict.fromkeys(places, LATEST))
+    by_time = latest if time_ms is None else admin.list_offsets(dict.fromkeys(places, time_ms))
+    found: dict[TopicPartition, Bounds] = {}
+    for place in places:
+        old = committed[place]
+        number = None if old is None else old.offset
+        found[place] = Bounds(earliest[place].offset, latest[place].offset, number, by_time[place].offset)
+    return found
+
+
+def _commit(admin: Admin, name: str, moves: list[Move]) -> dict[str, BaseException]:
+    results = admin.alter_group_offsets(name, {move.tp: move.new for move in moves})
+    return {str(place): error for place, error in results.errors.items()}
+
+
+def _print(settings: Settings, name: str, moves: list[Move], is_csv: bool) -> None:
+    if is_csv:
+        write_line(group_reset.csv_of(moves).removesuffix("\n"))
+        return
+    rows = [
+        {
+            "group": name,
+            "topic": move.tp.topic,
+            "partition": move.tp.partition,
+            "old": move.old,
+            "new": move.new,
+        }
+        for move in moves
+    ]
+    if rows or settings.form == "json":
+        print_rows(rows, _COLUMNS, settings.form)

@@ -1,0 +1,275 @@
+"""`headrace txn …`: what transactions are under way, and ending those that hang."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...protocol.errors import HeadraceError
+from ..network_status import pieces
+from .admin import open_admin, places_of, raise_first
+from .common import (
+    NotFoundError,
+    Settings,
+    bootstrap_option,
+    cluster_option,
+    config_option,
+    form_option,
+    with_settings,
+)
+from .group import scopes_text
+from .output import note, print_rows
+
+if TYPE_CHECKING:
+    from ...clients.admin.group_types import ProducerDescription, TransactionDescription
+    from ...clients.sync.admin_io import Admin
+    from ...protocol.model import TopicPartition
+
+_LISTED = ("transactional_id", "coordinator", "producer_id", "state")
+_DESCRIBED = (*_LISTED, "producer_epoch", "timeout_ms", "start", "partitions")
+_PRODUCER = ("producer_id", "producer_epoch", "coordinator_epoch", "start_offset", "last_timestamp")
+_PRODUCERS = ("topic", "partition", *_PRODUCER, "last_sequence")
+_HANGING = ("topic", "partition", *_PRODUCER, "transactional_id")
+_partitions_option = click.option(
+    "-p",
+    "--partition",
+    "numbers",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Repeatable [default: all].",
+)
+
+
+@click.group()
+def txn() -> None:
+    """Look at transactions, and end those that hang."""
+
+
+@txn.command("list")
+@click.option("--state", "states", multiple=True, metavar="STATE", help="Ongoing, ..; repeatable.")
+@click.option("--producer-id", "producer_ids", type=int, multiple=True, help="Repeatable.")
+@click.option("--longer-than", metavar="PnDTnHnMnS", help="Only those under way for longer.")
+@click.option("--pattern", metavar="REGEX", help="Only ids that match as a whole.")
+@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+def list_transactions(
+    settings: Settings,
+    *,
+    states: tuple[str, ...],
+    producer_ids: tuple[int, ...],
+    longer_than: str | None,
+    pattern: str | None,
+) -> None:
+    """List all transactional ids."""
+    with open_admin(settings, settings.client_config()) as admin:
+        found = admin.list_transactions(
+            states=states,
+            producer_ids=producer_ids,
+            longer_than=None if longer_than is None else _seconds(longer_than),
+            pattern=pattern,
+        )
+    rows = [
+        {
+            "transactional_id": each.transactional_id,
+            "coordinator": each.coordinator,
+            "producer_id": each.producer_id,
+            "state": each.state.value,
+        }
+        for each in found
+    ]
+    print_rows(rows, _LISTED, settings.form)
+
+
+@txn.command()
+@click.argument("names", nargs=-1, required=True, metavar="ID…")
+@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+def describe(settings: Settings, *, names: tuple[str, ...]) -> None:
+    """Show what coordinators know of transactional ids, and where their transactions are open."""
+    with open_admin(settings, settings.client_config()) as admin:
+        results = admin.describe_transactions(*dict.fromkeys(names))
+    rows = [_described(results[name]) for name in results if name not in results.errors]
+    if settings.form == "text":
+        rows = [{**row, "partitions": " ".join(row["partitions"]) or None} for row in rows]
+    if rows or settings.form == "json":
+        print_rows(rows, _DESCRIBED, settings.form)
+    raise_first(results.errors, len(results), "transactional ids")
+
+
+@txn.command()
+@click.argument("topic")
+@_partitions_option
+@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+def producers(settings: Settings, *, topic: str, numbers: tuple[int, ...]) -> None:
+    """Show who writes into TOPIC with a producer id, and what is open there."""
+    with open_admin(settings, settings.client_config()) as admin:
+        results = admin.describe_producers(*places_of(admin, topic, numbers))
+    rows = [
+        _producer(place, each)
+        for place in sorted(results)
+        if place not in results.errors
+        for each in sorted(results[place], key=lambda producer: producer.producer_id)
+    ]
+    print_rows(rows, _PRODUCERS, settings.form)
+    raise_first({str(place): error for place, error in results.errors.items()}, len(results), "partitions")
+
+
+@txn.command("find-hanging")
+@click.option("-t", "--topic", metavar="NAME", help="Look into this topic.")
+@_partitions_option
+@click.option("--node", "node_id", type=click.IntRange(min=0), help="Look into what this node leads.")
+@click.option("--all", "is_all", is_flag=True, help="Look everywhere.")
+@click.option(
+    "--max-transaction-timeout",
+    "longest",
+    default="PT15M",
+    show_default=True,
+    metavar="PnDTnHnMnS",
+    help="What is younger does not hang; not below transaction.max.timeout.ms.",
+)
+@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+def find_hanging(
+    settings: Settings,
+    *,
+    topic: str | None,
+    numbers: tuple[int, ...],
+    node_id: int | None,
+    is_all: bool,
+    longest: str,
+) -> None:
+    """Find transactions that are open in a partition and that no coordinator will end there: readers of
+    committed records wait for them for ever. `txn abort` ends them."""
+    if (topic is not None) + (node_id is not None) + is_all != 1 or (numbers and topic is None):
+        raise click.UsageError("give --topic (and --partition), --node, or --all")
+    longer_than = _seconds(longest)
+    with open_admin(settings, settings.client_config()) as admin:
+        places = _led(admin, node_id) if topic is None else places_of(admin, topic, numbers)
+        found = admin.find_hanging_transactions(places, longer_than=longer_than)
+    rows = [
+        {**_producer(each.topic_partition, each.producer), "transactional_id": each.transactional_id}
+        for each in found
+    ]
+    if rows or settings.form == "json":
+        print_rows(rows, _HANGING, settings.form)
+    else:
+        note(f"nothing hangs in {len(places)} partitions")
+
+
+@txn.command()
+@click.option("-t", "--topic", metavar="NAME", required=True)
+@click.option("-p", "--partition", "number", type=click.IntRange(min=0), required=True)
+@click.option("--start-offset", type=click.IntRange(min=0), help="Where the transaction begins.")
+@click.option("--producer-id", type=click.IntRange(min=0), help="Instead of --start-offset; with the epochs.")
+@click.option("--producer-epoch", type=click.IntRange(min=0))
+@click.option("--coordinator-epoch", type=click.IntRange(min=-1), help="[default: 0]")
+@click.option("--force", is_flag=True, help="Even if a coordinator knows it: other partitions may commit.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@with_settings(bootstrap_option, cluster_option, config_option)
+def abort(
+    settings: Settings,
+    *,
+    topic: str,
+    number: int,
+    start_offset: int | None,
+    producer_id: int | None,
+    producer_epoch: int | None,
+    coordinator_epoch: int | None,
+    force: bool,
+    is_sure: bool,
+) -> None:
+    """End a transaction that hangs in a partition: its records there are lost to readers of committed ones.
+
+    It is named by its first offset, or by producer id and epochs, as `txn find-hanging` shows them.
+    """
+    from ...protocol.model import TopicPartition
+
+    is_by_id = producer_id is not None and producer_epoch is not None
+    has_ids = producer_id is not None or producer_epoch is not None or coordinator_epoch is not None
+    if (start_offset is None) != is_by_id or (start_offset is not None and has_ids):
+        raise click.UsageError("give --start-offset, or --producer-id and --producer-epoch")
+    place = TopicPartition(topic, number)
+    with open_admin(settings, settings.client_config()) as admin:
+        if start_offset is not None:
+            found = _starting_at(admin, place, start_offset)
+            producer_id, producer_epoch = found.producer_id, found.producer_epoch
+            coordinator_epoch = found.coordinator_epoch
+        assert producer_id is not None, "checked above"
+        assert producer_epoch is not None, "checked above"
+        if not force:
+            _check_unknown(admin, place, producer_id)
+        if not is_sure:
+            click.confirm(f"Abort what producer {producer_id} has open in {place}?", abort=True, err=True)
+        admin.abort_transaction(place, producer_id, producer_epoch, coordinator_epoch=coordinator_epoch or 0)
+    note(f"aborted what producer {producer_id} had open in {place}")
+
+
+def _starting_at(admin: Admin, place: TopicPartition, start_offset: int) -> ProducerDescription:
+    for producer in admin.describe_producers(place)[place]:
+        if producer.transaction_start_offset == start_offset:
+            return producer
+    raise NotFoundError(f"no transaction is open in {place} from {start_offset} on")
+
+
+def _check_unknown(admin: Admin, place: TopicPartition, producer_id: int) -> None:
+    """Errors: HeadraceError if the transaction will be ended by its coordinator."""
+    listed = admin.list_transactions(producer_ids=(producer_id,))
+    described = admin.describe_transactions(*(each.transactional_id for each in listed))
+    for name in described:
+        if name not in described.errors and place in described[name].partitions:
+            raise HeadraceError(
+                f"it does not hang: {name!r} is {described[name].state.value} there; its coordinator ends it"
+                " (--force does not wait for that)"
+            )
+
+
+def _led(admin: Admin, node_id: int | None) -> list[TopicPartition]:
+    """What a node leads, or with None everything that has a leader."""
+    from ...protocol.model import TopicPartition
+
+    found: list[TopicPartition] = []
+    for piece in pieces([item.name for item in admin.list_topics(internal=True)]):
+        described = admin.describe_topics(*piece)
+        found += [
+            TopicPartition(name, part.partition)
+            for name in piece
+            if name not in described.errors
+            for part in described[name].partitions
+            if node_id in (None, part.leader)
+        ]
+    return found
+
+
+def _described(found: TransactionDescription) -> dict[str, Any]:
+    return {
+        "transactional_id": found.transactional_id,
+        "coordinator": found.coordinator,
+        "producer_id": found.producer_id,
+        "state": found.state.value,
+        "producer_epoch": found.producer_epoch,
+        "timeout_ms": found.timeout_ms,
+        "start": None if found.start_ms is None else _time(found.start_ms),
+        "partitions": scopes_text(found.partitions),
+    }
+
+
+def _producer(place: TopicPartition, producer: ProducerDescription) -> dict[str, Any]:
+    return {
+        "topic": place.topic,
+        "partition": place.partition,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "coordinator_epoch": producer.coordinator_epoch,
+        "start_offset": producer.transaction_start_offset,
+        "last_timestamp": _time(producer.last_timestamp_ms),
+        "last_sequence": producer.last_sequence,
+    }
+
+
+def _time(ms: int) -> str | None:
+    return None if ms < 0 else datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _seconds(text: str) -> float:
+    from ...clients.durations import duration_ms
+
+    return duration_ms(text) / 1000

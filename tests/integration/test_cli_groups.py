@@ -1,0 +1,231 @@
+"""The commands for groups and transactions, against three nodes, real members and real transactions."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import headrace
+import pytest
+from group_client import CoordinatorClient
+from headrace import TopicPartition
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.data import ProducePartition, ProduceRequest
+from headrace.protocol.records.codec import active_codec
+from headrace.services.cli.main import run
+from headrace.services.local_io import LocalCluster, local
+from waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.timeout(180)
+LONG_AGO_MS = 1_700_000_000_000
+FAST: dict[str, Any] = {
+    "group_initial_rebalance_delay_ms": 0,
+    "offsets_topic_num_partitions": 6,
+    "transaction_state_log_num_partitions": 6,
+    "transaction_partition_verification_enable": False,  # as before Kafka had it: so transactions can hang
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """Three nodes; their coordinators are spread over all of them."""
+    with local(nodes=3, **FAST) as running:
+        yield running
+
+
+@pytest.fixture
+def shell(
+    cluster: LocalCluster, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs a command line in this process: (exit code, standard output, standard error)."""
+
+    def shell(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+        code = run(["-b", cluster.bootstrap, *arguments])
+        out, err = capfdbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return shell
+
+
+def shown(shell: Any, *arguments: str) -> Any:
+    """The JSON that a command prints."""
+    code, out, err = shell(*arguments, "-o", "json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_life_of_a_group(cluster: LocalCluster, shell: Any, tmp_path: Path, protocol: str) -> None:
+    """Listed and described while it reads; reset by every rule when it has stopped; deleted."""
+    topic = name = f"life-{protocol}"
+    assert shell("topic", "create", topic, "-p", "2", "-r", "3")[0] == 0
+    with headrace.Producer(cluster.bootstrap) as producer:
+        for number in range(10):
+            producer.send(topic, b"%d" % number, partition=0, timestamp=1_000 * (number + 1)).result(10)
+    with headrace.Consumer(
+        topic,
+        bootstrap=cluster.bootstrap,
+        group_id=name,
+        group_protocol=protocol,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    ) as consumer:
+        assert consumer.poll(30)
+        consumer.commit({TopicPartition(topic, 0): 4})
+        look(shell, name, topic, protocol)
+    wait_for(lambda: shown(shell, "group", "describe", name)[0]["state"] == "Empty", "its member has left")
+    reset(shell, name, topic, tmp_path)
+    remove(shell, name, topic)
+
+
+def look(shell: Any, name: str, topic: str, protocol: str) -> None:
+    """While its member reads; and what members forbid."""
+
+    def is_stable() -> bool:
+        return [row["group"] for row in shown(shell, "group", "list", "--state", "Stable")] == [name]
+
+    wait_for(is_stable, "all partitions are assigned")
+    (row,) = shown(shell, "group", "list", "--type", protocol)
+    assert (row["group"], row["protocol"]) == (name, "consumer")
+    (facts,) = shown(shell, "group", "describe", name)
+    assert (facts["type"], facts["members"], facts["lag"]) == (protocol, 1, 6)
+    first, second = facts["partitions"]
+    assert (first["committed"], first["end"], first["lag"]) == (4, 10, 6)
+    assert (second["committed"], second["end"], second["lag"]) == (None, 0, None)
+    assert first["member"] == second["member"]
+    assert first["host"]
+    (member,) = shown(shell, "group", "members", name)
+    assert member["assignment"] == [f"{topic}:0,1"]
+    code, _, err = shell("group", "reset", name, "--all-topics", "--to-latest", "--execute")
+    assert (code, "NonEmptyGroupError" in err) == (1, True)
+    code, _, err = shell("group", "delete", name, "--yes")
+    assert (code, "NonEmptyGroupError" in err) == (1, True)
+    code, _, err = shell("group", "delete-offsets", name, "--topic", topic)
+    assert (code, "GroupSubscribedToTopicError" in err) == (1, True)
+
+
+def reset(shell: Any, name: str, topic: str, folder: Path) -> None:
+    """Each rule from where the one before has left it."""
+    place = ("--topic", f"{topic}:0")
+    steps: list[tuple[tuple[str, ...], int]] = [
+        (("--to-current",), 4),
+        (("--shift-by", "3"), 7),
+        (("--shift-by", "-100"), 0),
+        (("--to-offset", "5"), 5),
+        (("--to-latest",), 10),
+        (("--to-datetime", "1970-01-01T00:00:08.500"), 8),
+        (("--by-duration", "P365D"), 10),
+        (("--to-earliest",), 0),
+    ]
+    before = 4
+    for rule, after in steps:
+        row = {"group": name, "topic": topic, "partition": 0, "old": before, "new": after}
+        assert shown(shell, "group", "reset", name, *place, *rule) == [row]
+        assert shown(shell, "group", "reset", name, *place, *rule, "--execute") == [row]
+        before = after
+    file = folder / "offsets.csv"
+    file.write_text(f"{topic},0,3\n{topic},1,0\n")
+    assert shell("group", "reset", name, "--from-file", str(file), "--execute")[0] == 0
+    code, out, _ = shell("group", "reset", name, "--all-topics", "--to-current", "--export")
+    assert (code, out) == (0, file.read_text())
+    (facts,) = shown(shell, "group", "describe", name)
+    assert [(each["committed"], each["lag"]) for each in facts["partitions"]] == [(3, 7), (0, 0)]
+
+
+def remove(shell: Any, name: str, topic: str) -> None:
+    """One partition's offset, then everything."""
+    assert shell("group", "delete-offsets", name, "--topic", f"{topic}:1")[0] == 0
+    assert len(shown(shell, "group", "describe", name)[0]["partitions"]) == 1
+    assert shell("group", "delete", name, "--yes")[0] == 0
+    assert shell("group", "describe", name)[0] == 3
+    assert shell("group", "delete", name, "--yes")[0] == 3
+    assert shown(shell, "group", "list") == []
+
+
+def hang(cluster: LocalCluster, topic: str, producer_id: int) -> None:
+    """A record of a transaction of which no coordinator ever hears."""
+
+    async def write() -> None:
+        client = CoordinatorClient(cluster.bootstrap)
+        topic_id, address = await client.leader(topic)
+        builder = active_codec().builder(
+            max_bytes=1 << 20,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        builder.append(LONG_AGO_MS, None, b"lost")
+        entries = (ProducePartition(topic_id, 0),)
+        body = ProduceRequest(-1, 10_000, entries, "forgotten", adds_partitions=False)
+        (answer,) = (await client.send(address, registry.PRODUCE, body, [builder.build()])).partitions
+        assert answer.error_code == 0, answer
+        client.close()
+
+    asyncio.run(write())
+
+
+def test_open_and_hanging_transactions(cluster: LocalCluster, shell: Any) -> None:
+    """What is under way is shown and left alone; what hangs holds readers back until it is ended."""
+    topic = "transactions"
+    assert shell("topic", "create", topic, "-p", "1", "-r", "3")[0] == 0
+    with headrace.Producer(cluster.bootstrap, transactional_id="orders") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"one").result(10)
+        (row,) = shown(shell, "txn", "list", "--state", "Ongoing")
+        assert row["transactional_id"] == "orders"
+        (facts,) = shown(shell, "txn", "describe", "orders")
+        assert (facts["state"], facts["partitions"]) == ("Ongoing", [f"{topic}:0"])
+        (open_one,) = shown(shell, "txn", "producers", topic)
+        assert (open_one["producer_id"], open_one["start_offset"]) == (facts["producer_id"], 0)
+        hang(cluster, topic, producer_id=4_000_000)
+        producer.commit_transaction()
+    wait_for(
+        lambda: shown(shell, "txn", "describe", "orders")[0]["partitions"] == [], "its markers are written"
+    )
+    assert shell("group", "reset", "lagging", "--topic", topic, "--to-earliest", "--execute")[0] == 0
+
+    def lag(*options: str) -> int:
+        found: int = shown(shell, "group", "describe", "lagging", *options)[0]["lag"]
+        return found
+
+    assert (lag(), lag("--read-committed")) == (3, 1)
+    assert shown(shell, "txn", "find-hanging", "--all", "--max-transaction-timeout", "P99999D") == []
+    (row,) = shown(shell, "txn", "find-hanging", "--all")
+    assert (row["producer_id"], row["start_offset"], row["transactional_id"]) == (4_000_000, 1, None)
+    where = ("--topic", topic, "--partition", "0", "--yes")
+    assert shell("txn", "abort", *where, "--start-offset", "0")[0] == 3
+    code, _, err = shell("txn", "abort", *where, "--start-offset", "1")
+    assert code == 0, err
+    assert shown(shell, "txn", "find-hanging", "--all") == []
+    assert lag() == lag("--read-committed")
+
+
+def test_what_is_under_way_is_not_torn_apart(cluster: LocalCluster, shell: Any) -> None:
+    """A transaction that its coordinator knows is not aborted in one of its partitions; but who has it may
+    be fenced out."""
+    topic = "fencing"
+    assert shell("topic", "create", topic, "-p", "1", "-r", "3")[0] == 0
+    with headrace.Producer(cluster.bootstrap, transactional_id="zombie") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"one", timestamp=int(time.time() * 1000)).result(10)
+        code, _, err = shell("txn", "abort", "-t", topic, "-p", "0", "--start-offset", "0", "--yes")
+        assert (code, "'zombie' is Ongoing there" in err) == (1, True)
+        with headrace.Admin(cluster.bootstrap) as admin:
+            before = admin.describe_transactions("zombie")["zombie"]
+            fenced = admin.fence_producers("zombie")["zombie"]
+            assert fenced.producer_id == before.producer_id
+            assert fenced.producer_epoch > before.producer_epoch
+        with pytest.raises(headrace.KafkaError):
+            producer.commit_transaction()

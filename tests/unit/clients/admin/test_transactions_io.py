@@ -1,0 +1,161 @@
+"""Transactions as an admin client sees and ends them, over a fake cluster, in virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fake_admin_cluster import FakeAdminCluster, play_admin
+from fake_cluster import Fault
+from headrace.clients.admin.group_types import (
+    HangingTransaction,
+    ProducerDescription,
+    ProducerIdAndEpoch,
+    TransactionDescription,
+    TransactionListing,
+    TransactionState,
+)
+from headrace.protocol import errors
+from headrace.protocol.messages import groups
+from headrace.protocol.model import TopicPartition
+
+FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
+NOW_MS = 1_700_000_000_000  # of the fake's wall clock
+LONG_AGO_MS = NOW_MS - 1_000_000
+
+
+def test_transactions_are_listed_and_described() -> None:
+    """Those of all nodes; states are Kafka's names."""
+
+    async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
+        fake.know("b", 2, FIRST, SECOND)
+        fake.know("a", 1, state="CompleteCommit")
+        fake.homes = {"b": 1}
+        admin = cluster.admin()
+        assert await admin.list_transactions() == [
+            TransactionListing("a", 1, TransactionState.COMPLETE_COMMIT, 0),
+            TransactionListing("b", 2, TransactionState.ONGOING, 1),
+        ]
+        await admin.list_transactions(states=["ongoing"], producer_ids=[2], longer_than=1.5, pattern="b.*")
+        asked = fake.requests("ListTransactions")[-1]
+        assert (asked.states, asked.producer_ids) == (("Ongoing",), (2,))
+        assert (asked.duration_ms, asked.transactional_id_pattern) == (1500, "b.*")
+        with pytest.raises(errors.ConfigError, match="PrepareCommit"):
+            await admin.list_transactions(states=["ongong"])
+        found = await admin.describe_transactions("b", "nowhere")
+        assert found["b"] == TransactionDescription(
+            *("b", TransactionState.ONGOING, 1, 2, 3, 60_000, 5_000), (FIRST, SECOND)
+        )
+        assert isinstance(found.errors["nowhere"], errors.TransactionalIdNotFoundError)
+
+    play_admin(scenario, nodes=2)
+
+
+def test_producers_are_described_by_the_leaders() -> None:
+    """Each partition's; a leader that has moved is looked for."""
+
+    async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
+        fake.create("t", 2)
+        fake.open_transaction(FIRST, 9, start=4, last_ms=77)
+        fake.open_transaction(SECOND, 8, start=-1)
+        admin = cluster.admin()
+        missing = TopicPartition("typo", 0)
+        found = await admin.describe_producers(FIRST, SECOND, missing)
+        assert found[FIRST] == (ProducerDescription(9, 3, 7, 77, -1, 4),)
+        assert found[SECOND] == (ProducerDescription(8, 3, 7, 0, -1, None),)
+        assert isinstance(found.errors[missing], errors.UnknownTopicOrPartitionError)
+        fake.move_leader("t", 0, 1)
+        assert len((await admin.describe_producers(FIRST))[FIRST]) == 1
+
+    play_admin(scenario, nodes=2)
+
+
+def test_hanging_is_what_is_old_and_unknown_to_coordinators() -> None:
+    """An id that nobody has, or whose transaction is about other partitions; not what is young or known."""
+
+    async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
+        fake.create("t", 2)
+        fake.know("known", 1, FIRST)
+        fake.know("elsewhere", 2, FIRST)
+        for producer_id in (1, 2, 3):
+            fake.open_transaction(SECOND, producer_id, start=producer_id, last_ms=LONG_AGO_MS)
+        fake.open_transaction(FIRST, 1, start=5, last_ms=LONG_AGO_MS)
+        fake.open_transaction(FIRST, 4, start=5, last_ms=NOW_MS - 1_000)
+        fake.open_transaction(FIRST, 5, start=-1, last_ms=LONG_AGO_MS)
+        found = await cluster.admin().find_hanging_transactions([FIRST, SECOND])
+        assert found == [
+            HangingTransaction(SECOND, ProducerDescription(1, 3, 7, LONG_AGO_MS, -1, 1), "known"),
+            HangingTransaction(SECOND, ProducerDescription(2, 3, 7, LONG_AGO_MS, -1, 2), "elsewhere"),
+            HangingTransaction(SECOND, ProducerDescription(3, 3, 7, LONG_AGO_MS, -1, 3), None),
+        ]
+        assert await cluster.admin().find_hanging_transactions([FIRST]) == []
+        assert [each.producer.producer_id for each in await hanging(cluster, [FIRST], 0.5)] == [4]
+
+    async def hanging(cluster: Any, tps: list[TopicPartition], longer_than: float) -> Any:
+        return await cluster.admin().find_hanging_transactions(tps, longer_than=longer_than)
+
+    play_admin(scenario)
+
+
+def test_what_ends_meanwhile_does_not_hang() -> None:
+    """The coordinator has just forgotten it because its markers are written."""
+
+    async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
+        fake.create("t", 2)
+        fake.open_transaction(FIRST, 1, start=5, last_ms=LONG_AGO_MS)
+
+        def end(ask: Any) -> Fault | None:
+            if ask.api == "ListTransactions":
+                fake.active.clear()
+            return None
+
+        fake.rules.append(end)
+        assert await cluster.admin().find_hanging_transactions([FIRST]) == []
+
+    play_admin(scenario)
+
+
+def test_nothing_is_said_to_hang_that_could_not_be_asked() -> None:
+    """A partition or a coordinator without an answer is an error."""
+
+    async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
+        fake.create("t", 2)
+        fake.open_transaction(FIRST, 1, start=5, last_ms=LONG_AGO_MS)
+        with pytest.raises(errors.UnknownTopicOrPartitionError):
+            await cluster.admin().find_hanging_transactions([TopicPartition("typo", 0)])
+        loading = Fault(error=errors.CoordinatorLoadInProgressError("reading"))
+        fake.fail_next("ListTransactions", loading, times=1_000)
+        with pytest.raises(errors.ApiTimeoutError):
+            await cluster.admin().find_hanging_transactions([FIRST], timeout=2)
+
+    play_admin(scenario)
+
+
+def test_a_marker_ends_a_transaction_in_a_partition() -> None:
+    """With the transaction's own epoch, at the leader; a refusal is an error."""
+
+    async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
+        fake.create("t", 2)
+        fake.open_transaction(SECOND, 1, start=5)
+        admin = cluster.admin()
+        with pytest.raises(errors.InvalidProducerEpochError):
+            await admin.abort_transaction(SECOND, 1, 2)
+        await admin.abort_transaction(SECOND, 1, 3, coordinator_epoch=-1)
+        (marker,) = fake.markers
+        assert (marker.producer_id, marker.producer_epoch, marker.committed) == (1, 3, False)
+        assert (marker.coordinator_epoch, marker.transaction_version) == (0, 0)
+        assert marker.topics == (groups.TopicNamePartitions("t", (1,)),)
+
+    play_admin(scenario, nodes=2)
+
+
+def test_producers_are_fenced() -> None:
+    """At their coordinators, however long the transaction before takes to end."""
+
+    async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
+        fake.know("a", 1)
+        fake.fail_next("InitProducerId", Fault(error=errors.ConcurrentTransactionsError("soon")), times=3)
+        found = await cluster.admin().fence_producers("a")
+        assert found["a"] == ProducerIdAndEpoch(1, 4)
+
+    play_admin(scenario)
