@@ -131,8 +131,8 @@ class Membership:
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who the member is now."""
-        return self._core.metadata
+        """Who the member is; of partitions that were lost and not given up yet, who it was."""
+        return self._core.holder
 
     # --- the user's side --------------------------------------------------------------------------------
 
