@@ -8,7 +8,9 @@ the error. If the node stops leading the partition, the shard is dropped whole: 
 never shown.
 
 So: nothing that must survive is changed by a handler, only by `replay`. Soft state (who waits, timers,
-sessions) may be changed by handlers, but only after everything that can be refused was checked.
+sessions) may be changed by handlers, but only after everything that can be refused was checked. Only `handle`
+may raise: what timers, answers of other servers, commits and changes of the cluster decide has nobody to be
+told, so an error there is a bug and ends the node.
 Pure: time comes as an argument. Source: Kafka CoordinatorRuntime.java, CoordinatorShard.java,
 CoordinatorResult.java.
 """

@@ -310,12 +310,15 @@ class TransactionShard:
         """The end has come: the first of those that wait is asked anew, then the next."""
 
         def go_on(now: Now) -> Outcome:
-            self._around.timers.cancel((_HOLD, name))
-            if name not in self._held:
+            known = self._known.get(name)
+            # One of them may have begun what is being ended now: the others wait for that.
+            if name not in self._held or (known is not None and known.state in PREPARED):
                 return Outcome()
             request = self._held.pop(name)
             if name in self._held:
                 self._around.timers.set((_GO_ON, name), 0, go_on)
+            else:
+                self._around.timers.cancel((_HOLD, name))
             try:
                 return self.handle(request.api, request.body, request.token, now)
             except KafkaError as error:

@@ -85,7 +85,7 @@ class FakePartition:
         """Its base offset; that of the first time if it was appended before. Errors: of the sequences."""
         header = active_codec().check(frame)
         base = self.end_offset
-        if header.producer_id >= 0:
+        if header.producer_id >= 0 and not header.is_control:
             known = self.producers.check(header, guard=UNCHECKED)
             if known is not None:
                 return known.first_offset

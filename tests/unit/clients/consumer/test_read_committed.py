@@ -19,8 +19,11 @@ T0 = TopicPartition("t", 0)
 
 
 def put(fake: Any, producer: int, *values: bytes) -> None:
-    """Records of a transaction."""
-    fake.put("t", 0, *values, producer_id=producer, producer_epoch=0, base_sequence=0, is_transactional=True)
+    """Records of a transaction, numbered as a producer does."""
+    known = fake.topics["t"].partitions[0].producers.get(producer)
+    sequence = 0 if known is None else known.last_sequence + 1
+    ids = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence}
+    fake.put("t", 0, *values, **ids, is_transactional=True)
 
 
 def mark(fake: Any, producer: int, *, is_commit: bool) -> None:

@@ -26,7 +26,7 @@ def tuples(of: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 NULLABLE = st.none() | TEXT
-ASSIGNED = tuples(st.builds(groups.AssignedTopic, ID, INTS))
+ASSIGNED = tuples(st.builds(groups.AssignedTopic, ID, INTS, st.none()))
 MEMBERS = tuples(st.builds(groups.GroupMember, TEXT, NULLABLE, TEXT, TEXT, NATURAL, INT32, OCTETS, OCTETS))
 CLASSIC = st.none() | st.builds(
     groups.ClassicMemberMetadata, INT32, tuples(st.builds(groups.ClassicProtocol, TEXT, OCTETS))
