@@ -225,6 +225,11 @@ class Hosting:
         """Of a partition that is led."""
         return self._led[key].partition.high_watermark
 
+    def known_end(self, key: PartitionKey) -> int | None:
+        """The high watermark of any partition that has a replica here."""
+        partition = self._replicas.partitions.get(key)
+        return None if partition is None or partition.log is None else partition.high_watermark
+
     def max_batch_bytes(self, key: PartitionKey) -> int:
         """What max.message.bytes says of the partition."""
         return self._log_of(key).config.max_message_bytes

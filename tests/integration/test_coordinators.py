@@ -56,10 +56,11 @@ async def until(look: Callable[[], Awaitable[object]], wanted: object) -> None:
         await asyncio.sleep(0.01)
 
 
-async def counted(cluster: LocalCluster, gauge: str) -> int:
+async def counted(cluster: LocalCluster, gauge: str, of: str = "group") -> int:
     """The sum over all nodes."""
     nodes = (await asyncio.to_thread(cluster.status))["nodes"]
-    return sum(node["coordinators"]["metrics"].get(gauge, 0) for node in nodes)
+    metrics = (node["coordinators"]["metrics"][f"{of}-coordinator-metrics"] for node in nodes)
+    return sum(each.get(gauge, 0) for each in metrics)
 
 
 def test_a_group_lives_over_its_coordinator() -> None:
@@ -169,7 +170,7 @@ def test_a_transaction_lives_over_its_coordinator() -> None:
             await producer.end(commit=False)
             await until(lambda: client.end_offset("t", is_stable=True), 4)
             assert await committed(client, "g") == {("t", 0): 11}
-            await until(lambda: counted(cluster, "NumTransactionsCompleteAbort"), 1)
+            await until(lambda: counted(cluster, "NumTransactionsCompleteAbort", "transaction"), 1)
             younger = Transactional(client, "tx")
             await younger.init()
             with pytest.raises((ProducerFencedError, InvalidProducerEpochError)):

@@ -27,6 +27,7 @@ from headrace.protocol.messages.groups import CommittedOffset, OffsetCommitReque
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from recount import check_group_census
 
 from tests.fakes.consumer_group_rig import GROUP, SESSION_MS, ConsumerGroupRig, SimMember, held_by
 
@@ -242,6 +243,11 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         members = [each for each in [*self.members.values(), *self.dead] if self._is_member(each)]
         shared = {place: who for place, who in held_by(*members).items() if len(who) > 1}
         assert not shared, shared
+
+    @invariant()
+    def groups_are_counted(self) -> None:
+        """As if all were looked at."""
+        check_group_census(self.rig.shard)
 
     def teardown(self) -> None:
         """The dead are gone, the others are heard: all is read, by one each."""
