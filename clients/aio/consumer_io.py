@@ -12,8 +12,7 @@ from ..config import ConsumerConfig
 from ..consumer.consumer_io import ConsumerEngine
 from ..consumer.incoming import bad_record_action, checked_offset, checked_topics, loads_of, timestamps_of
 from ..group.listeners import Callbacks
-from ..group.subscription import checked_subscription
-from ..group.wishes import no_group
+from ..group.subscription import first_subscription
 from ..records import K, OffsetAndTimestamp, Record, V, timestamp_to_ms
 from ..serdes import bytes_
 from .cluster_io import attach_async
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from ..consumer.incoming import OnDeserializeError
     from ..group.assignors import Assignor
     from ..group.listeners import RebalanceListener
-    from ..group.subscription import Subscription
     from ..options import ConsumerOptions
     from ..records import TimestampLike
     from ..serdes import Deserializer
@@ -66,14 +64,8 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
         self._cluster, self.config, self._owns_cluster = attached
         self._topics = () if self.config.group else wanted
         self._assignors = None if assignors is None else tuple(assignors)
-        self._first: Subscription | None = None  # to be made with the engine
-        if pattern is not None or (wanted and self.config.group):
-            if not self.config.group:
-                raise no_group()
-            self._first = checked_subscription(
-                wanted, pattern, internal=not self.config.exclude_internal_topics
-            )
-            self._callbacks = Callbacks(listener)
+        self._first = first_subscription(self.config, wanted, pattern, listener)  # made with the engine
+        self._callbacks = Callbacks(listener)
         self._made: ConsumerEngine | None = None
         self._news = asyncio.Event()
         self._is_closed = False

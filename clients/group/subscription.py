@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import ConfigError
 from ..consumer.incoming import checked_topics
+from .wishes import no_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..cluster.metadata import ClusterView
+    from ..config import ConsumerConfig
 
 
 class Subscription(NamedTuple):
@@ -47,3 +49,19 @@ def checked_subscription(
         return Subscription((), re.compile(pattern), internal)
     except (re.error, TypeError) as error:
         raise ConfigError(f"{pattern!r} is no regular expression: {error}") from error
+
+
+def first_subscription(
+    config: ConsumerConfig, topics: tuple[str, ...], pattern: str | re.Pattern[str] | None, listener: object
+) -> Subscription | None:
+    """What a consumer subscribes to when it is made; None: nothing, or its topics without a group.
+
+    Errors: ConfigError for a pattern or a listener without a group, and as `checked_subscription`.
+    """
+    if not config.group:
+        if pattern is not None or listener is not None:
+            raise no_group()
+        return None
+    if not topics and pattern is None:
+        return None
+    return checked_subscription(topics, pattern, internal=not config.exclude_internal_topics)

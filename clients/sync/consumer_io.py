@@ -12,6 +12,8 @@ from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ..config import ConsumerConfig
 from ..consumer.consumer_io import ConsumerEngine
 from ..consumer.incoming import bad_record_action, checked_offset, checked_topics, loads_of, timestamps_of
+from ..group.listeners import Callbacks
+from ..group.subscription import first_subscription
 from ..records import K, OffsetAndTimestamp, Record, V, timestamp_to_ms
 from ..serdes import bytes_
 from .attach_io import attach
@@ -69,21 +71,23 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
         loads, on_bad = loads_of(key, value), bad_record_action(on_deserialize_error)
         self._iter_timeout = iter_timeout
         self._io, self.config, self._owns_cluster = attach(bootstrap, ConsumerConfig, config, options)
-
         self._topics = () if self.config.group else wanted
-
-        async def make_engine() -> ConsumerEngine:
-            return ConsumerEngine(
-                *(self._io.hub, self.config, self._topics, loads, on_bad),
-                is_threaded=True,
-                assignors=assignors,
-            )
-
         self._is_closed = False
         try:
+            first = first_subscription(self.config, wanted, pattern, listener)
+            self._callbacks = Callbacks(listener)
+
+            async def make_engine() -> ConsumerEngine:
+                engine = ConsumerEngine(
+                    *(self._io.hub, self.config, self._topics, loads, on_bad),
+                    is_threaded=True,
+                    assignors=assignors,
+                )
+                if first is not None and engine.group is not None:
+                    engine.group.subscribe(first)
+                return engine
+
             self._engine = self._io.call(make_engine())
-            if pattern is not None or (wanted and self.config.group):
-                self.subscribe(wanted, pattern=pattern, listener=listener)
         except BaseException:
             if self._owns_cluster:
                 self._io.close()

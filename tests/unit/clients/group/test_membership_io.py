@@ -410,6 +410,8 @@ def test_what_needs_a_group_says_so(play: Play) -> None:
                 await call()
         with pytest.raises(errors.ConfigError, match="group"):
             cluster.consumer(pattern="t.*")
+        with pytest.raises(errors.ConfigError, match="group"):
+            cluster.consumer("t", listener=Told())
         consumer = member(cluster)
         with pytest.raises(errors.ConfigError, match="topics"):
             await consumer.assign([T0])
