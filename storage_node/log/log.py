@@ -10,7 +10,6 @@ Source: Kafka UnifiedLog.java, LocalLog.java; DESIGN 3 and 5.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import CorruptMessageError, InvalidRecordError, KafkaStorageError
@@ -83,7 +82,7 @@ class Log(LogStart, LogCleaning, LogFlushing, LogProducers):
         self.on_retired: Callable[[LogStart, Sequence[Segment]], None] | None = None
         self.producers = ProducerStates()
         self._keeps_producers = True
-        self._snapshot_offset = 0
+        self._snapshot_offset = NO_OFFSET
         self.tail: Tail | None = None  # set by who wants the newest batches kept in memory
         self.cuts = 0  # truncations so far: what was read before one may be of the log no more
         self._flush: Flush | None = None
@@ -292,7 +291,6 @@ class Log(LogStart, LogCleaning, LogFlushing, LogProducers):
         self.reconfigure(other.config)
         self.producers, self._snapshot_offset = other.producers, NO_OFFSET
         self.take_snapshot()
-        self._has_new_names = True
 
     def roll(self, wall_ms: int = 0) -> None:
         """Seal the active segment and start a new one; nothing happens while the active one is empty, nor
@@ -353,7 +351,7 @@ class Log(LogStart, LogCleaning, LogFlushing, LogProducers):
             self.on_truncate(self)  # Order: the start is on the disk before a segment that does not tell it
         self._drop_snapshots_from(0)
         self.producers.clear()
-        self._snapshot_offset = offset
+        self._snapshot_offset = NO_OFFSET
         # Order: nothing that goes later may have the name of the new segment.
         gone = [*self._dropped, *self._segments]
         retire_newest_first(self._files, self.directory, gone)
@@ -472,7 +470,5 @@ class Log(LogStart, LogCleaning, LogFlushing, LogProducers):
         if self._segments.active.size_bytes:
             self._segments.active.seal()
             self._has_new_names = True
-        with suppress(DiskFullError):  # without it the next start takes longer
-            self.take_snapshot(is_synced=True)
-            self._has_new_names = True
+        self.take_last_snapshot()
         self.flush()

@@ -8,15 +8,16 @@ For the owner's thread. Source: Kafka UnifiedLog.java.
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ...protocol.model import NO_TIMESTAMP
+from ...protocol.model import NO_OFFSET, NO_TIMESTAMP
 from ...protocol.records.codec import active_codec
 from ...protocol.records.control import EndTransaction, encode_control
 from ...protocol.records.header import LENGTH_END, read_batch_header
 from . import names
 from .append_rules import AppendInfo
-from .files import sync_files
+from .files import DiskFullError, sync_files
 from .index_files import write_index
 from .producer_recovery import load_producers, remove_snapshots, snapshot_offsets
 from .producer_snapshot import format_producer_snapshot
@@ -52,8 +53,9 @@ class LogProducers:
     recovery: RecoveryReport
     _files: GuardedFiles
     _segments: SegmentList
+    _has_new_names: bool
     _keeps_producers: bool
-    _snapshot_offset: int  # of the newest snapshot, or where the log begins, of which none is needed
+    _snapshot_offset: int  # of the newest snapshot; NO_OFFSET without one
 
     if TYPE_CHECKING:  # other parts of the log have it
 
@@ -99,17 +101,25 @@ class LogProducers:
         """Write down what is known of producers at the log's end, if that is not written yet. What a crash
         tears is known by its checksum. Errors: KafkaStorageError."""
         end_offset = self.log_end_offset
-        if not self._keeps_producers or self._snapshot_offset >= end_offset:
+        if not self._keeps_producers or self._snapshot_offset == end_offset:
             return
         path = f"{self.directory}/{names.segment_name(end_offset, names.SNAPSHOT)}"
         write_index(self._files, path, format_producer_snapshot(self.producers.to_snapshot()))
         if is_synced:
             sync_files(self._files, [path])
         self._snapshot_offset = end_offset
+        self._has_new_names = True
 
     def expire_producers(self, before_ms: int) -> None:
         """See ProducerStates.expire."""
         self.producers.expire(before_ms)
+
+    def take_last_snapshot(self) -> None:
+        """At an orderly end: durable on return, unless the disk is full, which only makes the next start take
+        longer. A log that never had producers needs none. Errors: KafkaStorageError."""
+        if self._snapshot_offset != NO_OFFSET or not self.producers.is_empty:
+            with suppress(DiskFullError):
+                self.take_snapshot(is_synced=True)
 
     # --- cutting ------------------------------------------------------------------------------------------
 
@@ -117,7 +127,7 @@ class LogProducers:
         snapshots = snapshot_offsets(self._files.listdir(self.directory))
         remove_snapshots(self._files, self.directory, [each for each in snapshots if each >= offset])
         left = [each for each in snapshots if each < offset]
-        self._snapshot_offset = max([self._segments.first_base_offset, *left[-1:]])
+        self._snapshot_offset = left[-1] if left else NO_OFFSET
 
     def _producers_at(self, base_offset: int) -> ProducerStates | None:
         """The producers of the log where the last segment that is left begins; None if there were none behind

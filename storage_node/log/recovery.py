@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import CorruptMessageError
+from ...protocol.model import NO_OFFSET
 from . import names
 from .batches import walk_headers
 from .checkpoints import CorruptFileError, parse_epochs
@@ -51,7 +52,7 @@ class Recovered:
     report: RecoveryReport
     has_gaps: bool
     producers: ProducerStates
-    snapshot_offset: int  # of the newest snapshot, or where the log begins
+    snapshot_offset: int  # of the newest snapshot of producers; NO_OFFSET without one
 
 
 def recover_log(
@@ -236,7 +237,6 @@ class _Recovery:
         self._report.has_loss |= bool(oldest) and oldest[0].start_offset < self._segments[0].base_offset
         self._epochs.truncate_from_start(max(log_start_offset, self._segments[0].base_offset))
         self._drop_snapshots([offset for offset in self._snapshots if offset > end_offset])
-        first = self._segments[0].base_offset
         if not self._has_scanned and (self._snapshots or not was_clean):
             self._load_producers(end_offset)
         return Recovered(
@@ -245,7 +245,7 @@ class _Recovery:
             self._report,
             self.has_gaps,
             self._producers,
-            max([first, *self._snapshots[-1:]]),
+            self._snapshots[-1] if self._snapshots else NO_OFFSET,
         )
 
     def _open(self, base_offset: int) -> Segment:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 import pytest
 from cleaner_rig import clean
 from fake_files import Crash, FakeFiles
+from headrace.storage_node.log.disk_room import DiskRoom
+from headrace.storage_node.log.guarded_files import Fuse, GuardedFiles
 from headrace.storage_node.log.producer_recovery import snapshot_offsets, stray_snapshots
 from headrace.storage_node.log.producer_snapshot import parse_producer_snapshot
 from log_rig import FOLDER, NOW, append, batch, open_log
@@ -89,6 +92,34 @@ def test_a_log_of_before_there_were_producers_is_not_read() -> None:
         files.remove(f"{FOLDER}/{offset:020d}.snapshot")
     again = reopened(files.restart(), was_clean=True, recovery_point=log.log_end_offset)
     assert len(again.producers) == 0
+
+
+def test_a_log_without_producers_needs_no_snapshot_at_its_end() -> None:
+    """Thousands of them end sooner; the first producer that comes later is known after a crash, too."""
+    files = FakeFiles()
+    log = open_log(files, **KEYS)
+    append(log, batch(2))
+    log.close()
+    assert snapshots(files) == []
+    log = reopened(files.restart(), was_clean=True, recovery_point=2)
+    append(log, idempotent(1, 0))
+    found = log.files._files.restart()
+    check_producers(reopened(found, recovery_point=2))
+    log.close()
+    assert snapshots(log.files._files) == [3]
+
+
+def test_a_full_disk_at_the_end_only_costs_time() -> None:
+    """The snapshot does not fit; the log ends in order all the same, and the batches say it all."""
+    files = FakeFiles()
+    files.mkdir(FOLDER)
+    log = open_log(GuardedFiles(files, Fuse(), DiskRoom(files, "/d", 0)), **KEYS)
+    fill(log)
+    log.flush()
+    files.fail("pwrite", ".snapshot", errno.ENOSPC)
+    log.close()
+    assert not log.is_offline
+    check_producers(reopened(files.restart(), recovery_point=log.log_end_offset))
 
 
 def test_snapshots_of_offsets_that_are_cut_are_gone_for_good() -> None:
