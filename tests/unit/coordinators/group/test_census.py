@@ -1,0 +1,42 @@
+"""How groups are counted as they change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.coordinators.group import census
+from headrace.coordinators.group.classic_group import ClassicGroup
+from headrace.coordinators.group.classic_states import ClassicState
+from headrace.coordinators.group.group import GroupType
+
+if TYPE_CHECKING:
+    import pytest
+
+EMPTY = (GroupType.CLASSIC, "Empty")
+PREPARING = (GroupType.CLASSIC, "PreparingRebalance")
+
+
+def test_a_group_counts_as_what_it_is_now() -> None:
+    """Whatever it was in between, and not at all when it is gone."""
+    groups: dict[str, Any] = {"g": ClassicGroup("g")}
+    counted = census.Census(groups)
+    counted.changed("g")
+    counted.changed("nowhere")
+    assert counted.counts().groups == {EMPTY: 1}
+    groups["g"].become(ClassicState.PREPARING_REBALANCE, 0)
+    counted.changed("g")
+    assert +counted.counts().groups == {PREPARING: 1}
+    counted.changed("g")
+    del groups["g"]
+    counted.changed("g")
+    assert (+counted.counts().groups, counted.counts().members) == ({}, 0)
+
+
+def test_a_load_of_many_groups_is_counted_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody who asks waits for all of them."""
+    monkeypatch.setattr(census, "MAX_LOOKS", 2)
+    groups: dict[str, Any] = {name: ClassicGroup(name) for name in "abcde"}
+    counted = census.Census(groups)
+    for name in groups:
+        counted.changed(name)
+    assert [counted.counts().groups[EMPTY] for _ in range(4)] == [2, 4, 5, 5]
