@@ -424,6 +424,7 @@ class ClassicMember(MemberCore):
         return effects
 
     def _reset(self) -> None:
+        self._note_former()
         self.member_id, self.generation_id = "", -1
         self._asked = self._beat = self._assignor = None
         self._divided, self._counts, self._must_join = (), None, False

@@ -89,6 +89,7 @@ class MemberCore(ABC):
         self.config = config
         self.state = MemberState.UNJOINED
         self.member_id, self.generation_id = "", -1
+        self._former: GroupMetadata | None = None  # who it was before it was lost last
         self.owned: tuple[TopicPartition, ...] = ()  # what the user's side has, sorted
         self.work: Work | None = None
         self.is_working = False  # the user's side has begun with it
@@ -102,6 +103,14 @@ class MemberCore(ABC):
             config.group_id, self.generation_id, self.member_id if self.is_member else "",
             config.group_instance_id,
         )  # fmt: skip
+
+    @property
+    def holder(self) -> GroupMetadata:
+        """Who the member was when it got what its user has: of what was lost, the one that the group gave up.
+
+        Hazard: in a transaction, offsets in nobody's name are taken, although others have the partitions.
+        """
+        return self._former if self.owned and not self.is_member and self._former else self.metadata
 
     @property
     def is_member(self) -> bool:
@@ -178,6 +187,11 @@ class MemberCore(ABC):
     @abstractmethod
     def watched(self) -> tuple[str, ...]:
         """Topics that the member must know."""
+
+    def _note_former(self) -> None:
+        """The membership is about to end."""
+        if self.is_member:
+            self._former = self.metadata
 
     def _become(self, state: MemberState) -> None:
         if state is not self.state:

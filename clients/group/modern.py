@@ -274,6 +274,7 @@ class ModernMember(MemberCore):
             self._become(S.JOINING)
 
     def _reset(self) -> None:
+        self._note_former()
         self.generation_id, self._told, self._beat = -1, None, None
         self._target, self._is_first = frozenset(), True
         if not self.is_working:

@@ -104,6 +104,8 @@ class HostedShard:
         self.waiting: set[Waiting] = set()
         self.applied_end = 0
         self.skipped = 0  # records of unknown types
+        self._replayed = 0  # those of the load
+        self._load_began_ms = parts.host.now_ms
         self._parts = parts
         self._host = parts.host
         self._timers = ShardTimers(parts.wheel, self._run)
@@ -112,7 +114,6 @@ class HostedShard:
         self._next: deque[tuple[int, Callable[[Now], Outcome]]] = deque()  # by the offset to be committed
         self._to_replay: deque[Replayed] = deque()
         self._fault = ""
-        self._load_began_ms = 0
         self._shard = make(name.partition, self)
 
     # --- Surroundings ----------------------------------------------------------------------------------
@@ -196,6 +197,7 @@ class HostedShard:
             return
         found: Digest = piece.found
         self.skipped += found.skipped
+        self._replayed += len(found.replayed)
         self._to_replay.extend(found.replayed)
         self.applied_end = piece.next_offset
         self._replay_some(self._now())
@@ -222,7 +224,11 @@ class HostedShard:
 
     def _loaded(self) -> None:
         self.state = ShardState.ACTIVE
-        self._parts.metrics[self.name.topic].load_times.record(self._host.now_ms - self._load_began_ms)
+        took_ms = self._host.now_ms - self._load_began_ms
+        self._parts.metrics[self.name.topic].load_times.record(took_ms)
+        if self._replayed:
+            text = f"{self.name} is coordinated here: {self._replayed} records read in {took_ms} ms"
+            self._host.note(logging.INFO, text)
         if self.skipped:
             text = f"{self.name}: {self.skipped} records of types that are not known here were skipped"
             self._host.note(logging.WARNING, text)

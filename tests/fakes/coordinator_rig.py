@@ -4,6 +4,7 @@ and questions wait until the test lets them through."""
 from __future__ import annotations
 
 import itertools
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +109,7 @@ class Host:
         self.reads: list[LogPiece] = []
         self.asked: list[tuple[int, Any, Any, int, Callable[[Any], None]]] = []
         self.notes: list[str] = []
+        self.news: list[str] = []  # what is no trouble
         self.known_ends: dict[Any, int] = {}  # of other topics
         self.max_bytes = 1 << 20
         self.read_bytes: int | None = None
@@ -195,7 +197,7 @@ class Host:
         self.asked.append((node_id, api, body, timeout_ms, answered))
 
     def note(self, level: int, text: str) -> None:
-        self.notes.append(text)
+        (self.notes if level > logging.INFO else self.news).append(text)
 
 
 class Counter:

@@ -259,6 +259,30 @@ def test_a_member_that_does_not_poll_leaves_and_loses(play: Play, kind: str) -> 
     play(scenario)
 
 
+@each_kind
+def test_what_was_lost_is_not_committed_in_nobodys_name(play: Play, kind: str) -> None:
+    """A transaction names the member that had the partitions until they are given up: the group refuses it,
+    as it would not refuse offsets of nobody."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        fake.put("t", 0, b"1")
+        slow = member(cluster, kind, max_poll_interval_ms=10_000, session_timeout_ms=10_000)
+        assert await slow.poll(5)
+        before = slow.group_metadata()
+        assert before.member_id
+        assert before.generation_id >= 0
+        core = slow._engine.group._core
+        await until(lambda: not core.is_member)
+        assert owned(slow) == (T0,)
+        assert slow.group_metadata() == before
+        await until(lambda: core.is_member and slow.group_metadata() != before, slow)
+        await slow.unsubscribe()
+        assert slow.group_metadata().generation_id == -1
+
+    play(scenario)
+
+
 def test_slow_loops_keep_their_membership(play: Play) -> None:
     """Each record takes less than max.poll.interval.ms, a batch of them more."""
 
@@ -483,7 +507,7 @@ def test_unsubscribing_and_subscribing_anew(play: Play, kind: str) -> None:
         await consumer.subscribe(["t", "u"], listener=told)
         assert await read(consumer, 8.0) == [b"u1"]
         await consumer.unsubscribe()
-        assert fake.members("g") == []
+        assert fake.group_members("g") == []
         assert consumer.subscription() == ()
         assert told.heard[-1] == ("revoked", (T0, TopicPartition("u", 0)))
         fake.put("t", 0, b"t2")

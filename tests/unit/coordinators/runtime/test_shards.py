@@ -72,6 +72,7 @@ def test_a_log_is_replayed_piece_by_piece() -> None:
     rig.host.finish_read()
     assert rig.shard.is_loaded
     assert rig.shard.numbers == {"g": 3, "h1": 1, "h2": 1, "h3": 1}
+    assert rig.host.news == ["__consumer_offsets-0 is coordinated here: 9 records read in 0 ms"]
 
 
 def test_a_long_piece_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
