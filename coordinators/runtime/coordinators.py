@@ -142,12 +142,16 @@ class Coordinators:
 
     def _next_producer_id(self) -> int:
         """Errors: CoordinatorLoadInProgressError while a block of them is fetched."""
+        ids = self._known_ids()
+        try:
+            return ids.next_id()
+        finally:
+            self._fetch_ids(ids)
+
+    def _known_ids(self) -> ProducerIds:
         if self._ids is None:  # not before: by now the node has its own id
             self._ids = ProducerIds(self._host.node_id)
-        try:
-            return self._ids.next_id()
-        finally:
-            self._fetch_ids(self._ids)
+        return self._ids
 
     def _fetch_ids(self, ids: ProducerIds) -> None:
         def poll(_now: Now) -> Outcome:
@@ -188,7 +192,10 @@ class Coordinators:
             shard.committed()
 
     def followed(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """The metadata has moved on."""
+        """The metadata has moved on, and knows this node."""
+        if self._ids is None:
+            self._known_ids().want()
+            self._fetch_ids(self._known_ids())
         for shard in self._shards.values():
             shard.on_metadata(image, delta)
 
