@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _FENCE_TIMEOUT_MS = 1
 # The version whose markers may carry the epoch that the transaction has; later ones bring a higher one.
 _ADMIN_VERSION = 0
+_UNDER_WAY = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+MAX_PARTITIONS = 500  # Bound: whose producers are asked for at a time, and there may be many in each
 Producers = tuple[ProducerDescription, ...]
 
 
@@ -90,8 +92,11 @@ class TransactionEngine:
     ) -> list[TransactionListing]:
         """By transactional id. Errors: ConfigError for a state that there is not,
         InvalidRegularExpressionError."""
+        wanted = known_names(TransactionState, states)
+        if longer_than is not None and not wanted:
+            wanted = _UNDER_WAY  # coordinators take the others for as old as time
         request = transactions.ListTransactionsRequest(
-            known_names(TransactionState, states),
+            wanted,
             tuple(producer_ids),
             -1 if longer_than is None else int(longer_than * 1000),
             pattern,
@@ -208,7 +213,12 @@ class TransactionEngine:
     async def _producers(
         self, partitions: Iterable[TopicPartition], call: Call
     ) -> Results[TopicPartition, Producers]:
-        return Results(await self._ask_leaders(_PRODUCERS, {tp: tp for tp in partitions}, call))
+        wanted = list(dict.fromkeys(partitions))
+        found: dict[TopicPartition, Any] = {}
+        for start in range(0, len(wanted), MAX_PARTITIONS):
+            some = {tp: tp for tp in wanted[start : start + MAX_PARTITIONS]}
+            found |= await self._ask_leaders(_PRODUCERS, some, call)
+        return Results(found)
 
     async def _open(
         self, partitions: Iterable[TopicPartition], call: Call

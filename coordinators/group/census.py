@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from .group import Group, GroupType
 
-MAX_LOOKS = 10_000  # Bound: of groups that are looked at for one answer; the rest counts as it was before
+MAX_CHANGED = 1_000  # Bound: of groups that are looked at for one answer; a large one takes time itself
 
 
 @dataclass(slots=True)
@@ -30,7 +30,8 @@ class _Counted(NamedTuple):
 
 
 class Census:
-    """Counts `groups`: whoever changes one says so, and it is looked at when somebody asks for the counts.
+    """Counts `groups`: whoever changes one says so, and it is looked at when somebody asks for the counts, or
+    when too many others have changed, but not for each of the records that change it.
 
     Bound: remembers the groups that there are, and no other.
     """
@@ -43,24 +44,29 @@ class Census:
 
     def changed(self, group_id: str) -> None:
         """The group is new, gone, or may be in another state or have other members."""
-        if group_id in self._groups:
-            self._changed[group_id] = None
-        else:
+        if group_id not in self._groups:
             self._changed.pop(group_id, None)
             self._forget(group_id)
+        elif group_id not in self._changed:
+            if len(self._changed) >= MAX_CHANGED:
+                self._look()
+            self._changed[group_id] = None
 
     def counts(self) -> Counts:
         """Not to be changed."""
-        for _ in range(min(len(self._changed), MAX_LOOKS)):
-            group_id, _ = self._changed.popitem()
-            group = self._groups[group_id]
-            self._forget(group_id)
-            found = self._counted[group_id] = _Counted(
-                (group.group_type, group.state_name), group.member_count
-            )
-            self._found.groups[found.kind] += 1
-            self._found.members += found.members
+        while self._changed:
+            self._look()
         return self._found
+
+    def _look(self) -> None:
+        """At the one that changed last: of those that keep changing, one does so at a time."""
+        group_id, _ = self._changed.popitem()
+        group = self._groups[group_id]
+        self._forget(group_id)
+        found = _Counted((group.group_type, group.state_name), group.member_count)
+        self._counted[group_id] = found
+        self._found.groups[found.kind] += 1
+        self._found.members += found.members
 
     def _forget(self, group_id: str) -> None:
         known = self._counted.pop(group_id, None)

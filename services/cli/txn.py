@@ -223,19 +223,20 @@ def _check_unknown(admin: Admin, place: TopicPartition, producer_id: int) -> Non
 
 
 def _led(admin: Admin, node_id: int | None) -> list[TopicPartition]:
-    """What a node leads, or with None everything that has a leader."""
+    """What a node leads, or with None everything that has a leader; says how much has none."""
     from ...protocol.model import TopicPartition
 
     found: list[TopicPartition] = []
+    leaderless = 0
     for piece in pieces([item.name for item in admin.list_topics(internal=True)]):
         described = admin.describe_topics(*piece)
-        found += [
-            TopicPartition(name, part.partition)
-            for name in piece
-            if name not in described.errors
-            for part in described[name].partitions
-            if node_id in (None, part.leader)
-        ]
+        for name in (name for name in piece if name not in described.errors):
+            for part in described[name].partitions:
+                leaderless += part.leader < 0
+                if part.leader >= 0 and node_id in (None, part.leader):
+                    found.append(TopicPartition(name, part.partition))
+    if leaderless and node_id is None:
+        note(f"{leaderless} partitions have no leader now, and were not looked at")
     return found
 
 

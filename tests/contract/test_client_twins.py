@@ -540,3 +540,30 @@ def test_twins_have_the_same_names_and_parameters(sync: type, twin: type) -> Non
     ours = {name: names for name, names in surface(sync).items() if name not in only_here}
     theirs = {name: names for name, names in surface(twin).items() if name not in only_here}
     assert ours == theirs
+
+
+def test_admins_look_after_groups_and_transactions(face: Face, topic: str) -> None:
+    """Commits for a group without members, its lag and its end; who writes in a transaction, and no more."""
+    admin, group = face.make("admin"), f"group.{topic}"
+    place, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    producer = face.make("producer", transactional_id=f"admin.{topic}")
+    producer.begin_transaction()
+    face.send(producer, topic, b"0", partition=0)
+    assert admin.alter_group_offsets(group, {place: 0, other: 0}).errors == {}
+    assert group in [each.group_id for each in admin.list_groups(states=["Empty"])]
+    assert admin.describe_groups(group)[group].members == ()
+    assert [each.lag for each in admin.group_lag(group).values()] == [1, 0]
+    assert admin.group_lag(group, [place], read_committed=True)[place].lag == 0
+    assert admin.delete_group_offsets(group, [other]).errors == {}
+    assert list(admin.list_group_offsets(group)) == [place]
+    assert dict(admin.remove_members(group)) == {}
+    assert admin.delete_groups(group).errors == {}
+    name = f"admin.{topic}"
+    assert name in [each.transactional_id for each in admin.list_transactions(states=["Ongoing"])]
+    described = admin.describe_transactions(name)[name]
+    (writing,) = admin.describe_producers(place)[place]
+    assert (described.partitions, writing.producer_id) == ((place,), described.producer_id)
+    assert admin.find_hanging_transactions([place], longer_than=0) == []
+    assert admin.fence_producers(name)[name].producer_epoch > described.producer_epoch
+    with pytest.raises(errors.KafkaError):
+        producer.commit_transaction()

@@ -246,3 +246,25 @@ def test_what_is_under_way_is_not_torn_apart(cluster: LocalCluster, shell: Any) 
             assert fenced.producer_epoch > before.producer_epoch
         with pytest.raises(headrace.KafkaError):
             producer.commit_transaction()
+
+
+def test_admins_find_a_coordinator_that_has_died_elsewhere() -> None:
+    """What the dead node coordinated is listed, described and changed at the node that has taken over."""
+    fast = {**FAST, "broker_session_timeout_ms": 1_000, "broker_heartbeat_interval_ms": 100}
+    with local(nodes=3, **fast) as cluster, headrace.Admin(cluster.bootstrap) as admin:
+        topic = headrace.NewTopic("t", partitions=1, replication_factor=3)
+        admin.create_topics(topic).raise_for_errors()
+        place = TopicPartition("t", 0)
+        names = [f"g{number}" for number in range(6)]
+        for name in names:
+            assert admin.alter_group_offsets(name, {place: 0})[place] is None
+        before = admin.describe_groups(*names)
+        dead = before["g0"].coordinator
+        cluster.kill_node(dead - 1)
+        assert [each.group_id for each in admin.list_groups()] == names
+        after = admin.describe_groups(*names)
+        assert after.errors == {}
+        assert all(after[name].coordinator != dead for name in names)
+        assert admin.group_lag("g0")[place].lag == 0
+        assert admin.delete_groups(*names).errors == {}
+        assert admin.list_groups() == []

@@ -18,7 +18,17 @@ PAGES = sorted(
     str(path.relative_to(ROOT))
     for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "PROFILES.md"]
 )
-CODE = ("protocol", "runtime", "storage_node", "controller", "clients", "services", "benchmarks", "tests")
+CODE = (
+    "protocol",
+    "runtime",
+    "storage_node",
+    "controller",
+    "coordinators",
+    "clients",
+    "services",
+    "benchmarks",
+    "tests",
+)
 # What is not ours and is spelled nowhere in the code.
 FOREIGN = {"reset_index", "memmove", "zmq_msg_t", "area", "src", "name.tmp"}
 

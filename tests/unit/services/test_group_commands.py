@@ -241,3 +241,8 @@ def test_hanging_transactions_are_found_and_ended(headrace: Run, fake: FakeAdmin
     assert headrace("txn", *place, "0", *by_ids, "--force")[0] == 0
     assert [(each.producer_id, each.coordinator_epoch) for each in fake.markers] == [(8, 0), (7, 2)]
     assert headrace("txn", "find-hanging", "--all")[2] == "nothing hangs in 2 partitions\n"
+    fake.topics["t"].partitions[0].leader = -1
+    assert headrace("txn", "find-hanging", "--all")[2].splitlines() == [
+        "1 partitions have no leader now, and were not looked at",
+        "nothing hangs in 1 partitions",
+    ]

@@ -340,3 +340,12 @@ def test_the_guest_hears_of_connections_and_markers() -> None:
     rig.core.guest.ended_transaction(rig.key, 5, 1, is_commit=True, offset=7)
     rig.core.guest.ended_transaction((b"other topic's id", 0), 5, 1, is_commit=True, offset=7)
     assert rig.visitor.take("gone", "ended") == [("gone", 77), ("ended", 5, 1, True, 7)]
+
+
+def test_ends_of_other_partitions_are_known_where_there_is_a_replica() -> None:
+    """Whoever leads it; the guest compares what groups have read with them."""
+    rig = Rig()
+    other = rig.topic("other")
+    rig.produce(other, batch(b"a", b"b"))
+    assert rig.visitor.host.known_end((other, 0)) == 2
+    assert rig.visitor.host.known_end((other, 1)) is None

@@ -40,6 +40,9 @@ def test_transactions_are_listed_and_described() -> None:
         asked = fake.requests("ListTransactions")[-1]
         assert (asked.states, asked.producer_ids) == (("Ongoing",), (2,))
         assert (asked.duration_ms, asked.transactional_id_pattern) == (1500, "b.*")
+        await admin.list_transactions(longer_than=1)
+        asked = fake.requests("ListTransactions")[-1]
+        assert asked.states == ("Ongoing", "PrepareCommit", "PrepareAbort")
         with pytest.raises(errors.ConfigError, match="PrepareCommit"):
             await admin.list_transactions(states=["ongong"])
         found = await admin.describe_transactions("b", "nowhere")
@@ -68,6 +71,18 @@ def test_producers_are_described_by_the_leaders() -> None:
         assert len((await admin.describe_producers(FIRST))[FIRST]) == 1
 
     play_admin(scenario, nodes=2)
+
+
+def test_producers_of_many_partitions_are_asked_for_piece_by_piece() -> None:
+    """A node refuses to answer for too many."""
+
+    async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
+        fake.create("t", 1_100)
+        found = await cluster.admin().describe_producers(*(TopicPartition("t", n) for n in range(1_100)))
+        assert (len(found), found.errors) == (1_100, {})
+        assert [len(each.topics) for each in fake.requests("DescribeProducers")] == [500, 500, 100]
+
+    play_admin(scenario)
 
 
 def test_hanging_is_what_is_old_and_unknown_to_coordinators() -> None:
