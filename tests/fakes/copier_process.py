@@ -65,15 +65,21 @@ class Copier:
         except errors.ApiTimeoutError:
             raise  # nobody can say what became of it: the next process of this name finds out
         except errors.TransactionAbortableError as error:
-            print(f"aborted {error}", flush=True)
+            tell(f"aborted {error}")
             self._rewind()
         else:
-            print(f"copied {len(records)}", flush=True)
+            tell(f"copied {len(records)}")
 
     def _rewind(self) -> None:
         """Go on where the group is."""
         for tp, committed in self._consumer.committed(timeout=PATIENCE_S).items():
             self._consumer.seek(tp, 0 if committed is None else committed.offset)
+
+
+def tell(line: str) -> None:
+    """To whoever started this."""
+    sys.stdout.write(line.replace("\n", " ") + "\n")
+    sys.stdout.flush()
 
 
 def main(bootstrap: str, name: str, source: str, target: str, size: str, options: str) -> None:

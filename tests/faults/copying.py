@@ -39,7 +39,8 @@ class CopierProcess:
     def __init__(self, cluster: FaultCluster, name: str, size: int, options: dict[str, Any]) -> None:
         self.name, self.lives, self.copied, self.aborted = name, 0, 0, 0
         self._command = [
-            sys.executable, copier_process.__file__, cluster.bootstrap, name, SOURCE, TARGET, str(size), repr(options),
+            sys.executable, copier_process.__file__, cluster.bootstrap, name, SOURCE, TARGET, str(size),
+            repr(options),
         ]  # fmt: skip
         self._log_path = cluster.directory / f"{name}.log"
         self._process: subprocess.Popen[str] | None = None

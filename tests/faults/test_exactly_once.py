@@ -8,11 +8,11 @@ import time
 from typing import Any
 
 import pytest
-
-FIGURES = "faults"  # as in conftest
 from copying import Copying
 
 pytestmark = pytest.mark.timeout(600)
+
+FIGURES = "faults"  # as in conftest
 
 KINDS: dict[str, dict[str, Any]] = {
     "eager": {"assignors": ["range"], "session_timeout_ms": 6_000, "heartbeat_interval_ms": 500},

@@ -1,5 +1,5 @@
-"""Scenarios 38, 42 to 44, 46, 47 and 50 of RELIABILITY 1.8: transactions while their coordinators, the leaders
-of what they write to and their producers are killed, paused and cut off."""
+"""Scenarios 38, 42 to 44, 46, 47 and 50 of RELIABILITY 1.8: transactions while their coordinators, the
+leaders of what they write to and their producers are killed, paused and cut off."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace import TopicPartition, errors
 from headrace.protocol.coordinator_ids import partition_of_id
 from history import History, Op, outcome_of_abort
 from proxy import Way
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, wait_for
 from workload import note
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def committed_values(cluster: FaultCluster, tp: TopicPartition) -> list[bytes]:
 
 class Transactor:
     """One transactional producer in a thread of its own, whose clients come and go: each transaction sends
-    a value to every partition; what became of it goes into the history."""
+    a value to every partition, moving money from one to the next; what became of it goes into the history."""
 
     def __init__(self, history: History, cluster: FaultCluster, number: int, partitions: int) -> None:
         self.ended = 0
@@ -79,14 +79,27 @@ class Transactor:
         self._history, self._cluster, self._number = history, cluster, number
         self._partitions = partitions
         self._random = Random(number)
-        self._is_over = threading.Event()
+        self._is_over, self._may_go = threading.Event(), threading.Event()
+        self._may_go.set()
+        self.is_resting = False
         self._sequence = 0
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
+    def rest(self) -> None:
+        """End the transaction at hand and begin none."""
+        self._may_go.clear()
+        wait_for(lambda: self.is_resting or self.complaint, "the transactor rests")
+
+    def go_on(self) -> None:
+        """After `rest`."""
+        self.is_resting = False
+        self._may_go.set()
+
     def end(self) -> None:
         """No further transaction."""
         self._is_over.set()
+        self._may_go.set()
         self._thread.join(2 * PATIENCE_S)
         assert not self._thread.is_alive(), "it has stalled"
         assert self.complaint is None, self.complaint
@@ -105,6 +118,10 @@ class Transactor:
         options = {"transactional_id": f"t-{self._number}", "client_id": f"client-{self._number}", **QUICK}
         with headrace.Producer(self._cluster.bootstrap, **options) as producer:
             while not self._is_over.is_set():
+                if not self._may_go.is_set():
+                    self.is_resting = True
+                    self._may_go.wait()
+                    continue
                 producer.begin_transaction()
                 if not self._transact(producer, process.txn()):
                     return
@@ -114,8 +131,10 @@ class Transactor:
         commit_error: BaseException | None = None
         is_to_commit = self._random.random() < 0.75
         try:
+            amount = self._random.randrange(1, 1000)
             for partition in range(self._partitions):
-                value = b"%d/%d" % (self._number, self._sequence)
+                moved = (amount, -amount, *[0] * self._partitions)[partition]
+                value = b"%d/%d %d" % (self._number, self._sequence, moved)
                 self._sequence += 1
                 producer.send("t", value, partition=partition)
                 op.send(f"t-{partition}", value)
@@ -242,3 +261,109 @@ def test_s38_s42_a_zombie_whose_answers_were_lost_is_fenced(make_cluster: Any) -
         found = consumer.committed(tps[0], timeout=PATIENCE_S)[tps[0]]
     assert found is not None
     assert found.offset == 5
+
+
+@pytest.mark.parametrize("rounds", [3, pytest.param(20, marks=pytest.mark.faults)])
+def test_s50_money_is_neither_made_nor_lost(make_cluster: Any, rounds: int) -> None:
+    """Transfers between two partitions while nodes are killed: at every snapshot of what is committed, taken
+    between transfers, all of it sums to nothing."""
+    cluster, history = make_cluster(), History()
+    cluster.create_topic("t", 2, min_insync_replicas=2)
+    tps = [TopicPartition("t", number) for number in range(2)]
+    transactors = [Transactor(history, cluster, number, 2) for number in range(3)]
+    until_more(transactors, 3, cluster)
+    for number in range(rounds):
+        node = cluster.nodes[number % 3]
+        node.kill()
+        until_more(transactors, 1, cluster)
+        node.start()
+        for topic in ("t", STATE):
+            cluster.until_in_sync(topic)
+        for transactor in transactors:
+            transactor.rest()
+        records = [record for some in committed_records(cluster, *tps) for record in some]
+        sums = [sum(int(r.value.split()[1]) for r in records if r.partition == tp.partition) for tp in tps]
+        assert sums[0] > 0
+        assert sum(sums) == 0
+        for transactor in transactors:
+            transactor.go_on()
+    for transactor in transactors:
+        transactor.end()
+
+
+def test_s44_markers_wait_for_a_leader(make_cluster: Any) -> None:
+    """A partition has no leader when its transaction is committed: the commit counts elsewhere, the marker
+    comes when there is a leader again, and nothing stays open."""
+    cluster = make_cluster(nodes=4)
+    cluster.create_topic("t", 1, min_insync_replicas=2)
+    cluster.create_topic("alone", 1, 1)
+    there, alone = TopicPartition("t", 0), TopicPartition("alone", 0)
+    only = cluster.node(cluster.leader("alone"))
+    names = (f"me-{number}" for number in range(1000))
+    with cluster.clients.producer(transactional_id="any") as producer, producer.transaction() as txn:
+        txn.send("t", b"first")  # there are coordinators from now on
+    cluster.until_in_sync(STATE)
+    name = next(name for name in names if coordinator(cluster, name) is not only)
+    with cluster.clients.producer(transactional_id=name) as producer:
+        producer.begin_transaction()
+        for topic in ("t", "alone"):
+            producer.send(topic, b"x").result(PATIENCE_S)
+        only.kill()
+        cluster.until(lambda: cluster.partition("alone").leader < 0, "nobody leads")
+        producer.commit_transaction()
+        assert committed_values(cluster, there) == [b"first", b"x"]
+        only.start()
+        assert committed_values(cluster, alone) == [b"x"]
+        with producer.transaction() as txn:
+            txn.send("alone", b"y")
+    assert committed_values(cluster, alone) == [b"x", b"y"]
+
+
+def test_s46_a_produce_that_comes_after_the_abort_is_refused(make_cluster: Any) -> None:
+    """What a paused link holds back arrives when the transaction has timed out: it is refused, and readers
+    do not wait for it."""
+    cluster = make_cluster(config={"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100})
+    cluster.create_topic("t", 1, min_insync_replicas=2)
+    tp = TopicPartition("t", 0)
+    late = headrace.Producer(
+        cluster.bootstrap, transactional_id="late", client_id="client-0", transaction_timeout_ms=1_000
+    )
+    late.begin_transaction()
+    late.send("t", b"in time").result(PATIENCE_S)
+    cluster.network.freeze(cluster.client_links(cluster.nodes, 1), Way.OUT)
+    held = late.send("t", b"too late")
+    until_ended(cluster, tp)
+    cluster.network.heal()
+    with pytest.raises(errors.HeadraceError):
+        held.result(PATIENCE_S)
+    with pytest.raises(errors.HeadraceError):
+        late.commit_transaction()
+    late.close()
+    assert committed_values(cluster, tp) == []
+    with cluster.clients.producer(transactional_id="late") as again, again.transaction() as txn:
+        txn.send("t", b"again")
+    assert committed_values(cluster, tp) == [b"again"]
+
+
+def test_s47_a_transaction_times_out_under_a_paused_leader(make_cluster: Any) -> None:
+    """The leader stands still with a produce in its buffers while the transaction runs out."""
+    cluster = make_cluster(config={"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100})
+    cluster.create_topic("t", 1, min_insync_replicas=2)
+    tp = TopicPartition("t", 0)
+    options = {"transaction_timeout_ms": 1_000, "client_id": "client-0", **QUICK}
+    with headrace.Producer(cluster.bootstrap, transactional_id="slow", **options) as slow:
+        slow.begin_transaction()
+        slow.send("t", b"0").result(PATIENCE_S)
+        leader = cluster.node(cluster.leader("t"))
+        leader.pause()
+        held = slow.send("t", b"1")
+        cluster.until(lambda: cluster.leader("t") != leader.id, "another leads")
+        until_ended(cluster, tp)
+        leader.resume()
+        wait_for(held.done, "the record has an end")
+        with pytest.raises(errors.HeadraceError):
+            slow.commit_transaction()
+    assert committed_values(cluster, tp) == []
+    with cluster.clients.producer(transactional_id="slow") as again, again.transaction() as txn:
+        txn.send("t", b"again")
+    assert committed_values(cluster, tp) == [b"again"]
