@@ -1,0 +1,264 @@
+"""Copiers in processes of their own, which carry each record of one topic to another exactly once, and what
+must be so at the end.
+
+Record N of partition P of the source goes to partition P of the target: the target ends as the same lists.
+A reader of committed records follows from the first on; what it saw must be the same lists as well.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Self
+
+import copier_process
+import process_log
+from headrace import TopicPartition
+from waiting import wait_for
+
+if TYPE_CHECKING:
+    from fault_cluster import FaultCluster
+
+SOURCE, TARGET = "source", "target"
+IN_PARTITIONS, OUT_PARTITIONS = 2, 3
+INTERNAL = ("__consumer_offsets", "__transaction_state")
+END_S = 60.0
+LIVES = 20  # a copier that ends by itself so often never gets on
+LOG_TAIL_CHARS = 3_000
+
+
+class CopierProcess:
+    """One copier; `copied` counts the records of all its lives that it was told are committed."""
+
+    def __init__(self, cluster: FaultCluster, name: str, size: int, options: dict[str, Any]) -> None:
+        self.name, self.lives, self.copied, self.aborted = name, 0, 0, 0
+        self._command = [
+            sys.executable, copier_process.__file__, cluster.bootstrap, name, SOURCE, TARGET, str(size),
+            repr(options),
+        ]  # fmt: skip
+        self._log_path = cluster.directory / f"{name}.log"
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Another life."""
+        self.lives += 1
+        with self._log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**os.environ, process_log.VARIABLE: "INFO"},
+                start_new_session=True,
+            )
+        threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """SIGTERM; it must end in order."""
+        assert self._end(signal.SIGTERM) == 0, self.log_tail()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether there is a process."""
+        return self._process is not None and self._process.poll() is None
+
+    def log_tail(self) -> str:
+        """The last of what it told."""
+        return f"--- {self.name}\n{self._log_path.read_text(errors='replace')[-LOG_TAIL_CHARS:]}"
+
+    def _end(self, number: int) -> int:
+        assert self._process is not None
+        self._process.send_signal(number)
+        return self._process.wait(60)
+
+    def _listen(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        with process.stdout:
+            for line in process.stdout:
+                word, _, rest = line.partition(" ")
+                if word == "copied":
+                    self.copied += int(rest)
+                else:
+                    self.aborted += 1
+
+
+class Copying:
+    """`start` it, make trouble, `finish` it: a context manager that leaves no process behind."""
+
+    def __init__(
+        self,
+        cluster: FaultCluster,
+        *,
+        records: int,
+        size: int,
+        bounces: int,
+        copiers: int = 2,
+        **options: Any,
+    ) -> None:
+        self.cluster = cluster
+        self.sent: dict[int, list[bytes]] = {}
+        self.seen: dict[int, list[bytes]] = defaultdict(list)
+        self.bounces = 0
+        self._piece = records // (bounces + 1)
+        self._numbers = itertools.count()
+        self._producer: Any = None
+        self._copiers = [
+            CopierProcess(cluster, f"client-{number}", size, options) for number in range(copiers)
+        ]
+        self._is_over = threading.Event()
+        self._reader = threading.Thread(target=self._follow, daemon=True)
+        self._failure: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        self.cluster.create_topic(SOURCE, IN_PARTITIONS, min_insync_replicas=2)
+        self.cluster.create_topic(TARGET, OUT_PARTITIONS, min_insync_replicas=2)
+        self._producer = self.cluster.clients.producer()
+        self._feed()
+        self._reader.start()
+        for copier in self._copiers:
+            copier.start()
+        self.more(1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        for copier in self._copiers:
+            if copier.is_alive:
+                copier.kill()
+        self._reader.join(END_S)
+
+    # --- for scenarios ------------------------------------------------------------------------------------
+
+    @property
+    def copied(self) -> int:
+        """Records in the target, as a reader of committed ones has seen."""
+        return sum(map(len, self.seen.values()))
+
+    @property
+    def aborted(self) -> int:
+        """Transactions that copiers gave up."""
+        return sum(copier.aborted for copier in self._copiers)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether as many were copied as there are."""
+        return self.copied >= sum(map(len, self.sent.values()))
+
+    def more(self, count: int, patience_s: float = END_S) -> None:
+        """Until this many more were copied, or all are."""
+        goal = self.copied + count
+
+        def is_so() -> bool:
+            self.keep_alive()
+            return self.copied >= goal or self.is_done
+
+        wait_for(is_so, f"{count} more records are copied", patience_s, self._evidence)
+
+    def keep_alive(self) -> None:
+        """Copiers that ended by themselves (a commit that nobody could answer in time) begin anew."""
+        for copier in self._copiers:
+            if not copier.is_alive:
+                assert copier.lives < LIVES, copier.log_tail()
+                copier.start()
+
+    def bounce_nodes(self, *, hard: bool) -> None:
+        """Each node in turn is away for a while; before the next all replicas are in sync again."""
+        for node in self.cluster.nodes:
+            self._feed()
+            node.kill() if hard else node.stop()
+            self.bounces += 1
+            self.more(1)
+            node.start()
+            for topic in (SOURCE, TARGET, *INTERNAL):
+                self.cluster.until_in_sync(topic)
+
+    def bounce_copiers(self, *, hard: bool) -> None:
+        """Each copier in turn ends and begins anew."""
+        for copier in self._copiers:
+            self._feed()
+            self.more(1)
+            if copier.is_alive:
+                copier.kill() if hard else copier.stop()
+            self.bounces += 1
+            copier.start()
+
+    def finish(self) -> None:
+        """Wait until everything is copied, and compare. Fails with what is too much or too little."""
+        self._producer.close(END_S)
+        wait_for(lambda: self.more(1) or self.is_done, "everything is copied", evidence=self._evidence)
+        for copier in self._copiers:
+            if copier.is_alive:
+                copier.stop()
+        found = self._read_all()
+        for partition, values in self.sent.items():
+            assert_same(found[partition], values, f"{TARGET}-{partition}")
+        assert set(found) == set(self.sent)
+        wait_for(lambda: self.is_done, "the reader has everything", evidence=self._evidence)
+        self._is_over.set()
+        self._reader.join(END_S)
+        assert self._failure is None, self._failure
+        for partition, values in self.sent.items():
+            assert_same(self.seen[partition], values, f"what the reader saw of {TARGET}-{partition}")
+
+    # --- inside -------------------------------------------------------------------------------------------
+
+    def _feed(self) -> None:
+        """The next piece of the source is on its way: what comes next happens while that is copied."""
+        for number in itertools.islice(self._numbers, self._piece):
+            value, partition = b"%d" % number, number % IN_PARTITIONS
+            self._producer.send(SOURCE, value, partition=partition)
+            self.sent.setdefault(partition, []).append(value)
+
+    def _follow(self) -> None:
+        try:
+            with self.cluster.clients.consumer(
+                TARGET, auto_offset_reset="earliest", isolation_level="read_committed"
+            ) as consumer:
+                while not self._is_over.is_set():
+                    for record in consumer.poll(0.1):
+                        self.seen[record.partition].append(record.value)
+        except BaseException as error:  # noqa: BLE001 - told at the end
+            self._failure = error
+
+    def _read_all(self) -> dict[int, list[bytes]]:
+        """The target, as a reader who comes now sees it."""
+        found: dict[int, list[bytes]] = defaultdict(list)
+        options = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+        with self.cluster.clients.consumer(TARGET, **options) as consumer:
+            tps = [TopicPartition(TARGET, number) for number in range(OUT_PARTITIONS)]
+            ends, deadline_s = consumer.end_offsets(*tps, timeout=END_S), time.monotonic() + END_S
+            while any(consumer.position(tp) < end for tp, end in ends.items()):
+                assert time.monotonic() < deadline_s, f"the last reader has stalled\n{self._evidence()}"
+                for record in consumer.poll(0.2, 10_000):
+                    found[record.partition].append(record.value)
+        return found
+
+    def _evidence(self) -> str:
+        logs = "\n".join(copier.log_tail() for copier in self._copiers)
+        return f"copied {self.copied}, reader {self._failure}\n{logs}\n{self.cluster.evidence()}"
+
+
+def assert_same(found: list[bytes], wanted: list[bytes], what: str) -> None:
+    """The same list; else what is missing, there twice, or too much."""
+    if found == wanted:
+        return
+    counts: dict[bytes, int] = defaultdict(int)
+    for value in found:
+        counts[value] += 1
+    missing = [value for value in wanted if value not in counts]
+    twice = [value for value, count in counts.items() if count > 1]
+    strange = set(counts).difference(wanted)
+    raise AssertionError(
+        f"{what}: {len(missing)} missing {missing[:5]}, {len(twice)} twice {twice[:5]},"
+        f" {len(strange)} strange; else the order differs"
+    )
