@@ -428,7 +428,7 @@ class Laws:
 
     def at_end(self) -> None:
         """All replicas are byte for byte the same, and hold what was acknowledged where it was."""
-        for name in self._cluster.topics:
+        for name in self._cluster.checked_topics:
             for number, registration in enumerate(self.image.topics[name].partitions):
                 self._check_same((name, number), registration)
         for node in self._cluster.nodes.values():
