@@ -30,7 +30,7 @@ from headrace.protocol.model import EARLIEST_TIMESTAMP, TopicPartition
 from headrace.protocol.records.codec import active_codec
 from sim_clients import SimConsumer
 from sim_scripts import CoordinatorLink, first_error, run, sleep
-from sim_transactions import COPY, SOURCE, Seat, TransactionalProducer
+from sim_transactions import COPY, SOURCE, TIMEOUT_MS, Seat, TransactionalProducer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,7 +52,7 @@ class SimMember(SimConsumer):
         self.fetcher.reset_policy = EARLIEST_TIMESTAMP
         self.group = group
         config = MemberConfig(
-            group, None, session_timeout_ms=1_500, heartbeat_interval_ms=300, max_poll_interval_ms=3_000
+            group, None, session_timeout_ms=1_500, heartbeat_interval_ms=300, max_poll_interval_ms=1_200
         )
         backoff = Backoff(20, 300, self.random)
         is_eager = cluster.random.random() < 0.5
@@ -129,7 +129,7 @@ class SimMember(SimConsumer):
             if reads:
                 self.cluster.groups.read_by(self, reads)
                 yield from self._commit(reads)
-            busy_ms = 4_000 if self.random.random() < 0.01 else 100
+            busy_ms = 2_500 if self.random.random() < 0.01 else 100
             yield from sleep(self, 1 + self.random.randrange(busy_ms))
 
     def obey(self) -> None:
@@ -247,6 +247,8 @@ class Copier(TransactionalProducer):
                         return
                     yield from sleep(self, 20)
         self._poll()
+        if self.random.random() < 0.1:  # others may get the partitions meanwhile
+            yield from sleep(self, self.random.randrange(TIMEOUT_MS))
         if self.transactions.error is not None:
             return
         self.transactions.has_begun = True

@@ -87,6 +87,7 @@ class TransactionalProducer(SimProducer):
             return
         if self.random.random() < 0.08:
             self.seat.take_over()
+            yield from sleep(self, self.random.randrange(1_000))
         if self.random.random() < 0.1:
             yield from sleep(self, self.random.randrange(2 * TIMEOUT_MS))
         wants_commit = self.random.random() < 0.75

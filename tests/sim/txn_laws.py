@@ -149,6 +149,7 @@ class Groups:
             60_000, lambda: all(seat.is_done for seat in self.seats), "HangingTransaction: a producer"
         )
         cluster.require(60_000, self.is_watched, f"HangingTransaction: {self.watcher.positions()}")
+        self._check_aborted()
         cluster.require(60_000, self.is_copied, "NotCopied")
         for seat in self.copiers:
             seat.is_sending = False
@@ -156,8 +157,16 @@ class Groups:
         cluster.require(60_000, self.is_watched, f"HangingTransaction: {self.watcher.positions()}")
         for reader in self.readers:
             reader.stop()
+        self._check_aborted()
         self._check_whole()
         self._check_copies()
+
+    def _check_aborted(self) -> None:
+        """AllOrNothing, as far as it is known already: nothing that was aborted is there."""
+        seen = {value for found in self.watcher.found.values() for value in found}
+        for op in self._ops:
+            there = [send.value for send in op.sends if send.value in seen]
+            assert op.outcome is not Outcome.FAIL or not there, f"AllOrNothing: {there} were aborted"
 
     def _check_whole(self) -> None:
         """AllOrNothing: as the producer was told, and if it was told nothing, whole or not at all."""
@@ -167,9 +176,7 @@ class Groups:
             there = [value for value in values if value in seen]
             if op.outcome is Outcome.OK:
                 assert there == values, f"AllOrNothing: of a committed transaction only {there} of {values}"
-            elif op.outcome is Outcome.FAIL:
-                assert not there, f"AllOrNothing: {there} were aborted"
-            else:
+            elif op.outcome is not Outcome.FAIL:
                 assert there in ([], values), f"AllOrNothing: {there} of {values}"
 
     def check_coordinators(self) -> None:
