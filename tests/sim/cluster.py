@@ -66,7 +66,9 @@ class Plan:
     replica_fetch_bytes: int = 1 << 20
     fetchers: int = 1
     compacts: bool = False  # there is a compacted topic beside the other
-    groups: str = ""  # classic or modern: there are coordinators, groups and transactions, see txn_laws.py
+    groups: str = (
+        ""  # classic, modern or mixed: there are coordinators, groups and transactions, see txn_laws.py
+    )
 
     @classmethod
     def draw(cls, random: random.Random) -> Plan:
@@ -97,10 +99,10 @@ class Plan:
             fetchers=random.choice((1, 1, 2)),
             unclean=min_isr > 1 and random.random() < 0.3,
             compacts=random.random() < 0.5,
-            groups=random.choice(("", "", "", "", "", "", "classic", "modern")),
+            groups=random.choice(("", "", "", "", "", "", "", "", "", "classic", "modern", "mixed")),
         )
         if plan.groups:  # four topics more than others have: the rest is kept small
-            plan = replace(plan, partitions=min(plan.partitions, 2), unclean=False, compacts=False)
+            plan = replace(plan, partitions=min(plan.partitions, 2), unclean=False)
         is_safe = plan.durability == "fsync" and (replication == 1 or min_isr > 1)
         if is_safe and random.random() < 0.5:
             plan = replace(plan, faults=(*plan.faults, BLACKOUT))
@@ -170,7 +172,9 @@ class SimCluster:
             "log.tail.cache.bytes": self.plan.tail_cache_bytes,
             "log.retention.check.interval.ms": 1_000,
             "log.durability": self.plan.durability,
+            "log.cleaner.min.cleanable.ratio": 0.01,
             "offsets.topic.num.partitions": 2,
+            "log.roll.ms": 1_000,
             "offsets.topic.replication.factor": self.plan.replication,
             "offsets.commit.timeout.ms": 1_500,
             "transaction.state.log.num.partitions": 2,

@@ -47,7 +47,7 @@ Reads = dict[TopicPartition, list[tuple[int, bytes]]]
 class SimMember(SimConsumer):
     """A member that reads SOURCE; its user takes what was fetched, and says so to the group."""
 
-    def __init__(self, cluster: SimCluster, name: str, group: str, *, is_modern: bool) -> None:
+    def __init__(self, cluster: SimCluster, name: str, group: str) -> None:
         super().__init__(cluster, name, may_seek=False, isolation=READ_COMMITTED)
         self.fetcher.reset_policy = EARLIEST_TIMESTAMP
         self.group = group
@@ -55,7 +55,9 @@ class SimMember(SimConsumer):
             group, None, session_timeout_ms=1_500, heartbeat_interval_ms=300, max_poll_interval_ms=1_200
         )
         backoff = Backoff(20, 300, self.random)
-        is_eager = cluster.random.random() < 0.5
+        kind = cluster.plan.groups
+        is_modern = kind == "modern" or (kind == "mixed" and self.random.random() < 0.5)
+        is_eager = self.random.random() < 0.5
         assignor = RangeAssignor() if is_eager else CooperativeStickyAssignor()
         self.core: MemberCore = (
             ModernMember(config, f"member-{name}", backoff)
@@ -211,8 +213,7 @@ class Copier(TransactionalProducer):
 
     def __init__(self, seat: Seat, name: str) -> None:
         super().__init__(seat, name)
-        is_modern = seat.cluster.plan.groups == "modern"
-        self.member = _CopyingMember(seat.cluster, f"{name}-member", COPIERS, is_modern=is_modern)
+        self.member = _CopyingMember(seat.cluster, f"{name}-member", COPIERS)
         self._took: Reads = {}
 
     def start(self) -> None:
@@ -247,8 +248,8 @@ class Copier(TransactionalProducer):
                         return
                     yield from sleep(self, 20)
         self._poll()
-        if self.random.random() < 0.1:  # others may get the partitions meanwhile
-            yield from sleep(self, self.random.randrange(TIMEOUT_MS))
+        if self.random.random() < 0.15:  # others may get the partitions meanwhile
+            yield from sleep(self, self.random.randrange(500, TIMEOUT_MS))
         if self.transactions.error is not None:
             return
         self.transactions.has_begun = True
