@@ -46,6 +46,7 @@ CLASSIC_TRANSITIONS: dict[MemberState, dict[MemberState, str]] = {
     S.TAKING_OVER: {
         S.STABLE: "taken over",
         S.GIVING_UP: "not a member any more",
+        S.JOINING: "not a member any more, and nothing is owned",
         S.LATE: "the user does not come",
         S.UNJOINED: "unsubscribed",
         S.FAILED: "refused",

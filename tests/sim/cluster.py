@@ -31,7 +31,9 @@ from quorum import METADATA_DIR
 from sim_clients import SimConsumer, SimProducer
 from sim_controller import SimControllerNode
 from sim_node import DIRS, SimNode
+from sim_transactions import COPY, SOURCE
 from sim_transport import Transport
+from txn_laws import Groups
 from world import World
 
 if TYPE_CHECKING:
@@ -64,6 +66,9 @@ class Plan:
     replica_fetch_bytes: int = 1 << 20
     fetchers: int = 1
     compacts: bool = False  # there is a compacted topic beside the other
+    groups: str = (
+        ""  # classic, modern or mixed: there are coordinators, groups and transactions, see txn_laws.py
+    )
 
     @classmethod
     def draw(cls, random: random.Random) -> Plan:
@@ -94,7 +99,10 @@ class Plan:
             fetchers=random.choice((1, 1, 2)),
             unclean=min_isr > 1 and random.random() < 0.3,
             compacts=random.random() < 0.5,
+            groups=random.choice(("", "", "", "", "", "", "", "", "", "classic", "modern", "mixed")),
         )
+        if plan.groups:  # four topics more than others have: the rest is kept small
+            plan = replace(plan, partitions=min(plan.partitions, 2), unclean=False)
         is_safe = plan.durability == "fsync" and (replication == 1 or min_isr > 1)
         if is_safe and random.random() < 0.5:
             plan = replace(plan, faults=(*plan.faults, BLACKOUT))
@@ -120,6 +128,7 @@ class SimCluster:
                 "broker.session.timeout.ms": 1_200,
                 "broker.heartbeat.interval.ms": 250,
                 "leader.imbalance.check.interval.seconds": 3,
+                "min.insync.replicas": self.plan.min_isr,  # of the offsets topic
             }
         )
         self._make_controllers()
@@ -129,6 +138,7 @@ class SimCluster:
         }
         self.transport.servers |= {node.name: node for node in self.nodes.values()}
         self._make_clients()
+        self.groups = Groups(self) if self.plan.groups else None
         self.faults = Faults(self)
         self.touched_nodes: dict[str, SimNode] = {}
         self.world.on_event = self._check
@@ -161,6 +171,20 @@ class SimCluster:
             "num.replica.fetchers": self.plan.fetchers,
             "log.tail.cache.bytes": self.plan.tail_cache_bytes,
             "log.retention.check.interval.ms": 1_000,
+            "log.durability": self.plan.durability,
+            "log.cleaner.min.cleanable.ratio": 0.01,
+            "offsets.topic.num.partitions": 2,
+            "log.roll.ms": 1_000,
+            "offsets.topic.replication.factor": self.plan.replication,
+            "offsets.commit.timeout.ms": 1_500,
+            "transaction.state.log.num.partitions": 2,
+            "transaction.state.log.replication.factor": self.plan.replication,
+            "transaction.state.log.min.isr": self.plan.min_isr,
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
+            "group.min.session.timeout.ms": 1_000,
+            "group.initial.rebalance.delay.ms": 200,
+            "group.consumer.session.timeout.ms": 1_500,
+            "group.consumer.heartbeat.interval.ms": 300,
         }
         return NodeConfig.of(values)
 
@@ -185,6 +209,11 @@ class SimCluster:
             self.mirror = Mirror(self)
 
     @property
+    def checked_topics(self) -> list[str]:
+        """Whose replicas must be the same in the end."""
+        return [*self.topics, *((SOURCE, COPY) if self.plan.groups else ())]
+
+    @property
     def may_erase(self) -> bool:
         """Whether records may go that nobody has read."""
         return not {"erase", "retain"}.isdisjoint(self.plan.faults)
@@ -207,7 +236,8 @@ class SimCluster:
             self.world.after(self.random.randrange(50), f"{process.name} starts first", process.start)
         self._create_topics()
         mirrors = [self.mirror] if self.keyed is not None else []
-        for client in (*self.producers, *self.consumers, *mirrors, self.eraser):
+        groups = [] if self.groups is None else self.groups.clients
+        for client in (*self.producers, *self.consumers, *mirrors, *groups, self.eraser):
             self.world.after(self.random.randrange(500), f"{client.name} begins", client.start)
         self.require(WARM_UP_MS, self.has_progress(), "nothing works before any fault")
 
@@ -232,9 +262,13 @@ class SimCluster:
         self.consumers.append(final)
         final.start()
         self.require(HEAL_MS, self.are_consumers_done, "a consumer does not get to the end")
+        if self.groups is not None:
+            self.groups.end()
         self.world.run(6_000)  # longer than any request may wait
         if self.keyed is not None:
             compacting.check(self, self.keyed, self.mirror)
+        if self.groups is not None:
+            self.groups.check_coordinators()
         self.rules.at_end()
         self.laws.at_end()
         self.history.starts = dict(self.rules.starts)
@@ -263,7 +297,7 @@ class SimCluster:
     def is_in_sync(self) -> bool:
         """Every partition has a leader and all its replicas."""
         image = self.rules.image
-        names = [*self.topics, *([compacting.TOPIC] if self.plan.compacts else ())]
+        names = [*self.checked_topics, *([compacting.TOPIC] if self.plan.compacts else ())]
         if any(name not in image.topics for name in names):
             return False
         for name in names:
@@ -273,7 +307,7 @@ class SimCluster:
                 logs = [self.nodes[node].log_of((name, number)) for node in registration.replicas]
                 if None in logs:
                     return False
-                is_quiet = all(not producer.is_sending for producer in self.producers)
+                is_quiet = name in self.topics and all(not p.is_sending for p in self.producers)
                 if is_quiet and len({log.log_end_offset for log in logs if log}) != 1:
                     return False
         return True
@@ -288,9 +322,10 @@ class SimCluster:
         if self.keyed is not None:
             topic = compacting.TOPIC
             pairs += [(self.mirror, (topic, n)) for n in range(len(image.topics[topic].partitions))]
-        return all(consumer.positions().get(key, 0) >= self._end(key) for consumer, key in pairs)
+        return all(consumer.positions().get(key, 0) >= self.end_of(key) for consumer, key in pairs)
 
-    def _end(self, key: tuple[str, int]) -> int:
+    def end_of(self, key: tuple[str, int]) -> int:
+        """Where the leader's log ends; beyond everything if there is none."""
         registration = registration_of(self.rules.image, key)
         assert registration is not None
         node = self.nodes.get(registration.leader)
@@ -374,6 +409,11 @@ class SimCluster:
             if plan.compacts:
                 compacted = configs | others["t"] | compacting.CONFIGS
                 specs += (NewTopicSpec(compacting.TOPIC, assignments=assignments, configs=compacted),)
+            if plan.groups:
+                own = configs | others["t"]
+                specs += tuple(
+                    NewTopicSpec(name, assignments=assignments, configs=own) for name in (SOURCE, COPY)
+                )
             self.ask_controller(registry.CREATE_TOPICS, CreateTopicsRequest(specs), self._created)
         self.world.after(100, "create topics", self._create_topics)
 

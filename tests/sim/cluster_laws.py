@@ -14,6 +14,7 @@ from headrace.protocol.errors import CorruptMessageError
 from headrace.protocol.metadata.image import RECOVERED, MetadataImage
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import read_batch_header
+from headrace.storage_node.guest import GUEST_TOPICS
 from history import Outcome
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Laws:
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
         self.marks: Counter[str] = Counter()
+        self._compacted = {COMPACTED, *(GUEST_TOPICS if cluster.plan.compacts else ())}
         self.image = MetadataImage()  # the newest that is committed
         self.committed: dict[Key, dict[int, Stored]] = defaultdict(dict)
         self.ends: dict[Key, int] = defaultdict(int)  # the true high watermark
@@ -120,7 +122,7 @@ class Laws:
         seen.epochs, seen.is_leader = epochs, partition.is_leader
         was_cut = log.cuts != seen.cuts
         self._check_start(seen, node, key, partition, log)
-        if key[0] != COMPACTED:  # replicas are compacted each for itself, see compacting.py
+        if key[0] not in self._compacted:  # replicas are compacted each for itself, see compacting.py
             self._check_log(seen, key, log, where)
         if is_new_leader:
             self._check_new_leader(node, key, partition, log)
@@ -217,7 +219,7 @@ class Laws:
         assert end >= before, (
             f"LeaderCompleteness: {node.name} leads {key} in epoch {epoch} up to {end}, not {before}"
         )
-        if key[0] == COMPACTED:
+        if key[0] in self._compacted:
             return
         here = {batch.base_offset: batch for batch in stored(log, log.log_start_offset, before)}
         for base_offset, batch in self.committed[key].items():
@@ -230,7 +232,7 @@ class Laws:
         if partition.leader_epoch < self.unclean_epochs.get(key, -1) or self._is_pending(key):
             return  # it does not know yet that it is over
         watermark, committed = partition.high_watermark, self.committed[key]
-        start = watermark if key[0] == COMPACTED else max(seen.matched, log.log_start_offset)
+        start = watermark if key[0] in self._compacted else max(seen.matched, log.log_start_offset)
         for batch in stored(log, start, watermark):
             known = committed.setdefault(batch.base_offset, batch)
             assert known == batch, (
@@ -428,7 +430,7 @@ class Laws:
 
     def at_end(self) -> None:
         """All replicas are byte for byte the same, and hold what was acknowledged where it was."""
-        for name in self._cluster.topics:
+        for name in self._cluster.checked_topics:
             for number, registration in enumerate(self.image.topics[name].partitions):
                 self._check_same((name, number), registration)
         for node in self._cluster.nodes.values():

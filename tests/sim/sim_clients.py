@@ -14,7 +14,7 @@ from headrace.clients.cluster.backoff import Backoff
 from headrace.clients.cluster.metadata import ClusterView
 from headrace.clients.consumer import effects as f
 from headrace.clients.consumer.fetcher import Fetcher
-from headrace.clients.consumer.requests import FetchLimits
+from headrace.clients.consumer.requests import READ_UNCOMMITTED, FetchLimits
 from headrace.clients.producer.accumulator import Accumulator, AccumulatorLimits, Batch
 from headrace.clients.producer.requests import frames_of
 from headrace.clients.producer.sender import RefreshMetadata, Resolve, Sender, SendProduce, TakeHint
@@ -70,8 +70,10 @@ class SimClient:
         body: Any,
         frames: Sequence[bytes],
         done: Callable[[Any, Sequence[bytes]], None],
+        timeout_ms: int = 0,
     ) -> None:
-        """A request to a node; what fails closes the connection, as the production shell does."""
+        """A request to a node; what fails closes the connection, as the production shell does. `timeout_ms`
+        0: the usual one."""
         target = f"n{node_id}"
         link = self._links.get(target)
         if link is None or not link.is_usable:
@@ -82,7 +84,7 @@ class SimClient:
                 link.close()
             done(response, answer_frames)
 
-        link.ask(api, body, frames, REQUEST_TIMEOUT_MS, answered)
+        link.ask(api, body, frames, timeout_ms or REQUEST_TIMEOUT_MS, answered)
 
     def refresh(self) -> None:
         """The view is stale."""
@@ -123,10 +125,21 @@ class SimClient:
 
 class SimProducer(SimClient):
     """Sends unique values to random partitions until it is told to stop. `acks` -1 or 1; of acks=1 nobody
-    may promise anything, so its outcomes stay unknown. With a producer id it is idempotent."""
+    may promise anything, so its outcomes stay unknown. With a producer id it is idempotent; one with a
+    transactional id gets its producer id from the coordinator."""
 
-    def __init__(self, cluster: SimCluster, name: str, acks: int, gap_ms: int, producer_id: int = -1) -> None:
+    def __init__(
+        self,
+        cluster: SimCluster,
+        name: str,
+        acks: int,
+        gap_ms: int,
+        producer_id: int = -1,
+        transactional_id: str | None = None,
+    ) -> None:
         super().__init__(cluster, name)
+        self.transactional_id = transactional_id
+        is_transactional = transactional_id is not None
         self.acks, self.gap_ms = acks, gap_ms
         self.is_idempotent = producer_id >= 0
         self.topics = cluster.topics
@@ -149,7 +162,9 @@ class SimProducer(SimClient):
             retries=1 << 30,
             max_in_flight=5,
             max_request_bytes=100_000,
-            sequences=Sequences(is_transactional=False) if self.is_idempotent else None,
+            sequences=Sequences(is_transactional=is_transactional)
+            if self.is_idempotent or is_transactional
+            else None,
         )
         if self.is_idempotent:
             self.sender.on_identity(Identity(producer_id, 0), self.world.now_ms)
@@ -216,7 +231,7 @@ class SimProducer(SimClient):
     def _produce(self, send: SendProduce) -> None:
         frames = [bytes(frame) for frame in frames_of(send)]
         entries = tuple(ProducePartition(*target) for target in send.targets)
-        body = ProduceRequest(self.acks, 1_000, entries)
+        body = ProduceRequest(self.acks, 1_000, entries, self.transactional_id)
 
         def done(response: Any, _frames: Sequence[bytes]) -> None:
             now_ms = self.world.now_ms
@@ -259,13 +274,16 @@ class SimProducer(SimClient):
 class SimConsumer(SimClient):
     """Reads all partitions from the beginning; `may_seek` lets it go back now and then."""
 
-    def __init__(self, cluster: SimCluster, name: str, *, may_seek: bool) -> None:
+    def __init__(
+        self, cluster: SimCluster, name: str, *, may_seek: bool, isolation: int = READ_UNCOMMITTED
+    ) -> None:
         super().__init__(cluster, name)
         limits = FetchLimits(
             max_wait_ms=self.random.choice((20, 50, 500)),
             min_bytes=1,
             max_bytes=self.random.choice((12_000, 100_000)),
             max_partition_bytes=self.random.choice((300, 10_000)),
+            isolation=isolation,
         )
         self.fetcher = Fetcher(limits, Backoff(20, 300, self.random), None)
         self.may_seek = may_seek
@@ -339,9 +357,10 @@ class SimConsumer(SimClient):
             reads: list[tuple[int, bytes]] = []
             while state.chunks:
                 chunk = state.chunks[0]
-                for record in active_codec().decode(chunk.batch):
-                    if record.offset >= (state.position or 0):
-                        reads.append((record.offset, (record.value or b"").rstrip(b" ")))
+                if not chunk.is_hidden:
+                    for record in active_codec().decode(chunk.batch):
+                        if record.offset >= (state.position or 0):
+                            reads.append((record.offset, (record.value or b"").rstrip(b" ")))
                 self.fetcher.chunk_done(chunk)
             if reads:
                 self.process.poll(tuple(tp), reads)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fake_files import Crash, FakeFiles
+from headrace.coordinators.assembly import new_coordinators
 from headrace.protocol.errors import (
     KafkaStorageError,
 )
@@ -39,7 +40,9 @@ class SimNode(NodeEffects, NodeControl):
 
     def __init__(self, cluster: SimCluster, node_id: int, config: NodeConfig) -> None:
         self.cluster, self.node_id, self.config = cluster, node_id, config
-        self.guest: GuestFactory | None = None  # of the next life
+        self.guest: GuestFactory | None = (
+            new_coordinators if cluster.plan.groups else None
+        )  # of the next life
         self.world = cluster.world
         self.name = f"n{node_id}"
         self.random = cluster.world.stream(self.name)

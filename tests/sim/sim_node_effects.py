@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from headrace.storage_node.replica.partition import Partition
 
-FETCH_SILENCE_MS = 3_000
+SILENCE_MS = 3_000  # after which a connection counts as lost
 
 
 class NodeEffects:
@@ -144,7 +144,7 @@ class NodeEffects:
         if self.running.endpoint_of(leader) is None:
             self.later(1, "cannot follow", lambda: done(NetworkError("not registered"), ()))
         else:
-            link.ask(registry.FETCH, effect.request, (), FETCH_SILENCE_MS, done)
+            link.ask(registry.FETCH, effect.request, (), SILENCE_MS, done)
 
     def _link_to(self, node_id: int) -> Any:
         """The connection to another node, or to itself."""
@@ -155,6 +155,8 @@ class NodeEffects:
 
     def _ask_peer(self, effect: AskPeer) -> None:
         def done(outcome: Any, _frames: Any = ()) -> None:
+            if isinstance(outcome, NetworkError) and effect.node_id != NO_NODE and link is not None:
+                link.close()
             effect.answered(outcome, self.world.now_ms, self.wall_ms)
 
         is_known = effect.node_id == NO_NODE or self.running.endpoint_of(effect.node_id) is not None
@@ -162,7 +164,7 @@ class NodeEffects:
         if link is None or not link.is_usable or not is_known:
             self.later(1, "cannot ask", lambda: done(NetworkError("nobody is there")))
         else:
-            link.ask(effect.api, effect.body, (), effect.timeout_ms, done)
+            link.ask(effect.api, effect.body, (), min(effect.timeout_ms, SILENCE_MS), done)
 
     def _propose(self, request: Any) -> None:
         core = self.running

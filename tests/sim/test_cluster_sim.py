@@ -34,6 +34,15 @@ MARKS = (
     "cleaned",
     "gaps",
     "moved",
+    "transaction committed",
+    "transaction aborted",
+    "fenced off",
+    "zombie",
+    "offsets fetched",
+    "work on_revoked",
+    "work on_lost",
+    "coordinator checked",
+    "coordinator log cleaned",
 )
 
 

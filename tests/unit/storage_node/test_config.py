@@ -122,3 +122,12 @@ def test_a_node_tells_others_an_address_that_they_can_use() -> None:
     for listener, advertised in (("0.0.0.0", ""), ("::", ""), ("", ""), ("10.0.0.1", "0.0.0.0")):
         with pytest.raises(ConfigError, match=r"advertised\.host"):
             NodeConfig.of({"log.dirs": "/d", "listener.host": listener, "advertised.host": advertised})
+
+
+@pytest.mark.parametrize("key", ["offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"])
+def test_a_segment_size_that_no_topic_can_have_is_refused_at_once(key: str) -> None:
+    """Not when the internal topic is first wanted."""
+    smallest = LogConfig.of({"segment.bytes": 1 << 20}).segment_bytes
+    NodeConfig.of({"log.dirs": "/d", key: smallest})
+    with pytest.raises(ConfigError, match=r"at least"):
+        NodeConfig.of({"log.dirs": "/d", key: smallest - 1})

@@ -235,6 +235,20 @@ def test_who_is_no_member_any_more_has_lost_what_it_had(error: Any) -> None:
     assert join.request.member_id == ""
 
 
+@pytest.mark.parametrize("error", [errors.UnknownMemberIdError, errors.IllegalGenerationError])
+def test_who_is_no_member_any_more_before_the_first_share_is_taken_joins_anew(error: Any) -> None:
+    """Nothing is owned yet, so nothing is lost."""
+    core = new()
+    join = asked(core.poll(0), JOIN_GROUP)
+    answer = groups.JoinGroupResponse(0, 1, "consumer", "range", "x", "me")
+    sync = asked(core.on_answer(join, answer, 0), SYNC_GROUP)
+    core.on_answer(sync, groups.SyncGroupResponse(0, assignment=share(T0)), 0)
+    beat = asked(core.poll(1_000), HEARTBEAT)
+    join = asked(core.on_answer(beat, groups.HeartbeatResponse(error.code), 1_000), JOIN_GROUP)
+    assert join.request.member_id == ""
+    assert core.work is None
+
+
 def test_what_the_user_has_begun_goes_on_when_all_is_lost() -> None:
     """And what it took over is given up then."""
     core = new()

@@ -1,0 +1,300 @@
+"""Members of groups in simulation: production member cores and fetchers, and users who read and commit.
+
+A `SimMember` commits what it has read; a `Copier` copies what it reads of one topic into another, with the
+offsets in the same transaction: nothing may be copied twice, or be missing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.clients.cluster.backoff import Backoff
+from headrace.clients.consumer.requests import READ_COMMITTED
+from headrace.clients.group.assignors import RangeAssignor, Topic
+from headrace.clients.group.classic import ClassicMember
+from headrace.clients.group.member import Ask, Divide, MemberConfig, MemberCore, WorkKind
+from headrace.clients.group.modern import ModernMember
+from headrace.clients.group.sticky import CooperativeStickyAssignor
+from headrace.protocol.errors import KafkaError, error_from_code
+from headrace.protocol.messages.groups import (
+    GROUP_KEY,
+    CommittedOffset,
+    OffsetCommitRequest,
+    OffsetFetchGroup,
+    OffsetFetchRequest,
+    TopicNamePartitions,
+)
+from headrace.protocol.messages.registry import OFFSET_COMMIT, OFFSET_FETCH, TXN_OFFSET_COMMIT
+from headrace.protocol.messages.transactions import TxnOffsetCommitRequest
+from headrace.protocol.model import EARLIEST_TIMESTAMP, TopicPartition
+from headrace.protocol.records.codec import active_codec
+from sim_clients import SimConsumer
+from sim_scripts import CoordinatorLink, first_error, run, sleep
+from sim_transactions import COPY, SOURCE, TIMEOUT_MS, Seat, TransactionalProducer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cluster import SimCluster
+    from headrace.clients.group.member import Effect
+    from sim_scripts import Steps
+
+COPY_OF = b" copies "
+COPIERS, READERS = "copiers", "readers"  # the groups
+Reads = dict[TopicPartition, list[tuple[int, bytes]]]
+
+
+class SimMember(SimConsumer):
+    """A member that reads SOURCE; its user takes what was fetched, and says so to the group."""
+
+    def __init__(self, cluster: SimCluster, name: str, group: str) -> None:
+        super().__init__(cluster, name, may_seek=False, isolation=READ_COMMITTED)
+        self.fetcher.reset_policy = EARLIEST_TIMESTAMP
+        self.group = group
+        config = MemberConfig(
+            group, None, session_timeout_ms=1_500, heartbeat_interval_ms=300, max_poll_interval_ms=1_200
+        )
+        backoff = Backoff(20, 300, self.random)
+        kind = cluster.plan.groups
+        is_modern = kind == "modern" or (kind == "mixed" and self.random.random() < 0.5)
+        is_eager = self.random.random() < 0.5
+        assignor = RangeAssignor() if is_eager else CooperativeStickyAssignor()
+        self.core: MemberCore = (
+            ModernMember(config, f"member-{name}", backoff)
+            if is_modern
+            else ClassicMember(config, (assignor,), backoff)
+        )
+        self.coordinator = CoordinatorLink(self, GROUP_KEY, group)
+        self.is_reading = True
+        self._counts: dict[str, int] = {}
+
+    # --- the member ---------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Join."""
+        self.core.subscribe((SOURCE,))
+        self._poll()
+        run(self._use())
+
+    def stop(self) -> None:
+        """Leave the group."""
+        self.is_reading = False
+        self._perform(self.core.unsubscribe(leave=True, reason="over"))
+        for tp in list(self.fetcher.states):
+            self.fetcher.remove(tp)
+
+    def _poll(self) -> None:
+        self._look()
+        self._learn()
+        self._perform(self.core.poll(self.world.now_ms))
+        self._do(self.fetcher.poll(self.view, self.world.now_ms))
+        due = [each for each in (self.fetcher.next_due_ms(), self.core.next_due_ms()) if each is not None]
+        self._poll_in(min(due, default=None))
+
+    def _learn(self) -> None:
+        counts = {name: len(topic.partitions) for name, topic in self.view.topics.items()}
+        if counts != self._counts:
+            self._counts = counts
+            self.core.topics_changed(
+                counts, {topic.topic_id: name for name, topic in self.view.topics.items()}
+            )
+        if self.core.lacks_topics:
+            self.refresh()
+
+    def _perform(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Ask):
+                run(self._ask_group(effect))
+            elif isinstance(effect, Divide):
+                topics = {name: Topic(self._counts[name]) for name in effect.topics if name in self._counts}
+                self._perform(self.core.divide(effect.generation_id, topics, self.world.now_ms))
+            else:
+                self.coordinator.forget()
+        self.cluster.groups.check_owners(self)
+
+    def _ask_group(self, ask: Ask) -> Steps:
+        answer = yield from self.coordinator.ask(ask.api, ask.request, ask.wait_ms)
+        now_ms = self.world.now_ms
+        if isinstance(answer, KafkaError):
+            self._perform(self.core.on_failure(ask, answer, now_ms))
+        else:
+            self._perform(self.core.on_answer(ask, answer, now_ms))
+        self._poll()
+
+    # --- its user -----------------------------------------------------------------------------------------
+
+    def _use(self) -> Steps:
+        """Between two polls: what the group wants, then what was read."""
+        while self.is_reading:
+            self.obey()
+            reads = self.take()
+            if reads:
+                self.cluster.groups.read_by(self, reads)
+                yield from self._commit(reads)
+            busy_ms = 2_500 if self.random.random() < 0.01 else 100
+            yield from sleep(self, 1 + self.random.randrange(busy_ms))
+
+    def obey(self) -> None:
+        """Do what the group wants of the user, until it wants nothing more."""
+        core, now_ms = self.core, self.world.now_ms
+        core.polled(now_ms)
+        if core.error is not None:
+            core.heard_error()
+        while (work := core.begin()) is not None:
+            if work.kind is WorkKind.ASSIGNED:
+                versions = {tp: self.fetcher.await_start(tp) for tp in work.partitions}
+                new = {tp: version for tp, version in versions.items() if version is not None}
+                if new:
+                    run(self._start_at_committed(new))
+            else:
+                for tp in work.partitions:
+                    self.fetcher.remove(tp)
+            self._perform(core.on_done(now_ms))
+            self.cluster.rules.marks[f"work {work.kind.value}"] += 1
+        self._poll()
+
+    def _start_at_committed(self, versions: dict[TopicPartition, int]) -> Steps:
+        topics = (TopicNamePartitions(SOURCE, tuple(tp.partition for tp in versions)),)
+        request = OffsetFetchRequest((OffsetFetchGroup(self.group, topics),), True)
+        floors = {tp: self.cluster.groups.floor(self.group, tp) for tp in versions}
+        answer = yield from self.coordinator.insist(
+            OFFSET_FETCH, request, _fetch_error, lambda: not self.is_reading
+        )
+        if isinstance(answer, KafkaError):
+            assert not self.is_reading, f"{self.name} gets no offsets: {answer}"
+            return
+        for found in answer.groups[0].offsets:
+            tp = TopicPartition(found.topic, found.partition)
+            self.cluster.groups.check_fetched(self, tp, found.offset, floors[tp])
+            self.fetcher.start(
+                tp, versions[tp], None if found.offset < 0 else found.offset, found.leader_epoch
+            )
+        self._poll()
+
+    def take(self) -> Reads:
+        """What was fetched; the positions move."""
+        reads: Reads = {}
+        for tp, state in self.fetcher.states.items():
+            assert state.error is None, f"ConsistentRead: {self.name}: {state.error!r}"
+            while state.chunks:
+                chunk = state.chunks[0]
+                found = [] if chunk.is_hidden else active_codec().decode(chunk.batch)
+                for record in found:
+                    if record.offset >= (state.position or 0):
+                        reads.setdefault(tp, []).append((record.offset, record.value or b""))
+                self.fetcher.chunk_done(chunk)
+        return reads
+
+    def positions_of(self, tps: Iterable[TopicPartition]) -> tuple[CommittedOffset, ...]:
+        """To be committed."""
+        states = self.fetcher.states
+        return tuple(CommittedOffset(*tp, states[tp].position or 0) for tp in tps if tp in states)
+
+    def _commit(self, reads: Reads) -> Steps:
+        metadata, offsets = self.core.metadata, self.positions_of(reads)
+        body = OffsetCommitRequest(self.group, metadata.generation_id, metadata.member_id, offsets)
+        self.cluster.groups.asked(self, offsets)
+        answer = yield from self.coordinator.ask(OFFSET_COMMIT, body)
+        error = answer if isinstance(answer, KafkaError) else first_error(answer)
+        if error is None:
+            self.cluster.groups.committed(self.group, offsets)
+        elif not isinstance(answer, KafkaError) and not error.retriable:
+            self._perform(self.core.refused(error, self.world.now_ms))
+
+
+def _fetch_error(answer: Any) -> KafkaError | None:
+    (found,) = answer.groups
+    codes = [found.error_code, *(each.error_code for each in found.offsets)]
+    return next((error_from_code(code) for code in codes if code), None)
+
+
+class Copier(TransactionalProducer):
+    """A transactional producer that copies SOURCE into COPY, as a member of COPIERS."""
+
+    def __init__(self, seat: Seat, name: str) -> None:
+        super().__init__(seat, name)
+        self.member = _CopyingMember(seat.cluster, f"{name}-member", COPIERS)
+        self._took: Reads = {}
+
+    def start(self) -> None:
+        """Join and begin."""
+        self.member.start()
+        super().start()
+
+    def _end(self) -> None:
+        self.member.stop()
+        super()._end()
+
+    def _live(self) -> Steps:
+        yield from self._become_producer()
+        while self.is_usable and self.seat.wants_more(self):
+            self.member.obey()
+            self._took = self.member.take()
+            if self._took:
+                yield from self._transact()
+            if not self.is_usable:
+                break
+            yield from sleep(self, 1 + self.random.randrange(4 * self.seat.gap_ms))
+        self._end()
+
+    def _fill(self) -> Steps:
+        """Copies of what was taken, and how far that goes."""
+        member, metadata = self.member, self.member.core.metadata
+        for tp, reads in self._took.items():
+            for _, value in reads:
+                copy = f"{self.name}/{self.sent}".encode() + COPY_OF + value  # a value is sent once only
+                while not self.put(COPY, tp.partition, copy):
+                    if not self.transactions.is_open or self.transactions.error is not None:
+                        return
+                    yield from sleep(self, 20)
+        self._poll()
+        if self.random.random() < 0.15:  # others may get the partitions meanwhile
+            yield from sleep(self, self.random.randrange(500, TIMEOUT_MS))
+        if self.transactions.error is not None:
+            return
+        self.transactions.has_begun = True
+        assert self.sender.sequences is not None
+        identity = self.sender.sequences.identity
+        assert identity is not None
+        self._offsets = member.positions_of(self._took)
+        body = TxnOffsetCommitRequest(
+            self.transactional_id or "",
+            COPIERS,
+            *identity,
+            self._offsets,
+            metadata.generation_id,
+            metadata.member_id,
+        )
+        answer = yield from member.coordinator.insist(
+            TXN_OFFSET_COMMIT, body, first_error, lambda: self.transactions.error is not None
+        )
+        if isinstance(answer, KafkaError):
+            self._refused(answer)
+
+    def put(self, topic: str, partition: int, value: bytes) -> bool:
+        """One record, if there is a topic and room for it."""
+        return topic in self.view.topics and super().put(topic, partition, value)
+
+    def _commit(self) -> Steps:
+        yield from super()._commit()
+        if self._op.outcome.value == "ok":
+            self.cluster.groups.committed(COPIERS, self._offsets)
+
+    def _abort(self) -> Steps:
+        yield from super()._abort()
+        for tp, reads in self._took.items():
+            if tp in self.member.fetcher.states:
+                self.member.fetcher.seek(tp, reads[0][0])
+
+
+class _CopyingMember(SimMember):
+    """Its user is the copier."""
+
+    def _use(self) -> Steps:
+        yield from ()
+
+
+class CopierSeat(Seat):
+    """A transactional id whose producers copy."""
+
+    make = Copier
