@@ -132,7 +132,7 @@ class CoordinatorConfig(Config):
     offsets_topic_segment_bytes: int = key(
         "offsets.topic.segment.bytes",
         100 * MIB,
-        low=1,
+        low=MIB,
         high=MAX_INT,
         unit="bytes",
         doc="Segment size of __consumer_offsets; small ones load and compact faster.",
@@ -197,7 +197,7 @@ class CoordinatorConfig(Config):
     transaction_state_log_segment_bytes: int = key(
         "transaction.state.log.segment.bytes",
         100 * MIB,
-        low=1,
+        low=MIB,
         high=MAX_INT,
         unit="bytes",
         doc="Segment size of __transaction_state.",
