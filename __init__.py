@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         Serde,
         SerdeContext,
         TopicPartitionReplica,
+        Transaction,
         append,
         bytes_,
         connect,
@@ -70,7 +71,7 @@ _OTHER_HOMES = {
 _MODULES = {"aio": ".aio", "errors": ".protocol.errors"}
 
 __all__ = [
-    "connect", "Cluster", "Producer", "Consumer", "Admin", "aio", "local", "LocalCluster",
+    "connect", "Cluster", "Producer", "Transaction", "Consumer", "Admin", "aio", "local", "LocalCluster",
     "ProducerRecord", "Record", "RecordMetadata", "OffsetAndTimestamp", "PartitionInfo", "TopicPartition",
     "GroupMetadata", "OffsetAndMetadata", "RebalanceListener", "Assignor",
     "BatchResult", "RecordFuture", "ProducerInterceptor", "murmur2_sticky",

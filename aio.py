@@ -6,5 +6,6 @@ from .clients.aio.admin_io import AsyncAdmin
 from .clients.aio.cluster_io import AsyncCluster, connect
 from .clients.aio.consumer_io import AsyncConsumer
 from .clients.aio.producer_io import AsyncProducer
+from .clients.aio.transaction_io import AsyncTransaction
 
-__all__ = ["connect", "AsyncCluster", "AsyncProducer", "AsyncConsumer", "AsyncAdmin"]
+__all__ = ["connect", "AsyncCluster", "AsyncProducer", "AsyncTransaction", "AsyncConsumer", "AsyncAdmin"]

@@ -33,10 +33,12 @@ if TYPE_CHECKING:
     from .sync.cluster_io import Cluster, connect
     from .sync.consumer_io import Consumer
     from .sync.producer_io import Producer
+    from .sync.transaction_io import Transaction
 
 _HOMES = {
     ".sync.cluster_io": ("connect", "Cluster"),
     ".sync.producer_io": ("Producer",),
+    ".sync.transaction_io": ("Transaction",),
     ".sync.consumer_io": ("Consumer",),
     ".sync.admin_io": ("Admin",),
     ".records": ("ProducerRecord", "Record", "RecordMetadata", "OffsetAndTimestamp", "PartitionInfo"),
@@ -57,7 +59,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "connect", "Cluster", "Producer", "Consumer", "Admin",
+    "connect", "Cluster", "Producer", "Transaction", "Consumer", "Admin",
     "ProducerRecord", "Record", "RecordMetadata", "OffsetAndTimestamp", "PartitionInfo",
     "GroupMetadata", "OffsetAndMetadata", "RebalanceListener", "Assignor",
     "BatchResult", "RecordFuture", "ProducerInterceptor", "murmur2_sticky",

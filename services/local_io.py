@@ -191,7 +191,8 @@ class _Servers:
             )
             for index in range(1, max(controllers, there) + 1)
         ]
-        node_pairs = scaled(node_pairs, nodes)
+        # nobody else is to be waited for in one process; Kafka's quickstart has it so too
+        node_pairs = {"group.initial.rebalance.delay.ms": 0, **scaled(node_pairs, nodes)}
         self._node_configs = [
             NodeConfig.of({**node_pairs, "node.id": index, "log.dirs": str(data_dir / f"node-{index}")})
             for index in range(1, nodes + 1)

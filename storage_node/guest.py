@@ -100,6 +100,9 @@ class GuestHost(Protocol):
     def high_watermark(self, key: PartitionKey) -> int:
         """Of a partition that is led: what is below is committed."""
 
+    def known_end(self, key: PartitionKey) -> int | None:
+        """The high watermark of any partition, as far as this node knows it; None if it has no replica."""
+
     def max_batch_bytes(self, key: PartitionKey) -> int:
         """What max.message.bytes says of the partition."""
 

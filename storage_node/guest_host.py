@@ -79,14 +79,15 @@ class Hosting:
         self._topic_ids: frozenset[bytes] = frozenset()
         self._led: dict[PartitionKey, _Led] = {}
         self._wall_shift_ms = 0
+        self._was_called = False
         self._guest = None if guest is None else guest(self)
 
     # --- what the node core calls ----------------------------------------------------------------------
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether there are partitions of which the guest might want to hear."""
-        return bool(self._topic_ids or self._led)
+    def is_concerned(self, changed: Sequence[PartitionKey]) -> bool:
+        """Whether the guest was called since this was asked last, or is to hear of one of these keys."""
+        was_called, self._was_called = self._was_called, False
+        return was_called or any(key[0] in self._topic_ids or key in self._led for key in changed)
 
     def note_time(self, now_ms: int, wall_ms: int) -> None:
         """Of an event that knows both clocks; the others take the wall time from their distance."""
@@ -97,6 +98,7 @@ class Hosting:
         if self._guest is None or request.api.key not in _API_KEYS:
             return False
         self.note_time(now_ms, wall_ms)
+        self._was_called = True
         self._guest.handle(request)
         return True
 
@@ -109,6 +111,7 @@ class Hosting:
     def followed(self, delta: MetadataDelta | None) -> None:
         """The node has settled with the new image."""
         if self._guest is not None and self.is_caught_up:
+            self._was_called = True
             self._guest.followed(self._replicas.image, delta)
 
     def changed(self, key: PartitionKey) -> None:
@@ -135,6 +138,7 @@ class Hosting:
     ) -> None:
         """A marker was appended to a partition that this node leads, whoever's it is."""
         if self._guest is not None and key in self._led:
+            self._was_called = True
             self._guest.ended_transaction(
                 key, producer_id, producer_epoch, is_commit=is_commit, offset=offset
             )
@@ -142,11 +146,13 @@ class Hosting:
     def connection_gone(self, session: int) -> None:
         """A client is gone."""
         if self._guest is not None:
+            self._was_called = True
             self._guest.connection_gone(session)
 
     def expire(self) -> None:
         """A deadline may have passed."""
         if self._guest is not None:
+            self._was_called = True
             self._guest.expire()
 
     def next_deadline_ms(self) -> int | None:
@@ -159,6 +165,7 @@ class Hosting:
 
     def was_read(self, read: GuestRead) -> None:
         """A ReadForGuest effect is done."""
+        self._was_called = True
         piece, led = read.piece, read.led
         if self._led.get(piece.key) is not led:
             return
@@ -218,6 +225,11 @@ class Hosting:
         """Of a partition that is led."""
         return self._led[key].partition.high_watermark
 
+    def known_end(self, key: PartitionKey) -> int | None:
+        """The high watermark of any partition that has a replica here."""
+        partition = self._replicas.partitions.get(key)
+        return None if partition is None or partition.log is None else partition.high_watermark
+
     def max_batch_bytes(self, key: PartitionKey) -> int:
         """What max.message.bytes says of the partition."""
         return self._log_of(key).config.max_message_bytes
@@ -253,6 +265,7 @@ class Hosting:
 
         def settle(outcome: Any, now_ms: int, wall_ms: int) -> None:
             self.note_time(now_ms, wall_ms)
+            self._was_called = True
             self._node.answered(lambda: answered(outcome), now_ms)
 
         self._replicas.effects.append(AskPeer(node_id, api, body, timeout_ms, settle))

@@ -418,7 +418,7 @@ class StorageNode:
         the loop. It ends, because a disk fails only once, and what the guest is told of is written already.
         """
         replicas = self.replicas
-        if not (replicas.is_replicating or self.parked or self.guest.is_busy):
+        if not (replicas.is_replicating or self.parked or self.guest.is_concerned(replicas.changed)):
             replicas.changed.clear()
             return
         while replicas.changed or replicas.appended:

@@ -38,6 +38,7 @@ def status_of(
             "MaxLag": max((followed.lag for followed in replicas.fetchers.followed), default=0),
             "IsrShrinksPerSec": {"count": counters.isr_shrinks},
             "IsrExpandsPerSec": {"count": counters.isr_expands},
+            "VerificationFailureRate": {"count": counters.failed_verifications},
             "ProducerIdCount": sum(len(log.producers) for log in logs),
             "PartitionsWithOpenTransactionsCount": sum(
                 log.producers.oldest_transaction is not None for log in logs

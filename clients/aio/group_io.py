@@ -77,7 +77,7 @@ class AsyncGroupFace(Generic[K, V]):
         return self._group.metadata
 
     def enforce_rebalance(self, reason: str = "") -> None:
-        """Have the group share out anew although nothing asks for it (KIP-568)."""
+        """Have the group share out anew although nothing asks for it (KIP-568). Errors: as the sync one."""
         self._group.enforce_rebalance(reason or "the user asked for it")
 
     # --- commits ----------------------------------------------------------------------------------------

@@ -83,6 +83,8 @@ class CoordinatorLink:
             raise
 
     async def _find(self, deadline_ms: int) -> int:
+        if self._node_id is not None and self._node_id in self._hub.metadata.view.nodes:
+            return self._node_id
         self._trouble = "no node has answered"
         try:
             async with asyncio.timeout(max(deadline_ms - self._hub.now_ms(), 0) / 1000), self._finding:

@@ -60,7 +60,8 @@ class Membership:
         self._watched: tuple[str, ...] = ()
         self._watches_all = False
         self._seen: Any = None  # the user's progress at the last look
-        self._serials: dict[TopicPartition, int] = {}  # of what is owned: the number of its take-over
+        # Of what is owned: the number of its take-over. Replaced, not changed: commits hold on to it.
+        self._serials: Mapping[TopicPartition, int] = {}
         self._serial = 0
         self._wished: dict[TopicPartition, tuple[int, int]] = {}  # version, offset: to be committed last
         self._timer: asyncio.TimerHandle | None = None
@@ -169,13 +170,13 @@ class Membership:
     def _take(self, tps: Iterable[TopicPartition]) -> None:
         new = [tp for tp in tps if tp not in self._serials]
         self._serial += 1
-        self._serials.update(dict.fromkeys(new, self._serial))
+        self._serials = {**self._serials, **dict.fromkeys(new, self._serial)}
         self.fetch_positions(new)
 
     def _drop(self, tps: Iterable[TopicPartition]) -> None:
-        gone = tuple(tps)
+        gone = frozenset(tps)
+        self._serials = {tp: serial for tp, serial in self._serials.items() if tp not in gone}
         for tp in gone:
-            self._serials.pop(tp, None)
             self._wished.pop(tp, None)
         self._engine.drop(gone)
 
@@ -222,8 +223,8 @@ class Membership:
         self, topics: tuple[TopicNamePartitions, ...], deadline_ms: int
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         group = OffsetFetchGroup(self._core.config.group_id, topics)
-        # a transaction may be about to commit offsets: who reads only what is committed waits for it
-        request = OffsetFetchRequest((group,), self.config.is_read_committed)
+        # Where a transaction is about to commit offsets, its end is waited for (KIP-447).
+        request = OffsetFetchRequest((group,), require_stable=True)
         answer = await self._link.ask(OFFSET_FETCH, request, deadline_ms=deadline_ms)
         (found,) = answer.groups
         if found.error_code:
@@ -313,9 +314,7 @@ class Membership:
         if self.subscription is None:
             return Standing(core.metadata, True, None)
         is_between = core.is_member and core.state in (MemberState.JOINING, MemberState.SYNCING)
-        return Standing(
-            core.metadata, not is_between, dict(self._serials) if core.is_member else {}, core.error
-        )
+        return Standing(core.metadata, not is_between, self._serials if core.is_member else {}, core.error)
 
     def _commit_refused(self, error: KafkaError) -> None:
         self._perform(self._core.refused(error, self._hub.now_ms()))

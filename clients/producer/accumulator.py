@@ -56,9 +56,9 @@ class Batch:
     """One batch from its first record to its outcome. `delivery` is its owner's, opaque here."""
 
     __slots__ = (
-        "attempts", "builder", "charged_bytes", "count", "created_ms", "data",
-        "deadline_ms", "delivery", "is_expired", "is_flushed", "is_on_wire", "is_open", "last_error",
-        "leader", "number", "queue", "retry_at_ms", "size_bytes", "stamp", "stamped_as", "told_bytes", "turn",
+        "attempts", "builder", "charged_bytes", "count", "created_ms", "data", "deadline_ms", "delivery",
+        "is_expired", "is_flushed", "is_in_doubt", "is_on_wire", "is_open", "last_error", "leader", "number",
+        "queue", "retry_at_ms", "size_bytes", "stamp", "stamped_as", "told_bytes", "turn",
     )  # fmt: skip
 
     def __init__(self, queue: PartitionQueue, delivery: Any, created_ms: int, deadline_ms: int) -> None:
@@ -69,6 +69,7 @@ class Batch:
         self.count = self.size_bytes = 0  # known once it is no longer open
         self.is_open, self.is_flushed, self.is_expired = True, False, False
         self.is_on_wire = False  # in a request that has no answer yet
+        self.is_in_doubt = False  # an earlier attempt may be in the log
         self.attempts, self.retry_at_ms = 0, 0
         self.charged_bytes = self.told_bytes = 0
         self.last_error: BaseException | None = None

@@ -14,13 +14,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import (
+    ConcurrentTransactionsError,
     CorruptMessageError,
     DeliveryTimeoutError,
     DuplicateSequenceNumberError,
     HeadraceError,
     MessageTooLargeError,
+    NotEnoughReplicasError,
     OutOfOrderSequenceNumberError,
     RecordBatchTooLargeError,
+    ThrottlingQuotaExceededError,
     UnknownProducerIdError,
     error_from_code,
 )
@@ -37,6 +40,14 @@ if TYPE_CHECKING:
 _TOO_LARGE = (MessageTooLargeError, RecordBatchTooLargeError)
 # The leader lacks what comes before the batch; the second knows nothing of the producer at all.
 _OUT_OF_ORDER = (OutOfOrderSequenceNumberError, UnknownProducerIdError)
+# Who answers so has not stored the batch, and will not. After other answers, or none, it may be in the log.
+_NOT_STORED = (
+    *_OUT_OF_ORDER,
+    *_TOO_LARGE,
+    ConcurrentTransactionsError,
+    NotEnoughReplicasError,
+    ThrottlingQuotaExceededError,
+)
 Split = Callable[["Batch", int], "list[Batch]"]  # (batch, max bytes) -> its records in smaller batches
 
 
@@ -356,6 +367,7 @@ class Sender:
         if error.refresh_metadata:
             effects.append(RefreshMetadata())
         batch.last_error = error
+        batch.is_in_doubt = batch.is_in_doubt or not isinstance(error, _NOT_STORED)
         if batch not in self.accumulator.live or batch.is_expired:
             self._fail(batch, error, now_ms, effects)  # its outcome was told
         elif self._given_up is not None:
@@ -395,6 +407,11 @@ class Sender:
             self._settle(batch.queue, now_ms)
         elif sequences.is_transactional or batch.attempts > self.retries:
             self._fail(batch, error, now_ms, effects)
+        elif batch.is_in_doubt:
+            # A leader that was started again remembers less than five batches: this one may be among those it
+            # has forgotten, and under another number it would be stored twice.
+            doubt = "an earlier attempt may have been stored, so the batch is not sent under another number"
+            self._fail(batch, type(error)(f"{doubt}: {error}"), now_ms, effects)
         else:
             sequences.has_gap(batch.queue)
             self._retry(batch, error, now_ms)

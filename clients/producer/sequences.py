@@ -8,10 +8,11 @@ Until a leader has acknowledged the first batch, one is under way: a leader that
 takes any sequence, so that a second batch could come in before a lost first one.
 
 A batch that fails leaves its sequence *unsure*: a gap, or not, if it was stored all the same. No new batch
-follows until a later one is acknowledged (no gap), or the leader says OUT_OF_ORDER_SEQUENCE to the first
-under way, or nothing is left. Then the epoch is raised, and what is under way is numbered anew from 0, but
-only once no request with it is out: what is not known to be refused is never sent under another number.
-In a transaction nothing is numbered anew: it fails, and the next one has another epoch.
+follows until a later one is acknowledged (no gap), or nothing is left, or the leader says to the first under
+way that it is OUT_OF_ORDER_SEQUENCE. If an earlier attempt of that may be in the log, it fails too: a leader
+that was started again remembers less than five batches. Else there is a gap: the epoch is raised, and what is
+under way is numbered anew from 0, once no request with it is out. So nothing that may be stored gets another
+number. In a transaction nothing is numbered anew: it fails, and the next one has another epoch.
 
 Invariant: a (producer id, epoch, sequence) of a partition stands for one record only.
 Source: Kafka TransactionManager.java, TxnPartitionEntry.java; KIP-98, KIP-360, KAFKA-14034.
@@ -178,6 +179,7 @@ class Sequences:
             track.is_to_renumber = False
             track.begin(self.identity)
             for batch in track.under_way:
+                batch.is_in_doubt = False  # the first of them is not in the log, so none is
                 self._number(track, batch)
             done.append(queue)
         return done if self.identity == before else list(self._tracks)

@@ -40,5 +40,6 @@ def split_batch(
         part.count, part.size_bytes = builder.count, builder.size_bytes
         part.told_bytes = part.size_bytes  # the sticky choice has counted these bytes already
         part.attempts, part.last_error = batch.attempts, batch.last_error
+        part.is_in_doubt = batch.is_in_doubt
         parts.append(part)
     return parts

@@ -189,8 +189,8 @@ class Transactions:
             return
         if isinstance(error, ProducerFencedError | InvalidProducerEpochError):
             fenced = ProducerFencedError(
-                f"another producer with transactional.id {self.transactional_id!r} has taken over: close this"
-                f" one ({error})"
+                f"another producer with transactional.id {self.transactional_id!r} has taken over, or a"
+                f" transaction was open for longer than transaction.timeout.ms: close this one ({error})"
             )
             fenced.__cause__ = error
             error = fenced

@@ -91,9 +91,14 @@ class GroupFace(Generic[K, V]):
         return self._group.metadata
 
     def enforce_rebalance(self, reason: str = "") -> None:
-        """Have the group share out anew although nothing asks for it (KIP-568)."""
+        """Have the group share out anew although nothing asks for it (KIP-568). Errors: ConfigError under
+        the new protocol, where the coordinator alone decides."""
         group = self._group
-        self._io.wake(lambda: group.enforce_rebalance(reason or "the user asked for it"))
+
+        async def on_loop() -> None:
+            group.enforce_rebalance(reason or "the user asked for it")
+
+        self._io.call(on_loop())
 
     # --- commits ----------------------------------------------------------------------------------------
 
@@ -134,7 +139,6 @@ class GroupFace(Generic[K, V]):
             offsets = {tp: offset for tp, (_, offset) in self._engine.positions(finished=False).items()}
         told: concurrent.futures.Future[Committed] = concurrent.futures.Future()
         told.set_running_or_notify_cancel()
-        self._io.wake(lambda: group.commit(offsets, deadline_ms).add_done_callback(settled))
 
         def settled(done: asyncio.Future[Committed]) -> None:
             error = done.exception()
@@ -145,6 +149,13 @@ class GroupFace(Generic[K, V]):
             if callback is not None:
                 callback(None if error else done.result(), error)  # type: ignore[arg-type]
 
+        def on_loop() -> None:
+            try:
+                group.commit(offsets, deadline_ms).add_done_callback(settled)
+            except HeadraceError as error:  # it was closed meanwhile
+                told.set_exception(error)
+
+        self._io.wake(on_loop)
         return told
 
     def committed(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         SyncGroupRequest,
     )
     from ..runtime.ports import Now, Record, Surroundings, Token
+    from .census import Census
     from .facts import GroupFacts
     from .group import Group
 
@@ -35,9 +36,14 @@ class ClassicGroups:
     """The classic groups among `groups`."""
 
     def __init__(
-        self, groups: dict[str, Group], around: Surroundings, partition: int, facts: GroupFacts
+        self,
+        groups: dict[str, Group],
+        around: Surroundings,
+        partition: int,
+        facts: GroupFacts,
+        census: Census,
     ) -> None:
-        self.rebalances = Rebalances(groups, around)
+        self.rebalances = Rebalances(groups, around, census)
         self._groups = groups
         self._around = around
         self._facts = facts

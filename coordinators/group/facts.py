@@ -13,6 +13,7 @@ class GroupFacts:
     offset_expirations: int = 0
     offset_deletions: int = 0
     completed_rebalances: int = 0  # of classic groups
+    consumer_rebalances: int = 0  # of groups of the new protocol: their epochs that were begun
 
     def by_name(self) -> dict[str, int]:
         """Kafka's metric names with their values."""
@@ -21,4 +22,5 @@ class GroupFacts:
             "offset-expiration-count": self.offset_expirations,
             "offset-deletion-count": self.offset_deletions,
             "group-completed-rebalance-count": self.completed_rebalances,
+            "consumer-group-rebalance-count": self.consumer_rebalances,
         }

@@ -1,7 +1,7 @@
 """A group that changes its protocol while its members live. Pure.
 
-Up, when a member of the new protocol joins a classic group of consumers: the last assignment becomes both the
-target and what the members have, the generation becomes the epoch, and its members go on with the classic
+Up, when a member of the new protocol joins a classic group of consumers: what the members have becomes their
+target too, the generation becomes the epoch, and its members go on with the classic
 protocol (classic_consumers.py). Down, when the last member of the new protocol is gone: the other way round,
 and all are to join again. Source: Kafka GroupMetadataManager.java convertToConsumerGroup,
 convertToClassicGroup.
@@ -9,7 +9,7 @@ convertToClassicGroup.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.consumer_protocol import (
     MAX_VERSION,
@@ -80,28 +80,50 @@ def upgrade(draft: ConsumerDraft, group: ClassicGroup, topics: TopicFacts) -> No
 
 
 def _upgraded_members(group: ClassicGroup, topics: TopicFacts) -> list[Member]:
-    """No partition goes to two, whatever a custom assignor has done: the first keeps it."""
+    """With what they have: by their assignment, and by what they said that they own when they joined. A
+    cooperative member goes on reading that in a rebalance in which its assignment is forgotten; what it has
+    given back since it will say when it joins again. Of two that claim a partition, whatever a custom
+    assignor has done, the one that was assigned it keeps it, else the first."""
+    told = {each.member_id: _read(group, each) for each in group.members.values()}
     given: set[tuple[bytes, int]] = set()
-    members = []
-    for classic in group.members.values():
-        try:
-            subscription = decode_subscription(classic.metadata(group.protocol or classic.protocols[0].name))
-            assignment = decode_assignment(classic.assignment)
-        except InvalidRequestError as error:
-            raise _cannot_change(group, f"what {classic.member_id!r} told cannot be read: {error}") from error
-        if assignment.user_data:
-            raise _cannot_change(group, "its assignor keeps data of its own, which would be lost")
-        found = partitions_by_id(assignment.partitions, topics)
-        assigned = {
-            topic: left
-            for topic, each in found.items()
-            if (left := tuple(number for number in each if (topic, number) not in given))
-        }
-        given.update(each_partition(assigned))
-        told = _upgraded_told(classic, subscription)
-        epoch = group.generation
-        members.append(Member(classic.member_id, told, epoch, epoch, assigned=assigned))
-    return members
+    assigned: dict[str, set[tuple[bytes, int]]] = {member_id: set() for member_id in told}
+    claims = [(member_id, it.assigned) for member_id, it in told.items()]
+    claims += [(member_id, it.owned) for member_id, it in told.items()]
+    for member_id, claimed in claims:
+        mine = set(each_partition(partitions_by_id(claimed, topics))) - given
+        assigned[member_id] |= mine
+        given |= mine
+    epoch = group.generation
+    return [
+        Member(member_id, it.told, epoch, epoch, assigned=_grouped(assigned[member_id]))
+        for member_id, it in told.items()
+    ]
+
+
+class _Read(NamedTuple):
+    """What the bytes of a classic member say."""
+
+    told: ConsumerGroupMemberMetadataValue
+    assigned: tuple[TopicPartition, ...]
+    owned: tuple[TopicPartition, ...]
+
+
+def _read(group: ClassicGroup, member: ClassicMember) -> _Read:
+    try:
+        subscription = decode_subscription(member.metadata(group.protocol or member.protocols[0].name))
+        assignment = decode_assignment(member.assignment)
+    except InvalidRequestError as error:
+        raise _cannot_change(group, f"what {member.member_id!r} told cannot be read: {error}") from error
+    if assignment.user_data:
+        raise _cannot_change(group, "its assignor keeps data of its own, which would be lost")
+    return _Read(_upgraded_told(member, subscription), assignment.partitions, subscription.owned)
+
+
+def _grouped(places: set[tuple[bytes, int]]) -> Partitions:
+    found: dict[bytes, list[int]] = {}
+    for topic, partition in sorted(places):
+        found.setdefault(topic, []).append(partition)
+    return {topic: tuple(each) for topic, each in found.items()}
 
 
 def _upgraded_told(member: ClassicMember, subscription: Subscription) -> ConsumerGroupMemberMetadataValue:

@@ -16,6 +16,8 @@ from ...protocol.records.group_records import OffsetCommitKey
 from ..runtime.ports import NO_PRODUCER_ID, Record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ...protocol.records.group_records import OffsetCommitValue
     from ..runtime.ports import Stamp
 
@@ -42,15 +44,17 @@ class OffsetStore:
         self._committed: dict[str, dict[TopicPartition, StoredOffset]] = {}
         self._transactions: dict[int, OpenTransaction] = {}  # by producer id
         self._open: dict[str, dict[int, None]] = {}  # producer ids by group
-
-    @property
-    def count(self) -> int:
-        """Committed offsets of all groups."""
-        return sum(len(offsets) for offsets in self._committed.values())
+        self.count = 0  # committed offsets of all groups
 
     def of(self, group_id: str) -> dict[TopicPartition, StoredOffset]:
         """All committed offsets of the group; not to be changed."""
         return self._committed.get(group_id, {})
+
+    def committed(self) -> Iterator[tuple[str, TopicPartition, StoredOffset]]:
+        """All committed offsets of all groups."""
+        for group_id, offsets in self._committed.items():
+            for tp, stored in offsets.items():
+                yield group_id, tp, stored
 
     def has_open_transactions(self, group_id: str) -> bool:
         """Does a transaction hold offsets of the group?"""
@@ -82,7 +86,7 @@ class OffsetStore:
         if value is None:
             self._delete(key.group, tp)
         elif stamp.producer_id == NO_PRODUCER_ID:
-            self._committed.setdefault(key.group, {})[tp] = StoredOffset(value, offset)
+            self._commit(key.group, tp, StoredOffset(value, offset))
         else:
             transaction = self._transactions.setdefault(
                 stamp.producer_id, OpenTransaction(stamp.producer_epoch)
@@ -92,7 +96,11 @@ class OffsetStore:
             self._open.setdefault(key.group, {})[stamp.producer_id] = None
 
     def _delete(self, group_id: str, tp: TopicPartition) -> None:
-        _drop(self._committed, group_id, tp)
+        of_group = self._committed.get(group_id, {})
+        if of_group.pop(tp, None) is not None:
+            self.count -= 1
+            if not of_group:
+                del self._committed[group_id]
         for producer_id in list(self._open.get(group_id, {})):
             # The transaction stays known even without offsets: it has still to end in this partition.
             self._transactions[producer_id].offsets[group_id].pop(tp, None)
@@ -105,15 +113,14 @@ class OffsetStore:
             if not self._open[group_id]:
                 del self._open[group_id]
             for tp, stored in offsets.items() if is_commit else ():
-                held = self._committed.setdefault(group_id, {}).get(tp)
+                held = self.of(group_id).get(tp)
                 if held is None or held.record_offset < stored.record_offset:
-                    self._committed[group_id][tp] = stored
+                    self._commit(group_id, tp, stored)
 
-
-def _drop(offsets: dict[str, dict[TopicPartition, StoredOffset]], group_id: str, tp: TopicPartition) -> None:
-    of_group = offsets.get(group_id, {})
-    if of_group.pop(tp, None) is not None and not of_group:
-        del offsets[group_id]
+    def _commit(self, group_id: str, tp: TopicPartition, stored: StoredOffset) -> None:
+        of_group = self._committed.setdefault(group_id, {})
+        self.count += tp not in of_group
+        of_group[tp] = stored
 
 
 def offset_tombstone(group_id: str, tp: TopicPartition) -> Record:

@@ -11,26 +11,29 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import UnsupportedVersionError
 from ...protocol.messages import registry
-from ...protocol.records.group_records import GroupMetadataKey, OffsetCommitKey
-from ..runtime.ports import Outcome
+from ...protocol.records.group_records import ConsumerGroupMetadataKey, GroupMetadataKey, OffsetCommitKey
+from ..runtime.ports import Outcome, ShardMetrics
 from .admin import GroupAdmin
+from .census import Census
 from .classic_group import ClassicGroup
 from .classic_groups import ClassicGroups
 from .classic_states import ClassicState
-from .consumer_group import ConsumerGroup
+from .consumer_group import ConsumerGroup, GroupState
 from .consumer_groups import ConsumerGroups
 from .expiry import Expiry
 from .facts import GroupFacts
-from .offset_commits import OffsetCommits
+from .group import GroupType
+from .offset_commits import NO_TOPIC_ID, OffsetCommits
 from .offset_fetches import OffsetFetches
 from .offset_store import OffsetStore
 from .transactional_offsets import TransactionalOffsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ...protocol.messages.envelope import Api
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
+    from ...protocol.model import TopicPartition
     from ..runtime.ports import Now, Record, Stamp, Surroundings, Token
     from .group import Group
 
@@ -44,9 +47,11 @@ class GroupShard:
         self.partition = partition
         self.groups: dict[str, Group] = {}
         self.facts = GroupFacts()
+        self._census = Census(self.groups)
+        self._is_loaded = False
         self.store = OffsetStore()
         self._around = around
-        self._classic = ClassicGroups(self.groups, around, partition, self.facts)
+        self._classic = ClassicGroups(self.groups, around, partition, self.facts, self._census)
         self._consumer = ConsumerGroups(self.groups, around, self._classic)
         self._expiry = Expiry(self.groups, around, self.store, self.facts)
         commits = OffsetCommits(self.groups, around, self.store, self._classic, self.facts)
@@ -91,11 +96,16 @@ class GroupShard:
         if isinstance(key, OffsetCommitKey):
             if record.value is not None and key.group not in self.groups:
                 self.groups[key.group] = ClassicGroup(key.group)
+                self._census.changed(key.group)
             self.store.replay(record, offset, stamp)
-        elif isinstance(key, GroupMetadataKey):
+            return
+        if isinstance(key, GroupMetadataKey):
             self._classic.replay(record)
         else:
             self._consumer.replay(record)
+            if self._is_loaded and isinstance(key, ConsumerGroupMetadataKey):
+                self.facts.consumer_rebalances += record.value is not None
+        self._census.changed(key.group)
 
     def replay_marker(self, stamp: Stamp, *, is_commit: bool, offset: int) -> None:
         """The producer's transaction has ended; each commit knows its own place in the log."""
@@ -105,6 +115,7 @@ class GroupShard:
 
     def on_loaded(self, now: Now) -> Outcome:
         """Begin sessions and look for old offsets."""
+        self._is_loaded = True
         self._expiry.on_loaded(now)
         return _both(self._classic.on_loaded(now), self._consumer.on_loaded(now))
 
@@ -119,20 +130,29 @@ class GroupShard:
         del session, now
         return Outcome()
 
-    def gauges(self) -> dict[str, int]:
-        """What there is now, under the names of Kafka's GroupMetadataManager metrics."""
-        classic = [group for group in self.groups.values() if isinstance(group, ClassicGroup)]
-        by_state = {
-            f"NumGroups{state.value}": sum(group.state is state for group in classic)
-            for state in ClassicState
-        }
-        return {
+    def metrics(self) -> ShardMetrics:
+        """Kafka's GroupMetadataManager and group-coordinator-metrics."""
+        counts = self._census.counts()
+        classic = {state: counts.groups[GroupType.CLASSIC, state.value] for state in ClassicState}
+        consumer = {state: counts.groups[GroupType.CONSUMER, state.value] for state in GroupState}
+        gauges = {
             "NumOffsets": self.store.count,
-            "NumGroups": len(classic),
-            **by_state,
-            "NumConsumerGroups": len(self.groups) - len(classic),
-            "NumMembers": sum(group.member_count for group in self.groups.values()),
+            "NumGroups": sum(classic.values()),
+            **{f"NumGroups{state.value}": count for state, count in classic.items()},
+            "NumMembers": counts.members,
+            "group-count/classic": sum(classic.values()),
+            "group-count/consumer": sum(consumer.values()),
+            **{f"consumer-group-count/{state.value.lower()}": count for state, count in consumer.items()},
         }
+        return ShardMetrics(gauges, self.facts.by_name())
+
+    def committed_offsets(self) -> Iterator[tuple[str, TopicPartition, int]]:
+        """Those that are committed to the topics that there are now."""
+        topics = self._around.image.topics
+        for group_id, tp, stored in self.store.committed():
+            topic = topics.get(tp.topic)
+            if topic is not None and stored.value.topic_id in (NO_TOPIC_ID, topic.topic_id):
+                yield group_id, tp, stored.value.offset
 
     def close(self) -> list[Token]:
         """The shard is dropped: all that wait."""

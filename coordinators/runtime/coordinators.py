@@ -22,6 +22,7 @@ from ...protocol.model import NO_NODE
 from ...runtime.timing_wheel import TimingWheel
 from .finding import Finder
 from .hosted_shard import HostedShard, Parts
+from .metrics import CoordinatorMetrics, consumer_lag, metrics_of
 from .ports import Now, Outcome, Stamp
 from .producer_ids import ProducerIds
 from .routing import ROUTES, Everywhere, Many, One
@@ -54,7 +55,8 @@ class Coordinators:
         self._host = host
         self._makers = shards
         self._wheel: Wheel = TimingWheel(now_ms=host.now_ms)
-        self._parts = Parts(host, codec, self._wheel, self._next_producer_id)
+        self._metrics = {topic: CoordinatorMetrics() for topic in shards}
+        self._parts = Parts(host, codec, self._wheel, self._next_producer_id, self._metrics)
         self._shards: dict[PartitionKey, HostedShard] = {}
         self._by_session: dict[int, set[Waiting]] = {}
         self._waiting = 0
@@ -140,12 +142,16 @@ class Coordinators:
 
     def _next_producer_id(self) -> int:
         """Errors: CoordinatorLoadInProgressError while a block of them is fetched."""
+        ids = self._known_ids()
+        try:
+            return ids.next_id()
+        finally:
+            self._fetch_ids(ids)
+
+    def _known_ids(self) -> ProducerIds:
         if self._ids is None:  # not before: by now the node has its own id
             self._ids = ProducerIds(self._host.node_id)
-        try:
-            return self._ids.next_id()
-        finally:
-            self._fetch_ids(self._ids)
+        return self._ids
 
     def _fetch_ids(self, ids: ProducerIds) -> None:
         def poll(_now: Now) -> Outcome:
@@ -176,6 +182,7 @@ class Coordinators:
         """It does not lead it any more: the shard is dropped."""
         shard = self._shards.pop(key, None)
         if shard is not None:
+            self._metrics[shard.name.topic].left(shard)
             shard.close()
 
     def committed(self, key: PartitionKey) -> None:
@@ -185,7 +192,10 @@ class Coordinators:
             shard.committed()
 
     def followed(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """The metadata has moved on."""
+        """The metadata has moved on, and knows this node."""
+        if self._ids is None:
+            self._known_ids().want()
+            self._fetch_ids(self._known_ids())
         for shard in self._shards.values():
             shard.on_metadata(image, delta)
 
@@ -220,16 +230,16 @@ class Coordinators:
         return self._wheel.next_deadline_ms()
 
     def status(self) -> dict[str, Any]:
-        """JSON-able facts: by topic, how many shards are in which state; the sums of their gauges."""
+        """JSON-able facts: by topic, how many shards are in which state; what they tell of themselves, under
+        Kafka's names; how far groups are behind."""
         states: dict[str, Counter[str]] = {}
-        gauges: Counter[str] = Counter()
         for shard in self._shards.values():
             states.setdefault(shard.name.topic, Counter())[shard.state.value] += 1
-            gauges.update(shard.gauges())
         return {
             "waiting_requests": self._waiting,
             "shards": {topic: dict(found) for topic, found in sorted(states.items())},
-            "metrics": dict(sorted(gauges.items())),
+            "metrics": metrics_of(self._metrics, self._shards.values()),
+            "consumer_lag": consumer_lag(self._host, self._shards.values()),
         }
 
 

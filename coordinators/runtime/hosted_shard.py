@@ -26,11 +26,11 @@ from ...protocol.records.codec import active_codec
 from ...storage_node.guest import LogPiece
 from .failures import as_seen
 from .loading import Digest, digest
-from .ports import NO_STAMP, Now, Outcome
+from .ports import NO_STAMP, Now, Outcome, ShardMetrics
 from .timers import ShardTimers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ...protocol.messages.envelope import Api
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ...protocol.records.header import Buffer
     from ...storage_node.guest import GuestHost, LiveNodeConfig, PartitionKey
     from .loading import Replayed
+    from .metrics import CoordinatorMetrics
     from .ports import Answer, Record, Shard, Stamp, Surroundings
     from .timers import Wheel
     from .waiting import Waiting
@@ -65,6 +66,7 @@ class Parts(NamedTuple):
     codec: RecordCodec
     wheel: Wheel
     next_producer_id: Callable[[], int]
+    metrics: Mapping[str, CoordinatorMetrics]  # by topic
 
 
 class ShardState(Enum):
@@ -102,6 +104,8 @@ class HostedShard:
         self.waiting: set[Waiting] = set()
         self.applied_end = 0
         self.skipped = 0  # records of unknown types
+        self._replayed = 0  # those of the load
+        self._load_began_ms = parts.host.now_ms
         self._parts = parts
         self._host = parts.host
         self._timers = ShardTimers(parts.wheel, self._run)
@@ -160,6 +164,7 @@ class HostedShard:
         """Read the log from its start; `ACTIVE` follows, or `FAILED`."""
         start, _ = self._host.bounds(self.key)
         self.applied_end = start
+        self._load_began_ms = self._host.now_ms
         self._load_on()
 
     def close(self) -> None:
@@ -192,6 +197,7 @@ class HostedShard:
             return
         found: Digest = piece.found
         self.skipped += found.skipped
+        self._replayed += len(found.replayed)
         self._to_replay.extend(found.replayed)
         self.applied_end = piece.next_offset
         self._replay_some(self._now())
@@ -218,6 +224,11 @@ class HostedShard:
 
     def _loaded(self) -> None:
         self.state = ShardState.ACTIVE
+        took_ms = self._host.now_ms - self._load_began_ms
+        self._parts.metrics[self.name.topic].load_times.record(took_ms)
+        if self._replayed:
+            text = f"{self.name} is coordinated here: {self._replayed} records read in {took_ms} ms"
+            self._host.note(logging.INFO, text)
         if self.skipped:
             text = f"{self.name}: {self.skipped} records of types that are not known here were skipped"
             self._host.note(logging.WARNING, text)
@@ -229,6 +240,16 @@ class HostedShard:
         self._fault = f"{self.name} cannot be read: {fault}"
         self._to_replay.clear()
         self._host.note(logging.ERROR, f"no coordinator: {self._fault}")
+
+    # --- for operators ---------------------------------------------------------------------------------
+
+    def metrics(self) -> ShardMetrics:
+        """Of the shard; nothing as long as it is not known whole."""
+        return self._shard.metrics() if self.state is ShardState.ACTIVE else ShardMetrics({}, {})
+
+    def committed_offsets(self) -> Iterator[tuple[str, TopicPartition, int]]:
+        """See Shard; none before it is loaded."""
+        return self._shard.committed_offsets() if self.state is ShardState.ACTIVE else iter(())
 
     # --- events ----------------------------------------------------------------------------------------
 
@@ -269,10 +290,6 @@ class HostedShard:
         while self._next and self._next[0][0] <= high_watermark:
             _, decide = self._next.popleft()
             self._run(decide, self._now())
-
-    def gauges(self) -> dict[str, int]:
-        """What there is now; nothing as long as it is not known whole."""
-        return self._shard.gauges() if self.state is ShardState.ACTIVE else {}
 
     # --- decide, append, apply, answer -----------------------------------------------------------------
 

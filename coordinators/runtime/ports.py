@@ -8,7 +8,9 @@ the error. If the node stops leading the partition, the shard is dropped whole: 
 never shown.
 
 So: nothing that must survive is changed by a handler, only by `replay`. Soft state (who waits, timers,
-sessions) may be changed by handlers, but only after everything that can be refused was checked.
+sessions) may be changed by handlers, but only after everything that can be refused was checked. Only `handle`
+may raise: what timers, answers of other servers, commits and changes of the cluster decide has nobody to be
+told, so an error there is a bug and ends the node.
 Pure: time comes as an argument. Source: Kafka CoordinatorRuntime.java, CoordinatorShard.java,
 CoordinatorResult.java.
 """
@@ -21,11 +23,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from ...protocol.model import NO_EPOCH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Iterator, Mapping
 
     from ...protocol.errors import KafkaError
     from ...protocol.messages.envelope import Api
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
+    from ...protocol.model import TopicPartition
     from ...storage_node.coordinator_config import CoordinatorConfig
 
 NO_PRODUCER_ID = -1
@@ -103,6 +106,14 @@ class Outcome:
     def answer(self, token: Token, body: Any, *, waits: bool = True) -> None:
         """One more answer."""
         self.answers.append(Answer(token, body, waits))
+
+
+class ShardMetrics(NamedTuple):
+    """What a shard tells of itself, under Kafka's names where it has them; what is behind a slash in a name
+    tells apart several of them. Cheap to ask for, however much the shard holds."""
+
+    gauges: Mapping[str, int]  # what there is now
+    counts: Mapping[str, int]  # what has happened since the load; they go only up
 
 
 class Timers(Protocol):
@@ -187,8 +198,12 @@ class Shard(Protocol):
     def on_peer_gone(self, session: int, now: Now) -> Outcome:
         """A connection is gone: its waiting requests need no answer."""
 
-    def gauges(self) -> dict[str, int]:
-        """What there is now, by metric names; the node's are the sums over its shards."""
+    def metrics(self) -> ShardMetrics:
+        """For operators; the node's are the sums over its shards."""
+
+    def committed_offsets(self) -> Iterator[tuple[str, TopicPartition, int]]:
+        """By group and partition, those of topics that are there; for a moment only: nothing may be changed
+        before the next is asked for. Nothing, if it is not about groups."""
 
     def close(self) -> list[Token]:
         """The shard is dropped: the tokens of all that wait; the runtime answers them NOT_COORDINATOR."""

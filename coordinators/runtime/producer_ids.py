@@ -25,6 +25,10 @@ class ProducerIds:
         self._is_wanted = self._is_asked = False
         self._not_before_ms = 0
 
+    def want(self) -> None:
+        """Have the first block fetched before anybody asks: producers can begin without controllers."""
+        self._is_wanted = not self._current and not self._ahead
+
     def next_id(self) -> int:
         """An id that nobody had. Errors: CoordinatorLoadInProgressError while none is there; `poll` then says
         what to do about it."""

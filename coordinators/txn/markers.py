@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import (
     InvalidProducerEpochError,
+    InvalidRequestError,
     KafkaError,
     UnsupportedVersionError,
 )
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from .transaction import Partition, Transaction
 
 REQUESTS = 5  # under way to one node
-MAX_PARTITIONS = 1_000  # in one request
+MAX_PARTITIONS = 1_000  # in one request; fewer, if a node refuses so many
 RETRY_MS = 100
 TIMEOUT_MS = 10_000
 _RETRY = "markers"
@@ -82,6 +83,7 @@ class Markers:
         self._around, self._complete = around, complete
         self._endings: dict[str, _Ending] = {}
         self._nodes: dict[int, _Node] = {}
+        self._max_partitions = MAX_PARTITIONS
         self._again: list[_Errand] = []  # no leader, refused, or (without partitions) the completion failed
 
     def __len__(self) -> int:
@@ -136,10 +138,9 @@ class Markers:
                     homeless.append(_Errand(ending, tuple(led)))
                 else:
                     waiting = self._nodes.setdefault(leader, _Node()).waiting
-                    starts = range(0, len(led), MAX_PARTITIONS)
-                    waiting.extend(
-                        _Errand(ending, tuple(led[start : start + MAX_PARTITIONS])) for start in starts
-                    )
+                    size = self._max_partitions
+                    starts = range(0, len(led), size)
+                    waiting.extend(_Errand(ending, tuple(led[start : start + size])) for start in starts)
         self._later(homeless, now)
         for node_id in list(self._nodes):
             self._send(node_id)
@@ -158,7 +159,7 @@ class Markers:
     def _send(self, node_id: int) -> None:
         node = self._nodes[node_id]
         while node.waiting and node.requests < REQUESTS:
-            errands, room = [node.waiting.popleft()], MAX_PARTITIONS
+            errands, room = [node.waiting.popleft()], self._max_partitions
             room -= len(errands[0].partitions)
             while node.waiting and len(node.waiting[0].partitions) <= room:
                 errands.append(node.waiting.popleft())
@@ -197,6 +198,8 @@ class Markers:
     ) -> Outcome:
         """Every partition that is not said to be done is tried again, whatever the error: an epoch of the
         coordinator that is over ends this shard anyway."""
+        if isinstance(answer, InvalidRequestError):
+            self._max_partitions = max(1, self._max_partitions // 2)
         refused = isinstance(answer, KafkaError) or len(answer.markers) != len(errands)
         retried: list[_Errand] = []
         for index, (ending, partitions) in enumerate(errands):

@@ -12,7 +12,6 @@ Source: Kafka TransactionCoordinator.scala, TransactionStateManager.scala.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.coordinator_ids import partition_of_id
@@ -39,6 +38,7 @@ from ...protocol.messages.transactions import (
 from ...protocol.model import CONSUMER_OFFSETS
 from ...protocol.records.transaction_records import TransactionKey
 from ..runtime.ports import Outcome, Record
+from .census import Census
 from .held import HOLD_MS, Held, HeldRequest
 from .listing import described, listed
 from .markers import Markers
@@ -56,7 +56,7 @@ from .transaction import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ...protocol.messages.envelope import Api
     from ...protocol.messages.transactions import (
@@ -69,7 +69,8 @@ if TYPE_CHECKING:
         TransactionPartitions,
     )
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
-    from ..runtime.ports import Now, Stamp, Surroundings, Token
+    from ...protocol.model import TopicPartition
+    from ..runtime.ports import Now, ShardMetrics, Stamp, Surroundings, Token
     from .transaction import Partition
 
 MAX_PARTITIONS = 10_000  # Bound: of one transaction, all of which are in each of its records
@@ -89,6 +90,7 @@ class TransactionShard:
         self._beginning: set[str] = set()  # ids whose new producer is not committed yet
         self._markers = Markers(around, self._complete)
         self._held = Held()
+        self._census = Census()
         self._handlers: dict[int, Callable[[Any, Token, Now], Outcome]] = {
             registry.INIT_PRODUCER_ID.key: self._init_producer_id,
             registry.ADD_PARTITIONS_TO_TXN.key: self._add_partitions,
@@ -110,7 +112,9 @@ class TransactionShard:
     def replay(self, record: Record, _offset: int, _stamp: Stamp) -> None:
         """See Shard. Errors: InvalidRecordError for what no coordinator wrote."""
         transactional_id = record.key.transactional_id
+        before = self._known.get(transactional_id)
         if record.value is None:
+            self._census.changed(before, None)
             self._known.pop(transactional_id, None)
             self._deadlines.pop(transactional_id, None)
             self._markers.end(transactional_id)
@@ -118,6 +122,7 @@ class TransactionShard:
         transaction = Transaction(record.value)
         last_epoch = self._coming.pop(transactional_id, transaction.last_epoch)
         self._known[transactional_id] = transaction = transaction._replace(last_epoch=last_epoch)
+        self._census.changed(before, transaction)
         if transaction.state is TxnState.ONGOING:
             self._deadlines.setdefault(transactional_id)
         else:
@@ -132,6 +137,7 @@ class TransactionShard:
 
     def on_loaded(self, now: Now) -> Outcome:
         """What was decided is ended, once it is committed that it was decided."""
+        self._census.is_loaded = True
         config = self._around.config.now
         interval_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         self._around.timers.set(_OVERDUE, now.ms + interval_ms, self._abort_overdue)
@@ -149,10 +155,13 @@ class TransactionShard:
         self._held.forget(session)
         return Outcome()
 
-    def gauges(self) -> dict[str, int]:
-        """Transactional ids by the states of their transactions."""
-        found = Counter(transaction.state for transaction in self._known.values())
-        return {f"NumTransactions{state.value}": found[state] for state in TxnState}
+    def metrics(self) -> ShardMetrics:
+        """See Shard."""
+        return self._census.metrics()
+
+    def committed_offsets(self) -> Iterator[tuple[str, TopicPartition, int]]:
+        """None: no groups are here."""
+        return iter(())
 
     def close(self) -> list[Token]:
         """Those that wait for an end; others wait for commits."""
@@ -301,12 +310,15 @@ class TransactionShard:
         """The end has come: the first of those that wait is asked anew, then the next."""
 
         def go_on(now: Now) -> Outcome:
-            self._around.timers.cancel((_HOLD, name))
-            if name not in self._held:
+            known = self._known.get(name)
+            # One of them may have begun what is being ended now: the others wait for that.
+            if name not in self._held or (known is not None and known.state in PREPARED):
                 return Outcome()
             request = self._held.pop(name)
             if name in self._held:
                 self._around.timers.set((_GO_ON, name), 0, go_on)
+            else:
+                self._around.timers.cancel((_HOLD, name))
             try:
                 return self.handle(request.api, request.body, request.token, now)
             except KafkaError as error:

@@ -150,7 +150,11 @@ class LogProducers:
 
     def _wrote_of_producer(self, batch: Buffer, header: BatchHeader, base_offset: int) -> None:
         """A batch with a producer id is in the active segment."""
-        marker = read_marker(batch, header) if header.is_control else None
+        marker = None
+        if header.is_control:
+            marker = read_marker(batch, header)
+            # Bound: who is never read must not gather markers for ever.
+            self.producers.first_unstable_offset(self.high_watermark)
         aborted = self.producers.wrote(header, base_offset, marker)
         if aborted is not None:
             self._segments.active.note_aborted(aborted)

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 # Bound: producers of one log, some 700 bytes each; beyond, the one that was silent longest is forgotten, as
 # if it had expired.
 MAX_PRODUCERS = 100_000
+# Bound: ended transactions whose markers may not be committed. Of more the oldest are taken to be: what their
+# markers say is decided, so that readers are shown nothing wrong.
+MAX_UNCOMMITTED_MARKERS = 1_000
 
 
 class OpenTransaction(NamedTuple):
@@ -175,6 +178,8 @@ class ProducerStates:
         if first_offset == NO_OFFSET:
             return None  # nothing was written in it
         del self._open[first_offset]
+        if len(self._ended) >= MAX_UNCOMMITTED_MARKERS:
+            heapq.heappop(self._ended)
         heapq.heappush(self._ended, (first_offset, offset))
         if marker.is_commit:
             return None

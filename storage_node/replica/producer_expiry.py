@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from .partition import PartitionKey
     from .replica_manager import ReplicaManager
 
-# Bound: of one step, about a second.
-_CHECKED_LOGS = 500
+# Bound: of one step, about a second: producers that are looked at, where a log counts for ten.
+_CHECKED_PRODUCERS, _LOG_WEIGHT = 20_000, 10
 
 
 class ProducerExpiry:
@@ -40,7 +40,10 @@ class ProducerExpiry:
         if now_ms >= self._next_round_ms:
             self._next_round_ms = now_ms + config.producer_id_expiration_check_interval_ms
             self._to_check = self._to_check or deque(self._replicas.partitions)
-        for _ in range(min(_CHECKED_LOGS, len(self._to_check))):
+        left = _CHECKED_PRODUCERS
+        while self._to_check and left > 0:
             partition = self._replicas.partitions.get(self._to_check.popleft())
+            left -= _LOG_WEIGHT
             if partition is not None and partition.log is not None and partition.is_online:
+                left -= len(partition.log.producers)
                 partition.log.expire_producers(wall_ms - config.producer_id_expiration_ms)

@@ -32,6 +32,7 @@ from ...protocol.errors import (
 from ...protocol.messages import registry
 from ...protocol.messages.groups import TopicNamePartitions
 from ...protocol.messages.transactions import AddPartitionsToTxnRequest, TransactionPartitions
+from ...protocol.model import TRANSACTION_STATE
 from ..effects import AskPeer
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from ..live_config import LiveConfig
     from .replica_manager import ReplicaManager
 
-TRANSACTION_STATE = "__transaction_state"
 ASK_TIMEOUT_MS = 30_000
 _RETRIABLE = (
     NetworkError,

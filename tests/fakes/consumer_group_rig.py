@@ -15,6 +15,7 @@ from headrace.protocol.consumer_protocol import (
     encode_subscription,
 )
 from headrace.protocol.errors import (
+    FencedInstanceIdError,
     IllegalGenerationError,
     KafkaError,
     MemberIdRequiredError,
@@ -131,7 +132,7 @@ class ConsumerGroupRig(GroupRig):
         return {name: each for name, each in named if name is not None}
 
 
-@dataclass
+@dataclass(eq=False)
 class SimMember:
     """A consumer that follows the protocol: it gives back before it takes, and tells what it owns when that
     changes. `owned` is what it reads from now."""
@@ -226,7 +227,7 @@ def with_config(rig: ConsumerGroupRig, **changes: Any) -> None:
     rig.config.now = replace(rig.config.now, **changes)
 
 
-@dataclass
+@dataclass(eq=False)
 class SimClassicMember:
     """A consumer of the classic protocol that gives back before it takes (cooperative), or gives all back
     before it joins (eager). It assigns evenly when it leads."""
@@ -326,7 +327,8 @@ class SimClassicMember:
         self.must_join = True
         if code == MemberIdRequiredError.code:
             self.member_id = answer.member_id
-        elif code == UnknownMemberIdError.code:
+        elif code in (UnknownMemberIdError.code, FencedInstanceIdError.code):
+            # fenced: a coordinator that moved in a rebalance may know a static member by the id before only
             self.member_id, self.generation, self.owned = "", -1, {}
         elif code == IllegalGenerationError.code:
             self.generation, self.owned = -1, {}

@@ -4,12 +4,13 @@ and questions wait until the test lets them through."""
 from __future__ import annotations
 
 import itertools
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headrace.coordinators.runtime.coordinators import Coordinators
 from headrace.coordinators.runtime.hosted_shard import RecordCodec
-from headrace.coordinators.runtime.ports import Outcome, Record
+from headrace.coordinators.runtime.ports import Outcome, Record, ShardMetrics
 from headrace.protocol.errors import KafkaError, NotLeaderOrFollowerError, UnsupportedVersionError
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.groups import (
@@ -42,7 +43,7 @@ from headrace.protocol.records.header import CRC_POSITION, assigned_prefix, read
 from headrace.storage_node.config import NodeConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from headrace.coordinators.runtime.ports import Now, Stamp, Surroundings, Token
     from headrace.storage_node.guest import LogPiece
@@ -108,6 +109,8 @@ class Host:
         self.reads: list[LogPiece] = []
         self.asked: list[tuple[int, Any, Any, int, Callable[[Any], None]]] = []
         self.notes: list[str] = []
+        self.news: list[str] = []  # what is no trouble
+        self.known_ends: dict[Any, int] = {}  # of other topics
         self.max_bytes = 1 << 20
         self.read_bytes: int | None = None
         self.image = MetadataImage()
@@ -142,6 +145,9 @@ class Host:
 
     def high_watermark(self, key: Any) -> int:
         return self.logs[key[1]].high_watermark
+
+    def known_end(self, key: Any) -> int | None:
+        return self.known_ends.get(key)
 
     def max_batch_bytes(self, key: Any) -> int:
         return self.max_bytes
@@ -191,7 +197,7 @@ class Host:
         self.asked.append((node_id, api, body, timeout_ms, answered))
 
     def note(self, level: int, text: str) -> None:
-        self.notes.append(text)
+        (self.notes if level > logging.INFO else self.news).append(text)
 
 
 class Counter:
@@ -210,6 +216,7 @@ class Counter:
         self.gone: list[int] = []
         self.seen: list[Any] = []
         self.is_loaded = self.is_closed = False
+        self.commits = 0
 
     def handle(self, api: Any, body: Any, token: Token, now: Now) -> Outcome:
         outcome = Outcome()
@@ -259,6 +266,7 @@ class Counter:
             numbers.pop(record.key.group, None)
         else:
             numbers[record.key.group] = record.value.offset
+            self.commits += self.is_loaded
 
     def replay_marker(self, stamp: Stamp, *, is_commit: bool, offset: int) -> None:
         self.ended.append((offset, is_commit))
@@ -279,8 +287,12 @@ class Counter:
         self.parked = {name: token for name, token in self.parked.items() if token.session != session}
         return Outcome()
 
-    def gauges(self) -> dict[str, int]:
-        return {"NumGroups": len(self.numbers)}
+    def metrics(self) -> ShardMetrics:
+        return ShardMetrics({"NumGroups": len(self.numbers)}, {"commits": self.commits})
+
+    def committed_offsets(self) -> Iterator[tuple[str, TopicPartition, int]]:
+        for group, number in self.numbers.items():
+            yield group, TopicPartition("t", 0), number
 
     def close(self) -> list[Token]:
         self.is_closed = True

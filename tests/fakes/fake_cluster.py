@@ -73,9 +73,9 @@ class FakePartition:
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # (epoch, start)
     followers: dict[int, int] = field(default_factory=dict)  # node id -> its high watermark
     acknowledged: int = 0  # the end of what a producer was told to be safe
-    producers: ProducerStates = field(default_factory=ProducerStates)  # as a real leader judges
     aborted: tuple[tuple[int, int], ...] = ()  # transactions: (producer id, first offset)
     last_stable_offset: int | None = None  # None: the end
+    producers: ProducerStates = field(default_factory=ProducerStates)  # as a real leader judges
 
     def __post_init__(self) -> None:
         self.replicas = self.replicas or (self.leader,)
@@ -85,7 +85,7 @@ class FakePartition:
         """Its base offset; that of the first time if it was appended before. Errors: of the sequences."""
         header = active_codec().check(frame)
         base = self.end_offset
-        if header.producer_id >= 0:
+        if header.producer_id >= 0 and not header.is_control:
             known = self.producers.check(header, guard=UNCHECKED)
             if known is not None:
                 return known.first_offset
@@ -199,7 +199,11 @@ class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
         self.rules.insert(0, lambda ask: Fault(delay_ms=FOR_EVER_MS) if ask.node_id == node_id else None)
 
     def start_node(self, node_id: int) -> None:
+        """Of producers it knows what a snapshot keeps: the last batch of each."""
         self.down.discard(node_id)
+        for part in (part for topic in self.topics.values() for part in topic.partitions):
+            if part.leader == node_id:
+                part.producers.restore(part.producers.to_snapshot())
 
     def truncate_start(self, name: str, partition: int, offset: int) -> None:
         cut = self.topics[name].partitions[partition]

@@ -111,7 +111,7 @@ class FakeCoordinator:
                 found[topic, partition] = offset
         return found
 
-    def members_of(self, group: str) -> list[str]:
+    def group_members(self, group: str) -> list[str]:
         """Ids of the members of a classic group."""
         found = self._loaded().groups.get(group)
         return [] if found is None else sorted(found.members)

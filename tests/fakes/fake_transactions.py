@@ -35,7 +35,7 @@ class FakeTransactions:
     def __init__(self) -> None:
         self.transactions: dict[str, FakeTransaction] = {}
         self.ends: list[tuple[str, int, bool]] = []  # (id, epoch, committed) of each that counted
-        self.members: dict[str, tuple[int, str]] = {}  # by group: generation and member id
+        self.generations: dict[str, tuple[int, str]] = {}  # by group: generation and member id
         self._next_producer_id = 1000
 
     def read_committed(self, name: str, partition: int = 0) -> list[bytes]:
@@ -106,7 +106,7 @@ class FakeTransactions:
 
     def _do_TxnOffsetCommit(self, body: Any, node_id: int) -> transactions.TxnOffsetCommitResponse:
         found = self.transactions[body.transactional_id]
-        member = self.members.get(body.group_id)
+        member = self.generations.get(body.group_id)
         code = self._refuse_elsewhere(node_id)
         if found.epoch != body.producer_epoch:
             code = errors.InvalidProducerEpochError.code

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.protocol.errors import KafkaError, RebalanceInProgressError, error_from_code
 from headrace.protocol.messages import registry
-from headrace.protocol.messages.control import CreateTopicsRequest, NewTopicSpec
+from headrace.protocol.messages.control import CreateTopicsRequest, DeleteTopicsRequest, NewTopicSpec
 from headrace.protocol.messages.data import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -91,6 +91,10 @@ class CoordinatorClient:
         """A topic."""
         request = CreateTopicsRequest((NewTopicSpec(topic, partitions, 1),))
         await self.send(self._bootstrap[0], registry.CREATE_TOPICS, request)
+
+    async def delete(self, topic: str) -> None:
+        """It is gone, as the asked node knows."""
+        await self.send(self._bootstrap[0], registry.DELETE_TOPICS, DeleteTopicsRequest((topic,)))
 
     async def leader(self, topic: str) -> tuple[bytes, tuple[str, int]]:
         """The id of a topic, and where the leader of its only partition listens."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from core_rig import CoreRig, FakePeer, FakeRequest
@@ -26,6 +26,9 @@ from headrace.protocol.metadata.replay import replay
 from headrace.storage_node.effects import ProposeIsr, SendFetch
 from node_rig import WALL_MS, batch, values_of
 
+if TYPE_CHECKING:
+    from headrace.storage_node.guest import GuestFactory
+
 TOPIC = b"topic-of-replicas"[:16]
 INELIGIBLE, FENCED_EPOCH, OLD_VERSION = 107, 74, 95
 
@@ -44,7 +47,10 @@ class Replicas:
     """Nodes 1..n with one topic of one partition, led by node 1. Nothing moves but in `settle`."""
 
     def __init__(self, nodes: int = 3, *, min_isr: int = 1, rf: int | None = None, **facts: Any) -> None:
-        """`facts` with a dot-less name are topic configs; `node` is a dict of node configs."""
+        """`facts` with a dot-less name are topic configs; `node` is a dict of node configs, `guest` makes the
+        guest of each node, `topic` is the name."""
+        self.topic: str = facts.pop("topic", "t")
+        self.guest: GuestFactory | None = facts.pop("guest", None)
         self.node_config: dict[str, Any] = facts.pop("node", {})
         self.racks: dict[int, str] = facts.pop("racks", {})
         self.now_ms = 1_000
@@ -69,8 +75,8 @@ class Replicas:
             self._note(UnfenceBrokerRecord(node, self.epochs[node]))
         configs = {"min.insync.replicas": str(min_isr)} | {k.replace("_", "."): v for k, v in facts.items()}
         self._note(
-            TopicRecord("t", TOPIC),
-            *(ConfigRecord(TOPIC_RESOURCE, "t", name, value) for name, value in configs.items()),
+            TopicRecord(self.topic, TOPIC),
+            *(ConfigRecord(TOPIC_RESOURCE, self.topic, name, value) for name, value in configs.items()),
             PartitionRecord(TOPIC, 0, replicas, replicas, 1, 0, 0),
         )
         for node in range(1, nodes + 1):
@@ -80,7 +86,7 @@ class Replicas:
 
     def start(self, node: int, files: FakeFiles) -> None:
         """A node process over `files`, with the metadata there is."""
-        rig = CoreRig(files, f"/d{node}", (), node, **self.node_config)
+        rig = CoreRig(files, f"/d{node}", (), node, self.guest, **self.node_config)
         rig.now_ms = self.now_ms
         self.nodes[node] = rig
         rig.metadata(*self.records, broker_epoch=self.epochs[node])
@@ -113,7 +119,7 @@ class Replicas:
 
     @property
     def registration(self) -> PartitionRegistration:
-        return self.image.topics["t"].partitions[0]
+        return self.image.topics[self.topic].partitions[0]
 
     @property
     def leader(self) -> CoreRig:
@@ -183,7 +189,7 @@ class Replicas:
             rig = self.nodes[node]
             if self.is_flushing:
                 moved |= bool(rig.flush())
-            moved |= bool(rig.read_cold())
+            moved |= bool(rig.read_cold()) or bool(rig.read_for_guest())
             moved |= rig.checkpoint_starts()
             for effect in rig.pop(SendFetch):
                 self._send(node, effect)

@@ -16,6 +16,7 @@ from headrace.coordinators.txn.shard import TransactionShard
 from headrace.protocol.errors import (
     CoordinatorLoadInProgressError,
     InvalidProducerEpochError,
+    InvalidRequestError,
     KafkaError,
     NetworkError,
     NotLeaderOrFollowerError,
@@ -136,6 +137,7 @@ class TxnRig:
         self.log: list[tuple[bytes, bytes | None]] = []
         self.high_watermark = 0
         self.asks: list[Ask] = []
+        self.max_markers = 1 << 30  # partitions that a node takes in one request
         self.restart()
 
     # --- surroundings ------------------------------------------------------------------------------------
@@ -263,6 +265,10 @@ class TxnRig:
     def deliver(self, index: int = 0, *, is_lost: bool = False, again: bool = False) -> None:
         """One request arrives, its answer unless it is lost; with `again` the request arrives once more."""
         ask = self.asks[index] if again else self.asks.pop(index)
+        asked = sum(len(topic.partitions) for marker in ask.body.markers for topic in marker.topics)
+        if asked > self.max_markers:
+            self._answer(ask, InvalidRequestError("too many"))
+            return
         written = tuple(self._written(ask.node_id, marker) for marker in ask.body.markers)
         if not again:
             self._answer(ask, NetworkError("lost") if is_lost else WriteTxnMarkersResponse(written))

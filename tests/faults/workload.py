@@ -192,7 +192,7 @@ class Workload:
     def _send(
         self, producer: Any, process: Process, room: threading.Semaphore, value: bytes, partition: int
     ) -> None:
-        send = process.send(f"{self.topic}-{partition}", value)
+        send = process.send(f"{self.topic}-{partition}", value, may_repeat=not producer.config.is_idempotent)
 
         def done(future: Any) -> None:
             metadata, error = future.outcome(0)

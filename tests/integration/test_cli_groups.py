@@ -7,6 +7,7 @@ import io
 import json
 import sys
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import headrace
@@ -82,9 +83,25 @@ def test_the_life_of_a_group(cluster: LocalCluster, shell: Any, tmp_path: Path, 
         assert consumer.poll(30)
         consumer.commit({TopicPartition(topic, 0): 4})
         look(shell, name, topic, protocol)
+        wait_for(lambda: lag_of(cluster, name) == {f"{topic}-0": 6}, "its node knows how far it is behind")
+        assert counted(cluster, "group-count")[protocol] == 1
+        assert counted(cluster, "num-partitions")["active"] == 6
     wait_for(lambda: shown(shell, "group", "describe", name)[0]["state"] == "Empty", "its member has left")
     reset(shell, name, topic, tmp_path)
     remove(shell, name, topic)
+
+
+def lag_of(cluster: LocalCluster, name: str) -> Any:
+    """As the node tells that coordinates the group."""
+    told = [node["coordinators"]["consumer_lag"] for node in cluster.status()["nodes"]]
+    return next((each[name] for each in told if name in each), None)
+
+
+def counted(cluster: LocalCluster, name: str) -> Counter[str]:
+    """A metric of groups, of all nodes."""
+    nodes = cluster.status()["nodes"]
+    metrics = [node["coordinators"]["metrics"]["group-coordinator-metrics"] for node in nodes]
+    return sum((Counter(each.get(name, {})) for each in metrics), Counter())
 
 
 def look(shell: Any, name: str, topic: str, protocol: str) -> None:

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from group_client import CoordinatorClient, GroupMember, Transactional, committed
-from headrace.protocol.errors import InvalidProducerEpochError, NotCoordinatorError, ProducerFencedError
+from headrace.protocol.errors import (
+    GroupIdNotFoundError,
+    InvalidProducerEpochError,
+    NotCoordinatorError,
+    ProducerFencedError,
+)
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.groups import TRANSACTION_KEY, HeartbeatRequest, ListGroupsRequest
+from headrace.protocol.model import CONSUMER_OFFSETS
 from headrace.services.local_io import LocalCluster, local
 
 if TYPE_CHECKING:
@@ -50,10 +56,11 @@ async def until(look: Callable[[], Awaitable[object]], wanted: object) -> None:
         await asyncio.sleep(0.01)
 
 
-async def counted(cluster: LocalCluster, gauge: str) -> int:
+async def counted(cluster: LocalCluster, gauge: str, of: str = "group") -> int:
     """The sum over all nodes."""
     nodes = (await asyncio.to_thread(cluster.status))["nodes"]
-    return sum(node["coordinators"]["metrics"].get(gauge, 0) for node in nodes)
+    metrics = (node["coordinators"]["metrics"][f"{of}-coordinator-metrics"] for node in nodes)
+    return sum(each.get(gauge, 0) for each in metrics)
 
 
 def test_a_group_lives_over_its_coordinator() -> None:
@@ -163,7 +170,7 @@ def test_a_transaction_lives_over_its_coordinator() -> None:
             await producer.end(commit=False)
             await until(lambda: client.end_offset("t", is_stable=True), 4)
             assert await committed(client, "g") == {("t", 0): 11}
-            await until(lambda: counted(cluster, "NumTransactionsCompleteAbort"), 1)
+            await until(lambda: counted(cluster, "NumTransactionsCompleteAbort", "transaction"), 1)
             younger = Transactional(client, "tx")
             await younger.init()
             with pytest.raises((ProducerFencedError, InvalidProducerEpochError)):
@@ -203,3 +210,26 @@ async def led_elsewhere(client: CoordinatorClient, address: tuple[str, int]) -> 
         if leader != address:
             return f"t{number}"
     raise AssertionError("one node leads everything")
+
+
+def test_the_offsets_topic_can_be_deleted() -> None:
+    """As Kafka's: what was committed is gone, and the next who looks for a coordinator makes it anew."""
+    with local(nodes=2, **FAST) as cluster:
+
+        async def scenario(client: CoordinatorClient) -> None:
+            await client.create("t", 1)
+            member = GroupMember(client, "g")
+            await member.join()
+            await member.sync([(member.member_id, b"all")])
+            await member.commit("t", 0, 5)
+            await client.delete(CONSUMER_OFFSETS)
+            with pytest.raises(GroupIdNotFoundError):
+                await member.commit("t", 0, 6)
+            assert await committed(client, "g") == {}
+            again = GroupMember(client, "g")
+            await again.join()
+            await again.sync([(again.member_id, b"all")])
+            await again.commit("t", 0, 7)
+            assert await committed(client, "g") == {("t", 0): 7}
+
+        play(cluster, scenario)

@@ -3,6 +3,7 @@ come back."""
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -157,6 +158,53 @@ def test_a_killed_member_is_replaced(cluster: headrace.LocalCluster, kind: str) 
     again = len(set(reader.seen) & seen)
     assert len(reader.seen) == len(set(reader.seen)), "nothing twice by one member"
     assert again < 100, "what was committed is not read again"
+
+
+SLEEPER = """
+import sys, headrace
+class Listener:
+    def on_lost(self, consumer, tps): print("lost", len(tps), flush=True)
+consumer = headrace.Consumer(sys.argv[2], bootstrap=sys.argv[1], group=sys.argv[2], listener=Listener(),
+    auto_offset_reset="earliest", session_timeout_ms=3000, heartbeat_interval_ms=200, **eval(sys.argv[3]))
+while True:
+    records = consumer.poll(0.1, 10)
+    try:
+        consumer.commit()
+    except headrace.errors.CommitFailedError:
+        print("failed 0", flush=True)
+    for record in records:
+        print(record.partition, record.offset, flush=True)
+"""
+
+
+@each_kind
+def test_a_member_that_stood_still_has_lost_its_partitions(cluster: headrace.LocalCluster, kind: str) -> None:
+    """Stopped past its session: another has all of it meanwhile; it hears so, and shares again."""
+    topic = topic_of(cluster, f"stopped-{kind}")
+    fill(cluster, topic, 600)
+    command = [sys.executable, "-c", SLEEPER, cluster.bootstrap, topic, repr(KINDS[kind])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as sleeper:
+        said: list[str] = []
+        listening = threading.Thread(target=lambda: said.extend(sleeper.stdout or ()))
+        try:
+            assert sleeper.stdout is not None
+            for _ in range(100):
+                said.append(sleeper.stdout.readline())
+            listening.start()
+            sleeper.send_signal(signal.SIGSTOP)
+            reader = Reader(cluster, topic, kind)
+            try:
+                wait_for(lambda: len(reader.owned()) == PARTITIONS, "the other has everything")
+                fill(cluster, topic, 600)
+                sleeper.send_signal(signal.SIGCONT)
+                wait_for(lambda: "lost 6\n" in said, "it hears what it has lost")
+                wait_for(lambda: len(reader.owned()) < PARTITIONS, "they share again")
+                assert "lost" not in reader.heard
+            finally:
+                reader.close()
+        finally:
+            sleeper.kill()
+            listening.join()
 
 
 @each_kind

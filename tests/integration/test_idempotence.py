@@ -75,6 +75,10 @@ def read(clients: Any, topic: str, partition: int = 0, **options: Any) -> list[A
     return records
 
 
+def are_in_sync(admin: Any, topic: str) -> bool:
+    return all(len(each.isr) == 3 for each in admin.describe_topics(topic)[topic].partitions)
+
+
 def test_s38_lost_acknowledgements_leave_one_copy_each() -> None:
     """Batches under way while three answers in ten are lost: each record once, in order, where its future
     says."""
@@ -118,7 +122,7 @@ def test_s39_a_retry_at_the_next_leader_is_known_there() -> None:
             send(200)
             wait_for(lambda: futures[-1].done(), "another leader has taken over", 60)
             cluster.restart_node(leader - 1)
-            wait_for(lambda: len(admin.describe_topics("t")["t"].partitions[0].isr) == 3, "all in sync", 60)
+            wait_for(lambda: are_in_sync(admin, "t"), "all are in sync", 60)
         producer.flush(60)
         offsets = [future.result(1).offset for future in futures]
         records = read(lossy.clients, "t")
@@ -215,3 +219,36 @@ def test_a_copy_loop_is_exactly_once_through_aborts() -> None:
             consumer.close()
         values = [record.value for record in read(clients, "out", isolation_level="read_committed")]
         assert values == [b"%d" % number for number in range(100)]
+
+
+@pytest.mark.timeout(240)
+def test_transactions_go_on_through_killed_nodes() -> None:
+    """Leaders and coordinators are killed in turn: what was committed is there once and in order, and nothing
+    of what was aborted."""
+    with headrace.local(nodes=3) as cluster, headrace.connect(cluster.bootstrap) as clients:
+        topic = NewTopic("t", partitions=3, replication_factor=3, configs={"min.insync.replicas": "2"})
+        admin = clients.admin()
+        admin.create_topics(topic).raise_for_errors()
+        producer = clients.producer(transactional_id="me", linger_ms=1)
+        expected: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
+        for number in range(12):
+            if number % 3 == 1:
+                cluster.kill_node(number // 3 % 3)
+            sent = [(each % 3, b"%d/%d" % (number, each)) for each in range(60)]
+            while True:
+                producer.begin_transaction()
+                for partition, value in sent:
+                    producer.send("t", value, partition=partition)
+                try:
+                    producer.commit_transaction()
+                    break
+                except errors.TransactionAbortableError:
+                    producer.abort_transaction()
+            for partition, value in sent:
+                expected[partition].append(value)
+            if number % 3 == 1:
+                cluster.restart_node(number // 3 % 3)
+                wait_for(lambda: are_in_sync(admin, "t"), "all are in sync", 60)
+        for partition, values in expected.items():
+            records = read(clients, "t", partition, isolation_level="read_committed")
+            assert [record.value for record in records] == values

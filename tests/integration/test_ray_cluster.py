@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import fcntl
 import itertools
 import json
@@ -15,6 +17,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from group_client import CoordinatorClient, GroupMember, committed
 from headrace.clients.sync.consumer_io import Consumer
 from headrace.clients.sync.producer_io import Producer
 from headrace.protocol.model import TopicPartition
@@ -162,6 +165,28 @@ def test_a_restarted_node_keeps_its_identity(headrace: Headrace) -> None:
     for name in ("node_id", "cluster_id", "endpoint"):
         assert after[name] == before[name]
     assert after["broker_epoch"] > before["broker_epoch"]
+
+
+def test_a_group_survives_kill_9_of_its_coordinator(headrace: Headrace) -> None:
+    """Another node reads what the group has, and its member goes on."""
+    headrace.run("topic", "create", "read", "-p", "1")
+    facts = headrace.status()
+
+    async def scenario() -> None:
+        with contextlib.closing(CoordinatorClient(",".join(facts["bootstrap"]))) as client:
+            member = GroupMember(client, "g", session_ms=120_000)
+            await member.join()
+            await member.sync([(member.member_id, b"all")])
+            await member.commit("read", 0, 5)
+            coordinator = "{}:{}".format(*await client.find("g"))
+            (victim,) = (node for node in facts["nodes"] if node["endpoint"] == coordinator)
+            os.kill(victim["pid"], signal.SIGKILL)
+            assert await committed(client, "g") == {("read", 0): 5}
+            await member.commit("read", 0, 6)
+            assert await committed(client, "g") == {("read", 0): 6}
+
+    asyncio.run(asyncio.wait_for(scenario(), RECOVERY_S))
+    wait_for(lambda: headrace.status()["state"] == "running", "all servers are back")
 
 
 def test_up_adopts_what_runs(headrace: Headrace) -> None:

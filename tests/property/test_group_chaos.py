@@ -55,9 +55,8 @@ class Watch:
             # A rebalance that began before this poll, and was not heard of yet, waits a little less for it.
             self.held[tp] = (name, now + MAX_POLL_MS / 1000 - 1)
 
-    def finish(self, name: str, records: list[Any]) -> None:
+    def finish(self, records: list[Any]) -> None:
         self.finished |= {(record.partition, record.offset) for record in records}
-        self.drop(name)
 
     def drop(self, name: str) -> None:
         self.held = {tp: held for tp, held in self.held.items() if held[0] != name}
@@ -102,10 +101,11 @@ class Member:
                 continue
             self.watch.hand(self.name, records, loop.time())
             await asyncio.sleep(random.choice([0.0, 0.01, 0.3, 0.3, 8.0 if random.random() < 0.05 else 0.1]))
+            self.watch.finish(records)
             if random.random() < 0.3 and records:
                 with contextlib.suppress(errors.CommitFailedError):  # it came too late: others go on
                     await self.consumer.commit(random.choice([None, records, records[-1]]))
-            self.watch.finish(self.name, records)
+            self.watch.drop(self.name)
         await self.consumer.close(leave=random.choice([True, None]))
 
     async def close(self) -> None:

@@ -15,6 +15,7 @@ from headrace.protocol.messages import registry
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from recount import check_group_census
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -242,6 +243,10 @@ class GroupMachine(RuleBasedStateMachine):
     def committed_offsets_do_not_move_by_themselves(self) -> None:
         stored = self.rig.shard.store.of("g")
         assert {tuple(tp): each.value.offset for tp, each in stored.items()} == self.offsets
+
+    @invariant()
+    def groups_are_counted(self) -> None:
+        check_group_census(self.rig.shard)
 
     @invariant()
     def the_group_is_what_it_says(self) -> None:

@@ -20,7 +20,8 @@ from headrace.protocol.errors import (
 from headrace.protocol.model import NO_NODE
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from recount import check_transaction_census
 from txn_rig import Call, TxnRig
 
 KEYS = [("t", 0), ("t", 1), ("u", 0)]
@@ -69,6 +70,12 @@ class Transactions(RuleBasedStateMachine):
         self.txns: list[Txn] = []
         self.given: dict[str, tuple[int, int]] = {}
         self.values = 0
+
+    @initialize(epoch=st.sampled_from([None, 32_758, 32_763]))
+    def long_ago(self, epoch: int | None) -> None:
+        """An id has used up nearly all epochs of its producer id."""
+        if epoch is not None:
+            self.rig.put(0, epoch, "a")
 
     # --- producers ---------------------------------------------------------------------------------------
 
@@ -216,6 +223,10 @@ class Transactions(RuleBasedStateMachine):
         self.rig.pass_time(milliseconds)
 
     # --- laws --------------------------------------------------------------------------------------------
+
+    @invariant()
+    def ids_are_counted(self) -> None:
+        check_transaction_census(self.rig.shard)
 
     @invariant()
     def what_was_answered_holds(self) -> None:

@@ -166,7 +166,10 @@ class SimCluster:
 
     def _make_clients(self) -> None:
         plan = self.plan
-        self.producers = [SimProducer(self, f"p{n}", -1, plan.send_gap_ms) for n in range(2)]
+        self.producers = [
+            SimProducer(self, "p0", -1, plan.send_gap_ms),
+            SimProducer(self, "p1", -1, plan.send_gap_ms, producer_id=1),
+        ]
         if plan.unreliable_producer:
             self.producers.append(SimProducer(self, "loose", 1, plan.send_gap_ms))
         self.eraser = Eraser(self)

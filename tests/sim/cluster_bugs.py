@@ -20,7 +20,7 @@ from headrace.protocol.metadata import replay
 from headrace.protocol.metadata.records import NoOpRecord, PartitionChangeRecord
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import CRC_POSITION, read_batch_header
-from headrace.storage_node import node
+from headrace.storage_node import metadata_steps
 from headrace.storage_node.log import log_manager, retention
 from headrace.storage_node.log.cleaner import work as cleaner_work
 from headrace.storage_node.log.flush import Flush
@@ -254,7 +254,7 @@ def misses_a_record(patch: pytest.MonkeyPatch) -> None:
             records = [NoOpRecord() if each is changes[-1] else each for each in records]
         return replay(image, base_offset, records)
 
-    patch.setattr(node, "replay", replayed)
+    patch.setattr(metadata_steps, "replay", replayed)
 
 
 def leaves_a_gap(patch: pytest.MonkeyPatch) -> None:

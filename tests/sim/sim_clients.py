@@ -1,7 +1,8 @@
 """Clients in simulation: the production cores of producer and consumer, over the simulated network.
 
-What they do and see goes into a history, which is checked at the end. Producers are not idempotent: a retry
-may write a value again, but never in another place than behind, and never lose it once it is acknowledged.
+What they do and see goes into a history, which is checked at the end. A producer with a producer id writes
+each value once. A retry of another may write a value again, but never in another place than behind, and never
+lose it once it is acknowledged.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from headrace.clients.consumer import effects as f
 from headrace.clients.consumer.fetcher import Fetcher
 from headrace.clients.consumer.requests import FetchLimits
 from headrace.clients.producer.accumulator import Accumulator, AccumulatorLimits, Batch
+from headrace.clients.producer.requests import frames_of
 from headrace.clients.producer.sender import RefreshMetadata, Resolve, Sender, SendProduce, TakeHint
+from headrace.clients.producer.sequences import Identity, Sequences
 from headrace.clients.producer.splitting import split_batch
 from headrace.protocol.errors import KafkaError, LogTruncationError, NetworkError, OffsetOutOfRangeError
 from headrace.protocol.messages import registry
@@ -120,11 +123,12 @@ class SimClient:
 
 class SimProducer(SimClient):
     """Sends unique values to random partitions until it is told to stop. `acks` -1 or 1; of acks=1 nobody
-    may promise anything, so its outcomes stay unknown."""
+    may promise anything, so its outcomes stay unknown. With a producer id it is idempotent."""
 
-    def __init__(self, cluster: SimCluster, name: str, acks: int, gap_ms: int) -> None:
+    def __init__(self, cluster: SimCluster, name: str, acks: int, gap_ms: int, producer_id: int = -1) -> None:
         super().__init__(cluster, name)
         self.acks, self.gap_ms = acks, gap_ms
+        self.is_idempotent = producer_id >= 0
         self.topics = cluster.topics
         self.is_sending = True
         self.sent = 0
@@ -145,7 +149,10 @@ class SimProducer(SimClient):
             retries=1 << 30,
             max_in_flight=5,
             max_request_bytes=100_000,
+            sequences=Sequences(is_transactional=False) if self.is_idempotent else None,
         )
+        if self.is_idempotent:
+            self.sender.on_identity(Identity(producer_id, 0), self.world.now_ms)
         self.acknowledged = 0
 
     @property
@@ -183,7 +190,9 @@ class SimProducer(SimClient):
             self.accumulator.try_append(queue, self.world.wall_ms, None, value + padding, ())
         self.sent += 1
         batch = queue.open or queue.batches[-1]
-        send = self.process.send((topic, partition), value, may_repeat=True)
+        # An unclean leader may lack what was read of another one, and gets it again.
+        may_repeat = not self.is_idempotent or is_unclean((topic, partition))
+        send = self.process.send((topic, partition), value, may_repeat=may_repeat)
         batch.delivery.append(send)
 
     def _poll(self) -> None:
@@ -205,10 +214,7 @@ class SimProducer(SimClient):
         self.accumulator.check()
 
     def _produce(self, send: SendProduce) -> None:
-        for batch in send.batches:
-            if batch.data is None:
-                assert batch.builder is not None
-                batch.data, batch.builder = batch.builder.build(), None
+        frames = [bytes(frame) for frame in frames_of(send)]
         entries = tuple(ProducePartition(*target) for target in send.targets)
         body = ProduceRequest(self.acks, 1_000, entries)
 
@@ -220,7 +226,6 @@ class SimProducer(SimClient):
                 self._do(self.sender.on_response(send.request_id, response, now_ms))
             self._poll()
 
-        frames = [bytes(batch.data or b"") for batch in send.batches]
         self.ask(send.node_id, registry.PRODUCE, body, frames, done)
 
     def _resolve(self, resolved: Resolve) -> None:

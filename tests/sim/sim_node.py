@@ -143,6 +143,7 @@ class SimNode(NodeEffects, NodeControl):
             room=lambda: 1 << 30,
             guest=self.guest,
         )
+        self.core.guest.note_time(self.world.now_ms, self.wall_ms)
         for purge in self.manager.purge_tasks():
             purge()
 

@@ -324,7 +324,8 @@ def test_the_guest_is_woken_when_it_asked_for_it() -> None:
     rig = Rig()
     rig.tick(WALL_MS)
     rig.visitor.deadline_ms = rig.now_ms + 50
-    rig.tick(WALL_MS)
+    rig.core.connection_gone(1)  # of which the guest may have made a timer
+    rig.check()
     rig.visitor.take()
     rig.pass_time(60)
     assert rig.visitor.take("expired") == [("expired", rig.now_ms - 10)]

@@ -276,3 +276,26 @@ def test_an_unknown_topic_is_named_even_when_the_time_is_short(play: Play) -> No
             await metadata.topic("unheard", now_ms() + 50)
 
     play(scenario)
+
+
+def test_all_topics_are_known_while_somebody_wants_them(play: Play) -> None:
+    """New and deleted ones too; of those that are watched by name it is said when they are missing."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        metadata = cluster.hub.metadata
+        fake.create("a")
+        fake.create("b")
+        metadata.watch(["a", "gone"])
+        metadata.watch_all()
+        view = await metadata.refresh(now_ms() + 1000)
+        assert (sorted(view.topics), list(view.missing)) == (["a", "b"], ["gone"])
+        del fake.topics["b"]
+        fake.create("c")
+        view = await metadata.refresh(now_ms() + 1000)
+        assert sorted(view.topics) == ["a", "c"]
+        metadata.unwatch_all()
+        assert sorted(metadata.view.topics) == ["a"]
+        await metadata.refresh(now_ms() + 1000)
+        assert fake.requests("Metadata")[-1].topics == ("a", "gone")
+
+    play(scenario)

@@ -18,9 +18,10 @@ Play = Callable[..., Any]
 T0 = TopicPartition("t", 0)
 
 
-def put(fake: Any, producer: int, *values: bytes) -> None:
-    """Records of a transaction."""
-    fake.put("t", 0, *values, producer_id=producer, producer_epoch=0, base_sequence=0, is_transactional=True)
+def put(fake: Any, producer: int, sequence: int, *values: bytes) -> None:
+    """Records of a transaction; the sequence goes on over transactions."""
+    facts = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence}
+    fake.put("t", 0, *values, is_transactional=True, **facts)
 
 
 def mark(fake: Any, producer: int, *, is_commit: bool) -> None:
@@ -30,24 +31,27 @@ def mark(fake: Any, producer: int, *, is_commit: bool) -> None:
         max_bytes=1000, producer_id=producer, producer_epoch=0, is_transactional=True, is_control=True
     )
     builder.append(1000, key, value, ())
-    part = fake.topics["t"].partitions[0]
-    part.append(builder.build(), part.leader_epoch)
+    made, part = bytes(builder.build()), fake.topics["t"].partitions[0]
+    size = read_batch_header(made).batch_length
+    stored = assigned_prefix(part.end_offset, size, part.leader_epoch) + made[CRC_POSITION:]
+    part.batches.append((part.end_offset, part.end_offset + 1, stored))  # as servers do, unjudged
+    part.end_offset += 1
 
 
 def mixed(fake: Any) -> None:
     """Two producers in turns: the first aborts, then commits; the second commits, then is not done yet."""
     fake.create("t")
     fake.put("t", 0, b"plain")
-    put(fake, 1, b"aborted 1")
-    put(fake, 2, b"committed 1")
-    put(fake, 1, b"aborted 2", b"aborted 3")
+    put(fake, 1, 0, b"aborted 1")
+    put(fake, 2, 0, b"committed 1")
+    put(fake, 1, 1, b"aborted 2", b"aborted 3")
     mark(fake, 1, is_commit=False)
-    put(fake, 1, b"committed 2")
+    put(fake, 1, 3, b"committed 2")
     mark(fake, 2, is_commit=True)
     mark(fake, 1, is_commit=True)
     part = fake.topics["t"].partitions[0]
     part.aborted, part.last_stable_offset = ((1, 1),), part.end_offset
-    put(fake, 2, b"open")
+    put(fake, 2, 1, b"open")
 
 
 GOOD = [b"plain", b"committed 1", b"committed 2"]

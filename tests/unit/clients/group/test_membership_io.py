@@ -507,7 +507,7 @@ def test_unsubscribing_and_subscribing_anew(play: Play, kind: str) -> None:
         await consumer.subscribe(["t", "u"], listener=told)
         assert await read(consumer, 8.0) == [b"u1"]
         await consumer.unsubscribe()
-        assert fake.members_of("g") == []
+        assert fake.group_members("g") == []
         assert consumer.subscription() == ()
         assert told.heard[-1] == ("revoked", (T0, TopicPartition("u", 0)))
         fake.put("t", 0, b"t2")

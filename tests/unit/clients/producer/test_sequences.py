@@ -392,3 +392,34 @@ def test_answers_after_the_end_change_nothing() -> None:
     rig.refuse(sends[1], OUT_OF_ORDER)
     rig.lose(sends[2], errors.NetworkError("late"))
     assert outcomes(rig) == [errors.ClosedError] * 3
+
+
+def test_what_may_be_stored_gets_no_other_number() -> None:
+    """Answers were lost, and the leader, started again, remembers the last batch only: the first and the
+    second fail, for they may be in the log; the third, whose answer is known, is numbered anew."""
+    rig = rig_with()
+    first, second, third = sent_now(rig, b"1", b"2", b"3")
+    rig.lose(first, errors.NetworkError("cut"))
+    rig.lose(second, errors.NetworkError("cut"))
+    rig.refuse(third, OUT_OF_ORDER)
+    for _ in range(2):
+        (again,) = rig.step(500)
+        rig.refuse(again, OUT_OF_ORDER)
+    assert outcomes(rig) == [errors.OutOfOrderSequenceNumberError] * 2
+    assert "an earlier attempt may have been stored" in str(rig.resolved[0].error)
+    (old,) = rig.step(500)
+    assert stamps_of(old) == [(7, 0, 3)]
+    rig.refuse(old, OUT_OF_ORDER)
+    (new,) = rig.step(500)
+    assert stamps_of(new) == [(7, 1, 0)]
+    assert values_of(new) == [[b"3"]]
+
+
+def test_a_refusal_before_the_log_leaves_no_doubt() -> None:
+    """Too few replicas, then out of order: it is numbered anew."""
+    rig = rig_with()
+    (send,) = sent_now(rig, b"1")
+    rig.refuse(send, BUSY)
+    (again,) = rig.step(500)
+    rig.refuse(again, OUT_OF_ORDER)
+    assert stamps_of(*rig.step(500)) == [(7, 1, 0)]

@@ -106,8 +106,9 @@ def test_what_is_counted() -> None:
         "offset-expiration-count": 0,
         "offset-deletion-count": 0,
         "group-completed-rebalance-count": 3,
+        "consumer-group-rebalance-count": 0,
     }
-    assert rig.shard.gauges() == {
+    assert rig.shard.metrics().gauges == {
         "NumOffsets": 1,
         "NumGroups": 4,
         "NumGroupsEmpty": 2,
@@ -115,6 +116,12 @@ def test_what_is_counted() -> None:
         "NumGroupsCompletingRebalance": 0,
         "NumGroupsStable": 1,
         "NumGroupsDead": 0,
-        "NumConsumerGroups": 0,
         "NumMembers": 4,
+        "group-count/classic": 4,
+        "group-count/consumer": 0,
+        "consumer-group-count/empty": 0,
+        "consumer-group-count/assigning": 0,
+        "consumer-group-count/reconciling": 0,
+        "consumer-group-count/stable": 0,
+        "consumer-group-count/dead": 0,
     }

@@ -111,6 +111,20 @@ def test_waiting_requests_come_again(rig: ConsumerGroupRig) -> None:
     assert first.must_join
 
 
+def test_cooperative_member_keeps_what_it_reads_in_a_rebalance(rig: ConsumerGroupRig) -> None:
+    """The classic group has forgotten the assignment, its members are to get another one; they still read."""
+    first, second = _classic_pair(rig)
+    rig.join("", GROUP, protocols=second.protocols(), requires_member_id=False)
+    for each in (first, second):
+        each.joining = rig.join(each.member_id, GROUP, protocols=each.protocols())
+    rig.join("", GROUP, protocols=second.protocols(), requires_member_id=False)
+    third = _new(rig, "a")
+    third.beat()
+    assert isinstance(rig.shard.groups[GROUP], ConsumerGroup)
+    assert len(held_by(first, second)) == 6
+    assert third.owned == {}, "both still read what they had"
+
+
 def test_member_that_does_not_join_again_is_taken_out(rig: ConsumerGroupRig) -> None:
     """It heartbeats, but does not do what it is told: after its rebalance timeout its partitions are free."""
     first, second = _classic_pair(rig)

@@ -99,6 +99,19 @@ def test_few_wait(rig: TxnRig) -> None:
     assert all(call.code in (0, CONCURRENT) for call in calls)
 
 
+def test_several_wait_on_when_one_of_them_begins_what_is_ended_again(rig: TxnRig) -> None:
+    """They are not asked over and over meanwhile."""
+    added = add(rig)
+    calls = [rig.init() for _ in range(MAX_HELD - 1)]
+    rig.deliver()
+    rig.pass_time(10)
+    assert added.answer.transactions[0].error_code == 0
+    assert rig.state() == "PrepareAbort"
+    assert [len(call.answers) for call in calls] == [1, 0, 0]
+    rig.settle()
+    assert [call.answer.producer_epoch for call in calls[1:]] == [4, 5]
+
+
 def test_who_asks_for_a_record_that_came_late_does_not_wait(rig: TxnRig) -> None:
     """Its leader refuses it."""
     assert add(rig, verify_only=True).answer.transactions[0].error_code == CONCURRENT

@@ -161,6 +161,19 @@ def test_many_transactions_share_requests() -> None:
     assert sorted(rig.leaders[T0].committed) == sorted(producers)
 
 
+def test_a_node_takes_fewer_markers_at_once() -> None:
+    """As its configuration says; they get through in smaller requests."""
+    rig = TxnRig()
+    producer = rig.begun()
+    for key in (*[("t", number) for number in range(3)], ("u", 0), ("u", 1)):
+        rig.write(producer, key, key)
+    rig.max_markers = 2
+    rig.end(producer)
+    rig.settle()
+    assert rig.state() == "CompleteCommit"
+    assert all(leader.committed == [key] for key, leader in rig.leaders.items() if key[0] in "tu")
+
+
 def test_what_waits_for_a_request_follows_the_leader() -> None:
     """A node that does not answer holds up its own requests alone."""
     rig = TxnRig()

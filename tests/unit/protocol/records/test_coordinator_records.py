@@ -26,7 +26,8 @@ def tuples(of: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 NULLABLE = st.none() | TEXT
-ASSIGNED = tuples(st.builds(groups.AssignedTopic, ID, INTS))
+TARGET = tuples(st.builds(groups.AssignedTopic, ID, INTS, st.none()))
+ASSIGNED = tuples(st.builds(groups.AssignedTopic, ID, INTS, st.none() | INTS))
 MEMBERS = tuples(st.builds(groups.GroupMember, TEXT, NULLABLE, TEXT, TEXT, NATURAL, INT32, OCTETS, OCTETS))
 CLASSIC = st.none() | st.builds(
     groups.ClassicMemberMetadata, INT32, tuples(st.builds(groups.ClassicProtocol, TEXT, OCTETS))
@@ -67,7 +68,7 @@ RECORDS = st.one_of(
     ),
     st.tuples(
         st.builds(groups.ConsumerGroupTargetAssignmentMemberKey, TEXT, TEXT),
-        st.builds(groups.ConsumerGroupTargetAssignmentMemberValue, ASSIGNED),
+        st.builds(groups.ConsumerGroupTargetAssignmentMemberValue, TARGET),
     ),
     st.tuples(
         st.builds(groups.ConsumerGroupCurrentMemberAssignmentKey, TEXT, TEXT),

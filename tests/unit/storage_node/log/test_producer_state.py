@@ -215,6 +215,27 @@ def test_a_transaction_is_open_until_its_marker(log: Log) -> None:
     check_producers(log)
 
 
+def test_markers_do_not_gather(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither where nobody asks for the last stable offset, nor where nothing is committed: then the oldest
+    are taken to be, which shows nothing that is not decided."""
+    monkeypatch.setattr(producer_states, "MAX_UNCOMMITTED_MARKERS", 5)
+    for number in range(20):
+        log.high_watermark = log.log_end_offset
+        verified(log, transactional(9, 0, epoch=number))
+        end(log, 9, epoch=number + 1)
+        assert len(log.producers._ended) <= 2
+    first = log.log_end_offset
+    log.high_watermark = first
+    for number in range(20, 30):
+        verified(log, transactional(9, 0, epoch=number))
+        end(log, 9, epoch=number + 1)
+        assert len(log.producers._ended) <= 5
+    assert log.last_stable_offset == first
+    log.high_watermark = log.log_end_offset
+    assert log.last_stable_offset == log.high_watermark
+    assert not log.producers._ended
+
+
 def test_the_last_stable_offset_is_never_below_the_start(log: Log) -> None:
     """Records of an open transaction may be deleted."""
     verified(log, transactional(9, 0))

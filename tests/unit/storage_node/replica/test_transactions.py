@@ -32,6 +32,7 @@ from headrace.protocol.messages.transactions import ActiveProducer, TransactionM
 from headrace.protocol.metadata.records import FenceBrokerRecord, PartitionChangeRecord
 from headrace.protocol.model import LATEST_TIMESTAMP
 from headrace.protocol.records.header import read_batch_header
+from headrace.storage_node.replica import produce
 from log_rig import NOW, batch, split
 from transaction_rig import ID, TransactionRig, codes_of, transactional
 
@@ -225,6 +226,19 @@ def test_requests_that_wait_for_coordinators_are_bounded() -> None:
     assert rig.write(7, 3).first.base_offset == 3
 
 
+def test_the_bytes_that_wait_for_coordinators_are_bounded(
+    rig: TransactionRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few requests they are."""
+    monkeypatch.setattr(produce, "_MAX_HELD_BYTES", 50)
+    held = rig.send(transactional(7, 0))
+    assert isinstance(rig.send(transactional(7, 1)).error, ThrottlingQuotaExceededError)
+    assert rig.produce(rig.topic_id, batch(1)).first.error_code == 0
+    rig.answer(rig.asked()[0])
+    assert held.first.error_code == 0
+    assert rig.send(transactional(7, 1)).first.error_code == 0
+
+
 def test_acks_0_in_a_transaction(rig: TransactionRig) -> None:
     """Nobody is told, but it is in."""
     request = rig.send(transactional(7, 0), acks=0)
@@ -377,6 +391,24 @@ def test_a_reader_that_waits_is_woken_by_the_marker(rig: TransactionRig) -> None
     assert not waiting.is_answered
     rig.mark(7, 1)
     assert end_of(waiting) == 3
+
+
+def test_what_was_read_for_another_isolation_is_not_shown() -> None:
+    """A read from the disk that came too late for its request serves the connection's next one."""
+    rig = TransactionRig(log_tail_cache_bytes=0)
+    rig.produce(rig.topic_id, batch(1))
+    rig.write(7, 0)
+    rig.core.flush_all()
+    rig.check()
+    rig.flush()
+    rig.files.evict("t-0/")
+    late = rig.fetch(rig.topic_id)
+    rig.pass_time(5_001)
+    assert late.first.frame_count == 0
+    rig.read_cold()
+    committed = rig.fetch(rig.topic_id, isolation=READ_COMMITTED)
+    rig.read_cold()
+    assert end_of(committed) == 1
 
 
 def test_a_log_start_behind_an_open_transaction(rig: TransactionRig) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fake_files import FakeFiles
 from headrace.storage_node.log.cleaner.plan import cleanable, first_dirty_offset, group_segments
-from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.segment import Segment
 from log_rig import NOW, append, batch, open_log
+from producer_oracle import end, transactional, verified
+
+if TYPE_CHECKING:
+    from headrace.storage_node.log.log import Log
 
 KEYS = {"segment_bytes": 200, "index_interval_bytes": 0, "cleanup_policy": ("compact",)}
 
@@ -36,11 +39,18 @@ def test_the_active_segment_and_what_is_not_committed_are_never_cleaned() -> Non
         assert plan.segments == tuple(s for s in log.segments if s.next_offset <= plan.end_offset)
 
 
-def test_an_open_transaction_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_open_transaction_stops_it() -> None:
     """RELIABILITY 36. The last stable offset is the bound, not the high watermark."""
-    log = filled()
-    monkeypatch.setattr(Log, "last_stable_offset", property(lambda _: 5))
+    log = filled(5)
+    verified(log, transactional(9, 0))
+    for _ in range(6):
+        append(log, batch(1))
+    log.high_watermark = log.log_end_offset
     assert cleanable(log, NOW).end_offset == 4
+    end(log, 9, epoch=1)
+    assert cleanable(log, NOW).end_offset == 4, "its marker is not committed"
+    log.high_watermark = log.log_end_offset
+    assert cleanable(log, NOW).end_offset == log.segments[-1].base_offset
 
 
 def test_young_records_stay_but_only_dirty_ones_are_asked_for_their_age() -> None:

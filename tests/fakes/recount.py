@@ -1,0 +1,29 @@
+"""What shards count as they go, counted again from the start."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+
+def check_group_census(shard: Any) -> None:
+    """Groups by type and state, members, offsets."""
+    gauges = shard.metrics().gauges
+    groups = shard.groups.values()
+    kinds = Counter((group.group_type.value, group.state_name) for group in groups)
+    for name, count in gauges.items():
+        if name.startswith("NumGroups") and name != "NumGroups":
+            assert count == kinds["classic", name.removeprefix("NumGroups")], name
+        elif name.startswith("consumer-group-count/"):
+            assert count == kinds["consumer", name.partition("/")[2].capitalize()], name
+    assert gauges["group-count/classic"] + gauges["group-count/consumer"] == len(groups)
+    assert gauges["NumMembers"] == sum(group.member_count for group in groups)
+    assert gauges["NumOffsets"] == sum(1 for _ in shard.store.committed())
+
+
+def check_transaction_census(shard: Any) -> None:
+    """Transactional ids by state."""
+    states = Counter(transaction.state.value for transaction in shard._known.values())
+    gauges = shard.metrics().gauges
+    assert gauges == {name: states[name.removeprefix("NumTransactions")] for name in gauges}
+    assert sum(gauges.values()) == len(shard._known)

@@ -1,0 +1,76 @@
+"""The way to a coordinator: found once, looked for again after a failure, never asked for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fake_cluster import Fault
+from headrace.clients.cluster.backoff import Backoff
+from headrace.clients.group.coordinator_io import CoordinatorLink
+from headrace.protocol import errors
+from headrace.protocol.messages.groups import DescribeGroupsRequest
+from headrace.protocol.messages.registry import DESCRIBE_GROUPS
+
+Play = Callable[..., Any]
+REQUEST = DescribeGroupsRequest(("g",))
+
+
+def link_of(cluster: Any) -> CoordinatorLink:
+    hub = cluster.hub
+    return CoordinatorLink(hub, "g", Backoff(50, 50, hub.random), request_timeout_ms=1_000)
+
+
+async def ask(link: CoordinatorLink, cluster: Any, timeout_ms: int = 5_000) -> Any:
+    return await link.ask(DESCRIBE_GROUPS, REQUEST, deadline_ms=cluster.hub.now_ms() + timeout_ms)
+
+
+def test_it_is_found_once_for_all_who_ask(play: Play) -> None:
+    """Ten at the same time, and one later; again when it was forgotten."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        link = link_of(cluster)
+        await asyncio.gather(*(ask(link, cluster) for _ in range(10)))
+        await ask(link, cluster)
+        assert len(fake.requests("FindCoordinator")) == 1
+        link.forget()
+        await ask(link, cluster)
+        assert len(fake.requests("FindCoordinator")) == 2
+
+    play(scenario)
+
+
+def test_a_node_that_fails_is_looked_for_anew(play: Play) -> None:
+    """The asker hears of the failure and decides; the next question goes to the new one."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        link = link_of(cluster)
+        await ask(link, cluster)
+        fake.stop_node(0)
+        fake.move_coordinator(1)
+        with pytest.raises(errors.NetworkError):
+            await ask(link, cluster)
+        assert (await ask(link, cluster)).groups[0].group_id == "g"
+
+    play(scenario, nodes=2)
+
+
+def test_while_there_is_none_it_is_looked_for_until_the_deadline(play: Play) -> None:
+    """The internal topic may be on its way; what no retry helps is told at once."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        link = link_of(cluster)
+        fake.fail_next("FindCoordinator", Fault(error=errors.CoordinatorNotAvailableError()), 3)
+        await ask(link, cluster)
+        link.forget()
+        fake.fail_next("FindCoordinator", Fault(error=errors.CoordinatorNotAvailableError()), 1000)
+        with pytest.raises(errors.ApiTimeoutError):
+            await ask(link, cluster, 500)
+        fake.rules.clear()
+        fake.fail_next("FindCoordinator", Fault(error=errors.InvalidGroupIdError()), 1)
+        with pytest.raises(errors.InvalidGroupIdError):
+            await ask(link, cluster)
+
+    play(scenario)

@@ -1,0 +1,115 @@
+"""The synchronous face of a group: callbacks in the user's thread, commits from it, interrupts and ends."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from headrace.protocol import errors
+from headrace.protocol.model import TopicPartition
+from waiting import wait_for
+
+if TYPE_CHECKING:
+    from fake_cluster import FakeCluster
+    from headrace.clients.sync.cluster_io import Cluster
+
+T0 = TopicPartition("t", 0)
+
+
+def member(cluster: Cluster, **options: Any) -> Any:
+    options = {"heartbeat_interval_ms": 50, "auto_offset_reset": "earliest", **options}
+    return cluster.consumer("t", group="g", **options)
+
+
+def polled(consumer: Any, condition: Any) -> None:
+    wait_for(lambda: consumer.poll(0.01) is None or condition(), "it comes about while polling")
+
+
+def test_callbacks_run_in_the_thread_that_reads(fake: FakeCluster, cluster: Cluster) -> None:
+    """Inside poll, inside an iteration and inside close; there they may commit and seek."""
+    fake.put("t", 0, b"1", b"2", b"3")
+    heard: list[tuple[str, int]] = []
+
+    class Listener:
+        def on_assigned(self, consumer: Any, tps: Any) -> None:
+            heard.append(("assigned", threading.get_ident()))
+            if T0 in tps and len(heard) == 1:
+                consumer.seek(T0, 2)
+
+        def on_revoked(self, consumer: Any, tps: Any) -> None:
+            heard.append(("revoked", threading.get_ident()))
+            consumer.commit()
+
+    consumer = member(cluster, listener=Listener(), iter_timeout=5)
+    assert [record.value for record in consumer.poll(10)] == [b"3"]
+    consumer.enforce_rebalance()
+    fake.put("t", 1, b"4")
+    assert next(iter(consumer)).value == b"4"
+    consumer.close()
+    me = threading.get_ident()
+    assert heard[:3] == [("assigned", me), ("revoked", me), ("assigned", me)]
+    assert heard[-1] == ("revoked", me)
+    assert fake.committed("g")["t", 0] == 3
+
+
+def test_async_commits_tell_their_future_and_callback(fake: FakeCluster, cluster: Cluster) -> None:
+    """On success, when the partition is not here, and after the end."""
+    fake.put("t", 0, b"1", b"2")
+    consumer = member(cluster, enable_auto_commit=False)
+    records: list[Any] = []
+    polled(consumer, lambda: len(consumer.assignment()) == 3)
+    consumer.seek(T0, 0)
+    while not records:
+        records = consumer.poll(5)
+    heard: list[Any] = []
+    told = threading.Event()
+
+    def callback(offsets: Any, error: Any) -> None:
+        heard.append((offsets, error))
+        told.set()
+
+    offsets = consumer.commit_async(records[0], callback=callback).result(10)
+    assert told.wait(10)
+    assert heard == [(offsets, None)]
+    with pytest.raises(errors.CommitFailedError):
+        consumer.commit_async({TopicPartition("t", 77): 1}).result(10)
+    late = consumer.commit_async
+    consumer.close()
+    with pytest.raises(errors.ClosedError):
+        late({T0: 1}).result(10)
+
+
+def test_an_interrupt_in_a_callback_leaves_the_member_whole(fake: FakeCluster, cluster: Cluster) -> None:
+    """The callback counts as done; reading goes on."""
+    fake.put("t", 0, b"1")
+    calls = 0
+
+    class Listener:
+        def on_assigned(self, _consumer: Any, _tps: Any) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                raise KeyboardInterrupt
+
+    consumer = member(cluster, listener=Listener())
+    with pytest.raises(KeyboardInterrupt):
+        polled(consumer, lambda: False)
+    assert [record.value for record in consumer.poll(10)] == [b"1"]
+    assert calls == 1
+    consumer.close()
+
+
+def test_wakeup_from_another_thread(fake: FakeCluster, cluster: Cluster) -> None:
+    """A poll that waits ends with an error, an iteration just ends."""
+    consumer = member(cluster)
+    polled(consumer, lambda: len(consumer.assignment()) == 3)
+    timer = threading.Timer(0.05, consumer.wakeup)
+    timer.start()
+    with pytest.raises(errors.WakeupError):
+        consumer.poll(60)
+    timer = threading.Timer(0.05, consumer.wakeup)
+    timer.start()
+    assert list(consumer) == []
+    consumer.close(leave=False)
+    assert len(fake.group_members("g")) == 1, "the group was not told"

@@ -1,0 +1,92 @@
+"""What a node tells of its coordinators: sums over its shards, load times, lags."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coordinator_rig import TOPIC_ID, CoordinatorRig, batch_of
+from headrace.coordinators.runtime import metrics
+from headrace.protocol.metadata.image import PartitionRegistration, TopicImage
+
+if TYPE_CHECKING:
+    import pytest
+
+READ_ID = b"t" * 16
+
+
+def told(rig: CoordinatorRig) -> Any:
+    """The metrics of groups."""
+    return rig.all.status()["metrics"]["group-coordinator-metrics"]
+
+
+def test_a_node_tells_of_its_coordinators() -> None:
+    """How many shards are in which state, and the sums of what they have; half a state counts nothing."""
+    rig = CoordinatorRig(partitions=3)
+    rig.lead(0)
+    rig.lead(1)
+    rig.host.put(2, batch_of(("g", 1)))
+    rig.lead(2)
+    for number in range(20):
+        rig.set(1, f"g{number}")
+    assert rig.all.status()["shards"] == {"__consumer_offsets": {"active": 2, "loading": 1}}
+    led = sum(len(shard.numbers) for shard in rig.shards)
+    assert 0 < led < 20
+    found = told(rig)
+    assert found["num-partitions"] == {"loading": 1, "active": 2, "failed": 0}
+    assert (found["NumGroups"], found["commits"]) == (led, led)
+
+
+def test_what_was_counted_stays_when_a_shard_goes() -> None:
+    """What there is goes with it; what has happened has happened."""
+    rig = CoordinatorRig()
+    rig.lead()
+    rig.set(1)
+    rig.set(2)
+    rig.all.left((TOPIC_ID, 0))
+    assert (told(rig).get("NumGroups", 0), told(rig)["commits"]) == (0, 2)
+    rig.lead(epoch=1)
+    rig.load()
+    rig.set(3)
+    assert (told(rig)["NumGroups"], told(rig)["commits"]) == (1, 3)
+
+
+def test_load_times() -> None:
+    """From when the node leads the partition until its shard serves; one that goes before does not count."""
+    rig = CoordinatorRig(partitions=2)
+    rig.host.put(0, batch_of(("g", 1)))
+    rig.host.put(1, batch_of(("g", 1)))
+    rig.lead(0)
+    rig.lead(1)
+    rig.all.left((TOPIC_ID, 1))
+    rig.host.now_ms += 250
+    rig.load()
+    assert (told(rig)["partition-load-time-max"], told(rig)["partition-load-time-avg"]) == (250, 250)
+
+
+def lagging(rig: CoordinatorRig) -> None:
+    """There is a topic t; two groups have committed 3 and 5 in its partition."""
+    part = PartitionRegistration((2,), (2,), 2, 0, 0)
+    rig.host.image.topics["t"] = TopicImage("t", READ_ID, (part,))
+    rig.lead()
+    rig.set(3, "slow")
+    rig.set(5, "fast")
+
+
+def test_lag_is_told_where_both_ends_are_known() -> None:
+    """The high watermark of a follower may be behind what was read at the leader: no group is ahead of it."""
+    rig = CoordinatorRig()
+    lagging(rig)
+    assert rig.all.status()["consumer_lag"] == {}
+    rig.host.known_ends[READ_ID, 0] = 4
+    assert rig.all.status()["consumer_lag"] == {"slow": {"t-0": 1}, "fast": {"t-0": 0}}
+    del rig.host.image.topics["t"]
+    assert rig.all.status()["consumer_lag"] == {}
+
+
+def test_no_more_lags_are_told_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups may have committed in millions of partitions."""
+    monkeypatch.setattr(metrics, "MAX_LAGS", 1)
+    rig = CoordinatorRig()
+    lagging(rig)
+    rig.host.known_ends[READ_ID, 0] = 9
+    assert rig.all.status()["consumer_lag"] == {"slow": {"t-0": 6}}
