@@ -36,6 +36,7 @@ class CoordinatorLink:
         self._backoff, self._request_timeout_ms = backoff, request_timeout_ms
         self._node_id: int | None = None
         self._finding = asyncio.Lock()
+        self._trouble = ""  # why the look for it goes on
 
     @property
     def node_id(self) -> int | None:
@@ -84,13 +85,16 @@ class CoordinatorLink:
     async def _find(self, deadline_ms: int) -> int:
         if self._node_id is not None and self._node_id in self._hub.metadata.view.nodes:
             return self._node_id
+        self._trouble = "no node has answered"
         try:
             async with asyncio.timeout(max(deadline_ms - self._hub.now_ms(), 0) / 1000), self._finding:
                 if self._node_id is None or self._node_id not in self._hub.metadata.view.nodes:
                     self._node_id = await self._look(deadline_ms)
                 return self._node_id
         except TimeoutError:
-            raise ApiTimeoutError(f"no coordinator of {self._key!r} was found in time") from None
+            raise ApiTimeoutError(
+                f"no coordinator of {self._key!r} was found in time: {self._trouble}"
+            ) from None
 
     async def _look(self, deadline_ms: int) -> int:
         failures = 0
@@ -112,6 +116,7 @@ class CoordinatorLink:
             if not error.retriable:
                 raise error
             failures += 1
+            self._trouble = str(error)
             wait_ms = self._backoff.wait_ms(failures)
             if self._hub.now_ms() + wait_ms >= deadline_ms:
                 raise ApiTimeoutError(f"{self._key!r} has no coordinator: {error}") from error

@@ -205,7 +205,8 @@ class Process:
         self._assigned = frozenset(keys)
 
     def subscribe(self, keys: Iterable[Key]) -> None:
-        """As `assign`, but others may take keys away at any time."""
+        """As `assign`, but others may take keys away at any time: operations name those in `rebalance_keys`,
+        and these keys alone may go on anywhere."""
         self.assign(keys, "subscribe")
 
     def begin(self, f: str) -> Op:
@@ -252,14 +253,11 @@ class History:
 
         `unseen` counts as one: the history must end with a process that reads everything.
         """
-        from history_checks import ALLOWED, ALLOWED_WITH_SUBSCRIBE, found_in
+        from history_checks import ALLOWED, found_in
 
-        allowed = set(ALLOWED)
-        if any(op.f == "subscribe" for op in self.ops):
-            allowed |= ALLOWED_WITH_SUBSCRIBE
         found: dict[str, list[str]] = defaultdict(list)
         for name, text in found_in(self):
-            if name not in allowed:
+            if name not in ALLOWED:
                 found[name].append(text)
         return dict(found)
 

@@ -1,4 +1,4 @@
-"""An independent check of a history: Jepsen's Kafka anomalies for producers and plain consumers.
+"""An independent check of a history: Jepsen's Kafka anomalies for producers, consumers and transactions.
 
 Each check is one pass over the operations. The log of a key is put together from what all polls saw, failed
 ones too (a poll must always be safe), and from where sends that must have been committed were acknowledged.
@@ -14,14 +14,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from history import Outcome
+from history_cycles import cycles
 
 if TYPE_CHECKING:
     from history import History, Key, Op, Process, Send
 
-# Informational: others may write in between.
-ALLOWED = frozenset(("int-send-skip",))
-# A rebalance may take a key away and give it back at another place.
-ALLOWED_WITH_SUBSCRIBE = frozenset(("poll-skip", "nonmonotonic-poll"))
+# Informational: others may write in between, and transactions do not isolate writers from each other.
+ALLOWED = frozenset(("int-send-skip", "G0"))
 
 Found = Iterator[tuple[str, str]]  # name of the anomaly, text
 
@@ -37,6 +36,7 @@ def found_in(history: History) -> Found:
     for process in history.processes:
         yield from check.order_of_polls(process)
         yield from check.order_of_sends(process)
+    yield from check.circles()
 
 
 class _Check:
@@ -153,7 +153,7 @@ class _Check:
         last: dict[Key, int] = {}
         for op in process.ops:
             for poll in op.polls:
-                if poll.moved:
+                if poll.moved or poll.key in op.rebalance_keys:
                     last.pop(poll.key, None)
                 if op.outcome is not Outcome.OK:
                     continue
@@ -173,6 +173,30 @@ class _Check:
                     before, inside = index[offset], "int-"
                 if before is not None:
                     last[poll.key] = before
+
+    def circles(self) -> Found:
+        """Operations that each must come before the other: by what they read of each other (G1c), or by the
+        order of what they wrote (G0). Both together are no anomaly: writers are not isolated."""
+        writes: dict[Op, dict[Op, None]] = defaultdict(dict)
+        reads: dict[Op, dict[Op, None]] = defaultdict(dict)
+        for key, log in self._log.items():
+            before: Op | None = None
+            for offset in self._offsets[key]:
+                send = self._writer.get(next(iter(log[offset])))
+                if send is None:
+                    continue
+                if before is not None and before is not send.op:
+                    writes[before][send.op] = None
+                before = send.op
+        for op in self._history.ops:
+            for poll in op.polls:
+                for _, value in poll.reads:
+                    send = self._writer.get(value)
+                    if send is not None and send.op is not op and op.outcome is not Outcome.FAIL:
+                        reads[send.op][op] = None
+        for name, after in (("G0", writes), ("G1c", reads)):
+            for cycle in cycles(after):
+                yield name, " -> ".join(f"{op.process.name}#{op.process.ops.index(op)}" for op in cycle)
 
     def order_of_sends(self, process: Process) -> Found:
         """First copies lie in the order of the sends; later copies are repeats. The first copy of what was

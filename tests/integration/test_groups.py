@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import headrace
 import pytest
-from headrace import NewTopic, TopicPartition
+from headrace import NewTopic, TopicPartition, errors
 from waiting import wait_for
 
 if TYPE_CHECKING:
@@ -222,3 +222,14 @@ def test_a_static_member_that_restarts_causes_no_rebalance(cluster: headrace.Loc
     finally:
         for reader in readers:
             reader.close(leave=True)
+
+
+def test_why_there_is_no_coordinator() -> None:
+    """Fewer nodes than replicas asked for: the error says it."""
+    with headrace.local(nodes=1, offsets_topic_replication_factor=3) as cluster:
+        topic = topic_of(cluster, "t", 1)
+        with (
+            cluster.consumer(group="g", default_api_timeout_ms=1_500) as consumer,
+            pytest.raises(errors.ApiTimeoutError, match=r"__consumer_offsets cannot be made: .*replica"),
+        ):
+            consumer.commit({TopicPartition(topic, 0): 1})

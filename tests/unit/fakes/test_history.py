@@ -6,11 +6,13 @@ import pytest
 from history import (
     ENDS_PROCESS,
     History,
+    Op,
     Outcome,
     Process,
     outcome_of,
     outcome_of_abort,
 )
+from history_checks import found_in
 
 
 def sound() -> tuple[History, Process, Process]:
@@ -239,7 +241,7 @@ def test_a_failed_poll_is_safe_but_moves_no_cursor() -> None:
 
 
 def test_what_a_rebalance_excuses() -> None:
-    """Inside one poll, only its own keys; between polls, all if anybody subscribes."""
+    """Inside one poll and before it, the keys that it took or gave; those alone, though all subscribe."""
     history, _, reader = sound()
     history.process("all").poll("k", [(0, b"a"), (1, b"b"), (2, b"c")])
     reader.subscribe(["k"])
@@ -248,6 +250,64 @@ def test_what_a_rebalance_excuses() -> None:
     reader.ops[-1].rebalance_keys = ("k",)
     assert names(history) == set()
     reader.poll("k", [(0, b"a")])
+    assert names(history) == {"nonmonotonic-poll"}
+    reader.ops[-1].rebalance_keys = ("other",)
+    assert names(history) == {"nonmonotonic-poll"}
+    reader.ops[-1].rebalance_keys = ("k",)
+    assert names(history) == set()
+
+
+def two_transactions() -> tuple[History, Op, Op]:
+    """Each has sent one value to a key of its own, and both committed."""
+    history = History()
+    ops = [history.process(name).txn() for name in ("p", "q")]
+    for op, key, value in zip(ops, "xy", (b"a", b"b"), strict=True):
+        op.send(key, value).offset = 0
+        op.ended(None)
+    final = history.process("final")
+    final.poll("x", [(0, b"a")])
+    final.poll("y", [(0, b"b")])
+    return history, *ops
+
+
+def test_g1c() -> None:
+    """Two transactions that read of each other; of one direction alone, or in two that failed, it is fine."""
+    history, first, second = two_transactions()
+    first.poll("y", [(0, b"b")])
+    assert names(history) == set()
+    second.poll("x", [(0, b"a")])
+    assert history.anomalies() == {"G1c": ["p#0 -> q#0"]}
+    second.outcome = Outcome.FAIL
+    assert names(history) == {"G1a"}
+
+
+def test_g1c_over_many() -> None:
+    """The shortest circle is told, one for each knot; histories may be long."""
+    history = History()
+    ops = [history.process(f"p{number}").txn() for number in range(3_000)]
+    for number, op in enumerate(ops):
+        op.send(f"k{number}", b"%d" % number).offset = 0
+        op.poll(f"k{number - 1}", [(0, b"%d" % (number - 1))] if number else [])
+        op.ended(None)
+    history.process("final").poll("k2999", [(0, b"2999")])
+    assert names(history) == set()
+    ops[7].poll("k9", [(0, b"9")])
+    ops[0].poll("k2999", [(0, b"2999")])
+    assert history.anomalies() == {"G1c": ["p9#0 -> p7#0 -> p8#0"]}
+
+
+def test_g0_is_told_and_allowed() -> None:
+    """Writes of two transactions lie each behind the other's."""
+    history = History()
+    first, second = (history.process(name).txn() for name in ("p", "q"))
+    for key, values in (("x", (b"a", b"b")), ("y", (b"c", b"d"))):
+        for offset, value in enumerate(values):
+            op = (first, second)[(offset + (key == "y")) % 2]
+            op.send(key, value).offset = offset
+        history.process("final").poll(key, list(enumerate(values)))
+    for op in (first, second):
+        op.ended(None)
+    assert "G0" in dict(found_in(history))
     assert names(history) == set()
 
 
