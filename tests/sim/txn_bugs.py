@@ -145,6 +145,16 @@ def forgets_what_is_open(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TransactionShard, "on_loaded", on_loaded)
 
 
+def skips_markers_at_load(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator that takes over does not read the ends of transactions in its log."""
+
+    def replay(self: HostedShard, item: Any, replay: Any = HostedShard._replay) -> None:
+        if item.record is not None:
+            replay(self, item)
+
+    patch.setattr(HostedShard, "_replay", replay)
+
+
 def never_times_out(patch: pytest.MonkeyPatch) -> None:
     """Transactions of producers that are gone stay open."""
     patch.setattr(TransactionShard, "_is_overdue", lambda *_: False)
@@ -186,6 +196,7 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     shows_what_was_aborted: (("G1a", *WRONG), QUIET, 3),
     forgets_what_was_decided: (HANGS, CLASSIC, 10),
     forgets_what_is_open: ((*HANGS, *WRONG, "CoordinatorState"), CLASSIC, 10),
+    skips_markers_at_load: (("CoordinatorState", "OffsetsKept", "ExactlyOnce", *HANGS), CLASSIC, 10),
     never_times_out: (HANGS, QUIET, 10),
     gives_away_what_is_not_free: (("OneOwner", "ExactlyOnce"), MODERN, 10),
 }
