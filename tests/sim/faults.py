@@ -277,7 +277,9 @@ class Faults:
         ]
 
     def _clients(self) -> list[str]:
-        return [client.name for client in (*self._cluster.producers, *self._cluster.consumers)]
+        cluster = self._cluster
+        names = [client.name for client in (*cluster.producers, *cluster.consumers)]
+        return names if cluster.groups is None else names + cluster.groups.names()
 
     def _cut(self) -> None:
         """One way between two."""

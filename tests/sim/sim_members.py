@@ -51,8 +51,13 @@ class SimMember(SimConsumer):
         super().__init__(cluster, name, may_seek=False, isolation=READ_COMMITTED)
         self.fetcher.reset_policy = EARLIEST_TIMESTAMP
         self.group = group
+        is_static = group == READERS and self.random.random() < 0.3
         config = MemberConfig(
-            group, None, session_timeout_ms=1_500, heartbeat_interval_ms=300, max_poll_interval_ms=1_200
+            group,
+            f"instance-{name}" if is_static else None,
+            session_timeout_ms=1_500,
+            heartbeat_interval_ms=300,
+            max_poll_interval_ms=1_200,
         )
         backoff = Backoff(20, 300, self.random)
         kind = cluster.plan.groups
@@ -192,7 +197,9 @@ class SimMember(SimConsumer):
 
     def _commit(self, reads: Reads) -> Steps:
         metadata, offsets = self.core.metadata, self.positions_of(reads)
-        body = OffsetCommitRequest(self.group, metadata.generation_id, metadata.member_id, offsets)
+        body = OffsetCommitRequest(
+            self.group, metadata.generation_id, metadata.member_id, offsets, metadata.group_instance_id
+        )
         self.cluster.groups.asked(self, offsets)
         answer = yield from self.coordinator.ask(OFFSET_COMMIT, body)
         error = answer if isinstance(answer, KafkaError) else first_error(answer)

@@ -81,7 +81,9 @@ class TransactionalProducer(SimProducer):
         """One transaction from its begin to its end."""
         self._begin()
         yield from self._fill()
-        if self.random.random() < 0.06:  # the process dies: nothing more is sent
+        if self.random.random() < (0.06 if self.seat.is_sending else 0.5):
+            # The process dies, nothing more is sent: of what was, the coordinator must make an end.
+            yield from sleep(self, self.random.randrange(200))
             self._op.outcome = Outcome.FAIL
             self.transactions.fail(KafkaError("killed"))
             return

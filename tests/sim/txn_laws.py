@@ -16,13 +16,14 @@ from cluster_laws import buffers
 from headrace.clients.consumer.requests import READ_COMMITTED
 from headrace.clients.group.states import MemberState
 from headrace.coordinators.assembly import CODEC
+from headrace.coordinators.group.consumer_group import ConsumerGroup
 from headrace.coordinators.runtime.hosted_shard import ShardState
 from headrace.coordinators.runtime.loading import digest
 from headrace.coordinators.txn.shard import TransactionShard
 from headrace.protocol.model import TopicPartition
 from history import Outcome
 from sim_clients import SimConsumer
-from sim_members import COPY_OF, READERS, CopierSeat, SimMember
+from sim_members import COPY_OF, READERS, Copier, CopierSeat, SimMember
 from sim_transactions import COPY, SOURCE, Seat
 
 if TYPE_CHECKING:
@@ -69,6 +70,13 @@ class Groups:
         """All who are to begin."""
         return [self.watcher, *self.seats, *self.copiers, *self.readers]
 
+    def names(self) -> list[str]:
+        """Of all who are there now."""
+        producers = [each for seat in (*self.seats, *self.copiers) for each in seat.producers]
+        members = [each.member for each in producers if isinstance(each, Copier)]
+        living = [each for each in producers if not each.has_ended]
+        return [client.name for client in (self.watcher, *self.readers, *living, *members)]
+
     # --- what happens -------------------------------------------------------------------------------------
 
     def begun(self, op: Op) -> None:
@@ -77,17 +85,26 @@ class Groups:
 
     def check_owners(self, member: SimMember) -> None:
         """OneOwner: in one generation a partition belongs to one member."""
+        self._check_assigned()
         core = member.core
         # In any other state a classic member may still have what an earlier generation gave it. An empty
         # group of one protocol makes room for one of the other, which counts generations anew.
         is_mixed = self._cluster.plan.groups == "mixed"
         if is_mixed or not core.is_member or core.state is not MemberState.STABLE:
             return
+        who = core.config.group_instance_id or core.member_id  # a static member comes back under another id
         for tp in core.owned:
-            owner = self._owners.setdefault((member.group, core.generation_id, tp), core.member_id)
-            assert owner == core.member_id, (
-                f"OneOwner: {owner} and {core.member_id} own {tp} in generation {core.generation_id}"
-            )
+            owner = self._owners.setdefault((member.group, core.generation_id, tp), who)
+            assert owner == who, f"OneOwner: {owner} and {who} own {tp} in generation {core.generation_id}"
+
+    def _check_assigned(self) -> None:
+        """OneOwner, as the coordinators of the new protocol have it: what one still has, no other has."""
+        for node in self._cluster.nodes.values():
+            guest: Any = None if node.core is None else node.core.guest._guest
+            for hosted in () if guest is None else guest._shards.values():
+                for group in getattr(hosted._shard, "groups", {}).values():
+                    if isinstance(group, ConsumerGroup):
+                        _check_group(group)
 
     def asked(self, member: SimMember, offsets: tuple[CommittedOffset, ...]) -> None:
         """A member asks to commit these, outside of a transaction; the request may come late."""
@@ -210,6 +227,15 @@ class Groups:
                 assert copied == found, (
                     f"ExactlyOnce: {number}: {len(copied)} copies of {len(found)}: {copied} {found}"
                 )
+
+
+def _check_group(group: ConsumerGroup) -> None:
+    owners: dict[tuple[bytes, int], str] = {}
+    for name, member in group.members.items():
+        for topic, numbers in (*member.assigned.items(), *member.pending.items()):
+            for number in numbers:
+                owner = owners.setdefault((topic, number), name)
+                assert owner == name, f"OneOwner: {owner} and {name} are to have partition {number}"
 
 
 def _state_of(shard: Any) -> dict[Any, Any]:
