@@ -58,7 +58,7 @@ class Coordinators:
         self._metrics = {topic: CoordinatorMetrics() for topic in shards}
         self._parts = Parts(host, codec, self._wheel, self._next_producer_id, self._metrics)
         self._shards: dict[PartitionKey, HostedShard] = {}
-        self._by_session: dict[int, set[Waiting]] = {}
+        self._by_session: dict[int, dict[Waiting, None]] = {}  # in the order of their coming
         self._waiting = 0
         self._finder = Finder(host)
         self._ids: ProducerIds | None = None
@@ -128,13 +128,13 @@ class Coordinators:
     def _token(self, request: Incoming, deliver: Callable[[Any], None]) -> Waiting:
         token = Waiting(request, deliver, self._closed)
         self._waiting += 1
-        self._by_session.setdefault(token.session, set()).add(token)
+        self._by_session.setdefault(token.session, {})[token] = None
         return token
 
     def _closed(self, token: Waiting) -> None:
         self._waiting -= 1
         mine = self._by_session[token.session]
-        mine.discard(token)
+        mine.pop(token, None)
         if not mine:
             del self._by_session[token.session]
 
@@ -212,9 +212,9 @@ class Coordinators:
         mine = self._by_session.get(session)
         if mine is None:
             return
-        gone = set(mine)
+        gone = dict(mine)
         for shard in self._shards.values():
-            if not gone.isdisjoint(shard.waiting):
+            if not gone.keys().isdisjoint(shard.waiting):
                 shard.on_peer_gone(session)
         for token in gone:
             token.deliver(None)

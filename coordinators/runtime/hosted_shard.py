@@ -101,7 +101,7 @@ class HostedShard:
         self.name = name
         self.epoch = epoch
         self.state = ShardState.LOADING
-        self.waiting: set[Waiting] = set()
+        self.waiting: dict[Waiting, None] = {}  # in the order of their coming
         self.applied_end = 0
         self.skipped = 0  # records of unknown types
         self._replayed = 0  # those of the load
@@ -175,7 +175,7 @@ class HostedShard:
         self._timers.clear()
         self._own_timers.clear()
         left: list[Any] = self._shard.close() if was_active else []
-        for token in {*left, *self.waiting}:
+        for token in dict.fromkeys((*left, *self.waiting)):
             token.deliver(error)
 
     def _load_on(self) -> None:

@@ -32,7 +32,7 @@ class Waiting:
         self._peer = request.peer
         self._deliver = deliver
         self._on_closed = on_closed
-        self._among: set[Waiting] | None = None
+        self._among: dict[Waiting, None] | None = None
 
     @property
     def session(self) -> int:
@@ -49,17 +49,17 @@ class Waiting:
         """Where the connection comes from."""
         return self._peer.address.rpartition(":")[0]
 
-    def wait_in(self, among: set[Waiting]) -> None:
+    def wait_in(self, among: dict[Waiting, None]) -> None:
         """It is one of these until it is answered."""
         self._among = among
-        among.add(self)
+        among[self] = None
 
     def deliver(self, body: Any) -> None:
         """Answer it; nothing happens if it was answered before."""
         if self.is_open:
             self.is_open = False
             if self._among is not None:
-                self._among.discard(self)
+                self._among.pop(self, None)
             self._on_closed(self)
             self._deliver(body)
 
