@@ -30,7 +30,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "cooperative": {"assignors": ["cooperative-sticky"], **CLASSIC},
     "new": {"group_protocol": "consumer"},
 }
-each_kind = pytest.mark.parametrize("kind", sorted(KINDS))
+each_kind = pytest.mark.parametrize(
+    "kind", ["cooperative", *(pytest.param(kind, marks=pytest.mark.faults) for kind in ("eager", "new"))]
+)
 NODE = {
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 1_000,
@@ -259,6 +261,7 @@ def coordinates_nothing(cluster: FaultCluster, node: Server) -> bool:
     return bool(answer.error_code == NotCoordinatorError.code)
 
 
+@pytest.mark.faults
 @each_kind
 def test_s52_the_coordinator_dies_in_a_rebalance(make_cluster: Any, kind: str) -> None:
     """It is killed when a member has just come, and paused when another has: the next one goes on with the
@@ -294,6 +297,7 @@ def test_s52_the_coordinator_dies_in_a_rebalance(make_cluster: Any, kind: str) -
         assert each.offset >= max(member.committed.get(tp, 0) for member in members)
 
 
+@pytest.mark.faults
 def test_s53_heavy_commits_are_compacted_and_read_again(make_cluster: Any) -> None:
     """A hundred thousand offsets in segments as small as they may be, all nodes killed and started: each
     offset is the last one, and the log is not much larger than what it says."""

@@ -263,7 +263,8 @@ def test_s38_s42_a_zombie_whose_answers_were_lost_is_fenced(make_cluster: Any) -
     assert found.offset == 5
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(20, marks=pytest.mark.faults)])
+@pytest.mark.faults
+@pytest.mark.parametrize("rounds", [3, 20])
 def test_s50_money_is_neither_made_nor_lost(make_cluster: Any, rounds: int) -> None:
     """Transfers between two partitions while nodes are killed: at every snapshot of what is committed, taken
     between transfers, all of it sums to nothing."""
@@ -291,6 +292,7 @@ def test_s50_money_is_neither_made_nor_lost(make_cluster: Any, rounds: int) -> N
         transactor.end()
 
 
+@pytest.mark.faults
 def test_s44_markers_wait_for_a_leader(make_cluster: Any) -> None:
     """A partition has no leader when its transaction is committed: the commit counts elsewhere, the marker
     comes when there is a leader again, and nothing stays open."""
@@ -345,6 +347,7 @@ def test_s46_a_produce_that_comes_after_the_abort_is_refused(make_cluster: Any) 
     assert committed_values(cluster, tp) == [b"again"]
 
 
+@pytest.mark.faults
 def test_s47_a_transaction_times_out_under_a_paused_leader(make_cluster: Any) -> None:
     """The leader stands still with a produce in its buffers while the transaction runs out."""
     cluster = make_cluster(config={"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100})
