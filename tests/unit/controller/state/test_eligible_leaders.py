@@ -3,9 +3,13 @@ core."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from controller_kit import Driver
+from headrace.controller.state.laws import check_change
 from headrace.protocol.errors import IneligibleReplicaError
+from headrace.protocol.metadata.image import PartitionRegistration
 
 
 def a_cluster(min_isr: int = 2, replicas=(1, 2, 3), **config) -> Driver:
@@ -378,3 +382,16 @@ def test_who_has_room_is_elected_before_who_has_not() -> None:
     assert driver.alter_partition("t", 0, (1, 2, 3)).error_code == 0
     full(driver, 2)
     assert facts(driver)[:2] == (1, (1, 3)), "relieved as soon as others are enough"
+
+
+def test_a_drained_leader_lets_the_eligible_in_and_hands_over_in_one_step() -> None:
+    """Lawful: both have every acknowledged record. That one outside of ISR and ELR leads instead is not."""
+    before = PartitionRegistration((3, 4, 1), (3,), 3, 0, 1, elr=(1, 4))
+    check_change(before, PartitionRegistration((3, 4, 1), (1, 4), 4, 1, 2), 2, frozenset())
+    with pytest.raises(AssertionError, match="an unclean leader"):
+        check_change(
+            replace(before, isr=(), leader=-1, elr=(1,)),
+            PartitionRegistration((3, 4, 1), (4,), 4, 1, 2, elr=(1,)),
+            2,
+            frozenset(),
+        )
