@@ -337,8 +337,7 @@ class Partition:
         log = self.log
         assert log is not None, "only an online partition is cut"
         self.flushed_offset = min(self.flushed_offset, log.log_end_offset)
-        # the start may lie inside the batch that comes next: not even that is committed here
-        self.high_watermark = min(max(self.high_watermark, log.log_start_offset), log.log_end_offset)
+        self.high_watermark = max(min(self.high_watermark, log.log_end_offset), log.log_start_offset)
         log.high_watermark = self.high_watermark
 
     def wants_flush(self, now_ms: int | None = None) -> bool:

@@ -149,16 +149,6 @@ def test_the_checkpointed_high_watermark_is_held_inside_the_log() -> None:
     assert Partition(NAME, b"i" * 16, 1, log).high_watermark == 0
 
 
-def test_a_log_that_begins_anew_inside_a_batch_has_committed_nothing_yet() -> None:
-    """Where it starts lies behind its end until that batch is here."""
-    partition = leading(new_log())
-    append(partition)
-    partition.assign(registration(2, 4))
-    partition.restart_at(10, 12)
-    partition.check()
-    assert (partition.high_watermark, partition.log.log_end_offset) == (10, 10)
-
-
 def test_offline_and_deleted_say_why() -> None:
     """Each state has its own error, and deletion wins."""
     partition = leading(new_log())
