@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from ..protocol.errors import ConfigError
 from ..runtime.config import GIB, MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, key
-from .coordinator_config import CoordinatorConfig
 from .log.cleaner.config import CleanerConfig
 from .log.listener_memory import reachable_host
 from .log.log_defaults import LogDefaults
@@ -16,7 +15,7 @@ CLUSTER_WIDE_KEYS = frozenset(("min.insync.replicas",))
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig):
+class NodeConfig(LogDefaults, CleanerConfig):
     """Keys of a storage node."""
 
     node_id: int = key(

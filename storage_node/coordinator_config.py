@@ -1,4 +1,4 @@
-"""Keys of the group and transaction coordinators, which run where their partitions are led. Kafka's names.
+"""Keys of group and transaction coordinators, with Kafka's names. No node takes them before it has coordinators.
 
 Source: Kafka GroupCoordinatorConfig.java, TransactionStateManagerConfig.java; KIP-848.
 """
