@@ -1,4 +1,4 @@
-"""Keys of group and transaction coordinators, with Kafka's names. No node takes them before it has coordinators.
+"""Keys of group and transaction coordinators, with Kafka's names; for nodes that have coordinators.
 
 Source: Kafka GroupCoordinatorConfig.java, TransactionStateManagerConfig.java; KIP-848.
 """
