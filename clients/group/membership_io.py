@@ -424,8 +424,7 @@ class Membership:
         if self.subscription is None or self._is_closed:
             return
         subscription, core = self.subscription, self._core
-        pattern = subscription.pattern
-        core.subscribe(subscription.topics_in(view), None if pattern is None else pattern.pattern)
+        core.subscribe(subscription.topics_in(view), subscription.regex)
         core.topics_changed(
             {name: len(topic.partitions) for name, topic in view.topics.items()},
             {topic.topic_id: name for name, topic in view.topics.items()},

@@ -147,7 +147,7 @@ class ModernMember(MemberCore):
         if self._topics is None or self.state in (S.FAILED, S.LATE):
             return None
         due = [self._polled_at_ms + self.config.max_poll_interval_ms] if self.is_member else []
-        if self._beat is None and (self.is_member or self.state is S.JOINING):
+        if self._beat is None and self._may_beat:
             due.append(self._beat_at_ms)
         return min(due, default=None)
 
@@ -218,9 +218,12 @@ class ModernMember(MemberCore):
     # --- heartbeats -------------------------------------------------------------------------------------
 
     def _is_due(self, now_ms: int) -> bool:
-        return (
-            self._beat is None and (self.is_member or self.state is S.JOINING) and now_ms >= self._beat_at_ms
-        )
+        return self._beat is None and self._may_beat and now_ms >= self._beat_at_ms
+
+    @property
+    def _may_beat(self) -> bool:
+        """Who joins must name something to read: a pattern that matches nothing yet waits for it."""
+        return self.is_member or (self.state is S.JOINING and bool(self._topics or self._regex))
 
     def _beat_now(self) -> Ask:
         config, told = self.config, self._told

@@ -55,9 +55,10 @@ class GroupFace(Generic[K, V]):
     ) -> None:
         """Share these topics, or all that match a pattern as a whole, with the other members of the group.
 
-        It replaces the subscription before. Rebalances are told to the listener, or to single functions, with
-        (consumer, partitions), inside `poll` or an iteration. Errors: ConfigError without a group, after
-        `assign`, or for a bad pattern.
+        Under the new protocol coordinators match a pattern that is text, by RE2's rules; a compiled one is
+        matched here. It replaces the subscription before. Rebalances are told to the listener, or to single
+        functions, with (consumer, partitions), inside `poll` or an iteration. Errors: ConfigError without a
+        group, after `assign`, or for a bad pattern.
         """
         group = self._group
         if self._engine.assigned():

@@ -63,6 +63,8 @@ def test_what_can_be_subscribed_to() -> None:
     assert checked_subscription(["a", "b", "a"], None, internal=False).topics == ("a", "b")
     compiled = re.compile("x", re.IGNORECASE)
     assert checked_subscription((), compiled, internal=True) == Subscription((), compiled, True)
+    for pattern, internal, regex in (("t.*", False, "t.*"), (".*", True, ".*"), (".*", False, None)):
+        assert checked_subscription((), pattern, internal=internal).regex == regex
     for topics, pattern in (((), None), (("a",), "b"), ((), "("), ([5], None)):
         with pytest.raises(ConfigError):
             checked_subscription(topics, pattern, internal=False)  # type: ignore[arg-type]
