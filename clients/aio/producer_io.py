@@ -295,7 +295,7 @@ class AsyncProducer(AsyncTransactionalCalls, Generic[K, V]):
             future = engine.lanes.try_send(topic, record.value, record.key, record.partition)
             if future is not None:
                 return future
-        if not outgoing.interceptors:
+        if not outgoing.is_intercepted:
             return self._enter(engine, topic, record)
         record = outgoing.intercept(record)
         topic = record.topic or topic

@@ -194,7 +194,7 @@ class Membership:
         wished = {tp: (version, offsets[tp].offset) for tp, version in at.items()}
         self._wished.update(wished)
         future = self._committer.submit(offsets, deadline_ms)
-        future.add_done_callback(lambda done: self._not_committed(done, wished))
+        future.add_done_callback(lambda done: self._commit_ended(done, wished))
         return future
 
     async def committed(
@@ -287,12 +287,14 @@ class Membership:
                 news[tp] = offset
         return self.commit(news, deadline_ms) if news else None
 
-    def _not_committed(self, done: Committing, wished: Mapping[TopicPartition, tuple[int, int]]) -> None:
+    def _commit_ended(self, done: Committing, wished: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """What failed is no longer what was wished last, so that auto-commit tries it again."""
-        if done.cancelled() or done.exception() is not None:
-            for tp, wish in wished.items():
-                if self._wished.get(tp) == wish:
-                    del self._wished[tp]
+        if not done.cancelled() and done.exception() is None:
+            self._engine.interceptors.committed(done.result())
+            return
+        for tp, wish in wished.items():
+            if self._wished.get(tp) == wish:
+                del self._wished[tp]
 
     def _arm_commit(self) -> None:
         if self._commit_timer is None and self.config.enable_auto_commit and not self._is_closed:

@@ -126,7 +126,7 @@ class Producer(TransactionalCalls, Generic[K, V]):
     ) -> RecordFuture:
         """`send`, readable; where it is compiled, that one passes on here what is not common."""
         outgoing = self._outgoing
-        if outgoing.interceptors:
+        if outgoing.is_intercepted:
             return self._send_intercepted(topic, ProducerRecord(value, key, headers, partition, timestamp))
         # `_send`, written out: this is the path of every record
         prepared = outgoing.prepare(topic, key, value, headers, timestamp)
@@ -308,7 +308,7 @@ class Producer(TransactionalCalls, Generic[K, V]):
             future = self._engine.lanes.try_send(topic, record.value, record.key, record.partition)
             if future is not None:
                 return future
-        if self._outgoing.interceptors:
+        if self._outgoing.is_intercepted:
             return self._send_intercepted(topic, record)
         prepared = self._outgoing.prepare(topic, record.key, record.value, record.headers, record.timestamp)
         return self._send(topic, prepared, record.partition)
