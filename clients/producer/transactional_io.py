@@ -21,20 +21,20 @@ from ...protocol.messages.registry import END_TXN, INIT_PRODUCER_ID, TXN_OFFSET_
 from ...protocol.messages.transactions import EndTxnRequest, InitProducerIdRequest, TxnOffsetCommitRequest
 from ..cluster.backoff import Backoff
 from ..group.coordinator_io import CoordinatorLink, is_moved
-from ..group.group_metadata import OffsetAndMetadata
+from ..group.group_metadata import GroupMetadata
+from ..group.wishes import offsets_to_commit
 from .delivery_io import until_done
 from .sequences import Identity
 from .transactions import Transactions, TxnState, wait_after
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from ...protocol.messages.envelope import Api
-    from ...protocol.model import TopicPartition
     from ..cluster.hub_io import Hub
     from ..config import ProducerConfig
-    from ..group.group_metadata import GroupMetadata
+    from ..group.wishes import Offsets
     from .sender import Effect, Sender
 
 
@@ -90,17 +90,20 @@ class TransactionalHalf:
                 self._sender.give_up(None, self._hub.now_ms())
                 self._refuse(None)
 
-    async def send_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: GroupMetadata
-    ) -> None:
+    async def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
         """Let the offsets of a group count when the transaction commits.
 
         Errors: TransactionAbortableError (the member has lost its partitions, for instance),
-        InvalidTxnStateError, ApiTimeoutError after max.block.ms, ProducerFencedError.
+        InvalidTxnStateError, ApiTimeoutError after max.block.ms, ProducerFencedError; TypeError, ValueError.
         """
+        if not isinstance(group, GroupMetadata):
+            raise TypeError(f"group_metadata= takes what consumer.group_metadata() gives, not {group!r}")
+        wanted = offsets_to_commit(offsets)
+        if wanted is None:
+            raise TypeError("offsets= takes offsets by partition, not None")
         async with self._call:
             self._transactions.check_open()
-            if not offsets:
+            if not wanted:
                 return
             self._transactions.has_begun = True
             link = self._groups.get(group.group_id)
@@ -109,7 +112,10 @@ class TransactionalHalf:
             identity = self._identity
             request = TxnOffsetCommitRequest(
                 *(self._id, group.group_id, *identity),
-                tuple(_committed(tp, offset) for tp, offset in offsets.items()),
+                tuple(
+                    CommittedOffset(*tp, offset.offset, offset.leader_epoch, offset.metadata)
+                    for tp, offset in wanted.items()
+                ),
                 group.generation_id,
                 group.member_id,
                 group.group_instance_id,
@@ -288,12 +294,6 @@ class TransactionalHalf:
         return CoordinatorLink(
             self._hub, key, self._backoff, request_timeout_ms=timeout_ms, key_type=key_type
         )
-
-
-def _committed(tp: TopicPartition, offset: OffsetAndMetadata | int) -> CommittedOffset:
-    if not isinstance(offset, OffsetAndMetadata):
-        offset = OffsetAndMetadata(offset)
-    return CommittedOffset(tp.topic, tp.partition, offset.offset, offset.leader_epoch, offset.metadata)
 
 
 def _error_of(answer: Any) -> KafkaError | None:

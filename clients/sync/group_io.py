@@ -14,7 +14,7 @@ from ..records import K, V
 if TYPE_CHECKING:
     import asyncio
     import re
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from ...protocol.model import TopicPartition
     from ..cluster.cluster_io import ClusterIo
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from ..group.listeners import RebalanceCallback, RebalanceListener
     from ..group.member import Work
     from ..group.membership_io import Membership
+    from ..group.wishes import Offsets
     from ..records import Record
 
-    Offsets = Mapping[TopicPartition, "int | OffsetAndMetadata"]
     Committed = dict[TopicPartition, OffsetAndMetadata]
 
 
@@ -137,7 +137,7 @@ class GroupFace(Generic[K, V]):
         offsets = offsets_to_commit(what)
         group, deadline_ms = self._group, self._deadline_ms(None)
         if offsets is None:
-            offsets = {tp: offset for tp, (_, offset) in self._engine.positions(finished=False).items()}
+            offsets = self.handed_out()
         told: concurrent.futures.Future[Committed] = concurrent.futures.Future()
         told.set_running_or_notify_cancel()
 
@@ -158,6 +158,10 @@ class GroupFace(Generic[K, V]):
 
         self._io.wake(on_loop)
         return told
+
+    def handed_out(self) -> Committed:
+        """The next offset of each partition behind what was handed out: what `commit()` commits."""
+        return {tp: offset for tp, (_, offset) in self._engine.positions(finished=False).items()}
 
     def committed(
         self, *tps: TopicPartition, timeout: float | None = None

@@ -6,6 +6,7 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from headrace.clients.cluster.metadata import ClusterView, TopicView
 from headrace.clients.group.group_metadata import OffsetAndMetadata
@@ -29,6 +30,20 @@ def test_records_become_the_offsets_behind_them() -> None:
     many = (record(*place) for place in ((0, 7), (1, 1), (0, 6)))
     assert offsets_to_commit(many) == {T0: OffsetAndMetadata(8, "", 4), T1: OffsetAndMetadata(2, "", 4)}
     assert offsets_to_commit([]) == {}
+
+
+def test_tables_of_records_are_committed_by_their_rows() -> None:
+    """The last row of each partition, whatever else the table has, and however often it was cut."""
+    rows = {"topic": ["t", "t", "t"], "partition": [1, 0, 1], "offset": [7, 3, 6], "value": [b"", b"", b""]}
+    table = pa.table(rows)
+    expected = {T0: OffsetAndMetadata(4), T1: OffsetAndMetadata(8)}
+    assert offsets_to_commit(pa.concat_tables([table, table])) == expected
+    assert offsets_to_commit(pa.RecordBatch.from_pydict(rows)) == expected
+    assert offsets_to_commit(table.slice(0, 0)) == {}
+    with pytest.raises(TypeError, match="columns topic, partition, offset"):
+        offsets_to_commit(table.drop_columns("offset"))
+    with pytest.raises(TypeError):
+        offsets_to_commit(pa.table({**rows, "topic": ["t", None, "t"]}))
 
 
 def test_offsets_are_taken_as_they_are() -> None:
