@@ -194,9 +194,10 @@ class ConsumerEngine(HandingOut):
             return {tp: state.lag() for tp, state in sorted(self._fetcher.states.items())}
 
     def metrics(self) -> dict[str, float]:
-        """Totals and gauges by Kafka's metric names."""
+        """Totals, rates and gauges by Kafka's metric names."""
         with self._lock:
-            return figures(self._fetcher, self._handout)
+            found = figures(self._fetcher, self._handout)
+        return found if self.group is None else {**found, **self.group.figures()}
 
     def forked(self) -> None:
         """In a forked child: the loop and its thread stayed behind, and the lock may be held for ever."""

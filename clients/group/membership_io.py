@@ -25,6 +25,7 @@ from ..consumer.positions import await_start, start, start_failed, still_awaitin
 from .assignors import Topic
 from .commits_io import Committer, Standing
 from .coordinator_io import CoordinatorLink
+from .figures import GroupFigures
 from .group_metadata import GroupMetadata, OffsetAndMetadata
 from .member import Ask, Divide, Effect, Forget, MemberCore, Work, WorkKind
 from .states import MemberState
@@ -55,7 +56,11 @@ class Membership:
         self._link = CoordinatorLink(
             hub, core.config.group_id, backoff, request_timeout_ms=config.request_timeout_ms
         )
-        self._committer = Committer(hub, self._link, backoff, self._standing, self._commit_refused)
+        self._figures = GroupFigures()
+        self._committer = Committer(
+            *(hub, self._link, backoff, self._standing, self._commit_refused, self._figures)
+        )
+        self._working_since_ms = 0
         self.subscription: Subscription | None = None
         self._watched: tuple[str, ...] = ()
         self._watches_all = False
@@ -134,6 +139,10 @@ class Membership:
         """Who the member is; of partitions that were lost and not given up yet, who it was."""
         return self._core.holder
 
+    def figures(self) -> dict[str, float]:
+        """By Kafka's metric names; from any thread."""
+        return self._figures.values(self._hub.now_ms())
+
     # --- the user's side --------------------------------------------------------------------------------
 
     async def begin(self) -> Work | None:
@@ -149,6 +158,7 @@ class Membership:
         work = core.begin()
         if work is None:
             return None
+        self._working_since_ms = self._hub.now_ms()
         if work.kind is WorkKind.ASSIGNED:
             self._take(work.partitions)
         elif work.kind is WorkKind.REVOKED and self.config.enable_auto_commit:
@@ -162,6 +172,7 @@ class Membership:
             return
         now_ms = self._hub.now_ms()
         core.polled(now_ms)
+        self._figures.worked(core.work.kind, self._working_since_ms, now_ms)
         if core.work.kind is not WorkKind.ASSIGNED:
             self._drop(core.work.partitions)
         self._perform(core.on_done(now_ms))
@@ -344,6 +355,7 @@ class Membership:
         is_late = core.state is MemberState.LATE  # what the user has is lost: it must not get more of it
         self._engine.set_attention(core.work is not None or core.error is not None or is_late)
         self._committer.standing_changed()
+        self._figures.seen(core.state, core.is_member, self._hub.now_ms())
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -364,7 +376,8 @@ class Membership:
 
     async def _ask(self, ask: Ask) -> None:
         now_ms = self._hub.now_ms
-        deadline_ms = now_ms() + (ask.wait_ms or 0) + self.config.api_timeout_ms
+        began_ms = now_ms()
+        deadline_ms = began_ms + (ask.wait_ms or 0) + self.config.api_timeout_ms
         try:
             answer = await self._link.ask(
                 ask.api, ask.request, deadline_ms=deadline_ms, timeout_ms=ask.timeout_ms, wait_ms=ask.wait_ms
@@ -377,6 +390,7 @@ class Membership:
             log.warning("group %r: %s", self._core.config.group_id, error)
             effects = self._core.on_failure(ask, CoordinatorNotAvailableError(str(error)), now_ms())
         else:
+            self._figures.asked(ask.api, began_ms, now_ms())
             effects = self._core.on_answer(ask, answer, now_ms())
         if not self._is_closed:
             self._perform(effects)
