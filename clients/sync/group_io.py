@@ -187,6 +187,8 @@ class GroupFace(Generic[K, V]):
         if self._is_serving:
             raise HeadraceError("a rebalance callback cannot ask for records")
         engine = self._engine
+        if engine.attention:
+            engine.asked()  # the user is back: what it had is finished, and committed before it goes
         while engine.attention:
             work = self._io.call(self._group.begin())
             if work is None:
