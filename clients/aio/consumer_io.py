@@ -13,6 +13,7 @@ from ..consumer.consumer_io import ConsumerEngine
 from ..consumer.incoming import bad_record_action, checked_offset, checked_topics, loads_of, timestamps_of
 from ..consumer.interceptors import Interceptors
 from ..group.listeners import Callbacks
+from ..group.membership_io import CLOSE_TIMEOUT_S
 from ..group.subscription import first_subscription
 from ..records import K, OffsetAndTimestamp, Record, V, timestamp_to_ms
 from ..serdes import bytes_
@@ -277,6 +278,8 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
             return
         try:
             if self._made is not None:
+                if timeout is None:
+                    timeout = min(CLOSE_TIMEOUT_S, self._timeout_s(None))
                 await self._leave("the consumer was closed", leave, timeout)
         except ClosedError:
             pass  # it ended itself before

@@ -147,7 +147,8 @@ class Committer:
             last = error if isinstance(error, KafkaError) else last
             failures += 1
             self._changed.clear()
-            wait_ms = self._backoff.wait_ms(failures)
+            left_ms = min(wish.deadline_ms for wish in wishes) - self._hub.now_ms()
+            wait_ms = min(self._backoff.wait_ms(failures), max(left_ms, 0))
             try:
                 async with asyncio.timeout(wait_ms / 1000):
                     await self._changed.wait()

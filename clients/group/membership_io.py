@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.client.group")
 
+# Bound: how long the end of a consumer takes when nobody answers. Source: Kafka's Consumer.java.
+CLOSE_TIMEOUT_S = 30.0
+
 
 class Membership:
     """The group side of one consumer. `core` None: no subscription, partitions are assigned by hand."""
@@ -105,11 +108,17 @@ class Membership:
         self._watch(())
         for effect in effects:
             if isinstance(effect, Ask):
-                try:
-                    await self._link.ask(effect.api, effect.request, deadline_ms=deadline_ms)
-                except HeadraceError as error:
-                    log.info("the group was not told that the member left: %s", error)
+                # Order: behind what was asked before, as that is: by a task. A join must not come after it.
+                leaving = self._hub.tasks.spawn(self._tell_leaving(effect, deadline_ms))
+                if leaving is not None:
+                    await asyncio.wait([leaving])
         self.pump()
+
+    async def _tell_leaving(self, ask: Ask, deadline_ms: int) -> None:
+        try:
+            await self._link.ask(ask.api, ask.request, deadline_ms=deadline_ms)
+        except HeadraceError as error:
+            log.info("the group was not told that the member left: %s", error)
 
     def close(self) -> None:
         """Nothing is asked any more."""

@@ -73,9 +73,11 @@ class ModernMember(MemberCore):
             self._beat_at_ms = 0
 
     def unsubscribe(self, *, leave: bool, reason: str) -> tuple[Effect, ...]:
-        """Stop being a member; a static one that does not leave for good is told to come back."""
+        """Stop being a member, or becoming one; a static one that does not leave for good is told to come
+        back."""
         effects: tuple[Effect, ...] = ()
-        if self.is_member and (leave or self.config.group_instance_id is not None):
+        is_known = self.is_member or self._beat is not None  # which may be the one that joins
+        if is_known and (leave or self.config.group_instance_id is not None):
             effects = (self._leaving(LEAVE_EPOCH if leave else LEAVE_STATIC_EPOCH),)
         self._topics = self._regex = self.error = None
         self._reset()

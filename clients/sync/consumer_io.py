@@ -14,6 +14,7 @@ from ..consumer.consumer_io import ConsumerEngine
 from ..consumer.incoming import bad_record_action, checked_offset, checked_topics, loads_of, timestamps_of
 from ..consumer.interceptors import Interceptors
 from ..group.listeners import Callbacks
+from ..group.membership_io import CLOSE_TIMEOUT_S
 from ..group.subscription import first_subscription
 from ..records import K, OffsetAndTimestamp, Record, V, timestamp_to_ms
 from ..serdes import bytes_
@@ -295,13 +296,16 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
         self._engine.wakeup()
 
     def close(self, timeout: float | None = None, *, leave: bool | None = None) -> None:
-        """End. Finished work is committed (auto-commit), and the group is told: `leave` says whether its
-        partitions go to others at once; by default those of a static member wait for it (KIP-1092)."""
+        """End, within `timeout` seconds (30 by default). Finished work is committed (auto-commit), and the
+        group is told: `leave` says whether its partitions go to others at once; by default those of a static
+        member wait for it (KIP-1092)."""
         if self._is_closed:
             return
         self._io.check_may_block()
         self._is_closed = True
         try:
+            if timeout is None:
+                timeout = min(CLOSE_TIMEOUT_S, self._timeout_s(None))
             self._leave("the consumer was closed", leave, timeout)
         except ClosedError:
             pass  # it ended itself before

@@ -239,17 +239,19 @@ class Producer(TransactionalCalls, Generic[K, V]):
         return self._engine.metrics()
 
     def close(self, timeout: float | None = None) -> None:
-        """Flush, then end. What is not acknowledged within `timeout` seconds fails with ClosedError."""
+        """Flush, then end; an open transaction is aborted instead. What is not acknowledged within `timeout`
+        seconds, delivery.timeout.ms by default, fails with ClosedError."""
         if self._is_closed:
             return
         self._io.check_may_block()
         self._is_closed = True
+        ends_at = None if timeout is None else time.monotonic() + timeout
         try:
             if self._engine.transactions is not None:
                 with contextlib.suppress(ClosedError):
                     self._io.call(self._engine.transactions.close(timeout))
             with contextlib.suppress(FlushTimeoutError):  # the futures tell
-                self.flush(timeout)
+                self.flush(None if ends_at is None else max(ends_at - time.monotonic(), 0))
         finally:
             self._io.remove(self)
             with contextlib.suppress(ClosedError):
