@@ -58,7 +58,9 @@ class AsyncGroupFace(Generic[K, V]):
         if self._engine.assigned():
             raise ConfigError("this consumer has partitions by `assign`; `unsubscribe` first")
         wanted = checked_subscription(topics, pattern, internal=not self.config.exclude_internal_topics)
-        self._callbacks = Callbacks(listener, on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost)
+        self._callbacks = Callbacks(
+            listener, awaits=True, on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost
+        )
         group.subscribe(wanted)
 
     async def unsubscribe(self) -> None:

@@ -72,6 +72,7 @@ class Membership:
         self._serials: Mapping[TopicPartition, int] = {}
         self._serial = 0
         self._wished: dict[TopicPartition, tuple[int, int]] = {}  # version, offset: to be committed last
+        self._missed: set[str] = set()  # topics that do not exist: told once
         self._timer: asyncio.TimerHandle | None = None
         self._commit_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -449,6 +450,10 @@ class Membership:
         if self.subscription is None or self._is_closed:
             return
         subscription, core = self.subscription, self._core
+        for topic in subscription.topics:
+            if topic in view.missing and topic not in self._missed:
+                self._missed.add(topic)
+                log.warning("group %r waits for topic %r, which does not exist", core.config.group_id, topic)
         core.subscribe(subscription.topics_in(view), subscription.regex)
         core.topics_changed(
             {name: len(topic.partitions) for name, topic in view.topics.items()},
