@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from headrace.protocol.errors import (
@@ -15,8 +15,8 @@ from headrace.protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from headrace.clients.sync.cluster_io import Cluster
     from fake_cluster import FakeCluster
+    from headrace.clients.sync.cluster_io import Cluster
 
 Play = Callable[..., Any]
 
