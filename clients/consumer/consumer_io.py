@@ -171,8 +171,7 @@ class ConsumerEngine(HandingOut):
 
     def check_reading(self) -> None:
         """Errors: what ended the consumer; ConfigError when there is nothing to read."""
-        with self._lock:
-            self._check()
+        self._check()
         is_member = self.group is not None and self.group.subscription is not None
         if not (self._topics.topics or is_member or self._assigned):
             more = "" if self.group is None else " subscribe() or"
