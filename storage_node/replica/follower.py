@@ -293,9 +293,14 @@ class ReplicaFetcher:
             if partition.is_flushing or self._replicas.is_checkpointing or log.stop_cleaning():
                 self._delay(followed, self._replicas.surroundings.now_ms)
                 return
-            self._restart_inside(partition, log, read_batch_header(data[0]).base_offset)
+            self._restart(partition, read_batch_header(data[0]).base_offset, log.log_start_offset)
         for piece in data:
-            log.append_as_follower(piece, wall_ms=wall_ms)
+            try:
+                log.append_as_follower(piece, wall_ms=wall_ms)
+            except DiskFullError:
+                if log.log_end_offset < log.log_start_offset:  # without the batch in which it starts it is empty
+                    self._restart(partition, log.log_start_offset, log.log_start_offset)
+                raise
             self._replicas.replicated(len(piece))
             if _is_under_throttle(partition):
                 self._replicas.throttles.follower.take(len(piece), self._replicas.surroundings.now_ms)
@@ -306,9 +311,9 @@ class ReplicaFetcher:
         if data:
             self._resume(followed)
 
-    def _restart_inside(self, partition: Partition, log: Log, base_offset: int) -> None:
+    def _restart(self, partition: Partition, offset: int, log_start_offset: int) -> None:
         try:
-            partition.restart_at(base_offset, log.log_start_offset)
+            partition.restart_at(offset, log_start_offset)
         except DiskFullError as error:  # nobody knows how much of it is done
             raise KafkaStorageError(str(error)) from error
         self._replicas.moves.was_cut(partition)

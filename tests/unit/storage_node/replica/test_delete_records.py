@@ -236,6 +236,31 @@ def test_a_leader_that_loses_its_leadership_says_so() -> None:
 def test_a_follower_begins_inside_a_batch() -> None:
     """Records were deleted up to the middle of a batch, and a replica starts anew: it takes the whole batch,
     also if it cannot at first because its checkpoints are being written."""
+    cluster = _beginning_inside_a_batch()
+    cluster.nodes[3].begin_checkpoint()
+    cluster.settle()
+    assert cluster.end(3) == 2
+    cluster.nodes[3].end_checkpoint()
+    _has_come_in(cluster)
+
+
+def test_a_follower_without_room_for_the_batch_in_which_its_log_starts_stays_empty() -> None:
+    """Its log never ends before it starts: it begins anew each time that there is no room for that batch."""
+    cluster = _beginning_inside_a_batch()
+    full = cluster.nodes[3]
+    full.files.capacity_bytes = full.files.used_bytes() + 60
+    for _ in range(50):
+        cluster.step()
+        log = cluster.partition(3).log
+        assert log.log_start_offset == cluster.partition(3).high_watermark == log.log_end_offset == 2
+    assert "nothing is appended there until there is room" in full.notes()
+    full.files.capacity_bytes = None
+    full.tick()
+    _has_come_in(cluster)
+
+
+def _beginning_inside_a_batch() -> Replicas:
+    """Replica 3 lost its disk, and has just begun its log at offset 2, within the batch of four records."""
     cluster = Replicas()
     cluster.settle()
     cluster.produce(b"a", b"b", b"c", b"d")
@@ -251,10 +276,11 @@ def test_a_follower_begins_inside_a_batch() -> None:
         if cluster.partition(3).log.log_start_offset == 2:
             break
         cluster.step()
-    cluster.nodes[3].begin_checkpoint()
-    cluster.settle()
     assert cluster.end(3) == 2
-    cluster.nodes[3].end_checkpoint()
+    return cluster
+
+
+def _has_come_in(cluster: Replicas) -> None:
     cluster.pass_time(3_000)
     assert (starts(cluster), cluster.end(3)) == ({1: 2, 2: 2, 3: 2}, 4)
     assert cluster.registration.isr == (1, 2, 3)
