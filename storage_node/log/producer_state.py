@@ -90,7 +90,16 @@ class Producer:
 
     def to_state(self) -> ProducerState:
         """For a snapshot."""
-        last = self.batches[-1] if self.batches else WrittenBatch(NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)
+        return self._to_state(self.batches, self.transaction_first_offset)
+
+    def state_before(self, offset: int) -> ProducerState:
+        """For a log that goes on at `offset`: what is behind that is going to be told by the log itself."""
+        first = self.transaction_first_offset
+        batches = [batch for batch in self.batches if batch.last_offset < offset]
+        return self._to_state(batches, first if first < offset else NO_OFFSET)
+
+    def _to_state(self, batches: list[WrittenBatch], transaction_first_offset: int) -> ProducerState:
+        last = batches[-1] if batches else WrittenBatch(NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)
         return ProducerState(
             self.producer_id,
             self.epoch,
@@ -99,7 +108,7 @@ class Producer:
             last.offset_delta,
             self.timestamp_ms,
             self.coordinator_epoch,
-            self.transaction_first_offset,
+            transaction_first_offset,
         )
 
     @property

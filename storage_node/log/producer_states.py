@@ -75,6 +75,10 @@ class ProducerStates:
         """What survives; of each producer the last batch alone."""
         return [producer.to_state() for producer in self._producers.values()]
 
+    def to_snapshot_before(self, offset: int) -> list[ProducerState]:
+        """As `to_snapshot`, without what the batches from `offset` on say."""
+        return [producer.state_before(offset) for producer in self._producers.values()]
+
     def restore(self, states: Iterable[ProducerState]) -> None:
         """Be as a snapshot says; questions that are under way go on."""
         self.clear()

@@ -175,8 +175,12 @@ def test_an_old_snapshot_does_not_speak_for_batches_that_are_gone() -> None:
     log.advance_log_start_offset(log.log_end_offset)
     log.delete_segments_below(log.log_end_offset)
     files.put(f"{FOLDER}/{3:020d}.snapshot", stale)
+    for point in (0, log.log_end_offset):
+        again = open_log(files.restart(), log_start_offset=log.log_start_offset, recovery_point=point, **KEYS)
+        assert again.producers.to_snapshot() == log.producers.to_snapshot()
+    files.put(f"{FOLDER}/{log.log_end_offset:020d}.snapshot", b"damaged")
     again = open_log(files.restart(), log_start_offset=log.log_start_offset, **KEYS)
-    assert again.producers.oldest_transaction is None
+    assert again.producers.is_empty
 
 
 def test_stray_snapshots_go_but_the_newest() -> None:
