@@ -351,6 +351,7 @@ class Log(LogStart, LogCleaning, LogFlushing, LogProducers):
             self.on_truncate(self)  # Order: the start is on the disk before a segment that does not tell it
         self._drop_snapshots_from(0)
         self.producers.clear()
+        self.producers.lacks_earlier = offset > 0
         self._snapshot_offset = NO_OFFSET
         # Order: nothing that goes later may have the name of the new segment.
         gone = [*self._dropped, *self._segments]

@@ -36,13 +36,13 @@ def load_producers(
     """Make `producers` those of the log at `upto_offset`, where a batch begins; `segments` are those up to
     there. Damage in stored batches is added to `faults`. Errors: KafkaStorageError."""
     producers.clear()
-    if not segments:
-        return
-    start = segments[0].base_offset
+    start = segments[0].base_offset if segments else upto_offset
     for offset in reversed(snapshot_offsets(files.listdir(directory))):
         if start <= offset <= upto_offset and _restore(files, directory, offset, producers):
             start = offset
             break
+    else:
+        producers.lacks_earlier = start > 0
     for segment in segments:
         if segment.next_offset > start and segment.base_offset < upto_offset:
             try:

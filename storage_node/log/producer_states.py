@@ -13,7 +13,7 @@ import heapq
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...protocol.errors import InvalidTxnStateError, KafkaError
+from ...protocol.errors import InvalidTxnStateError, KafkaError, UnknownProducerIdError
 from ...protocol.model import NO_OFFSET
 from ...protocol.records.codec import active_codec
 from ...protocol.records.control import EndTransaction, decode_control
@@ -52,6 +52,8 @@ class ProducerStates:
         self._open: OrderedDict[int, int] = OrderedDict()  # first offset to producer, rising
         self._ended: list[tuple[int, int]] = []  # heap: first offset, that of the marker
         self._verifications = Verifications()
+        # The log began where others were already: who wrote before, and how far they came, is not known.
+        self.lacks_earlier = False
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -93,6 +95,7 @@ class ProducerStates:
         self._producers.clear()
         self._open.clear()
         self._ended.clear()
+        self.lacks_earlier = False
 
     # --- before an append -------------------------------------------------------------------------------
 
@@ -115,7 +118,7 @@ class ProducerStates:
 
         What servers write for a producer has no sequence. Errors: InvalidProducerEpochError,
         OutOfOrderSequenceNumberError; InvalidTxnStateError if nobody has asked the coordinator, or the answer
-        is void.
+        is void; UnknownProducerIdError for one that goes on where this log knows nothing of what it wrote.
         """
         producer_id, epoch = header.producer_id, header.producer_epoch
         producer = self._producers.get(producer_id)
@@ -140,6 +143,10 @@ class ProducerStates:
                 verification.check_sequence(producer, producer_id, first)
             if producer is not None:
                 producer.check_sequence(epoch, first)
+            elif first and self.lacks_earlier:
+                raise UnknownProducerIdError(
+                    f"producer {producer_id}: the log begins behind what came before sequence {first}"
+                )
         if is_open and not header.is_transactional:
             raise InvalidTxnStateError(f"producer {producer_id} has a transaction open, the batch is of none")
         return None

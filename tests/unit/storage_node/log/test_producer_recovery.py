@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cleaner_rig import clean
 from fake_files import Crash, FakeFiles
+from headrace.protocol.errors import UnknownProducerIdError
 from headrace.storage_node.log.disk_room import DiskRoom
 from headrace.storage_node.log.guarded_files import Fuse, GuardedFiles
 from headrace.storage_node.log.producer_recovery import snapshot_offsets, stray_snapshots
@@ -157,6 +158,8 @@ def test_segments_take_their_snapshots_along() -> None:
         files.restart(), was_clean=True, recovery_point=log.log_end_offset, log_start_offset=start, **KEYS
     )
     assert again.producers.to_snapshot() == before
+    killed = open_log(files.restart(), recovery_point=start, log_start_offset=start, **KEYS)
+    assert {each.producer_id for each in before} == {each.producer_id for each in killed.producers.all()}
 
 
 def test_an_old_snapshot_does_not_speak_for_batches_that_are_gone() -> None:
@@ -177,8 +180,10 @@ def test_an_old_snapshot_does_not_speak_for_batches_that_are_gone() -> None:
     log.advance_log_start_offset(log.log_end_offset)
     log.delete_segments_below(log.log_end_offset)
     files.put(f"{FOLDER}/{3:020d}.snapshot", stale)
+    before = log.producers.to_snapshot()
+    assert parse_producer_snapshot(stale) != before
     again = open_log(files.restart(), log_start_offset=log.log_start_offset, **KEYS)
-    assert again.producers.oldest_transaction is None
+    assert again.producers.to_snapshot() == before
 
 
 def test_stray_snapshots_go_but_the_newest() -> None:
@@ -258,3 +263,29 @@ def _live(files: FakeFiles, flushed: list[int]) -> None:
     end(log, 2, epoch=3, is_commit=False)
     log.close()
     flushed.append(log.recovery_point)
+
+
+def test_a_replica_that_begins_behind_the_records_does_not_guess() -> None:
+    """Records went while their answers were under way, and a replica that never had them leads: it cannot
+    know whether what comes is there already, and says so. Who begins is taken, and so is who goes on here."""
+    files = FakeFiles()
+    log = open_log(files, **KEYS)
+    log.truncate_fully_and_start_at(7)
+    for again in (log, open_log(files.restart(), log_start_offset=7, **KEYS)):
+        with pytest.raises(UnknownProducerIdError):
+            append(again, idempotent(1, 228))
+        at = again.log_end_offset
+        assert append(again, idempotent(1, 0, epoch=1)) == at
+        assert append(again, idempotent(1, 1, epoch=1)) == at + 1
+        assert append(again, idempotent(1, 0, epoch=1)) == at
+
+
+def test_a_log_of_which_all_records_went_knows_who_wrote_them() -> None:
+    """Its own retention takes no knowledge away: unknown is who never was there, or expired."""
+    log = open_log(FakeFiles(), **KEYS)
+    append(log, idempotent(1, 0))
+    log.roll()
+    log.advance_log_start_offset(1)
+    log.delete_segments_below(1)
+    assert append(log, idempotent(2, 9)) == 1
+    assert append(log, idempotent(1, 0)) == 0
