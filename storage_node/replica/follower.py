@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from ...protocol.messages.data import FetchPartitionResponse, FetchResponse
     from ...protocol.records.header import Buffer
     from ..config import NodeConfig
-    from ..log.log import Log
     from .partition import Partition, PartitionKey
     from .replica_manager import ReplicaManager
 
@@ -293,12 +292,17 @@ class ReplicaFetcher:
             if partition.is_flushing or self._replicas.is_checkpointing or log.stop_cleaning():
                 self._delay(followed, self._replicas.surroundings.now_ms)
                 return
-            self._restart_inside(partition, log, read_batch_header(data[0]).base_offset)
-        for piece in data:
-            log.append_as_follower(piece, wall_ms=wall_ms)
-            self._replicas.replicated(len(piece))
-            if _is_under_throttle(partition):
-                self._replicas.throttles.follower.take(len(piece), self._replicas.surroundings.now_ms)
+            self._restart(partition, read_batch_header(data[0]).base_offset, log.log_start_offset)
+        try:
+            for piece in data:
+                log.append_as_follower(piece, wall_ms=wall_ms)
+                self._replicas.replicated(len(piece))
+                if _is_under_throttle(partition):
+                    self._replicas.throttles.follower.take(len(piece), self._replicas.surroundings.now_ms)
+        except DiskFullError:
+            if log.log_end_offset < log.log_start_offset:
+                self._restart(partition, log.log_start_offset)  # a log never ends before it starts
+            raise
         self._replicas.maybe_flush(partition)
         followed.failures = 0
         followed.leader_watermark, followed.leader_start = answer.high_watermark, answer.log_start_offset
@@ -306,9 +310,9 @@ class ReplicaFetcher:
         if data:
             self._resume(followed)
 
-    def _restart_inside(self, partition: Partition, log: Log, base_offset: int) -> None:
+    def _restart(self, partition: Partition, offset: int, log_start_offset: int | None = None) -> None:
         try:
-            partition.restart_at(base_offset, log.log_start_offset)
+            partition.restart_at(offset, log_start_offset)
         except DiskFullError as error:  # nobody knows how much of it is done
             raise KafkaStorageError(str(error)) from error
         self._replicas.moves.was_cut(partition)

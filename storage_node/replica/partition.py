@@ -337,8 +337,7 @@ class Partition:
         log = self.log
         assert log is not None, "only an online partition is cut"
         self.flushed_offset = min(self.flushed_offset, log.log_end_offset)
-        # The start may lie behind the end: inside a batch that does not fit on the disk.
-        self.high_watermark = min(max(self.high_watermark, log.log_start_offset), log.log_end_offset)
+        self.high_watermark = max(min(self.high_watermark, log.log_end_offset), log.log_start_offset)
         log.high_watermark = self.high_watermark
 
     def wants_flush(self, now_ms: int | None = None) -> bool:
