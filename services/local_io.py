@@ -20,17 +20,19 @@ from ..coordinators.assembly import new_coordinators
 from ..protocol.errors import ApiTimeoutError, ClosedError
 from ..runtime.loop_thread_io import LoopThread
 from ..storage_node.config import NodeConfig
+from ..storage_node.log.files_io import OsFiles, UnsyncedFiles
 from ..storage_node.node_io import NodeServer
 from .server_config import scaled, split_config
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from ..clients.sync.admin_io import Admin
     from ..clients.sync.consumer_io import Consumer
     from ..clients.sync.producer_io import Producer
     from ..storage_node.leader_search_io import ControllerLocator
+    from ..storage_node.log.files import Files
 
 log = logging.getLogger("headrace.local")
 
@@ -54,7 +56,8 @@ class LocalCluster:
             self._temporary = tempfile.TemporaryDirectory(prefix="headrace-")
             data_dir = self._temporary.name
         self.data_dir = Path(data_dir).absolute()
-        self._cores = _Servers(self.data_dir, nodes, controllers, node_pairs, controller_pairs)
+        new_files = OsFiles if self._temporary is None else UnsyncedFiles
+        self._cores = _Servers(self.data_dir, nodes, controllers, node_pairs, controller_pairs, new_files)
         self._is_closed = False
         self._thread = LoopThread("headrace-local", self._cores.run, self._cores.ended)
         self._thread.start()
@@ -177,7 +180,9 @@ class _Servers:
         controllers: int,
         node_pairs: dict[str, Any],
         controller_pairs: dict[str, Any],
+        new_files: Callable[[], Files],
     ) -> None:
+        self._new_files = new_files
         # A quorum needs its majority: as many controllers as there were, whatever was asked for.
         there = max((int(path.name[11:]) for path in data_dir.glob("controller-[1-9]")), default=1)
         self._controller_configs = [
@@ -290,11 +295,11 @@ class _Servers:
     def _new_controller(self, index: int) -> ControllerServer:
         others = [other for other in range(len(self._controller_configs)) if other != index]
         bootstrap = tuple(self._locator(other) for other in others)
-        return ControllerServer(self._controller_configs[index], bootstrap=bootstrap)
+        return ControllerServer(self._controller_configs[index], self._new_files(), bootstrap)
 
     def _new_node(self, config: NodeConfig) -> NodeServer:
         locators = tuple(self._locator(index) for index in range(len(self._controllers)))
-        return NodeServer(config, locators, guest=new_coordinators)
+        return NodeServer(config, locators, self._new_files(), new_coordinators)
 
     def _locator(self, index: int) -> ControllerLocator:
         async def locate() -> tuple[str, int]:

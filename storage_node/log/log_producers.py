@@ -11,7 +11,7 @@ import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ...protocol.errors import CorruptMessageError, KafkaStorageError
+from ...protocol.errors import CorruptMessageError, KafkaStorageError, OutOfOrderSequenceNumberError
 from ...protocol.model import NO_OFFSET, NO_TIMESTAMP
 from ...protocol.records.codec import active_codec
 from ...protocol.records.control import EndTransaction, encode_control
@@ -21,6 +21,7 @@ from .append_rules import AppendInfo
 from .checkpoints import CorruptFileError
 from .files import DiskFullError, sync_files
 from .index_files import write_index
+from .producer_recall import recall
 from .producer_recovery import load_producers, remove_snapshots, snapshot_offsets
 from .producer_snapshot import format_producer_snapshot, parse_producer_snapshot
 from .producer_states import read_marker
@@ -178,7 +179,12 @@ class LogProducers:
         if not header.is_control:
             if internal and guard == NO_GUARD:
                 guard = UNCHECKED  # who writes for a producer has asked, or knows better
-            repeated = self.producers.check(header, is_of_client=not internal, guard=guard)
+            try:
+                repeated = self.producers.check(header, is_of_client=not internal, guard=guard)
+            except OutOfOrderSequenceNumberError:
+                if not self._recall(header.producer_id):
+                    raise
+                repeated = self.producers.check(header, is_of_client=not internal, guard=guard)
             if repeated is None:
                 return None
             is_append_time = self.config.message_timestamp_type == "LogAppendTime"
@@ -188,6 +194,15 @@ class LogProducers:
         if marker is not None:
             self.producers.check_marker(header, marker, transaction_version)
         return None
+
+    def _recall(self, producer_id: int) -> bool:
+        """Whether more is known now of a producer than when it was found out of order."""
+        producer = self.producers.get(producer_id)
+        try:
+            return producer is not None and recall(producer, self._segments)
+        except CorruptMessageError as error:
+            self.recovery.faults.append(f"{error}; what producers wrote before is not known")
+            return False
 
     def _wrote_of_producer(self, batch: Buffer, header: BatchHeader, base_offset: int) -> None:
         """A batch with a producer id is in the active segment."""

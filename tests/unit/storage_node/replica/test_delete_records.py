@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
@@ -287,6 +288,27 @@ def _has_come_in(cluster: Replicas) -> None:
     assert cluster.values(3) == cluster.values(1)
     again = cluster.crash(3, power="none")
     assert _start_on(again, 3) == 2
+
+
+def test_a_follower_that_has_no_room_to_begin_inside_a_batch() -> None:
+    """Its log ends before it starts then; nothing is committed there, and when there is room it goes on."""
+    cluster = Replicas()
+    cluster.settle()
+    cluster.produce(b"a", b"b", b"c", b"d")
+    cluster.settle()
+    asked(cluster.leader, TOPIC, 2)
+    cluster.settle()
+    cluster.crash(3)
+    cluster.fence(3)
+    cluster.change(isr=(1, 2))
+    files = FakeFiles()
+    files.fail("pwrite", f"{0:020d}.log", errno.ENOSPC)
+    cluster.restart(3, files)
+    for _ in range(100):
+        cluster.step()
+    cluster.pass_time(3_000)
+    assert cluster.end(3) == 4
+    assert cluster.values(3) == cluster.values(1)
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
