@@ -84,7 +84,7 @@ class Log(LogStart, LogCleaning, LogFlushing, LogProducers):
         self._keeps_producers = True
         self._snapshot_offset = NO_OFFSET
         self.tail: Tail | None = None  # set by who wants the newest batches kept in memory
-        self.cuts = 0  # truncations so far: what was read before one may be of the log no more
+        self.cuts = 0  # truncations and cleanings so far: what was read before may be of the log no more
         self._flush: Flush | None = None
         self._dropped: list[Segment] = []  # forgotten already; their names go with the next flush
         self._has_new_names = True

@@ -204,10 +204,11 @@ class Cleaning:
         return True
 
     def _aborted_from(self, start: int) -> list[AbortedTransaction]:
-        """The aborted transactions that reach `start` or more and begin below the end of the plan."""
+        """The aborted transactions that reach `start` or more and begin below the end of the plan. Where
+        they end, the active segment included, was committed before the plan was made."""
         return [
             each
-            for segment in self.log.sealed_segments
+            for segment in self.log.segments
             for each in segment.aborted or ()
             if each.first_offset < self.plan.end_offset and each.last_offset >= start
         ]

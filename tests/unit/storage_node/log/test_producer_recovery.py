@@ -161,6 +161,20 @@ def test_segments_take_their_snapshots_along() -> None:
     assert {each.producer_id for each in before} == {each.producer_id for each in killed.producers.all()}
 
 
+def test_a_producer_whose_batches_were_deleted_is_known_after_a_crash() -> None:
+    """By the snapshot where the log begins now: what it sends again is not stored twice."""
+    files = FakeFiles()
+    log = open_log(files, **KEYS)
+    append(log, idempotent(1, 0))
+    log.roll(NOW)
+    append(log, batch(1))
+    log.advance_log_start_offset(1)
+    log.delete_segments_below(1)
+    again = open_log(files.restart(), log_start_offset=1, **KEYS)
+    assert append(again, idempotent(1, 0)) == 0
+    assert again.log_end_offset == log.log_end_offset
+
+
 def test_an_old_snapshot_does_not_speak_for_batches_that_are_gone() -> None:
     """It would bring back a transaction whose marker was deleted, and the last stable offset would stand
     still for ever."""
@@ -174,7 +188,7 @@ def test_an_old_snapshot_does_not_speak_for_batches_that_are_gone() -> None:
         if any(each.transaction_first_offset >= 0 for each in parse_producer_snapshot(content))
     )
     log.flush()
-    append(log, batch(1))
+    end(log, 2, epoch=2)
     log.roll()
     log.advance_log_start_offset(log.log_end_offset)
     log.delete_segments_below(log.log_end_offset)

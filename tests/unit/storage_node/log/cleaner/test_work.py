@@ -275,6 +275,19 @@ def test_aborted_data_goes_and_hides_nothing_older() -> None:
     assert not log.has_aborted
 
 
+def test_aborted_data_hides_nothing_older_if_its_marker_is_in_the_active_segment() -> None:
+    """The segments below are cleaned already: the abort counts for them, and for the index that they get."""
+    log = open_log(FakeFiles(), **KEYS)
+    put(log, (b"a", b"old"))
+    store(log, (b"a", b"aborted"), is_transactional=True, **PRODUCER)
+    commit_and_roll(log)
+    mark(log, is_commit=False)
+    log.high_watermark = log.log_end_offset
+    clean(log)
+    assert values(log)[b"a"] == b"old"
+    assert log.aborted_between(0, log.log_end_offset) == ((7, 1),)
+
+
 def test_the_last_batch_of_each_producer_stays_if_only_its_header() -> None:
     """It says which sequence was the last. A producer silent for a day is forgotten."""
     files = FakeFiles()
