@@ -64,9 +64,9 @@ class ConsumerHeartbeats:
         draft.reconcile(member_id, owned, known_epoch)
         after = draft.group.members[member_id]
         if owned is not None:
-            self._members.reported[body.group_id, member_id] = owned
+            self._members.report(body.group_id, after, owned)
         self._members.begin_session(body.group_id, after, now)
-        has_all_told = self._members.reported.get((body.group_id, member_id)) == after.assigned
+        has_all_told = self._members.reported.get((body.group_id, member_id), {}) == after.assigned
         is_told = is_full(body) or known_epoch != after.epoch or not has_all_told
         outcome = Outcome(draft.records)
         self._members.end_classic_waits(draft.group, outcome, now)

@@ -17,6 +17,7 @@ from .consumer_group import ConsumerGroup
 from .consumer_member import MemberState
 from .migration import can_downgrade, downgrade
 from .rebalances import answer_join_error, answer_sync_error
+from .reconciliation import is_part_of
 from .topic_facts import TopicFacts
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class ConsumerMembers:
         self.groups = groups
         self._adopt = adopt
         self.around = around
-        self.reported: dict[tuple[str, str], Partitions] = {}  # soft: what members last said they own
+        self.reported: dict[tuple[str, str], Partitions] = {}  # soft, of members: see `report`
         self._topics = TopicFacts()
 
     @property
@@ -69,6 +70,13 @@ class ConsumerMembers:
         group = self.groups.get(group_id)
         member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
         return None if member is None or member.classic is None else member
+
+    def report(self, group_id: str, member: Member, owned: Partitions) -> None:
+        """The member says what it owns. Bound: kept as far as it has that."""
+        if owned and is_part_of(owned, member):
+            self.reported[group_id, member.member_id] = owned
+        else:
+            self.reported.pop((group_id, member.member_id), None)
 
     # --- sessions ---------------------------------------------------------------------------------------
 
@@ -164,6 +172,5 @@ class ConsumerMembers:
 
     def forget(self, group_id: str, member_id: str) -> None:
         """Nobody waits for it any more."""
-        self.reported.pop((group_id, member_id), None)
         self.around.timers.cancel(("session", group_id, member_id))
         self.around.timers.cancel(("rebalance", group_id, member_id))

@@ -12,6 +12,7 @@ from tests.fakes.consumer_group_rig import (
     REBALANCE_MS,
     SESSION_MS,
     ConsumerGroupRig,
+    SimClassicMember,
     SimMember,
     held_by,
     run,
@@ -108,6 +109,18 @@ def test_expression_is_forgotten_with_its_last_member(rig: ConsumerGroupRig) -> 
     first.leave()
     assert rig.group.is_empty
     assert rig.group.regexes == {}
+
+
+def test_expression_does_not_match_internal_topics(rig: ConsumerGroupRig) -> None:
+    """Whoever reads everything and commits would never come to the end of what it has committed itself. By
+    name they can be read."""
+    rig.set_topics(log_a=2, __consumer_offsets=4, __transaction_state=4)
+    first = _by_regex(rig, "a", ".*")
+    run(first)
+    assert first.owned == {"log_a": {0, 1}}
+    second = SimMember(rig, "b", ("__consumer_offsets",))
+    run(first, second)
+    assert second.owned == {"__consumer_offsets": {0, 1, 2, 3}}
 
 
 def test_names_and_expression_add_up(rig: ConsumerGroupRig) -> None:
@@ -319,3 +332,44 @@ def test_member_that_cannot_be_taken_out_has_another_session(rig: ConsumerGroupR
     rig.refuses = None
     rig.advance(SESSION_MS)
     assert rig.group.is_empty
+
+
+def test_what_is_remembered_of_what_members_say_is_bounded(rig: ConsumerGroupRig) -> None:
+    """What a member claims beyond what it has is not kept, nor anything of one that was replaced."""
+    reported = rig.shard._consumer._members.reported
+    first = _static(rig, "m0")
+    first.beat()
+    first.beat()
+    assert reported == {(GROUP, "m0"): dict(rig.group.members["m0"].assigned)}
+    for number in range(5):
+        first.leave(-2)
+        first = _static(rig, f"m{number + 1}")
+        first.beat()
+        first.beat()
+    assert reported.keys() == {(GROUP, "m5")}
+    first.owned["other"] = {0, *range(10_000)}
+    first.send()
+    assert len(reported) == 0
+    first.owned = {}
+    assert first.beat().assignment, "it is told what it has until it says so"
+    first.beat()
+    assert reported.keys() == {(GROUP, "m5")}
+    first.leave()
+    assert not reported
+
+
+def test_static_member_that_could_not_be_replaced_is_taken_out_when_it_is_silent(
+    rig: ConsumerGroupRig,
+) -> None:
+    """A classic member wants its place, but that cannot be written, and nobody comes again."""
+    modern = SimMember(rig, "a", ("log_a",))
+    first = SimClassicMember(rig, ("log_a",), instance_id="one")
+    run(modern, first)
+    rig.refuses = errors.NotEnoughReplicasError("no")
+    again = rig.join("", GROUP, protocols=first.protocols(), group_instance_id="one")
+    assert again.code == errors.CoordinatorNotAvailableError.code
+    rig.refuses = None
+    for _ in range(3):
+        rig.advance(10_000)
+        modern.beat()
+    assert set(rig.group.members) == {"a"}

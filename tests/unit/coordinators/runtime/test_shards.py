@@ -137,6 +137,20 @@ def test_a_damaged_log_fails_the_shard_alone() -> None:
     assert rig.shard.numbers == {"g": 1}
 
 
+def test_bytes_that_have_changed_on_the_disk_are_not_believed() -> None:
+    """A log that was closed in order is not scanned at the next start: a flipped bit of an offset would be
+    loaded, shown, and read from."""
+    rig = CoordinatorRig()
+    rig.host.put(0, batch_of(("g", 1)))
+    batch = rig.host.logs[0].batches[0]
+    assert batch.count(b"g") == 1
+    rig.host.logs[0].batches[0] = batch.replace(b"g", b"h")
+    rig.lead()
+    rig.load()
+    assert isinstance(rig.set(1).answer, CoordinatorNotAvailableError)
+    assert "offset 0: CRC" in rig.host.notes[0]
+
+
 def test_a_record_that_cannot_be_decoded_names_its_offset() -> None:
     """It is a fault of the log as well."""
     rig = CoordinatorRig()
