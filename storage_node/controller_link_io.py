@@ -222,8 +222,8 @@ class ControllerLink:
                     self._tasks.spawn(self._register(), "register")
                 case m.AdoptIdentity(node_id, cluster_id):
                     self._adopt(node_id, cluster_id)
-                case m.SendHeartbeat(broker_epoch, want_shutdown):
-                    self._tasks.spawn(self._beat(broker_epoch, want_shutdown), "heartbeat")
+                case m.SendHeartbeat(broker_epoch, want_shutdown, sent_ms):
+                    self._tasks.spawn(self._beat(broker_epoch, want_shutdown, sent_ms), "heartbeat")
                 case m.FollowMetadata():
                     if self._following is not self._connection:
                         self._following = self._connection
@@ -329,7 +329,7 @@ class ControllerLink:
                 )
             self._submit(m.RegistrationAnswered(response.body))
 
-    async def _beat(self, broker_epoch: int, want_shutdown: bool) -> None:
+    async def _beat(self, broker_epoch: int, want_shutdown: bool, sent_ms: int) -> None:
         news = self._events.disks()
         request = BrokerHeartbeatRequest(
             self._identity.node_id,
@@ -343,7 +343,7 @@ class ControllerLink:
         )
         response = await self._ask(registry.BROKER_HEARTBEAT, request, self._timeout_s)
         if response is not None:
-            self._submit(m.HeartbeatAnswered(response.body))
+            self._submit(m.HeartbeatAnswered(response.body, sent_ms))
 
     async def _follow(self) -> None:
         """Apply metadata as it comes, until this connection is given up."""

@@ -192,6 +192,7 @@ class NodeServer:
             self._adopt, self._apply_metadata, lambda: core.image.offset, core.replicas.disks.news
         )
         link = self._link = ControllerLink(config, self._locate, identity, events, tasks)
+        core.guest.lease = link.membership.lease
         self._forwarder = Forwarder(link, router, core, tasks, self._perform)
         self._replication = Replication(core, link, tasks, self._perform)
         self._checkpoints = Checkpoints(

@@ -243,7 +243,10 @@ class Brokers:
         if not records and not broker.is_fenced and request.full_replicas:
             # Where it stayed it may be relieved later, when others are in sync: each heartbeat tries again.
             records = [*relieved(self.standing(image), broker.node_id, frozenset(request.full_replicas))]
-        return Decision(tuple(records), BrokerHeartbeatResponse(0, is_fenced=is_behind))
+        decided = image.offset + len(records)
+        return Decision(
+            tuple(records), BrokerHeartbeatResponse(0, is_fenced=is_behind, metadata_offset=decided)
+        )
 
     def _shut_down(self, image: MetadataImage, broker: BrokerRegistration) -> Decision:
         """One step towards the end of an unfenced node."""

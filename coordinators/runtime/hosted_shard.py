@@ -26,7 +26,7 @@ from ...protocol.records.codec import active_codec
 from ...storage_node.guest import LogPiece
 from .failures import as_seen
 from .loading import Digest, digest
-from .ports import NO_STAMP, Now, Outcome, ShardMetrics
+from .ports import NO_STAMP, Answer, Now, Outcome, ShardMetrics
 from .timers import ShardTimers
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ...storage_node.guest import GuestHost, LiveNodeConfig, PartitionKey
     from .loading import Replayed
     from .metrics import CoordinatorMetrics
-    from .ports import Answer, Record, Shard, Stamp, Surroundings
+    from .ports import Record, Shard, Stamp, Surroundings
     from .timers import Wheel
     from .waiting import Waiting
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     MakeShard = Callable[[int, Surroundings], Shard]
 
 PIECE_BYTES = 1024 * 1024  # of the log, read and decoded on a thread at a time
+HANDOVER_LOOK_MS = 10  # how often to look whether the last leader has heard
 REPLAY_STEP = 1_000  # records that are replayed before the loop may turn to others
 _LOADING = "loading"
 _ANSWERS = "answers"
@@ -92,6 +93,8 @@ class HostedShard:
     Invariant: while ACTIVE the shard has applied exactly the records below `applied_end`.
     Invariant: no answer that waits leaves before the high watermark has reached what was applied when it
     was decided.
+    Invariant: no answer that waits leaves unless this node led the partition when it was decided: it held a
+    lease then, or what was appended with it is committed.
     """
 
     def __init__(
@@ -223,6 +226,10 @@ class HostedShard:
             self._shard.replay(item.record, item.offset, item.stamp)
 
     def _loaded(self) -> None:
+        """All of the log is known. Whoever led before must be out of the way before anything is shown."""
+        if not self._host.is_handed_over(self.key):
+            self._own_timers.set(_LOADING, self._host.now_ms + HANDOVER_LOOK_MS, self._look_again)
+            return
         self.state = ShardState.ACTIVE
         took_ms = self._host.now_ms - self._load_began_ms
         self._parts.metrics[self.name.topic].load_times.record(took_ms)
@@ -233,6 +240,10 @@ class HostedShard:
             text = f"{self.name}: {self.skipped} records of types that are not known here were skipped"
             self._host.note(logging.WARNING, text)
         self._run(self._shard.on_loaded, self._now())
+
+    def _look_again(self, _now: Now) -> Outcome:
+        self._load_on()
+        return Outcome()
 
     def _fail(self, fault: str) -> None:
         """Nothing is decided on half a state."""
@@ -300,8 +311,13 @@ class HostedShard:
         except KafkaError as error:
             if asker is None:
                 raise
-            asker.deliver(error)
-            return
+            if self._host.holds_lease:
+                asker.deliver(error)
+                return
+            outcome = Outcome(answers=[Answer(asker, error)])
+        is_shown = any(answer.waits for answer in outcome.answers)
+        if is_shown and not outcome.records and not self._host.holds_lease:
+            outcome.records.append(self._shard.nothing)
         if outcome.records:
             try:
                 self._append(outcome.records, outcome.stamp, now)

@@ -85,6 +85,8 @@ _OVERDUE, _UNUSED, _HOLD, _GO_ON = "overdue", "unused", "hold", "go on"
 class TransactionShard:
     """A Shard. `_coming` is what records do not say of what they bring, from the decision to the replay."""
 
+    nothing = Record(TransactionKey(""), None)  # no transaction has this id
+
     def __init__(self, partition: int, around: Surroundings) -> None:
         self.partition = partition
         self._around = around

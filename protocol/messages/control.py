@@ -246,12 +246,15 @@ class BrokerHeartbeatRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class BrokerHeartbeatResponse(msgspec.Struct, array_like=True, frozen=True):
-    """`should_shutdown` answers `want_shutdown` once the node leads nothing and the others know it."""
+    """`should_shutdown` answers `want_shutdown` once the node leads nothing and the others know it.
+    `metadata_offset` is the last record that was decided when the node was heard, -1 unknown: a node that has
+    it led until then what it leads by it."""
 
     error_code: int
     error_detail: str = ""
     is_fenced: bool = True
     should_shutdown: bool = False
+    metadata_offset: int = -1
 
 
 class UnregisterBrokerRequest(msgspec.Struct, array_like=True, frozen=True):

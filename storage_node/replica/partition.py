@@ -86,6 +86,7 @@ class Partition:
         "key",
         "leader",
         "leader_epoch",
+        "led_before",
         "log",
         "min_isr",
         "node_id",
@@ -114,6 +115,7 @@ class Partition:
         self.state = PartitionState.ONLINE if log is not None else PartitionState.OFFLINE
         self.leader: int = NO_NODE
         self.leader_epoch: int = NO_EPOCH
+        self.led_before: int | None = None  # the leader of the epoch before; None: not known
         self.partition_epoch = -1
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
@@ -182,6 +184,8 @@ class Partition:
             return False
         changed = (registration.leader, registration.leader_epoch) != (self.leader, self.leader_epoch)
         if changed:
+            is_next = registration.leader_epoch == self.leader_epoch + 1
+            self.led_before = self.leader if is_next else None
             self.leader, self.leader_epoch = registration.leader, registration.leader_epoch
             self.in_sync = None
             if self.is_leader and self.log is not None:
