@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         BatchResult,
         Cluster,
         Consumer,
+        ConsumerInterceptor,
         ContextSerde,
         ElectionType,
         GroupMetadata,
@@ -73,7 +74,7 @@ _MODULES = {"aio": ".aio", "errors": ".protocol.errors"}
 __all__ = [
     "connect", "Cluster", "Producer", "Transaction", "Consumer", "Admin", "aio", "local", "LocalCluster",
     "ProducerRecord", "Record", "RecordMetadata", "OffsetAndTimestamp", "PartitionInfo", "TopicPartition",
-    "GroupMetadata", "OffsetAndMetadata", "RebalanceListener", "Assignor",
+    "GroupMetadata", "OffsetAndMetadata", "RebalanceListener", "Assignor", "ConsumerInterceptor",
     "BatchResult", "RecordFuture", "ProducerInterceptor", "murmur2_sticky",
     "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",
     "ElectionType", "TopicPartitionReplica",

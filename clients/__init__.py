@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         append,
         subtract,
     )
+    from .consumer.interceptors import ConsumerInterceptor
     from .group.assignors import Assignor
     from .group.group_metadata import GroupMetadata, OffsetAndMetadata
     from .group.listeners import RebalanceListener
@@ -45,6 +46,7 @@ _HOMES = {
     ".group.group_metadata": ("GroupMetadata", "OffsetAndMetadata"),
     ".group.listeners": ("RebalanceListener",),
     ".group.assignors": ("Assignor",),
+    ".consumer.interceptors": ("ConsumerInterceptor",),
     ".producer.delivery_io": ("BatchResult", "RecordFuture"),
     ".producer.outgoing_io": ("ProducerInterceptor",),
     ".producer.partitioner": ("murmur2_sticky",),
@@ -61,7 +63,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "connect", "Cluster", "Producer", "Transaction", "Consumer", "Admin",
     "ProducerRecord", "Record", "RecordMetadata", "OffsetAndTimestamp", "PartitionInfo",
-    "GroupMetadata", "OffsetAndMetadata", "RebalanceListener", "Assignor",
+    "GroupMetadata", "OffsetAndMetadata", "RebalanceListener", "Assignor", "ConsumerInterceptor",
     "BatchResult", "RecordFuture", "ProducerInterceptor", "murmur2_sticky",
     "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",
     "ElectionType", "TopicPartitionReplica",

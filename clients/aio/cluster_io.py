@@ -98,8 +98,10 @@ class AsyncCluster:
 
     async def close(self, timeout: float | None = None) -> None:
         """Close all clients of this cluster, flushing producers, within `timeout` seconds."""
+        now = asyncio.get_running_loop().time
+        ends_at = None if timeout is None else now() + timeout
         for client in list(self._clients):
-            await client.close(timeout)
+            await client.close(None if ends_at is None else max(ends_at - now(), 0))
         self._is_closed = True
         if self._hub is not None:
             await self._hub.close()

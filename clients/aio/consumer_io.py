@@ -11,7 +11,9 @@ from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ..config import ConsumerConfig
 from ..consumer.consumer_io import ConsumerEngine
 from ..consumer.incoming import bad_record_action, checked_offset, checked_topics, loads_of, timestamps_of
+from ..consumer.interceptors import Interceptors
 from ..group.listeners import Callbacks
+from ..group.membership_io import CLOSE_TIMEOUT_S
 from ..group.subscription import first_subscription
 from ..records import K, OffsetAndTimestamp, Record, V, timestamp_to_ms
 from ..serdes import bytes_
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from ...protocol.model import TopicPartition
     from ..arrow.reading import Reading
     from ..consumer.incoming import OnDeserializeError
+    from ..consumer.interceptors import ConsumerInterceptor
     from ..group.assignors import Assignor
     from ..group.listeners import RebalanceListener
     from ..options import ConsumerOptions
@@ -53,13 +56,14 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
         assignors: Iterable[str | Assignor] | None = None,
+        interceptors: Iterable[ConsumerInterceptor] = (),
         config: Mapping[str, Any] | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         super().__init__()
         wanted = checked_topics(topics)
         self._loads, self._on_bad = loads_of(key, value), bad_record_action(on_deserialize_error)
-        self._iter_timeout = iter_timeout
+        self._iter_timeout, self._interceptors = iter_timeout, Interceptors(interceptors)
         attached = attach_async(bootstrap, ConsumerConfig, config, options)
         self._cluster, self.config, self._owns_cluster = attached
         self._topics = () if self.config.group else wanted
@@ -274,6 +278,8 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
             return
         try:
             if self._made is not None:
+                if timeout is None:
+                    timeout = min(CLOSE_TIMEOUT_S, self._timeout_s(None))
                 await self._leave("the consumer was closed", leave, timeout)
         except ClosedError:
             pass  # it ended itself before
@@ -309,6 +315,7 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
                 *(hub, self.config, self._topics, self._loads, self._on_bad),
                 is_threaded=False,
                 assignors=self._assignors,
+                interceptors=self._interceptors,
             )
             self._made.add_listener(self._news.set)
             if self._first is not None:

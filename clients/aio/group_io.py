@@ -14,7 +14,7 @@ from ..records import K, V
 if TYPE_CHECKING:
     import asyncio
     import re
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from ...protocol.model import TopicPartition
     from ..config import ConsumerConfig
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from ..group.listeners import RebalanceCallback, RebalanceListener
     from ..group.member import Work
     from ..group.membership_io import Membership
+    from ..group.wishes import Offsets
     from ..records import Record
 
-    Offsets = Mapping[TopicPartition, "int | OffsetAndMetadata"]
     Committed = dict[TopicPartition, OffsetAndMetadata]
 
 
@@ -111,6 +111,10 @@ class AsyncGroupFace(Generic[K, V]):
         told.add_done_callback(settled)
         return told
 
+    def handed_out(self) -> Committed:
+        """The next offset of each partition behind what was handed out: what `commit()` commits."""
+        return {tp: offset for tp, (_, offset) in self._engine.positions(finished=False).items()}
+
     async def committed(
         self, *tps: TopicPartition, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
@@ -139,6 +143,8 @@ class AsyncGroupFace(Generic[K, V]):
         if self._is_serving:
             raise HeadraceError("a rebalance callback cannot ask for records")
         engine = self._engine
+        if engine.attention:
+            engine.asked()  # the user is back: what it had is finished, and committed before it goes
         while engine.attention:
             work = await self._group.begin()
             if work is None:

@@ -210,13 +210,15 @@ class AsyncProducer(AsyncTransactionalCalls, Generic[K, V]):
         return self._engine.metrics()
 
     async def close(self, timeout: float | None = None) -> None:
-        """Flush, then end. What is not acknowledged within `timeout` seconds fails with ClosedError."""
+        """Flush, then end; an open transaction is aborted instead. As `Producer.close`."""
         if self._is_closed:
             return
+        now = asyncio.get_running_loop().time
+        ends_at = None if timeout is None else now() + timeout
         try:
             if self._made is not None and self._made.transactions is not None:
                 await self._made.transactions.close(timeout)
-            await self.flush(timeout)
+            await self.flush(None if ends_at is None else max(ends_at - now(), 0))
         except FlushTimeoutError:
             pass  # the futures tell
         finally:
@@ -295,7 +297,7 @@ class AsyncProducer(AsyncTransactionalCalls, Generic[K, V]):
             future = engine.lanes.try_send(topic, record.value, record.key, record.partition)
             if future is not None:
                 return future
-        if not outgoing.interceptors:
+        if not outgoing.is_intercepted:
             return self._enter(engine, topic, record)
         record = outgoing.intercept(record)
         topic = record.topic or topic

@@ -10,21 +10,22 @@ from ...protocol.errors import (
     TransactionAbortableError,
     TransactionAbortedError,
 )
+from ..group.wishes import check_commits_by_hand, offsets_to_commit
 from ..records import K, V
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from types import TracebackType
     from typing import Self
 
-    from ...protocol.model import TopicPartition
     from ..arrow.sending_io import ArrowData
-    from ..group.group_metadata import GroupMetadata, OffsetAndMetadata
+    from ..group.group_metadata import GroupMetadata
+    from ..group.wishes import Offsets
     from ..producer.delivery_io import BatchResult
     from ..producer.producer_io import ProducerEngine
     from ..producer.transactional_io import TransactionalHalf
-    from ..records import HeadersLike, ProducerRecord, RecordMetadata, TimestampLike
+    from ..records import HeadersLike, ProducerRecord, Record, RecordMetadata, TimestampLike
     from .consumer_io import AsyncConsumer
     from .producer_io import AsyncProducer
 
@@ -60,9 +61,7 @@ class AsyncTransactionalCalls:
         """
         await self._half.begin()
 
-    async def send_offsets_to_transaction(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_metadata: GroupMetadata
-    ) -> None:
+    async def send_offsets_to_transaction(self, offsets: Offsets, group_metadata: GroupMetadata) -> None:
         """Let a group's next offsets count when the transaction commits; `group_metadata` is the consumer's.
 
         Errors: TransactionAbortableError, for instance if the consumer lost the partitions; else as
@@ -130,22 +129,22 @@ class AsyncTransaction(Generic[K, V]):
         """As `AsyncProducer.send_arrow`; what failed makes the commit fail."""
         return await self._producer.send_arrow(topic, data, **columns)
 
-    async def send_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_metadata: GroupMetadata
-    ) -> None:
+    async def send_offsets(self, offsets: Offsets, group_metadata: GroupMetadata) -> None:
         """As `AsyncProducer.send_offsets_to_transaction`."""
         await self._producer.send_offsets_to_transaction(offsets, group_metadata)
 
     async def commit_offsets(
         self,
         consumer: AsyncConsumer[Any, Any],
-        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+        offsets: Record[Any, Any] | Iterable[Record[Any, Any]] | Offsets | None = None,
     ) -> None:
-        """Let what a group's consumer has read count when the transaction commits; None: all that it has
-        handed out. Errors: as `send_offsets`."""
-        if offsets is None:
-            offsets = {tp: await consumer.position(tp) for tp in await consumer.assignment()}
-        await self.send_offsets(offsets, consumer.group_metadata())
+        """Let what a group's consumer has read count when the transaction commits: all that it has handed
+        out, or what `Consumer.commit` takes. Errors: ConfigError for a consumer without a group, or with
+        enable.auto.commit, which would commit beside the transaction; else as `send_offsets`."""
+        metadata = consumer.group_metadata()
+        check_commits_by_hand(consumer.config)
+        wanted = offsets_to_commit(offsets)
+        await self.send_offsets(consumer.handed_out() if wanted is None else wanted, metadata)
 
     async def __aenter__(self) -> Self:
         await self._producer.begin_transaction()

@@ -66,7 +66,7 @@ class ArrowSend:
     @property
     def needs_records(self) -> bool:
         """Whether every row has to become a record of its own, because interceptors see it."""
-        return bool(self._outgoing.interceptors)
+        return self._outgoing.is_intercepted
 
     def records(self) -> Iterator[ProducerRecord[Any, Any]]:
         """The rows as records for `send_many`."""

@@ -32,6 +32,7 @@ from .figures import figures
 from .handing_out_io import HandingOut
 from .handout import Handout, Loads, OnBadRecord
 from .incoming import checked_partitions, reset_timestamp
+from .interceptors import Interceptors
 from .offsets_io import all_found, list_offsets
 from .positions import Positions, positions
 from .requests import READ_COMMITTED, READ_UNCOMMITTED, FetchLimits, stakes_of
@@ -54,6 +55,7 @@ T = TypeVar("T")
 
 log = logging.getLogger("headrace.client.consumer")
 
+NO_INTERCEPTORS = Interceptors()
 APIS = {SendFetch: FETCH, SendLookup: LIST_OFFSETS, SendEpochs: OFFSET_FOR_LEADER_EPOCH}
 
 
@@ -76,6 +78,7 @@ class ConsumerEngine(HandingOut):
         *,
         is_threaded: bool,
         assignors: Iterable[str | Assignor] | None = None,
+        interceptors: Interceptors = NO_INTERCEPTORS,
     ) -> None:
         self._hub, self.config, self._topics = hub, config, WholeTopics(topics)
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, hub.random)
@@ -91,8 +94,11 @@ class ConsumerEngine(HandingOut):
         self._isolation = limits.isolation
         self._fetcher = Fetcher(limits, self._backoff, self._reset_timestamp())
         self._codec = active_codec()
+        self.interceptors = interceptors
         self._handout = Handout(
-            self._fetcher, self._codec, *loads, on_bad_record, check_crcs=config.check_crcs
+            *(self._fetcher, self._codec, *loads, on_bad_record),
+            check_crcs=config.check_crcs,
+            on_ready=interceptors.consumed if interceptors.see_records else None,
         )
         self._lock = threading.Lock()
         self._news = threading.Condition(self._lock)
@@ -188,9 +194,10 @@ class ConsumerEngine(HandingOut):
             return {tp: state.lag() for tp, state in sorted(self._fetcher.states.items())}
 
     def metrics(self) -> dict[str, float]:
-        """Totals and gauges by Kafka's metric names."""
+        """Totals, rates and gauges by Kafka's metric names."""
         with self._lock:
-            return figures(self._fetcher, self._handout)
+            found = figures(self._fetcher, self._handout)
+        return found if self.group is None else {**found, **self.group.figures()}
 
     def forked(self) -> None:
         """In a forked child: the loop and its thread stayed behind, and the lock may be held for ever."""

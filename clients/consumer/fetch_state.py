@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 class Chunk:
     """One fetched batch on its way to the user.
 
-    Once `is_decoded`, `records[index:ready]` can be handed out; those from `ready` on are not deserialised
-    yet. `is_active` turns False when the partition is paused, sought or dropped: whoever iterates over the
-    chunk stops. `count` is what the batch says of itself, not yet believed. An `is_hidden` one has nothing
-    for the user: a marker, or records of an aborted transaction.
+    Once `is_decoded`, `records[index:ready]` can be handed out; those before `loaded` are deserialised, those
+    before `ready` have been through the interceptors too. `is_active` turns False when the partition is
+    paused, sought or dropped: whoever iterates over the chunk stops. `count` is what the batch says of
+    itself, not yet believed. An `is_hidden` one has nothing for the user: a marker, or records of an aborted
+    transaction.
     """
 
     __slots__ = (
@@ -39,6 +40,7 @@ class Chunk:
         "is_decoded",
         "is_hidden",
         "is_partly_gathered",
+        "loaded",
         "next_offset",
         "ready",
         "records",
@@ -53,7 +55,7 @@ class Chunk:
         self.next_offset, self.is_hidden = next_offset, is_hidden
         self.size_bytes = len(batch)
         self.records: list[Any] = []
-        self.index = self.ready = 0
+        self.index = self.loaded = self.ready = 0
         self.is_active, self.is_decoded = True, False
         self.is_partly_gathered = False  # rows of it went into a table, others are left
 

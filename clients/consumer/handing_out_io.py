@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import HeadraceError
+from ...protocol.errors import ConfigError, HeadraceError
 from .gathering import Gathering, Wanted
 
 if TYPE_CHECKING:
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ...protocol.records.codec import RecordCodec
     from .fetch_state import Chunk
     from .handout import Handout
+    from .interceptors import Interceptors
 
 # Bound: bytes of keys, of values or of headers in one table of `arrow_batches`, whatever its rows. Small
 # enough that the allocator keeps the memory for the next: fresh pages for each would halve the throughput.
@@ -25,6 +26,7 @@ class HandingOut:
     _lock: threading.Lock
     _handout: Handout
     _codec: RecordCodec
+    interceptors: Interceptors
     _failure: HeadraceError | None
     _is_preparing = False  # the user's deserialisers are at work
     _asks = 0  # how often the user asked for records
@@ -96,7 +98,10 @@ class HandingOut:
             self._is_preparing = False
 
     def gathering(self, wanted: Wanted, max_rows: int) -> Gathering:
-        """A new table to fill by `gather`; tell `handed_out` or `undo` then."""
+        """A new table to fill by `gather`; tell `handed_out` or `undo` then. Errors: ConfigError for a
+        consumer whose interceptors see records."""
+        if self.interceptors.see_records:
+            raise ConfigError("interceptors see records, not columns: this consumer has no arrow_batches")
         sink = self._codec.columns(**wanted._asdict(), max_column_bytes=MAX_COLUMN_BYTES)
         return Gathering(sink, max_rows)
 

@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 Loads = Callable[[str, bytes, "Headers"], Any]
 # What to do with a record that cannot be deserialised: the record to hand out instead, None to skip it.
 OnBadRecord = Callable[[Any, SerializationError], Any]
+# Gets records that can be handed out: those that are, of the same offsets and in the same order.
+OnReady = Callable[[list[Any]], list[Any]]
 
 
 class Handout:
     """The user's end of a fetcher. `loads_key` and `loads_value` are None for plain bytes.
 
     `on_bad_record` None raises the SerializationError; the position then stays at the bad record, so that
-    the user may seek past it.
+    the user may seek past it. `on_ready` None hands out all.
     """
 
     def __init__(
@@ -39,10 +41,11 @@ class Handout:
         on_bad_record: OnBadRecord | None,
         *,
         check_crcs: bool,
+        on_ready: OnReady | None = None,
     ) -> None:
         self._fetcher, self._codec, self._check_crcs = fetcher, codec, check_crcs
         self._loads_key, self._loads_value, self._on_bad_record = loads_key, loads_value, on_bad_record
-        self._is_plain = loads_key is None and loads_value is None
+        self._is_plain, self._on_ready = loads_key is None and loads_value is None, on_ready
         self._last: TopicPartition | None = None  # whose chunk was handed out last
         self._current: Chunk | None = None  # that chunk, while there may be more of it
         # What was taken and not handed out yet: from where in a chunk on, and the version of its partition.
@@ -265,13 +268,14 @@ class Handout:
             if records and records[0].offset < state.position:  # the position is inside the batch
                 records = [record for record in records if record.offset >= state.position]
             chunk.records = list(records)
-            chunk.ready = len(records) if self._is_plain else 0
+            chunk.loaded = len(records) if self._is_plain else 0
+            chunk.ready = chunk.loaded if self._on_ready is None else 0
         chunk.is_decoded = True
 
     def _make_ready(self, chunk: Chunk) -> None:
-        """Deserialise from `ready` on, up to the first record that makes an error; raise it if none is ready
-        before it."""
-        records, index = chunk.records, chunk.ready
+        """Deserialise up to the first record that makes an error, which is raised if none is before it; then
+        let `on_ready` choose."""
+        records, index = chunk.records, chunk.loaded
         try:
             while index < len(records) and chunk.is_active:
                 record = self._deserialized(records[index])
@@ -285,7 +289,13 @@ class Handout:
                 raise
             # the good ones are handed out first; the next call meets it again
         finally:
-            chunk.ready = index  # whatever happened, no record is deserialised twice
+            chunk.loaded = index  # whatever happened, no record is deserialised twice
+        if self._on_ready is not None and chunk.ready < index and chunk.is_active:
+            # Order: an interrupt in there leaves them unseen, and the next call shows them again.
+            chosen = self._on_ready(records[chunk.ready : index])
+            records[chunk.ready : index] = chosen
+            chunk.loaded = chunk.ready + len(chosen)
+        chunk.ready = chunk.loaded
 
     def _deserialized(self, record: Any) -> Any:
         """The record to hand out, None to skip it."""

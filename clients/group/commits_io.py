@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ..cluster.backoff import Backoff
     from ..cluster.hub_io import Hub
     from .coordinator_io import CoordinatorLink
+    from .figures import GroupFigures
     from .group_metadata import GroupMetadata, OffsetAndMetadata
 
 NOT_A_MEMBER = (UnknownMemberIdError, IllegalGenerationError, FencedMemberEpochError)
@@ -68,8 +69,9 @@ class Committer:
         backoff: Backoff,
         standing: Callable[[], Standing],
         refused: Callable[[KafkaError], None],
+        figures: GroupFigures,
     ) -> None:
-        self._hub, self._link, self._backoff = hub, link, backoff
+        self._hub, self._link, self._backoff, self._figures = hub, link, backoff, figures
         self._standing, self._refused = standing, refused
         self._wishes: list[_Wish] = []
         self._is_running = False
@@ -145,7 +147,8 @@ class Committer:
             last = error if isinstance(error, KafkaError) else last
             failures += 1
             self._changed.clear()
-            wait_ms = self._backoff.wait_ms(failures)
+            left_ms = min(wish.deadline_ms for wish in wishes) - self._hub.now_ms()
+            wait_ms = min(self._backoff.wait_ms(failures), max(left_ms, 0))
             try:
                 async with asyncio.timeout(wait_ms / 1000):
                     await self._changed.wait()
@@ -188,10 +191,12 @@ class Committer:
             ),
             metadata.group_instance_id,
         )
+        began_ms = self._hub.now_ms()
         try:
             answer = await self._link.ask(OFFSET_COMMIT, request, deadline_ms=deadline_ms)
         except HeadraceError as error:
             return error
+        self._figures.asked(OFFSET_COMMIT, began_ms, self._hub.now_ms())
         errors = [
             error_from_code(result.error_code, f"{result.topic}-{result.partition}")
             for result in answer.results

@@ -25,6 +25,7 @@ from ..consumer.positions import await_start, start, start_failed, still_awaitin
 from .assignors import Topic
 from .commits_io import Committer, Standing
 from .coordinator_io import CoordinatorLink
+from .figures import GroupFigures
 from .group_metadata import GroupMetadata, OffsetAndMetadata
 from .member import Ask, Divide, Effect, Forget, MemberCore, Work, WorkKind
 from .states import MemberState
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.client.group")
 
+# Bound: how long the end of a consumer takes when nobody answers. Source: Kafka's Consumer.java.
+CLOSE_TIMEOUT_S = 30.0
+
 
 class Membership:
     """The group side of one consumer. `core` None: no subscription, partitions are assigned by hand."""
@@ -55,7 +59,11 @@ class Membership:
         self._link = CoordinatorLink(
             hub, core.config.group_id, backoff, request_timeout_ms=config.request_timeout_ms
         )
-        self._committer = Committer(hub, self._link, backoff, self._standing, self._commit_refused)
+        self._figures = GroupFigures()
+        self._committer = Committer(
+            *(hub, self._link, backoff, self._standing, self._commit_refused, self._figures)
+        )
+        self._working_since_ms = 0
         self.subscription: Subscription | None = None
         self._watched: tuple[str, ...] = ()
         self._watches_all = False
@@ -100,11 +108,17 @@ class Membership:
         self._watch(())
         for effect in effects:
             if isinstance(effect, Ask):
-                try:
-                    await self._link.ask(effect.api, effect.request, deadline_ms=deadline_ms)
-                except HeadraceError as error:
-                    log.info("the group was not told that the member left: %s", error)
+                # Order: behind what was asked before, as that is: by a task. A join must not come after it.
+                leaving = self._hub.tasks.spawn(self._tell_leaving(effect, deadline_ms))
+                if leaving is not None:
+                    await asyncio.wait([leaving])
         self.pump()
+
+    async def _tell_leaving(self, ask: Ask, deadline_ms: int) -> None:
+        try:
+            await self._link.ask(ask.api, ask.request, deadline_ms=deadline_ms)
+        except HeadraceError as error:
+            log.info("the group was not told that the member left: %s", error)
 
     def close(self) -> None:
         """Nothing is asked any more."""
@@ -134,6 +148,10 @@ class Membership:
         """Who the member is; of partitions that were lost and not given up yet, who it was."""
         return self._core.holder
 
+    def figures(self) -> dict[str, float]:
+        """By Kafka's metric names; from any thread."""
+        return self._figures.values(self._hub.now_ms())
+
     # --- the user's side --------------------------------------------------------------------------------
 
     async def begin(self) -> Work | None:
@@ -149,6 +167,7 @@ class Membership:
         work = core.begin()
         if work is None:
             return None
+        self._working_since_ms = self._hub.now_ms()
         if work.kind is WorkKind.ASSIGNED:
             self._take(work.partitions)
         elif work.kind is WorkKind.REVOKED and self.config.enable_auto_commit:
@@ -162,6 +181,7 @@ class Membership:
             return
         now_ms = self._hub.now_ms()
         core.polled(now_ms)
+        self._figures.worked(core.work.kind, self._working_since_ms, now_ms)
         if core.work.kind is not WorkKind.ASSIGNED:
             self._drop(core.work.partitions)
         self._perform(core.on_done(now_ms))
@@ -194,7 +214,7 @@ class Membership:
         wished = {tp: (version, offsets[tp].offset) for tp, version in at.items()}
         self._wished.update(wished)
         future = self._committer.submit(offsets, deadline_ms)
-        future.add_done_callback(lambda done: self._not_committed(done, wished))
+        future.add_done_callback(lambda done: self._commit_ended(done, wished))
         return future
 
     async def committed(
@@ -287,12 +307,14 @@ class Membership:
                 news[tp] = offset
         return self.commit(news, deadline_ms) if news else None
 
-    def _not_committed(self, done: Committing, wished: Mapping[TopicPartition, tuple[int, int]]) -> None:
+    def _commit_ended(self, done: Committing, wished: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """What failed is no longer what was wished last, so that auto-commit tries it again."""
-        if done.cancelled() or done.exception() is not None:
-            for tp, wish in wished.items():
-                if self._wished.get(tp) == wish:
-                    del self._wished[tp]
+        if not done.cancelled() and done.exception() is None:
+            self._engine.interceptors.committed(done.result())
+            return
+        for tp, wish in wished.items():
+            if self._wished.get(tp) == wish:
+                del self._wished[tp]
 
     def _arm_commit(self) -> None:
         if self._commit_timer is None and self.config.enable_auto_commit and not self._is_closed:
@@ -342,6 +364,7 @@ class Membership:
         is_late = core.state is MemberState.LATE  # what the user has is lost: it must not get more of it
         self._engine.set_attention(core.work is not None or core.error is not None or is_late)
         self._committer.standing_changed()
+        self._figures.seen(core.state, core.is_member, self._hub.now_ms())
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -362,7 +385,8 @@ class Membership:
 
     async def _ask(self, ask: Ask) -> None:
         now_ms = self._hub.now_ms
-        deadline_ms = now_ms() + (ask.wait_ms or 0) + self.config.api_timeout_ms
+        began_ms = now_ms()
+        deadline_ms = began_ms + (ask.wait_ms or 0) + self.config.api_timeout_ms
         try:
             answer = await self._link.ask(
                 ask.api, ask.request, deadline_ms=deadline_ms, timeout_ms=ask.timeout_ms, wait_ms=ask.wait_ms
@@ -375,6 +399,7 @@ class Membership:
             log.warning("group %r: %s", self._core.config.group_id, error)
             effects = self._core.on_failure(ask, CoordinatorNotAvailableError(str(error)), now_ms())
         else:
+            self._figures.asked(ask.api, began_ms, now_ms())
             effects = self._core.on_answer(ask, answer, now_ms())
         if not self._is_closed:
             self._perform(effects)
@@ -424,8 +449,7 @@ class Membership:
         if self.subscription is None or self._is_closed:
             return
         subscription, core = self.subscription, self._core
-        pattern = subscription.pattern
-        core.subscribe(subscription.topics_in(view), None if pattern is None else pattern.pattern)
+        core.subscribe(subscription.topics_in(view), subscription.regex)
         core.topics_changed(
             {name: len(topic.partitions) for name, topic in view.topics.items()},
             {topic.topic_id: name for name, topic in view.topics.items()},

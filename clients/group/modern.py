@@ -73,9 +73,11 @@ class ModernMember(MemberCore):
             self._beat_at_ms = 0
 
     def unsubscribe(self, *, leave: bool, reason: str) -> tuple[Effect, ...]:
-        """Stop being a member; a static one that does not leave for good is told to come back."""
+        """Stop being a member, or becoming one; a static one that does not leave for good is told to come
+        back."""
         effects: tuple[Effect, ...] = ()
-        if self.is_member and (leave or self.config.group_instance_id is not None):
+        is_known = self.is_member or self._beat is not None  # which may be the one that joins
+        if is_known and (leave or self.config.group_instance_id is not None):
             effects = (self._leaving(LEAVE_EPOCH if leave else LEAVE_STATIC_EPOCH),)
         self._topics = self._regex = self.error = None
         self._reset()
@@ -147,7 +149,7 @@ class ModernMember(MemberCore):
         if self._topics is None or self.state in (S.FAILED, S.LATE):
             return None
         due = [self._polled_at_ms + self.config.max_poll_interval_ms] if self.is_member else []
-        if self._beat is None and (self.is_member or self.state is S.JOINING):
+        if self._beat is None and self._may_beat:
             due.append(self._beat_at_ms)
         return min(due, default=None)
 
@@ -225,9 +227,12 @@ class ModernMember(MemberCore):
     # --- heartbeats -------------------------------------------------------------------------------------
 
     def _is_due(self, now_ms: int) -> bool:
-        return (
-            self._beat is None and (self.is_member or self.state is S.JOINING) and now_ms >= self._beat_at_ms
-        )
+        return self._beat is None and self._may_beat and now_ms >= self._beat_at_ms
+
+    @property
+    def _may_beat(self) -> bool:
+        """Who joins must name something to read: a pattern that matches nothing yet waits for it."""
+        return self.is_member or (self.state is S.JOINING and bool(self._topics or self._regex))
 
     def _beat_now(self) -> Ask:
         config, told = self.config, self._told

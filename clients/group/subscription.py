@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import ConfigError
+from ...protocol.model import INTERNAL_TOPICS
 from ..consumer.incoming import checked_topics
 from .wishes import no_group
 
@@ -17,11 +18,15 @@ if TYPE_CHECKING:
 
 
 class Subscription(NamedTuple):
-    """Topics by name, or all whose whole name matches a pattern; `internal` ones only if it says so."""
+    """Topics by name, or all whose whole name matches a pattern; `internal` ones only if it says so.
+
+    `regex` is the pattern for a coordinator to match, None where it would find something else.
+    """
 
     topics: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
     internal: bool = False
+    regex: str | None = None
 
     def topics_in(self, view: ClusterView) -> tuple[str, ...]:
         """The topics that it means now."""
@@ -39,16 +44,22 @@ class Subscription(NamedTuple):
 def checked_subscription(
     topics: Iterable[str] | str, pattern: str | re.Pattern[str] | None, *, internal: bool
 ) -> Subscription:
-    """What `subscribe` was given. Errors: ConfigError for nothing, both, or what is no pattern."""
+    """What `subscribe` was given. Errors: ConfigError for nothing, both, or what is no pattern.
+
+    A compiled pattern is Python's, flags and all, and matched here. So is one that internal topics match
+    which are not wanted: a coordinator would give them, as Kafka's does.
+    """
     names = checked_topics((topics,) if isinstance(topics, str) else topics)
     if bool(names) == (pattern is not None):
         raise ConfigError("subscribe to topics by name, or to a pattern")
     if pattern is None:
         return Subscription(names)
     try:
-        return Subscription((), re.compile(pattern), internal)
+        compiled = re.compile(pattern)
     except (re.error, TypeError) as error:
         raise ConfigError(f"{pattern!r} is no regular expression: {error}") from error
+    is_common = internal or not any(map(compiled.fullmatch, INTERNAL_TOPICS))
+    return Subscription((), compiled, internal, pattern if isinstance(pattern, str) and is_common else None)
 
 
 def first_subscription(

@@ -11,19 +11,24 @@ from .group_metadata import OffsetAndMetadata
 
 if TYPE_CHECKING:
     from ...protocol.errors import HeadraceError
+    from ..config import ConsumerConfig
+
+    # What commits take by partition: the next offset to be read.
+    Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 
 NO_GROUP = "this consumer has no group; pass group=... when it is made"
 
 
 def offsets_to_commit(what: Any) -> dict[TopicPartition, OffsetAndMetadata] | None:
-    """Offsets by partition out of a record, records, or offsets by partition; None stays None.
-
-    Errors: TypeError, ValueError for a negative offset.
+    """Offsets by partition out of a record, records, an Arrow table of records, or offsets by partition; None
+    stays None. Errors: TypeError, ValueError for a negative offset.
     """
     if what is None:
         return None
     if isinstance(what, Mapping):
         return {_partition(tp): _offset(offset) for tp, offset in what.items()}
+    if hasattr(what, "schema") and hasattr(what, "column"):
+        return _of_table(what)
     records = what if isinstance(what, Iterable) else (what,)
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     for record in records:
@@ -37,6 +42,21 @@ def offsets_to_commit(what: Any) -> dict[TopicPartition, OffsetAndMetadata] | No
         if tp not in found or found[tp].offset < following.offset:
             found[tp] = following
     return found
+
+
+def _of_table(table: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+    from ..arrow.library import pa
+
+    places = ["topic", "partition", "offset"]
+    if not set(places) <= set(table.schema.names):
+        raise TypeError(f"a table is committed by its columns {', '.join(places)}, not {table.schema.names}")
+    if isinstance(table, pa.RecordBatch):
+        table = pa.Table.from_batches([table])
+    last = table.group_by(places[:2], use_threads=False).aggregate([("offset", "max")])
+    return {
+        _partition((row["topic"], row["partition"])): _offset(row["offset_max"] + 1)
+        for row in last.to_pylist()
+    }
 
 
 def _partition(tp: Any) -> TopicPartition:
@@ -53,6 +73,15 @@ def _offset(offset: Any) -> OffsetAndMetadata:
     if found.offset < 0:
         raise ValueError(f"an offset must not be negative: {found.offset}")
     return found
+
+
+def check_commits_by_hand(config: ConsumerConfig) -> None:
+    """Errors: ConfigError for a consumer whose offsets are committed by themselves."""
+    if config.enable_auto_commit:
+        raise ConfigError(
+            "a consumer whose offsets are committed by transactions needs enable_auto_commit=False:"
+            " auto-commit would also commit what a transaction aborts"
+        )
 
 
 def no_group() -> HeadraceError:

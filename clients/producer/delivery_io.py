@@ -7,7 +7,6 @@ record's future is four slots that point into its batch's delivery.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import threading
 import time
@@ -17,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import ApiTimeoutError, HeadraceError
 from ..records import RecordMetadata
+from ..user_code import call_user
 from .per_record_io import compiled_twin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-log = logging.getLogger("headrace.client.producer")
 
 # Guards the rare moments of every delivery (waiting, callbacks, resolving); never held while calling out.
 _lock = threading.Lock()
@@ -334,12 +332,3 @@ async def until_done(deliveries: list[Delivery]) -> None:
     for delivery in left:
         delivery.add_callback(one_is_done)
     await everything
-
-
-def call_user(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call user code from the IO thread: what it raises is logged and must not stop the client."""
-    try:
-        return function(*arguments)
-    except Exception:  # the shell ends here: user code runs beyond it
-        log.exception("%r raised; the client goes on", function)
-        return None

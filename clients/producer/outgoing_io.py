@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...protocol.errors import MessageTooLargeError
 from ..records import Headers, ProducerRecord, RecordMetadata, normalize_headers, timestamp_to_ms
 from ..serdes import is_plain_bytes, serializer
-from .delivery_io import FailedFuture, RecordFuture, call_user
+from ..user_code import call_user, hooks_of
+from .delivery_io import FailedFuture, RecordFuture
 from .partitioner import murmur2_sticky
 from .per_record_io import plain_sizes
 
@@ -34,10 +35,12 @@ Prepared = tuple["bytes | None", "bytes | None", Headers, int]
 
 
 class ProducerInterceptor(Protocol):
-    """Sees every record of a producer. What it raises is logged, and the record goes on. Source: KIP-42."""
+    """Sees every record of a producer; each method may be left out. What it raises is logged, and the record
+    goes on. Source: KIP-42."""
 
-    def on_send(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any]:
-        """The record to send instead, before it is serialised; called in the sender's thread."""
+    def on_send(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any] | None:
+        """The record to send instead, before it is serialised, None for this one; called in the sender's
+        thread."""
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: BaseException | None) -> None:
         """The outcome; with an error the offset is -1. Called on the IO thread; must not block."""
@@ -58,7 +61,8 @@ class Outgoing:
         if not callable(partitioner):
             raise TypeError(f"partitioner= takes a callable such as murmur2_sticky, not {partitioner!r}")
         self.partitioner: Partitioner = partitioner
-        self.interceptors = tuple(interceptors)
+        self._on_send, self._on_acknowledgement = hooks_of(interceptors, "on_send", "on_acknowledgement")
+        self.is_intercepted = bool(self._on_send or self._on_acknowledgement)
         self._dumps_key, self._dumps_value = serializer(key, "key"), serializer(value, "value")
         self._is_plain_key, self._is_plain_value = is_plain_bytes(key), is_plain_bytes(value)
         self._max_bytes = config.max_request_size
@@ -69,7 +73,7 @@ class Outgoing:
     @property
     def is_plain(self) -> bool:
         """Whether a record of bytes needs nothing done but the check of its size."""
-        return self._is_plain_key and self._is_plain_value and not self.interceptors
+        return self._is_plain_key and self._is_plain_value and not self.is_intercepted
 
     def serializers(self) -> tuple[Dumps | None, Dumps | None]:
         """Those of key and value, `(topic, value, headers) -> bytes`; None for plain bytes."""
@@ -102,7 +106,7 @@ class Outgoing:
 
         What is not a list or a tuple already is taken MAX_ITERATED_RUN at a time.
         """
-        is_plain = self._is_plain_value and not self.interceptors and self.partitioner is murmur2_sticky
+        is_plain = self._is_plain_value and not self.is_intercepted and self.partitioner is murmur2_sticky
         largest = self._max_bytes - OVERHEAD_BYTES
         for chunk in _chunks(records):
             position, count = 0, len(chunk)
@@ -128,16 +132,16 @@ class Outgoing:
 
     def intercept(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any]:
         """The record after all interceptors, in their order."""
-        for interceptor in self.interceptors:
-            changed = call_user(interceptor.on_send, record)
+        for on_send in self._on_send:
+            changed = call_user(on_send, record)
             if isinstance(changed, ProducerRecord):
                 record = changed
         return record
 
     def acknowledge(self, metadata: RecordMetadata, error: BaseException | None) -> None:
         """Tell all interceptors the outcome."""
-        for interceptor in self.interceptors:
-            call_user(interceptor.on_acknowledgement, metadata, error)
+        for on_acknowledgement in self._on_acknowledgement:
+            call_user(on_acknowledgement, metadata, error)
 
     def watch(self, future: RecordFuture) -> None:
         """Tell all interceptors when the record is done."""

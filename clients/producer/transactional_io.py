@@ -21,20 +21,20 @@ from ...protocol.messages.registry import END_TXN, INIT_PRODUCER_ID, TXN_OFFSET_
 from ...protocol.messages.transactions import EndTxnRequest, InitProducerIdRequest, TxnOffsetCommitRequest
 from ..cluster.backoff import Backoff
 from ..group.coordinator_io import CoordinatorLink, is_moved
-from ..group.group_metadata import OffsetAndMetadata
+from ..group.group_metadata import GroupMetadata
+from ..group.wishes import offsets_to_commit
 from .delivery_io import until_done
 from .sequences import Identity
 from .transactions import Transactions, TxnState, wait_after
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractContextManager
 
     from ...protocol.messages.envelope import Api
-    from ...protocol.model import TopicPartition
     from ..cluster.hub_io import Hub
     from ..config import ProducerConfig
-    from ..group.group_metadata import GroupMetadata
+    from ..group.wishes import Offsets
     from .sender import Effect, Sender
 
 
@@ -81,7 +81,7 @@ class TransactionalHalf:
     async def begin(self) -> None:
         """Open a transaction; `init` first if nobody did. Errors: as `init`; InvalidTxnStateError if one is
         open."""
-        async with self._call:
+        async with self._call, self._timed("begin"):
             if self._transactions.state is TxnState.UNINITIALIZED:
                 await self._init()
             with self._turn:
@@ -90,17 +90,20 @@ class TransactionalHalf:
                 self._sender.give_up(None, self._hub.now_ms())
                 self._refuse(None)
 
-    async def send_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group: GroupMetadata
-    ) -> None:
+    async def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
         """Let the offsets of a group count when the transaction commits.
 
         Errors: TransactionAbortableError (the member has lost its partitions, for instance),
-        InvalidTxnStateError, ApiTimeoutError after max.block.ms, ProducerFencedError.
+        InvalidTxnStateError, ApiTimeoutError after max.block.ms, ProducerFencedError; TypeError, ValueError.
         """
-        async with self._call:
+        if not isinstance(group, GroupMetadata):
+            raise TypeError(f"group_metadata= takes what consumer.group_metadata() gives, not {group!r}")
+        wanted = offsets_to_commit(offsets)
+        if wanted is None:
+            raise TypeError("offsets= takes offsets by partition, not None")
+        async with self._call, self._timed("send-offsets"):
             self._transactions.check_open()
-            if not offsets:
+            if not wanted:
                 return
             self._transactions.has_begun = True
             link = self._groups.get(group.group_id)
@@ -109,12 +112,15 @@ class TransactionalHalf:
             identity = self._identity
             request = TxnOffsetCommitRequest(
                 *(self._id, group.group_id, *identity),
-                tuple(_committed(tp, offset) for tp, offset in offsets.items()),
+                tuple(
+                    CommittedOffset(*tp, offset.offset, offset.leader_epoch, offset.metadata)
+                    for tp, offset in wanted.items()
+                ),
                 group.generation_id,
                 group.member_id,
                 group.group_instance_id,
             )
-            await self._ask(link, TXN_OFFSET_COMMIT, request, "send-offsets", _first_error)
+            await self._ask(link, TXN_OFFSET_COMMIT, request, _first_error)
 
     async def commit(self) -> None:
         """Wait until everything of the transaction is acknowledged, and commit it.
@@ -122,7 +128,7 @@ class TransactionalHalf:
         Errors: TransactionAbortableError if something was not stored (abort it then), ApiTimeoutError after
         max.block.ms, when the outcome is unknown (call it again), InvalidTxnStateError, ProducerFencedError.
         """
-        async with self._call:
+        async with self._call, self._timed("commit"):
             with self._turn:
                 self._transactions.commit()
                 self._refuse(self._transactions.refusal())
@@ -138,7 +144,7 @@ class TransactionalHalf:
         """Undo the transaction. What was not sent yet ends with TransactionAbortedError, what is under way is
         waited for. Errors: InvalidTxnStateError, ApiTimeoutError after max.block.ms (call it again),
         ProducerFencedError."""
-        async with self._call:
+        async with self._call, self._timed("abort"):
             with self._turn:
                 self._transactions.abort()
                 self._refuse(self._transactions.refusal())
@@ -181,7 +187,8 @@ class TransactionalHalf:
         return self._transactions.state is TxnState.READY
 
     def figures(self) -> dict[str, float]:
-        """How long the calls took in all, by Kafka's metric names."""
+        """How long the calls took in all, what they waited for too, by Kafka's metric names; a `begin` that
+        does the `init` has the time of both."""
         return {f"txn-{call}-time-ns-total": spent * 1_000_000 for call, spent in self._spent_ms.items()}
 
     # --- inside -----------------------------------------------------------------------------------------
@@ -198,7 +205,8 @@ class TransactionalHalf:
             self._transactions.init()
         request = InitProducerIdRequest(self._id, self._config.transaction_timeout_ms)
         try:
-            answer = await self._ask(self._coordinator, INIT_PRODUCER_ID, request, "init", _error_of)
+            async with self._timed("init"):
+                answer = await self._ask(self._coordinator, INIT_PRODUCER_ID, request, _error_of)
         except (ApiTimeoutError, asyncio.CancelledError):
             if self._transactions.state is TxnState.INITIALIZING:
                 self._transactions.not_initialized()
@@ -213,9 +221,7 @@ class TransactionalHalf:
         sent = self._sender.counters.batches_sent
         if self._transactions.has_begun or sent != self._sent_before:
             request = EndTxnRequest(self._id, *self._identity, committed)
-            answer = await self._ask(
-                self._coordinator, END_TXN, request, "commit" if committed else "abort", _error_of
-            )
+            answer = await self._ask(self._coordinator, END_TXN, request, _error_of)
             identity = Identity(answer.producer_id, answer.producer_epoch)
         else:
             identity = self._identity  # the servers know nothing of this transaction
@@ -224,19 +230,26 @@ class TransactionalHalf:
             self._transactions.ended()
             self._refuse(self._transactions.refusal())
 
+    @contextlib.asynccontextmanager
+    async def _timed(self, call: str) -> AsyncIterator[None]:
+        began_ms = self._hub.now_ms()
+        try:
+            yield
+        finally:
+            self._spent_ms[call] += self._hub.now_ms() - began_ms
+
     async def _ask(
         self,
         link: CoordinatorLink,
         api: Api,
         request: Any,
-        call: str,
         error_of: Callable[[Any], KafkaError | None],
     ) -> Any:
         """The answer without an error. Errors: ApiTimeoutError after max.block.ms; what the error means for
         the transaction."""
-        began_ms = self._hub.now_ms()
+        deadline_ms = self._hub.now_ms() + self._config.max_block_ms
         try:
-            return await self._retried(link, api, request, began_ms + self._config.max_block_ms, error_of)
+            return await self._retried(link, api, request, deadline_ms, error_of)
         except KafkaError as error:
             with self._turn:
                 self._transactions.refused(error)
@@ -244,8 +257,6 @@ class TransactionalHalf:
             self._perform(effects)
             assert self._transactions.error is not None
             raise self._transactions.error from error
-        finally:
-            self._spent_ms[call] += self._hub.now_ms() - began_ms
 
     async def _retried(
         self,
@@ -288,12 +299,6 @@ class TransactionalHalf:
         return CoordinatorLink(
             self._hub, key, self._backoff, request_timeout_ms=timeout_ms, key_type=key_type
         )
-
-
-def _committed(tp: TopicPartition, offset: OffsetAndMetadata | int) -> CommittedOffset:
-    if not isinstance(offset, OffsetAndMetadata):
-        offset = OffsetAndMetadata(offset)
-    return CommittedOffset(tp.topic, tp.partition, offset.offset, offset.leader_epoch, offset.metadata)
 
 
 def _error_of(answer: Any) -> KafkaError | None:

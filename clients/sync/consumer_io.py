@@ -12,7 +12,9 @@ from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ..config import ConsumerConfig
 from ..consumer.consumer_io import ConsumerEngine
 from ..consumer.incoming import bad_record_action, checked_offset, checked_topics, loads_of, timestamps_of
+from ..consumer.interceptors import Interceptors
 from ..group.listeners import Callbacks
+from ..group.membership_io import CLOSE_TIMEOUT_S
 from ..group.subscription import first_subscription
 from ..records import K, OffsetAndTimestamp, Record, V, timestamp_to_ms
 from ..serdes import bytes_
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from ...protocol.model import TopicPartition
     from ..arrow.reading import Reading
     from ..consumer.incoming import OnDeserializeError
+    from ..consumer.interceptors import ConsumerInterceptor
     from ..group.assignors import Assignor
     from ..group.listeners import RebalanceListener
     from ..options import ConsumerOptions
@@ -46,7 +49,8 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
     With topics it reads all their partitions, later ones too; with a `group` it shares them with the other
     members, as after `subscribe`. Without topics it reads those given to `assign`. `bootstrap` is as for
     `Producer`. `iter_timeout` ends an iteration after that many seconds without a record. `assignors` are
-    those of partition.assignment.strategy, by name, or the user's own. Other keyword arguments are keys of
+    those of partition.assignment.strategy, by name, or the user's own; `interceptors` as in
+    `ConsumerInterceptor`. Other keyword arguments are keys of
     ConsumerConfig.
 
     With enable.auto.commit a record counts as finished when the next one (or the next batch) is asked for.
@@ -63,12 +67,14 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
         assignors: Iterable[str | Assignor] | None = None,
+        interceptors: Iterable[ConsumerInterceptor] = (),
         config: Mapping[str, Any] | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         super().__init__()
         wanted = checked_topics(topics)
         loads, on_bad = loads_of(key, value), bad_record_action(on_deserialize_error)
+        seeing = Interceptors(interceptors)
         self._iter_timeout = iter_timeout
         self._io, self.config, self._owns_cluster = attach(bootstrap, ConsumerConfig, config, options)
         self._topics = () if self.config.group else wanted
@@ -82,6 +88,7 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
                     *(self._io.hub, self.config, self._topics, loads, on_bad),
                     is_threaded=True,
                     assignors=assignors,
+                    interceptors=seeing,
                 )
                 if first is not None and engine.group is not None:
                     engine.group.subscribe(first)
@@ -289,13 +296,16 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
         self._engine.wakeup()
 
     def close(self, timeout: float | None = None, *, leave: bool | None = None) -> None:
-        """End. Finished work is committed (auto-commit), and the group is told: `leave` says whether its
-        partitions go to others at once; by default those of a static member wait for it (KIP-1092)."""
+        """End, within `timeout` seconds (30 by default). Finished work is committed (auto-commit), and the
+        group is told: `leave` says whether its partitions go to others at once; by default those of a static
+        member wait for it (KIP-1092)."""
         if self._is_closed:
             return
         self._io.check_may_block()
         self._is_closed = True
         try:
+            if timeout is None:
+                timeout = min(CLOSE_TIMEOUT_S, self._timeout_s(None))
             self._leave("the consumer was closed", leave, timeout)
         except ClosedError:
             pass  # it ended itself before

@@ -14,7 +14,7 @@ from ..records import K, V
 if TYPE_CHECKING:
     import asyncio
     import re
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from ...protocol.model import TopicPartition
     from ..cluster.cluster_io import ClusterIo
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from ..group.listeners import RebalanceCallback, RebalanceListener
     from ..group.member import Work
     from ..group.membership_io import Membership
+    from ..group.wishes import Offsets
     from ..records import Record
 
-    Offsets = Mapping[TopicPartition, "int | OffsetAndMetadata"]
     Committed = dict[TopicPartition, OffsetAndMetadata]
 
 
@@ -55,9 +55,10 @@ class GroupFace(Generic[K, V]):
     ) -> None:
         """Share these topics, or all that match a pattern as a whole, with the other members of the group.
 
-        It replaces the subscription before. Rebalances are told to the listener, or to single functions, with
-        (consumer, partitions), inside `poll` or an iteration. Errors: ConfigError without a group, after
-        `assign`, or for a bad pattern.
+        Under the new protocol coordinators match a pattern that is text, by RE2's rules; a compiled one is
+        matched here. It replaces the subscription before. Rebalances are told to the listener, or to single
+        functions, with (consumer, partitions), inside `poll` or an iteration. Errors: ConfigError without a
+        group, after `assign`, or for a bad pattern.
         """
         group = self._group
         if self._engine.assigned():
@@ -136,7 +137,7 @@ class GroupFace(Generic[K, V]):
         offsets = offsets_to_commit(what)
         group, deadline_ms = self._group, self._deadline_ms(None)
         if offsets is None:
-            offsets = {tp: offset for tp, (_, offset) in self._engine.positions(finished=False).items()}
+            offsets = self.handed_out()
         told: concurrent.futures.Future[Committed] = concurrent.futures.Future()
         told.set_running_or_notify_cancel()
 
@@ -157,6 +158,10 @@ class GroupFace(Generic[K, V]):
 
         self._io.wake(on_loop)
         return told
+
+    def handed_out(self) -> Committed:
+        """The next offset of each partition behind what was handed out: what `commit()` commits."""
+        return {tp: offset for tp, (_, offset) in self._engine.positions(finished=False).items()}
 
     def committed(
         self, *tps: TopicPartition, timeout: float | None = None
@@ -182,6 +187,8 @@ class GroupFace(Generic[K, V]):
         if self._is_serving:
             raise HeadraceError("a rebalance callback cannot ask for records")
         engine = self._engine
+        if engine.attention:
+            engine.asked()  # the user is back: what it had is finished, and committed before it goes
         while engine.attention:
             work = self._io.call(self._group.begin())
             if work is None:

@@ -126,7 +126,7 @@ class Producer(TransactionalCalls, Generic[K, V]):
     ) -> RecordFuture:
         """`send`, readable; where it is compiled, that one passes on here what is not common."""
         outgoing = self._outgoing
-        if outgoing.interceptors:
+        if outgoing.is_intercepted:
             return self._send_intercepted(topic, ProducerRecord(value, key, headers, partition, timestamp))
         # `_send`, written out: this is the path of every record
         prepared = outgoing.prepare(topic, key, value, headers, timestamp)
@@ -239,17 +239,19 @@ class Producer(TransactionalCalls, Generic[K, V]):
         return self._engine.metrics()
 
     def close(self, timeout: float | None = None) -> None:
-        """Flush, then end. What is not acknowledged within `timeout` seconds fails with ClosedError."""
+        """Flush, then end; an open transaction is aborted instead. What is not acknowledged within `timeout`
+        seconds, delivery.timeout.ms by default, fails with ClosedError."""
         if self._is_closed:
             return
         self._io.check_may_block()
         self._is_closed = True
+        ends_at = None if timeout is None else time.monotonic() + timeout
         try:
             if self._engine.transactions is not None:
                 with contextlib.suppress(ClosedError):
                     self._io.call(self._engine.transactions.close(timeout))
             with contextlib.suppress(FlushTimeoutError):  # the futures tell
-                self.flush(timeout)
+                self.flush(None if ends_at is None else max(ends_at - time.monotonic(), 0))
         finally:
             self._io.remove(self)
             with contextlib.suppress(ClosedError):
@@ -308,7 +310,7 @@ class Producer(TransactionalCalls, Generic[K, V]):
             future = self._engine.lanes.try_send(topic, record.value, record.key, record.partition)
             if future is not None:
                 return future
-        if self._outgoing.interceptors:
+        if self._outgoing.is_intercepted:
             return self._send_intercepted(topic, record)
         prepared = self._outgoing.prepare(topic, record.key, record.value, record.headers, record.timestamp)
         return self._send(topic, prepared, record.partition)

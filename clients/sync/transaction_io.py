@@ -5,21 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic
 
 from ...protocol.errors import HeadraceError, InvalidTxnStateError, TransactionAbortableError
+from ..group.wishes import check_commits_by_hand, offsets_to_commit
 from ..records import K, V
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from types import TracebackType
     from typing import Self
 
-    from ...protocol.model import TopicPartition
     from ..arrow.sending_io import ArrowData
     from ..cluster.cluster_io import ClusterIo
-    from ..group.group_metadata import GroupMetadata, OffsetAndMetadata
+    from ..group.group_metadata import GroupMetadata
+    from ..group.wishes import Offsets
     from ..producer.delivery_io import BatchResult, RecordFuture
     from ..producer.producer_io import ProducerEngine
     from ..producer.transactional_io import TransactionalHalf
-    from ..records import HeadersLike, ProducerRecord, TimestampLike
+    from ..records import HeadersLike, ProducerRecord, Record, TimestampLike
     from .consumer_io import Consumer
     from .producer_io import Producer
 
@@ -46,9 +47,7 @@ class TransactionalCalls:
         """
         self._io.call(self._half.begin())
 
-    def send_offsets_to_transaction(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_metadata: GroupMetadata
-    ) -> None:
+    def send_offsets_to_transaction(self, offsets: Offsets, group_metadata: GroupMetadata) -> None:
         """Let a group's next offsets count when the transaction commits; `group_metadata` is the consumer's.
 
         Errors: TransactionAbortableError, for instance if the consumer lost the partitions; else as
@@ -111,22 +110,22 @@ class Transaction(Generic[K, V]):
         """As `Producer.send_arrow`; what failed makes the commit fail."""
         return self._producer.send_arrow(topic, data, **columns)
 
-    def send_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_metadata: GroupMetadata
-    ) -> None:
+    def send_offsets(self, offsets: Offsets, group_metadata: GroupMetadata) -> None:
         """As `Producer.send_offsets_to_transaction`."""
         self._producer.send_offsets_to_transaction(offsets, group_metadata)
 
     def commit_offsets(
         self,
         consumer: Consumer[Any, Any],
-        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+        offsets: Record[Any, Any] | Iterable[Record[Any, Any]] | Offsets | None = None,
     ) -> None:
-        """Let what a group's consumer has read count when the transaction commits; None: all that it has
-        handed out. Errors: as `send_offsets`."""
-        if offsets is None:
-            offsets = {tp: consumer.position(tp) for tp in consumer.assignment()}
-        self.send_offsets(offsets, consumer.group_metadata())
+        """Let what a group's consumer has read count when the transaction commits: all that it has handed
+        out, or what `Consumer.commit` takes. Errors: ConfigError for a consumer without a group, or with
+        enable.auto.commit, which would commit beside the transaction; else as `send_offsets`."""
+        metadata = consumer.group_metadata()
+        check_commits_by_hand(consumer.config)
+        wanted = offsets_to_commit(offsets)
+        self.send_offsets(consumer.handed_out() if wanted is None else wanted, metadata)
 
     def __enter__(self) -> Self:
         self._producer.begin_transaction()

@@ -493,6 +493,37 @@ def test_members_of_a_group_share_commit_and_take_over(face: Face, topic: str, p
     assert all(is_here for *_, is_here in heard)
 
 
+class Seen:
+    """Interceptor of a producer and of a consumer."""
+
+    def __init__(self) -> None:
+        self.sent, self.acknowledged, self.consumed, self.committed = 0, 0, 0, 0
+
+    def on_send(self, record: ProducerRecord[Any, Any]) -> None:
+        self.sent += 1
+
+    def on_acknowledgement(self, metadata: Any, error: Any) -> None:
+        self.acknowledged += error is None and metadata.offset >= 0
+
+    def on_consume(self, records: list[Any]) -> list[Any]:
+        self.consumed += len(records)
+        return records[1:]
+
+    def on_commit(self, offsets: Any) -> None:
+        self.committed += sum(each.offset for each in offsets.values())
+
+
+def test_interceptors_see_what_goes_in_and_out(face: Face, topic: str) -> None:
+    """One object may be both; what it leaves out was read all the same."""
+    seen = Seen()
+    producer = face.make("producer", interceptors=[seen])
+    result = producer.send_many(topic, [ProducerRecord(b"%d" % number, partition=0) for number in range(9)])
+    result.raise_for_errors(timeout=10) if face._runner is None else producer.flush()
+    wait_for(lambda: seen.acknowledged == 9, "the last callback was called")
+    assert len(read(face, topic, group=topic, interceptors=[seen])) < 9
+    assert (seen.sent, seen.consumed, seen.committed) == (9, 9, 9)
+
+
 def test_what_a_group_is_needed_for(face: Face, topic: str) -> None:
     """Both faces say so, and both wake a poll with an error."""
     alone = face.make("consumer", topic)

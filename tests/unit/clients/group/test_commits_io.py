@@ -9,6 +9,7 @@ import pytest
 import virtual_loop
 from headrace.clients.cluster.backoff import Backoff
 from headrace.clients.group.commits_io import Committer, Standing
+from headrace.clients.group.figures import GroupFigures
 from headrace.clients.group.group_metadata import GroupMetadata, OffsetAndMetadata
 from headrace.protocol import errors
 from headrace.protocol.messages import groups
@@ -41,7 +42,10 @@ class Rig:
         self.refusals: list[Any] = []
         self.forgotten = 0
         backoff = Backoff(10, 10, _Middle())
-        self.committer = Committer(self, self, backoff, lambda: self.standing, self._refused)  # type: ignore[arg-type]
+        self.figures = GroupFigures()
+        self.committer = Committer(
+            *(self, self, backoff, lambda: self.standing, self._refused, self.figures)  # type: ignore[arg-type]
+        )
 
     def now_ms(self) -> int:
         return round(self.loop.time() * 1000)

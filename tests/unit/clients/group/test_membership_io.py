@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from fake_cluster import Fault
 from headrace.clients.group.group_metadata import OffsetAndMetadata
 from headrace.protocol import errors
-from headrace.protocol.model import TopicPartition
+from headrace.protocol.model import CONSUMER_OFFSETS, TopicPartition
 
 Play = Callable[..., Any]
 T0, T1, T2, T3 = (TopicPartition("t", number) for number in range(4))
@@ -468,14 +469,14 @@ def test_wakeup_ends_a_poll_with_an_error(play: Play) -> None:
 
 @each_kind
 def test_a_pattern_chooses_topics(play: Play, kind: str) -> None:
-    """Later ones too, but not internal ones, unless the coordinator matches; a deleted one no more."""
+    """Later ones too, but not internal ones; a deleted one no more."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
-        for name in ("ta", "tb", "other", "__t"):
+        for name in ("ta", "tb", "other", CONSUMER_OFFSETS):
             fake.create(name)
             fake.put(name, 0, name.encode())
         consumer = member(cluster, kind, topics=None, session_timeout_ms=10_000)
-        await consumer.subscribe(pattern="t.*" if kind == "new" else "_*t.*")
+        await consumer.subscribe(pattern="t.*|__consumer.*")
         await until(lambda: len(owned(consumer)) == 2, consumer)
         assert consumer.subscription() == ("ta", "tb")
         fake.create("tc")
@@ -489,6 +490,45 @@ def test_a_pattern_chooses_topics(play: Play, kind: str) -> None:
         await consumer.subscribe("other")
         await until(lambda: [tp.topic for tp in owned(consumer)] == ["other"], consumer)
         assert "tb" not in consumer._engine._hub.metadata.view.topics
+
+    play(scenario)
+
+
+@each_kind
+def test_internal_topics_when_they_are_wanted(play: Play, kind: str) -> None:
+    """With exclude.internal.topics=false a pattern means them too, whoever matches it."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create(CONSUMER_OFFSETS)
+        fake.create("t")
+        consumer = member(cluster, kind, topics=None, pattern=".*", exclude_internal_topics=False)
+        await until(lambda: len(owned(consumer)) == 2, consumer)
+        assert consumer.subscription() == (CONSUMER_OFFSETS, "t")
+
+    play(scenario)
+
+
+@each_kind
+def test_a_compiled_pattern_is_matched_as_python_does(play: Play, kind: str) -> None:
+    """Flags and look-ahead count under every protocol; topics may come after it."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("tOld")
+        consumer = member(
+            cluster,
+            kind,
+            topics=None,
+            pattern=re.compile("T(?!old).*", re.IGNORECASE),
+            session_timeout_ms=10_000,
+        )
+        await read(consumer, 20)
+        assert owned(consumer) == ()
+        fake.create("tNew")
+        fake.put("tNew", 0, b"1")
+        consumer._engine._hub.metadata.refresh_soon()
+        assert await read(consumer) == [b"1"]
+        assert owned(consumer) == (TopicPartition("tNew", 0),)
+        await consumer.close()
 
     play(scenario)
 

@@ -6,6 +6,7 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from headrace.clients.cluster.metadata import ClusterView, TopicView
 from headrace.clients.group.group_metadata import OffsetAndMetadata
@@ -29,6 +30,20 @@ def test_records_become_the_offsets_behind_them() -> None:
     many = (record(*place) for place in ((0, 7), (1, 1), (0, 6)))
     assert offsets_to_commit(many) == {T0: OffsetAndMetadata(8, "", 4), T1: OffsetAndMetadata(2, "", 4)}
     assert offsets_to_commit([]) == {}
+
+
+def test_tables_of_records_are_committed_by_their_rows() -> None:
+    """The last row of each partition, whatever else the table has, and however often it was cut."""
+    rows = {"topic": ["t", "t", "t"], "partition": [1, 0, 1], "offset": [7, 3, 6], "value": [b"", b"", b""]}
+    table = pa.table(rows)
+    expected = {T0: OffsetAndMetadata(4), T1: OffsetAndMetadata(8)}
+    assert offsets_to_commit(pa.concat_tables([table, table])) == expected
+    assert offsets_to_commit(pa.RecordBatch.from_pydict(rows)) == expected
+    assert offsets_to_commit(table.slice(0, 0)) == {}
+    with pytest.raises(TypeError, match="columns topic, partition, offset"):
+        offsets_to_commit(table.drop_columns("offset"))
+    with pytest.raises(TypeError):
+        offsets_to_commit(pa.table({**rows, "topic": ["t", None, "t"]}))
 
 
 def test_offsets_are_taken_as_they_are() -> None:
@@ -63,6 +78,8 @@ def test_what_can_be_subscribed_to() -> None:
     assert checked_subscription(["a", "b", "a"], None, internal=False).topics == ("a", "b")
     compiled = re.compile("x", re.IGNORECASE)
     assert checked_subscription((), compiled, internal=True) == Subscription((), compiled, True)
+    for pattern, internal, regex in (("t.*", False, "t.*"), (".*", True, ".*"), (".*", False, None)):
+        assert checked_subscription((), pattern, internal=internal).regex == regex
     for topics, pattern in (((), None), (("a",), "b"), ((), "("), ([5], None)):
         with pytest.raises(ConfigError):
             checked_subscription(topics, pattern, internal=False)  # type: ignore[arg-type]

@@ -87,7 +87,7 @@ def test_groups_collect_plain_values(kind: Any) -> None:
 def test_only_plain_values_are_grouped() -> None:
     """What has to be serialised, intercepted or refused goes alone."""
     assert shape(outgoing(value=serdes.utf8).groups(["a", "b"])) == [(None, 1), (None, 1)]
-    assert shape(outgoing(interceptors=[object()]).groups([b"a"])) == [(None, 1)]
+    assert shape(outgoing(interceptors=[Spy()]).groups([b"a"])) == [(None, 1)]
     assert shape(outgoing(max_request_size=1000).groups([b"x" * 1000, b"x"])) == [(None, 1), ([1], 1)]
 
 
@@ -148,6 +148,21 @@ def test_interceptors_change_records_and_hear_outcomes() -> None:
     made.watch(RecordFuture(delivery, 1, 0, -1, 1))
     delivery.resolve(5, -1, None)
     assert spy.outcomes == [(6, None), (6, None)]
+
+
+def test_an_interceptor_needs_no_more_than_one_method() -> None:
+    """What it lacks is not called; what has none of them is refused when the producer is made."""
+
+    class Watching:
+        def on_send(self, record: Any) -> None:
+            assert record.value == b"v"
+
+    made = outgoing(interceptors=[Watching()])
+    record = ProducerRecord(b"v")
+    assert made.intercept(record) is record
+    made.acknowledge(RecordMetadata("t", 0, 1, 1, 1, 1), None)
+    with pytest.raises(TypeError, match="on_send or on_acknowledgement"):
+        outgoing(interceptors=[object()])
 
 
 def test_a_partitioner_must_be_callable() -> None:

@@ -22,6 +22,7 @@ def playing(play: Play, scenario: Scenario, nodes: int = 1, **options: Any) -> A
 
     async def run(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)
+        fake.clients = cluster
         await scenario(fake, cluster.producer(transactional_id="me", linger_ms=0, **options))
 
     return play(run, nodes=nodes)
@@ -295,6 +296,37 @@ def test_offsets_count_with_the_transaction(play: Play) -> None:
     assert [committed for _, _, committed in playing(play, scenario).ends] == [True, False]
 
 
+def test_what_a_consumer_has_read_counts_with_the_transaction(play: Play) -> None:
+    """All that it has handed out, also while another partition has no position yet; or up to a record."""
+
+    async def scenario(fake: Any, producer: Any) -> None:
+        fake.generations["g"] = (-1, "")
+        fake.create("in", 2)
+        fake.put("in", 0, b"a", b"b", b"c")
+        options = {"group": "g", "auto_offset_reset": "earliest", "max_poll_records": 2}
+        consumer = fake.clients.consumer(enable_auto_commit=False, **options)
+        await consumer.assign([TopicPartition("in", 0)])
+        records = await consumer.poll(10)
+        fake.rules.append(lambda ask: Fault(delay_ms=10**6) if ask.api == "ListOffsets" else None)
+        await consumer.assign([TopicPartition("in", 0), TopicPartition("in", 1)])
+        for wanted, offset in ((records[0], 1), (records, 2), (None, 2), ({("in", 0): 3}, 3)):
+            async with producer.transaction() as txn:
+                await txn.commit_offsets(consumer, wanted)
+            assert fake.committed_offsets("g")["in", 0] == offset
+        assert {tp: each.offset for tp, each in consumer.handed_out().items()} == {("in", 0): 2}
+        careless = fake.clients.consumer(**options)
+        alone = fake.clients.consumer("in")
+        async with producer.transaction() as txn:
+            for other, why in ((careless, "enable_auto_commit=False"), (alone, "no group")):
+                with pytest.raises(errors.ConfigError, match=why):
+                    await txn.commit_offsets(other)
+            for offsets, group in ((None, GroupMetadata("g")), ({}, "g"), ({"in": 1}, GroupMetadata("g"))):
+                with pytest.raises(TypeError):
+                    await txn.send_offsets(offsets, group)
+
+    assert len(playing(play, scenario).ends) == 4, "the last one has nothing to end"
+
+
 def test_a_consumer_that_lost_its_partitions_aborts_the_transaction(play: Play) -> None:
     """Its generation is over: nothing of the transaction may count."""
 
@@ -360,8 +392,17 @@ def test_metrics_tell_how_long_the_calls_took(play: Play) -> None:
             txn.send("t", b"a", partition=0)
         metrics = producer.metrics()
         assert metrics["txn-commit-time-ns-total"] > 0
-        assert metrics["txn-init-time-ns-total"] > 0
-        assert metrics["txn-abort-time-ns-total"] == 0
+        assert 0 < metrics["txn-init-time-ns-total"] <= metrics["txn-begin-time-ns-total"]
+        assert metrics["txn-abort-time-ns-total"] == metrics["txn-send-offsets-time-ns-total"] == 0
+        fake.generations["g"] = (-1, "")
+        async with producer.transaction() as txn:
+            fake.fail_next("Produce", Fault(delay_ms=5_000))
+            txn.send("t", b"b", partition=0)
+            await txn.send_offsets({TopicPartition("in", 0): 5}, GroupMetadata("g"))
+        later = producer.metrics()
+        assert later["txn-send-offsets-time-ns-total"] > 0
+        spent_ns = later["txn-commit-time-ns-total"] - metrics["txn-commit-time-ns-total"]
+        assert spent_ns >= 5_000_000_000, "what the commit waits for is part of it"
 
     playing(play, scenario)
 

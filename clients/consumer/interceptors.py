@@ -1,0 +1,68 @@
+"""What the user's interceptors see of a consumer. Pure. Source: KIP-42."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..user_code import call_user, hooks_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ...protocol.model import TopicPartition
+    from ..group.group_metadata import OffsetAndMetadata
+    from ..records import Record
+
+
+class ConsumerInterceptor(Protocol):
+    """Sees every record of a consumer, and its commits; each method may be left out. What it raises is
+    logged, and the consumer goes on."""
+
+    def on_consume(self, records: list[Record[Any, Any]]) -> Iterable[Record[Any, Any]] | None:
+        """Records of one partition, in their order, that are handed out next: the ones to hand out of them,
+        None for all. They may be changed, but stay at their offsets. Called where the user reads, behind the
+        deserialisers."""
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """These were committed, by the user or by auto-commit, not by a transaction. Called on the IO thread
+        (asyncio: on the loop); must not block."""
+
+
+class Interceptors:
+    """Those of one consumer, in their order."""
+
+    def __init__(self, interceptors: Iterable[ConsumerInterceptor] = ()) -> None:
+        self._on_consume, self._on_commit = hooks_of(interceptors, "on_consume", "on_commit")
+
+    @property
+    def see_records(self) -> bool:
+        """Whether one of them wants to."""
+        return bool(self._on_consume)
+
+    def consumed(self, records: list[Any]) -> list[Any]:
+        """The records to hand out instead, in the same order."""
+        for on_consume in self._on_consume:
+            if not records:
+                return records
+            chosen = call_user(_chosen, on_consume, records)
+            records = records if chosen is None else chosen
+        return records
+
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Tell all of them."""
+        for on_commit in self._on_commit if offsets else ():
+            call_user(on_commit, dict(offsets))
+
+
+def _chosen(on_consume: Any, records: list[Any]) -> list[Any] | None:
+    """What it gives. Errors: ValueError unless that is of the same offsets: positions are told by them."""
+    answer = on_consume(list(records))
+    if answer is None:
+        return None
+    chosen = list(answer)
+    offsets = [record.offset for record in chosen]
+    known = {record.offset for record in records}
+    if not known.issuperset(offsets) or any(one >= other for one, other in pairwise(offsets)):
+        raise ValueError("on_consume gives records that it got, in their order")
+    return chosen

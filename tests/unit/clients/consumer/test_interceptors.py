@@ -1,0 +1,213 @@
+"""What a consumer's interceptors see, change and cannot break."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fake_cluster import FakeCluster
+from headrace.clients.consumer.interceptors import Interceptors
+from headrace.clients.sync.cluster_io import Cluster
+from headrace.protocol.errors import ConfigError, SerializationError
+from headrace.protocol.model import TopicPartition
+
+if TYPE_CHECKING:
+    from headrace.clients.group.group_metadata import OffsetAndMetadata
+
+Play = Callable[..., Any]
+T0 = TopicPartition("t", 0)
+
+
+def seeing(on_consume: Callable[[list[Any]], Any]) -> Any:
+    return SimpleNamespace(on_consume=on_consume)
+
+
+def only(*values: bytes) -> Any:
+    return seeing(lambda records: [record for record in records if record.value in values])
+
+
+def records(*offsets: int) -> list[Any]:
+    return [SimpleNamespace(offset=offset) for offset in offsets]
+
+
+def test_records_go_through_all_in_their_order() -> None:
+    """None leaves them, a generator will do, and nobody is called for nothing."""
+    calls: list[int] = []
+
+    def counting(found: list[Any]) -> None:
+        calls.append(len(found))
+        found.clear()  # their list is their own
+
+    first = seeing(lambda found: (record for record in found if record.offset))
+    chain = Interceptors([first, seeing(counting), SimpleNamespace(on_commit=print), seeing(counting)])
+    assert [record.offset for record in chain.consumed(records(0, 1, 2))] == [1, 2]
+    assert chain.consumed(records(0)) == []
+    assert calls == [2, 2]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda found: found[::-1],
+        lambda found: [*found, *found],
+        lambda _found: records(7),
+        lambda _found: [b"value"],
+        lambda _found: 5,
+        lambda found: 1 / 0 if found else None,
+    ],
+)
+def test_what_makes_no_sense_is_logged_and_not_used(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Positions are told by the offsets of what is handed out."""
+    given = records(0, 1)
+    assert Interceptors([seeing(answer)]).consumed(given) == given
+    assert "the client goes on" in caplog.text
+
+
+def reading(fake: FakeCluster, *interceptors: Any, **options: Any) -> Any:
+    """A consumer of "t" in a group, and its cluster."""
+    cluster = Cluster("node0:9000", make_hub=fake.make_hub)
+    options = {"group": "g", "auto_offset_reset": "earliest", "iter_timeout": 0.5, **options}
+    return cluster.consumer("t", interceptors=interceptors, **options), cluster
+
+
+@pytest.fixture
+def fake() -> FakeCluster:
+    """Six records in two batches of one partition."""
+    fake = FakeCluster(latency_ms=0)
+    fake.create("t")
+    fake.put("t", 0, b"0", b"1", b"2")
+    fake.put("t", 0, b"3", b"4", b"5")
+    return fake
+
+
+def polled(consumer: Any) -> list[bytes]:
+    found: list[bytes] = []
+    while batch := consumer.poll(0.5, 2):
+        found += [record.value for record in batch]
+    return found
+
+
+READS: dict[str, Callable[[Any], list[bytes]]] = {
+    "poll": polled,
+    "iteration": lambda consumer: [record.value for record in consumer],
+    "batches": lambda consumer: [record.value for batch in consumer.batches(2, 0.1) for record in batch],
+}
+each_way = pytest.mark.parametrize("way", sorted(READS))
+
+
+@each_way
+def test_every_way_of_reading_passes_them(fake: FakeCluster, way: str) -> None:
+    """Each record once, behind the deserialiser; they leave some out and change others; what is left out
+    counts as finished."""
+    seen: list[bytes] = []
+
+    def even(found: list[Any]) -> list[Any]:
+        seen.extend(record.value for record in found)
+        for record in found:
+            record.value = b"n" + record.value
+        return [record for record in found if not record.offset % 2]
+
+    consumer, cluster = reading(fake, seeing(even), value=lambda data: data * 2)
+    with cluster:
+        assert READS[way](consumer) == [b"n00", b"n22", b"n44"]
+        assert seen == [b"00", b"11", b"22", b"33", b"44", b"55"]
+    assert fake.committed("g") == {("t", 0): 6}
+
+
+@each_way
+def test_one_may_leave_out_everything(fake: FakeCluster, way: str) -> None:
+    """Nothing is handed out, and the position is at the end."""
+    consumer, cluster = reading(fake, only())
+    with cluster:
+        assert READS[way](consumer) == []
+        assert consumer.position(T0) == 6
+
+
+def test_records_before_one_that_cannot_be_read(fake: FakeCluster) -> None:
+    """Are seen once; the error comes at its place, also when all before it are left out."""
+
+    def loads(data: bytes) -> bytes:
+        if data == b"2":
+            raise ValueError("bad")
+        return data
+
+    seen: list[bytes] = []
+    watching = seeing(lambda found: seen.extend(record.value for record in found))
+    consumer, cluster = reading(fake, watching, only(b"1", b"4"), value=loads)
+    with cluster:
+        assert [record.value for record in consumer.poll(5)] == [b"1"]
+        for _ in range(2):
+            with pytest.raises(SerializationError, match="t-0 at offset 2"):
+                consumer.poll(5)
+        consumer.seek(T0, 3)
+        assert polled(consumer) == [b"4"]
+        assert seen == [b"0", b"1", b"3", b"4", b"5"]
+
+
+def test_an_interrupt_in_one_loses_nothing(fake: FakeCluster) -> None:
+    """The records were not handed out: it sees them again."""
+    calls: list[int] = []
+
+    def interrupted(found: list[Any]) -> None:
+        calls.append(len(found))
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+
+    consumer, cluster = reading(fake, seeing(interrupted))
+    with cluster:
+        with pytest.raises(KeyboardInterrupt):
+            consumer.poll(5)
+        assert polled(consumer) == [b"%d" % number for number in range(6)]
+        assert calls == [3, 3, 3]
+
+
+def test_tables_have_no_records_to_see(fake: FakeCluster) -> None:
+    """Said clearly; who wants to hear of commits only may have tables."""
+    consumer, cluster = reading(fake, only())
+    with cluster, pytest.raises(ConfigError, match="interceptors see records"):
+        next(consumer.arrow_batches())
+    consumer, cluster = reading(fake, SimpleNamespace(on_commit=repr))
+    with cluster:
+        assert sum(batch.num_rows for batch in consumer.arrow_batches(timeout=0.1)) == 6
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_commits_are_told(play: Play, protocol: str) -> None:
+    """Those of the user, of auto-commit and of close, none that failed; what one raises breaks nothing."""
+    told: list[dict[TopicPartition, OffsetAndMetadata]] = []
+
+    class Telling:
+        def on_commit(self, offsets: Any) -> None:
+            told.append(offsets)
+            raise RuntimeError("on_commit")
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        fake.put("t", 0, b"0", b"1", b"2")
+        consumer = cluster.consumer(
+            *("t",),
+            group="g",
+            group_protocol=protocol,
+            auto_offset_reset="earliest",
+            auto_commit_interval_ms=1_000,
+            interceptors=[Telling(), only(b"0", b"2")],
+        )
+        (first,) = await consumer.poll(30, 1)
+        await consumer.commit(first)
+        assert [{tp: each.offset for tp, each in offsets.items()} for offsets in told] == [{T0: 1}]
+        await consumer.commit([])
+        with pytest.raises(Exception, match="assigned"):
+            await consumer.commit({TopicPartition("t", 5): 1})
+        assert len(told) == 1
+        assert [record.value for record in await consumer.poll(30, 1)] == [b"2"]
+        await consumer.poll(3)
+        assert told[-1][T0].offset == 3
+        fake.put("t", 0, b"2")
+        assert len(await consumer.poll(30)) == 1
+        assert await consumer.poll(0) == []
+        await consumer.close()
+        assert told[-1][T0].offset == 4
+
+    play(scenario)

@@ -1,0 +1,141 @@
+"""The end of clients, in a group and in a transaction: prompt, bounded, and the others know of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from fake_cluster import Fault
+from headrace.protocol.errors import HeadraceError
+
+Play = Callable[..., Any]
+KINDS: dict[str, dict[str, Any]] = {
+    "eager": {"assignors": ["range"]},
+    "cooperative": {"assignors": ["cooperative-sticky"]},
+    "new": {"group_protocol": "consumer"},
+}
+each_kind = pytest.mark.parametrize("kind", sorted(KINDS))
+
+
+def member(cluster: Any, kind: str, **options: Any) -> Any:
+    return cluster.consumer("t", group="g", auto_offset_reset="earliest", **{**KINDS[kind], **options})
+
+
+async def closed(client: Any, *timeout: float) -> float:
+    """How many seconds it takes."""
+    now = asyncio.get_running_loop().time
+    began = now()
+    await client.close(*timeout)
+    return now() - began
+
+
+@each_kind
+def test_an_end_at_any_moment_leaves_no_member_behind(play: Play, kind: str) -> None:
+    """While it asks to be one, too: else its partitions would wait for a session timeout."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        for step in range(60):
+            consumer = member(cluster, kind)
+            polling = asyncio.ensure_future(consumer.poll(60))
+            await asyncio.sleep(step / 5000)
+            await closed(consumer)
+            with suppress(Exception):
+                await polling
+            await asyncio.sleep(0.1)
+            assert fake.group_members("g") == [], step
+
+    play(scenario)
+
+
+@each_kind
+def test_another_member_does_not_hold_it_up(play: Play, kind: str) -> None:
+    """One that is at work while all others wait for it to join again; what is finished is committed."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", 4)
+        options = {"auto_commit_interval_ms": 3_600_000, "max_poll_records": 1}
+        busy, idle = member(cluster, kind, **options), member(cluster, kind, **options)
+        while not (busy._engine.assignment() and idle._engine.assignment()):
+            await busy.poll(0.1)
+            await idle.poll(0.1)
+        third = member(cluster, kind)
+        await third.poll(1)
+        await idle.poll(1)  # it hears that the group rebalances, and waits
+        for number in range(4):
+            fake.put("t", number, b"x", b"y")
+        for consumer in (third, idle, third, idle):
+            await consumer.poll(3)
+        finished = sum(each.offset for each in idle.handed_out().values()) - 1
+        assert await closed(third) < 1
+        assert await closed(idle) < 1
+        assert len(fake.group_members("g")) == 1
+        assert sum(offset for offset in fake.committed("g").values()) == max(finished, 0)
+
+    play(scenario)
+
+
+@each_kind
+@pytest.mark.parametrize("lost", ["OffsetCommit", "FindCoordinator", "everything"])
+def test_it_is_bounded_when_nobody_answers(play: Play, kind: str, lost: str) -> None:
+    """By the timeout of the call, or 30 s."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        for timeout in ((3.0,), ()):
+            fake.put("t", 0, b"x")
+            consumer = member(cluster, kind)
+            assert await consumer.poll(60)
+            await consumer.poll(0)
+            fake.rules.append(lambda ask: Fault(lost_reply=True) if lost in (ask.api, "everything") else None)
+            if lost == "FindCoordinator":
+                consumer._engine.group._link.forget()
+            assert await closed(consumer, *timeout) <= (timeout[0] if timeout else 30) + 0.1
+            fake.rules.clear()
+
+    play(scenario)
+
+
+def lose_everything(fake: Any) -> None:
+    fake.rules.append(lambda _ask: Fault(lost_reply=True))
+
+
+def test_an_open_transaction_does_not_double_the_time(play: Play) -> None:
+    """What cannot be aborted and flushed in time the coordinator aborts by itself."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        producer = cluster.producer(transactional_id="me")
+        await producer.begin_transaction()
+        await producer.send("t", b"a")
+        lose_everything(fake)
+        futures = [producer.send("t", b"b") for _ in range(5)]
+        assert await closed(producer, 5.0) <= 5.1
+        outcomes = await asyncio.gather(*futures, return_exceptions=True)
+        assert {isinstance(outcome, HeadraceError) for outcome in outcomes} == {True}
+        assert fake.read_committed("t") == []
+
+    play(scenario)
+
+
+def test_clients_of_one_cluster_share_the_time(play: Play) -> None:
+    """However many there are to be closed."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        fake.put("t", 0, b"x")
+        for kind in sorted(KINDS):
+            consumer = cluster.consumer("t", group=kind, auto_offset_reset="earliest", **KINDS[kind])
+            assert await consumer.poll(60)
+            await consumer.poll(0)
+        for name in ("one", "other"):
+            producer = cluster.producer(transactional_id=name)
+            await producer.begin_transaction()
+            await producer.send("t", b"a")
+        lose_everything(fake)
+        assert await closed(cluster, 6.0) <= 6.2
+
+    play(scenario)
