@@ -31,7 +31,7 @@ def _both(kind: str, spec: dict[str, Any], name: str = "") -> tuple[Cell, Cell]:
 
 
 def _transactions(records: int) -> Group:
-    spec = {"size": 100, "records": records, "seconds": 3.0}
+    spec = {"size": 100, "records": records, "seconds": 2.0}
     title = f"transactions of {records:,} records of 100 B"
     return Group(
         f"w12-{records}",
@@ -43,7 +43,7 @@ def _transactions(records: int) -> Group:
                        title=f"{title}, each over six partitions: transactions/s"),
             Comparison(HEADRACE, KAFKA, "ack_p99_ms", at_least=False),
         ),
-        pairs=(5, 2),
+        pairs=(4, 1),
         warm_rounds=2,
     )  # fmt: skip
 
@@ -75,11 +75,12 @@ def _read_committed() -> Group:
             Comparison("poll", "consume", CPU_PER_GB, at_least=False),
         ),
         preload={"size": 100, "count": 1_000_000, "more": 4_000_000, "records": 1_000, "abort_every": 10},
+        pairs=(4, 1),
     )
 
 
 def _commits(identity: str, title: str, **more: Any) -> Group:
-    spec = {"seconds": 3.0, "protocol": CLASSIC, "window": 1, "consumers": 1}
+    spec = {"seconds": 2.0, "protocol": CLASSIC, "window": 1, "consumers": 1}
     shapes = (
         ("sync", spec, "one after another"),
         ("async", {**spec, "window": 1000}, "1,000 under way"),
@@ -128,15 +129,15 @@ COORDINATED: tuple[Group, ...] = (
     _transactions(100),
     _transactions(1_000),
     _read_committed(),
-    _commits("w13-commits", "defaults", pairs=(3, 1), warm_rounds=1),
-    _commits("w13-commits-at-once", "Kafka's written at once too", pairs=(5, 2), **_SOON_ALIKE),
+    _commits("w13-commits", "defaults", pairs=(3, 1)),
+    _commits("w13-commits-at-once", "Kafka's written at once too", pairs=(4, 1), **_SOON_ALIKE),
     *(
         _rebalance(
             f"w13-{name}",
             f"{title} protocol, heartbeats every {HEARTBEAT_MS} ms",
             (protocol,),
             heartbeat_ms=HEARTBEAT_MS,
-            pairs=(4, 2),
+            pairs=(3, 1),
             **_SOON_ALIKE,
         )
         for name, title, protocol in (("classic", "classic", CLASSIC), ("new", "new", MODERN))
