@@ -14,6 +14,8 @@ CLASSIC, MODERN = "classic", "consumer"
 
 # What members wait for is set low, alike: else a rebalance lasts as long as the next heartbeats are away.
 HEARTBEAT_MS = 200
+# Between changes, so that the next one meets members who know of none: longer than between two heartbeats.
+QUIET_S, DEFAULT_QUIET_S = 0.5, 5.5
 SOON = (
     ("group.initial.rebalance.delay.ms", "0"),
     ("group.consumer.heartbeat.interval.ms", str(HEARTBEAT_MS)),
@@ -99,14 +101,15 @@ def _commits(identity: str, title: str, **more: Any) -> Group:
     )  # fmt: skip
 
 
-def _rebalance(identity: str, title: str, protocols: tuple[str, ...], **more: Any) -> Group:
-    """With `heartbeat_ms` in it, the members' heartbeats by the classic protocol; three rounds then."""
-    heartbeat_ms = more.pop("heartbeat_ms", None)
+def _rebalance(
+    identity: str, title: str, protocols: tuple[str, ...], *, heartbeat_ms: int | None = None, **more: Any
+) -> Group:
+    """With `heartbeat_ms`, which the servers say too, three rounds."""
     spec: dict[str, Any] = {"members": MEMBERS, "processes": PROCESSES, "partition_count": SHARED_PARTITIONS,
-                            "quiet_s": 0.5, "rounds": 1}  # fmt: skip
+                            "quiet_s": DEFAULT_QUIET_S, "rounds": 1}  # fmt: skip
     goal = None
     if heartbeat_ms is not None:
-        spec |= {"heartbeat_ms": heartbeat_ms, "rounds": 3}
+        spec |= {"heartbeat_ms": heartbeat_ms, "quiet_s": QUIET_S, "rounds": 3}
         goal = 1 / GOAL
     changes = ((JOIN, "all have joined"), (LEAVE, "half have left"), (REJOIN, "half have joined"))
     return Group(

@@ -155,12 +155,12 @@ METHOD = """\
 - Rebalances (w13-classic, w13-new): {members} consumers in four processes, connected before, share {shared}
   partitions that are empty; range assignor by the classic protocol, the coordinator's default by the new one.
   The time runs from the order to join or leave until the last callback told its member of its part of the
-  final shares: each partition with exactly one member, none with two more than another, and so for half a
-  second. All join at once, every second one leaves, those join again; mean of three such rounds. Members hear
-  of a change by their heartbeats, so both systems have them every {heartbeat} ms,
-  group.initial.rebalance.delay.ms 0, and Kafka group.coordinator.append.linger.ms 0; w13-defaults has the
-  defaults of both: 3 s for the first rebalance, heartbeats every 3 s (classic) and 5 s (new), which is nearly
-  all that is seen there.
+  final shares: each partition with exactly one member, none with two more than another. They stay so until
+  the next change, for longer than two heartbeats are apart. All join at once, every second one leaves, those
+  join again; mean of three such rounds. Members hear of a change by their heartbeats, so both systems have
+  them every {heartbeat} ms, group.initial.rebalance.delay.ms 0, and Kafka no wait before it writes;
+  w13-defaults has the defaults of both: 3 s for the first rebalance, heartbeats every 3 s (classic) and 5 s
+  (new), which is nearly all that is seen there.
 - The cells of w12 and w13 warm their JVM by themselves: they run before they count.
 - Durability class A: both acknowledge what is in the page cache.
 - Cells run interleaved: A B, B A, A B, ...; each ratio is the median of the ratios of the pairs, with the
