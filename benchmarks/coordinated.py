@@ -46,6 +46,7 @@ def _transactions(records: int) -> Group:
             Comparison(HEADRACE, KAFKA, "ack_p99_ms", at_least=False),
         ),
         pairs=(4, 1),
+        in_quick=records == 100,
         warm_rounds=2,
     )  # fmt: skip
 
@@ -78,6 +79,7 @@ def _read_committed() -> Group:
         ),
         preload={"size": 100, "count": 1_000_000, "more": 4_000_000, "records": 1_000, "abort_every": 10},
         pairs=(4, 1),
+        in_quick=False,
     )
 
 
@@ -126,7 +128,8 @@ def _rebalance(
     )  # fmt: skip
 
 
-_SOON_ALIKE: dict[str, Any] = {"settings": SOON, "kafka_settings": SOON_KAFKA, "warm_rounds": 2}
+_SOON_ALIKE: dict[str, Any] = {"settings": SOON, "kafka_settings": SOON_KAFKA, "warm_rounds": 2,
+                               "in_quick": False}  # fmt: skip
 
 COORDINATED: tuple[Group, ...] = (
     _transactions(100),
