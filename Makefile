@@ -40,7 +40,7 @@ $(VENV)/.bench: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --requirement $@.txt
 	@touch $@
 
-bench: $(VENV)/.bench ## beside Apache Kafka, 35 min, writes docs/BENCHMARKS.md (QUICK=1: 9 min; ONLY=w1,w6)
+bench: $(VENV)/.bench ## beside Apache Kafka, 46 min, writes docs/BENCHMARKS.md (QUICK=1: 9 min; ONLY=w1,w6)
 	@$(BIN)/python -m headrace.benchmarks $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 SEED ?= 1

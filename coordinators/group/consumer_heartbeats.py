@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from .consumer_draft import ConsumerDraft
     from .consumer_members import ConsumerMembers
 
+# Between two heartbeats of a member while its group changes.
+SOON_MS, SOON_MS_PER_MEMBER = 100, 2
+
 
 class ConsumerHeartbeats:
     """Joining, going on and leaving."""
@@ -48,6 +51,7 @@ class ConsumerHeartbeats:
         self._members = members
         self._around = members.around
         self.topics_changed_at = members.around.image.offset  # metadata offset: topics came or went
+        self._moved: dict[str, tuple[int, int]] = {}  # soft: group -> its epoch, and since when
         self._checked: dict[str, tuple[int, int]] = {}  # soft: group -> image and epoch whose topics agree
 
     def heartbeat(self, body: ConsumerGroupHeartbeatRequest, token: Token, now: Now) -> Outcome:
@@ -62,7 +66,8 @@ class ConsumerHeartbeats:
         self.update_member(draft, before, member_id, _told(before, body, token), now)
         draft.assign(self._members.assignor_names)
         draft.reconcile(member_id, owned, known_epoch)
-        after = draft.group.members[member_id]
+        after_group = draft.group
+        after = after_group.members[member_id]
         if owned is not None:
             self._members.report(body.group_id, after, owned)
         self._members.begin_session(body.group_id, after, now)
@@ -76,11 +81,26 @@ class ConsumerHeartbeats:
                 0,
                 member_id,
                 after.epoch,
-                self._around.config.now.group_consumer_heartbeat_interval_ms,
+                self._interval_ms(after_group, now),
                 _in_message(after.assigned) if is_told else None,
             ),
         )
         return outcome
+
+    def _interval_ms(self, group: ConsumerGroup, now: Now) -> int:
+        """How soon the member is to be heard again: sooner for one whole interval after the group moved.
+
+        A member hears only by its heartbeats what it is to give back, and who waits for that hears by its own
+        that it has it. All are heard within an interval of the move; none waits for another interval after
+        them. The more members there are the rarer they come, for the coordinator's sake.
+        """
+        interval_ms = self._around.config.now.group_consumer_heartbeat_interval_ms
+        epoch, moved_at_ms = self._moved.get(group.group_id, (-1, 0))
+        if epoch != group.epoch:
+            self._moved[group.group_id] = (group.epoch, now.ms)
+        elif now.ms - moved_at_ms >= interval_ms:
+            return interval_ms
+        return min(interval_ms, max(SOON_MS, SOON_MS_PER_MEMBER * group.member_count))
 
     # --- joining and going on ---------------------------------------------------------------------------
 
@@ -195,6 +215,7 @@ class ConsumerHeartbeats:
     def forget(self, group_id: str) -> None:
         """The group is gone."""
         self._checked.pop(group_id, None)
+        self._moved.pop(group_id, None)
 
 
 def _own_static_member(found: Member | None, body: ConsumerGroupHeartbeatRequest) -> Member:

@@ -38,13 +38,40 @@ def member(rig: ConsumerGroupRig, member_id: str, *topics: str, **facts: object)
 
 
 def test_first_member_gets_everything_at_once(rig: ConsumerGroupRig) -> None:
-    """Epoch 1, all partitions, and how often to be heard."""
+    """Epoch 1, all partitions, and to be heard again soon: others may be about to join."""
     first = member(rig, "a")
     answer = first.beat()
     assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "a", 1)
-    assert answer.heartbeat_interval_ms == 5_000
+    assert answer.heartbeat_interval_ms == 100
     assert first.owned == {"events": {0, 1, 2, 3, 4, 5}}
     assert rig.group.state is GroupState.STABLE
+
+
+def test_members_are_heard_oftener_for_an_interval_after_a_change(rig: ConsumerGroupRig) -> None:
+    """Joining and leaving are changes, waiting for them is none; who waits for others hears soon of it."""
+    first, second = member(rig, "a"), member(rig, "b")
+    first.beat()
+    rig.advance(4_999)
+    assert first.beat().heartbeat_interval_ms == 100
+    rig.advance(1)
+    assert first.beat().heartbeat_interval_ms == 5_000
+    assert second.beat().heartbeat_interval_ms == 100
+    rig.advance(5_000)
+    assert first.beat().heartbeat_interval_ms == 5_000
+    run(first, second)
+    second.leave()
+    assert first.beat().heartbeat_interval_ms == 100
+    rig.advance(5_000)
+    assert first.beat().heartbeat_interval_ms == 5_000
+
+
+def test_many_members_are_not_heard_so_often(rig: ConsumerGroupRig) -> None:
+    """Two milliseconds for each, and never more rarely than without a change."""
+    for number in range(60):
+        answer = member(rig, f"m{number}").beat()
+        assert answer.heartbeat_interval_ms == max(100, 2 * (number + 1))
+    with_config(rig, group_consumer_heartbeat_interval_ms=50)
+    assert member(rig, "last").beat().heartbeat_interval_ms == 50
 
 
 def test_second_member_gets_its_half_after_the_first_has_given_it_back(rig: ConsumerGroupRig) -> None:
