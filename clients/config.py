@@ -181,9 +181,7 @@ class ConsumerConfig(RequestConfig):
         "auto.commit.interval.ms", 5 * SECOND, low=0, high=MAX_INT, unit="ms", doc="How often."
     )
     exclude_internal_topics: bool = key(
-        "exclude.internal.topics",
-        True,
-        doc="Patterns do not match internal topics; under group.protocol=consumer they never do.",
+        "exclude.internal.topics", True, doc="Patterns do not match internal topics."
     )
 
     @property

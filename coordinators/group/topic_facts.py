@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ...protocol.model import INTERNAL_TOPICS
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -69,9 +67,8 @@ class TopicFacts:
 
     @property
     def names(self) -> Iterable[str]:
-        """Of all topics that an expression can match. Kafka's coordinator leaves it to its clients to keep
-        off internal topics, which they cannot do with an expression."""
-        return self._topics.keys() - INTERNAL_TOPICS
+        """Of all topics."""
+        return self._topics.keys()
 
     def hash_of(self, names: Iterable[str]) -> int:
         """64 bits with a sign; NO_TOPICS_HASH if none of them exists."""

@@ -111,18 +111,6 @@ def test_expression_is_forgotten_with_its_last_member(rig: ConsumerGroupRig) -> 
     assert rig.group.regexes == {}
 
 
-def test_expression_does_not_match_internal_topics(rig: ConsumerGroupRig) -> None:
-    """Whoever reads everything and commits would never come to the end of what it has committed itself. By
-    name they can be read."""
-    rig.set_topics(log_a=2, __consumer_offsets=4, __transaction_state=4)
-    first = _by_regex(rig, "a", ".*")
-    run(first)
-    assert first.owned == {"log_a": {0, 1}}
-    second = SimMember(rig, "b", ("__consumer_offsets",))
-    run(first, second)
-    assert second.owned == {"__consumer_offsets": {0, 1, 2, 3}}
-
-
 def test_names_and_expression_add_up(rig: ConsumerGroupRig) -> None:
     """A member may have both."""
     first = SimMember(rig, "a", ("other",), "log_a")
