@@ -10,9 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ...protocol.coordinator_ids import partition_of_id
-from ...protocol.errors import CoordinatorNotAvailableError, KafkaError
-from ...protocol.model import NO_NODE
+from ...protocol.errors import KafkaError, ThrottlingQuotaExceededError
 from ...storage_node.gateway import OwnRequest
 
 if TYPE_CHECKING:
@@ -26,9 +24,11 @@ if TYPE_CHECKING:
     Answer = Mapping[str, Any]
     Then = Callable[[Any], None]
 
-# Bound: how long another node may take to answer what is passed on to it; longer than any member may wait
-# in a rebalance would hold the connection, and the client asks again anyway.
-PASS_ON_TIMEOUT_MS = 310_000
+# What answers say where nobody asked who may do what, or nobody checks it.
+NO_OPERATIONS = -(2**31)
+# A node that has no room for a request now is asked again: Kafka's brokers would not read it yet.
+AGAIN_MS = 50
+AGAIN_FOR_MS = 20_000
 
 
 class Principal(NamedTuple):
@@ -89,6 +89,12 @@ class Plane(Protocol):
 
     def soon(self, action: Callable[[], None]) -> None:
         """In the event loop's next turn."""
+
+    def later(self, delay_ms: int, action: Callable[[], None]) -> None:
+        """After a while."""
+
+    def new_member_id(self) -> str:
+        """One that nobody has."""
 
 
 class Caller(Protocol):
@@ -171,8 +177,15 @@ class Call:
         """Ask this node; `then` gets the body of the answer, and its frames if it wants them. An error of the
         whole request goes to `failed`, which otherwise refuses the call; no answer answers nothing."""
 
+        left_ms = AGAIN_FOR_MS
+
         def answered(outcome: Any, answer_frames: Sequence[Buffer]) -> None:
-            self._settle(outcome, (answer_frames,) if with_frames else (), then, failed)
+            nonlocal left_ms
+            if isinstance(outcome, ThrottlingQuotaExceededError) and left_ms > 0 and self.peer.is_connected:
+                left_ms -= AGAIN_MS
+                self.plane.later(AGAIN_MS, lambda: self.host.handle(request))
+            else:
+                self._settle(outcome, (answer_frames,) if with_frames else (), then, failed)
 
         request = OwnRequest(self.peer, api, body, frames, answered)
         if self._is_in_turn:
@@ -181,34 +194,21 @@ class Call:
         else:
             self.plane.soon(lambda: self.host.handle(request))
 
-    def ask_coordinator(self, topic: str, key: str, api: Api, body: Any, then: Then) -> None:
-        """Ask the node that leads the partition of a group or transactional id, wherever it is."""
-        image = self.host.image.topics.get(topic)
-        if image is None:
-            raise CoordinatorNotAvailableError("there are no coordinators yet")
-        leader = image.partitions[partition_of_id(key, len(image.partitions))].leader
-        if leader == self.host.node_id:
-            self.ask(api, body, then)
-        elif leader == NO_NODE:
-            raise CoordinatorNotAvailableError(f"nobody leads the partition of {key[:100]!r} now")
-        else:
-            self.ask_node(leader, api, body, then)
-
     def ask_node(
         self,
         node_id: int,
         api: Api,
         body: Any,
         then: Then,
-        *,
-        failed: Callable[[KafkaError], None] | None = None,
+        failed: Callable[[KafkaError], None],
+        timeout_ms: int,
     ) -> None:
-        """Ask another node."""
+        """Ask another node; errors go to `failed`."""
 
         def answered(outcome: Any) -> None:
             self._settle(outcome, (), then, failed)
 
-        self.host.ask(node_id, api, body, PASS_ON_TIMEOUT_MS, answered)
+        self.host.ask(node_id, api, body, timeout_ms, answered)
 
     def _settle(
         self,

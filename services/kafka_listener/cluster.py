@@ -13,7 +13,7 @@ from ...protocol.errors import (
 from ...protocol.messages import registry
 from ...protocol.messages.data import MetadataRequest
 from ...protocol.model import NO_NODE
-from .calls import Call, KafkaApi
+from .calls import NO_OPERATIONS, Call, KafkaApi
 from .entities import id_of
 from .topics import NO_TOPIC_ID, endpoints
 
@@ -22,14 +22,12 @@ if TYPE_CHECKING:
 
 UNSUPPORTED_VERSION = 35
 API_VERSIONS_KEY = 18
-# Answers leave this out where it was not asked for, or nobody checks who may do what.
-_NO_OPERATIONS = -(2**31)
 # What Kafka's clients look for: transactions by KIP-890, groups by KIP-848.
 _FEATURES = {"group.version": (0, 1), "transaction.version": (0, 2)}
 _FEATURES_SHOW_ZERO = 4  # clients before this version of ApiVersions take a lowest level 0 for an error
 
 
-# --- ApiVersions --------------------------------------------------------------------------------------------
+# --- ApiVersions ---------------------------------------------------------------------------------------
 
 
 def _api_versions(call: Call) -> None:
@@ -74,7 +72,7 @@ def _is_named(name: str) -> bool:
     return bool(name) and name[0].isalnum() and all(c.isascii() and (c.isalnum() or c in ".-") for c in name)
 
 
-# --- Metadata -----------------------------------------------------------------------------------------------
+# --- Metadata ------------------------------------------------------------------------------------------
 
 
 def _metadata(call: Call) -> None:
@@ -101,7 +99,7 @@ def _described(call: Call, response: MetadataResponse) -> None:
             # Any node passes on what the controller decides; clients take this one.
             "controller_id": call.host.node_id,
             "topics": [_topic(topic, reachable, call.version) for topic in response.topics],
-            "cluster_authorized_operations": _NO_OPERATIONS,
+            "cluster_authorized_operations": NO_OPERATIONS,
             "error_code": 0,
         }
     )
@@ -115,7 +113,7 @@ def _topic(topic: TopicMetadata, reachable: set[int], version: int) -> dict[str,
         "topic_id": topic.topic_id,
         "is_internal": topic.is_internal,
         "partitions": [_partition(each, reachable, version) for each in topic.partitions],
-        "topic_authorized_operations": _NO_OPERATIONS,
+        "topic_authorized_operations": NO_OPERATIONS,
     }
 
 

@@ -132,7 +132,7 @@ def id_of(value: uuid.UUID | None) -> bytes:
     return _NO_ID if value is None else value.bytes
 
 
-# --- from plain values to what kio writes -----------------------------------------------------------------
+# --- from plain values to what kio writes --------------------------------------------------------------
 
 
 @functools.cache
@@ -159,7 +159,10 @@ def _converter(field: Any) -> Callable[[Any], Any] | None:
     kind, is_array = _kind_of(field.type)
     one: Callable[[Any], Any] | None
     is_entity = dataclasses.is_dataclass(kind)
-    one = _maker(kind) if is_entity else _PLAIN.get(field.metadata.get("kafka_type", ""))
+    kafka_type = field.metadata.get("kafka_type", "")
+    if kafka_type == "datetime_i64":
+        return _to_time_or_none if type(None) in get_args(field.type) else _to_time
+    one = _maker(kind) if is_entity else _PLAIN.get(kafka_type)
     if is_array:
         return functools.partial(_each, one)
     return functools.partial(_unless_none, one) if is_entity else one
@@ -185,8 +188,12 @@ def _unless_none(convert: Any, value: Any) -> Any:
     return None if value is None else convert(value)
 
 
-def _to_time(ms: int) -> datetime.datetime | None:
-    return None if ms < 0 else _EPOCH + ms * MS
+def _to_time(ms: int) -> datetime.datetime:
+    return _EPOCH + ms * MS
+
+
+def _to_time_or_none(ms: int) -> datetime.datetime | None:
+    return None if ms < 0 else _to_time(ms)
 
 
 def _to_uuid(value: bytes) -> uuid.UUID | None:
@@ -198,6 +205,5 @@ _PLAIN: dict[str, Callable[[Any], Any]] = {
     "error_code": lambda code: _CODES.get(code, ErrorCode.unknown_server_error),
     "timedelta_i32": lambda ms: ms * MS,
     "timedelta_i64": lambda ms: ms * MS,
-    "datetime_i64": _to_time,
     "uuid": _to_uuid,
 }

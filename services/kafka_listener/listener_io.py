@@ -10,6 +10,7 @@ import logging
 import secrets
 import socket
 import time
+import uuid
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.transport.peers import printable
@@ -191,8 +192,19 @@ class KafkaListener:
 
     def soon(self, action: Callable[[], None]) -> None:
         """In the loop's next turn."""
+        asyncio.get_running_loop().call_soon(self._unless_closed, action)
+
+    def later(self, delay_ms: int, action: Callable[[], None]) -> None:
+        """After a while, unless the listener is closed by then."""
+        asyncio.get_running_loop().call_later(delay_ms / 1000, self._unless_closed, action)
+
+    def _unless_closed(self, action: Callable[[], None]) -> None:
         if not self._is_closed:
-            asyncio.get_running_loop().call_soon(self.guarded, action)
+            self.guarded(action)
+
+    def new_member_id(self) -> str:
+        """One that nobody has."""
+        return str(uuid.uuid4())
 
     def guarded(self, action: Callable[..., None], *args: Any) -> None:
         """Run a callback of the loop: what it raises is a bug that must not pass unseen."""

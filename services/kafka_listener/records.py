@@ -36,7 +36,7 @@ _FINAL_SESSION_EPOCH = -1
 _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -4, -5, -6
 
 
-# --- what answers of these apis have in common --------------------------------------------------------------
+# --- what answers of these apis have in common ---------------------------------------------------------
 
 
 class Asked:
@@ -118,7 +118,7 @@ def _leaders(call: Call, results: Sequence[Any]) -> list[dict[str, Any]]:
     return endpoints(call.host.image, call.peer.listener, found) if found else []
 
 
-# --- Produce ------------------------------------------------------------------------------------------------
+# --- Produce -------------------------------------------------------------------------------------------
 
 
 def _produce(call: Call) -> None:
@@ -172,7 +172,7 @@ def _produce_failed(data: Any, code: int) -> dict[str, Any]:
     }
 
 
-# --- Fetch --------------------------------------------------------------------------------------------------
+# --- Fetch ---------------------------------------------------------------------------------------------
 
 
 def _fetch(call: Call) -> None:
@@ -263,7 +263,7 @@ def _all_of_fetch_failed(call: Call, code: int, text: str) -> dict[str, Any]:
     return _fetch_topics_failed(call, code, text)
 
 
-# --- ListOffsets --------------------------------------------------------------------------------------------
+# --- ListOffsets ---------------------------------------------------------------------------------------
 
 
 def _list_offsets(call: Call) -> None:

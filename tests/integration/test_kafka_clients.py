@@ -1,4 +1,4 @@
-"""Unmodified Kafka clients against a headrace cluster."""
+"""Unmodified Kafka clients produce to a headrace cluster and consume from it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 import headrace
 import kafka
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from kafka_clients import WAIT_S, consume, new_topic, produce
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.services.local_io import LocalCluster
-
-WAIT_S = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -25,51 +23,19 @@ def cluster() -> Iterator[LocalCluster]:
         yield made
 
 
-def topic(cluster: LocalCluster, name: str, partitions: int = 3) -> str:
-    with cluster.admin() as admin:
-        admin.create_topics(headrace.NewTopic(name, partitions))
-    return name
-
-
-def produce(cluster: LocalCluster, name: str, values: list[bytes], **config: Any) -> None:
-    """With confluent-kafka; raises what a delivery says."""
-    producer = Producer({"bootstrap.servers": cluster.kafka_bootstrap, **config})
-    errors: list[Any] = []
-    for number, value in enumerate(values):
-        producer.produce(name, key=b"%d" % number, value=value, on_delivery=lambda e, _: errors.append(e))
-    assert producer.flush(WAIT_S) == 0
-    assert errors == [None] * len(values)
-
-
-def consume(cluster: LocalCluster, name: str, count: int, partitions: int = 3) -> list[bytes]:
-    """With confluent-kafka, without a group."""
-    consumer = Consumer(
-        {"bootstrap.servers": cluster.kafka_bootstrap, "group.id": "none", "enable.auto.commit": False}
-    )
-    consumer.assign([TopicPartition(name, number, 0) for number in range(partitions)])
-    found: list[bytes] = []
-    deadline = time.monotonic() + WAIT_S
-    while len(found) < count and time.monotonic() < deadline:
-        for message in consumer.consume(count - len(found), 1.0):
-            assert message.error() is None, message.error()
-            found.append(message.value())
-    consumer.close()
-    return found
-
-
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_confluent_kafka_produces_and_consumes(cluster: LocalCluster, compression: str) -> None:
     """All codecs, over several partitions and nodes."""
-    name = topic(cluster, f"confluent-{compression}")
+    name = new_topic(cluster, f"confluent-{compression}")
     values = [b"value %d" % number for number in range(500)]
-    produce(cluster, name, values, **{"compression.type": compression, "linger.ms": 2})
+    produce(cluster, name, values, compression_type=compression, linger_ms=2)
     assert sorted(consume(cluster, name, 500)) == sorted(values)
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
 def test_kafka_python_produces_and_consumes(cluster: LocalCluster, acks: Any) -> None:
-    """Each kind of acknowledgement; what it writes headrace's own consumer reads, and the reverse."""
-    name = topic(cluster, f"python-{acks}")
+    """Each kind of acknowledgement, beside what headrace's own producer writes."""
+    name = new_topic(cluster, f"python-{acks}")
     producer = kafka.KafkaProducer(
         bootstrap_servers=cluster.kafka_bootstrap, acks=acks, enable_idempotence=False
     )
@@ -98,16 +64,15 @@ def test_kafka_python_produces_and_consumes(cluster: LocalCluster, acks: Any) ->
 
 def test_large_batches_cross_whole(cluster: LocalCluster) -> None:
     """Frames larger than what is read at once, both ways, several on one connection at a time."""
-    name = topic(cluster, "large", 1)
+    name = new_topic(cluster, "large", 1)
     values = [bytes([number]) * 900_000 for number in range(20)]
-    produce(cluster, name, values, **{"linger.ms": 0, "max.in.flight": 5, "message.max.bytes": 1_000_000})
-    found = consume(cluster, name, 20, 1)
-    assert sorted(found) == values
+    produce(cluster, name, values, linger_ms=0, max_in_flight=5, message_max_bytes=1_000_000)
+    assert sorted(consume(cluster, name, 20, 1)) == values
 
 
 def test_the_listener_tells_of_itself(cluster: LocalCluster) -> None:
     """Nothing is held when nothing is under way."""
-    produce(cluster, topic(cluster, "told"), [b"x"])
+    produce(cluster, new_topic(cluster, "told"), [b"x"])
     for node in cluster.status()["nodes"]:
         assert node["kafka"]["listeners"].keys() == {"PLAINTEXT"}
         assert node["kafka"]["held_request_bytes"] == node["kafka"]["broken"] == 0
