@@ -20,6 +20,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from ...protocol.errors import InvalidRequestError
+from .skimming import kind_of, skim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -83,14 +84,16 @@ class Sink:
 class Layout(NamedTuple):
     """How one version of one api looks."""
 
+    request: Any
     read: Callable[[Buffer, int], tuple[Any, int]]
     write: Callable[[Sink, Any], None]
     make: Callable[[Mapping[str, Any]], Any]
     is_flexible: bool  # the request's header, and with it all of its body
     has_tagged_header: bool  # the answer's
 
-    def decode(self, frame: Buffer, offset: int) -> Any:
+    def decode(self, frame: memoryview, offset: int) -> Any:
         """The body of a request, which begins at `offset`. Errors: InvalidRequestError."""
+        skim(self.request, frame, offset)
         try:
             body, _ = self.read(frame, offset)
         except Exception as error:  # noqa: BLE001 -- kio has errors of its own for bad bytes, and Python's
@@ -114,6 +117,7 @@ def layout(api_key: int, version: int) -> Layout:
     response: Any = load_response_schema(api_key, version)
     has_tagged_header = bool(response.__flexible__) and api_key != _API_VERSIONS_KEY
     return Layout(
+        request,
         entity_reader(request),
         entity_writer(response),  # type: ignore[arg-type]  # it only asks for `write`
         _maker(response),
@@ -156,7 +160,7 @@ def _maker(entity: Any) -> Callable[[Mapping[str, Any]], Any]:
 
 def _converter(field: Any) -> Callable[[Any], Any] | None:
     """Of one field; None where kio writes the plain value."""
-    kind, is_array = _kind_of(field.type)
+    kind, is_array = kind_of(field.type)
     one: Callable[[Any], Any] | None
     is_entity = dataclasses.is_dataclass(kind)
     kafka_type = field.metadata.get("kafka_type", "")
@@ -166,16 +170,6 @@ def _converter(field: Any) -> Callable[[Any], Any] | None:
     if is_array:
         return functools.partial(_each, one)
     return functools.partial(_unless_none, one) if is_entity else one
-
-
-def _kind_of(declared: Any) -> tuple[Any, bool]:
-    """The type of one value, and whether there is an array of them; None beside it is left out."""
-    if getattr(declared, "__origin__", None) is tuple:
-        return _kind_of(get_args(declared)[0])[0], True
-    inner = [kind for kind in get_args(declared) if kind is not type(None)]
-    if inner and not isinstance(declared, type):
-        return _kind_of(inner[0])
-    return declared, False
 
 
 def _each(convert: Callable[[Any], Any] | None, values: Any) -> Any:

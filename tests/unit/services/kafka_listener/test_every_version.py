@@ -10,8 +10,9 @@ from headrace.protocol.errors import InvalidRequestError
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.services.kafka_listener.calls import Call, KafkaApi, KafkaPeer
 from headrace.services.kafka_listener.entities import Records, layout
-from headrace.services.kafka_listener.framing import read_header, skip_tags
+from headrace.services.kafka_listener.framing import read_header
 from headrace.services.kafka_listener.served import SERVED
+from headrace.services.kafka_listener.skimming import no_tags, skim
 from kafka_wire import answer_of, example_request, request_frame
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def call_of(api: KafkaApi, version: int, plane: FakePlane, **values: Any) -> Cal
     frame = memoryview(request_frame(api.key, version, example_request(api.key, version, **values)))
     header = read_header(frame)
     shape = layout(api.key, version)
-    start = skip_tags(frame, header.end) if shape.is_flexible else header.end
+    start = no_tags(frame, header.end) if shape.is_flexible else header.end
     body = shape.decode(frame, start)
     peer = KafkaPeer(1, "PLAINTEXT", "there:1")
     return Call(api, version, header.correlation_id, shape, body, peer, plane, plane, len(frame))  # type: ignore[arg-type]
@@ -78,8 +79,9 @@ def test_requests_are_read_whole(api: KafkaApi, version: int) -> None:
     frame = memoryview(request_frame(api.key, version, asked))
     shape = layout(api.key, version)
     start = read_header(frame).end
-    start = skip_tags(frame, start) if shape.is_flexible else start
+    start = no_tags(frame, start) if shape.is_flexible else start
     assert shape.decode(frame, start) == asked
+    assert skim(shape.request, frame, start) == len(frame)
     for end in range(start, len(frame)):
         with pytest.raises(InvalidRequestError):
             shape.decode(frame[:end], start)
