@@ -1,0 +1,79 @@
+"""The two systems behind one face: an address, log dirs, a restart."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Protocol
+
+from headrace.benchmarks import kafka_io
+
+from .tap_io import Tap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+# Both systems get these; all else is as they come.
+SETTINGS = {
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+JVM = ("-Xms256m", "-Xmx512m", "-Djava.awt.headless=true")
+
+
+class System(Protocol):
+    """One node on loopback. `bootstrap` stays the same over restarts, `log_dir` holds its partitions."""
+
+    name: str
+    tap: Tap
+    log_dir: Path
+
+    @property
+    def bootstrap(self) -> str: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Kafka:
+    """Apache Kafka, broker and controller in one JVM."""
+
+    def __init__(self, scratch: Path, settings: Mapping[str, str], name: str = "kafka") -> None:
+        self.name, self.tap = name, Tap()
+        self.log_dir = scratch / name
+        self.log_dir.mkdir()
+        self._settings = {**SETTINGS, **settings}
+        self._settings["advertised.listeners"] = f"PLAINTEXT://{self.bootstrap}"
+        self._node: kafka_io.KafkaNode | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients go."""
+        return f"127.0.0.1:{self.tap.port}"
+
+    def start(self) -> None:
+        """Takes connections on return."""
+        self._node = kafka_io.start_node(self.log_dir, self._settings, jvm=JVM)
+        self.tap.target = int(self._node.bootstrap.rsplit(":", 1)[1])
+
+    def stop(self) -> None:
+        """Cleanly; safe to call again."""
+        node, self._node = self._node, None
+        if node is not None:
+            node.stop()
+
+
+@contextlib.contextmanager
+def running(*systems: System) -> Iterator[None]:
+    """Started, and stopped in the end."""
+    try:
+        for system in systems:
+            system.start()
+        yield
+    finally:
+        for system in systems:
+            system.stop()
+            system.tap.close()
