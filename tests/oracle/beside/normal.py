@@ -13,10 +13,13 @@ _DRAWN = {
     "producer_id": "producer",
     "session_id": "session",
     "broker_epoch": "broker epoch",
+    "finalized_features_epoch": "metadata offset",
     "total_bytes": "disk",
     "usable_bytes": "disk",
     "throttle_time": "throttle",
 }
+# of these two values tell nothing by being the same
+_MEASURED = {"disk", "throttle", "broker epoch", "metadata offset"}
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _ID = re.compile(r"(?<![\w-])(?=[a-z0-9_-]*[A-Z])(?!\w*(?:Exception|Error)\b)[\w-]{22}(?![\w-])")
 _DAY_MS = 86_400_000
@@ -55,7 +58,7 @@ class Normal:
         return value
 
     def _named(self, kind: str, text: str) -> str:
-        if kind in ("disk", "throttle", "broker epoch"):
+        if kind in _MEASURED:
             return f"<{kind}>"
         return self._ids.setdefault(f"{kind} {text}", f"<{kind} {len(self._ids) + 1}>")
 
