@@ -34,7 +34,7 @@ def batch(
     key: bytes | None = b"key",
     **more: Any,
 ) -> bytes:
-    """Records with values v-0, v-1, ...; `more`: who produces them, and whether in a transaction."""
+    """Records with values v-0, v-1, ...; `more`: who produces them."""
     builder = active_codec().builder(max_bytes=1 << 20, compression=compression, **more)
     for number in range(count):
         builder.append(timestamp + number, key, b"v-%d" % number, [("h", b"x")])

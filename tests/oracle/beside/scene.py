@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from .java_io import JavaTools, Printed
     from .systems_io import System
@@ -43,7 +47,7 @@ class Scene:
     @property
     def topic(self) -> str:
         """A name that no other scenario uses, for topics, groups and transactional ids."""
-        return self.scenario.name.replace("/", "-").replace(" ", "-").replace("_", "-")
+        return re.sub(r"[^a-z0-9]+", "-", self.scenario.name)
 
     def note(self, label: str, value: Any) -> None:
         """Something that was seen, and that both systems should have in common; labels are unique."""
@@ -53,6 +57,20 @@ class Scene:
     def tool(self, main_class: str, *arguments: str, given: str = "", timeout_s: int = 60) -> Printed:
         """Run one of Kafka's Java tools; see `java_io`."""
         return self.tools.run(main_class, *arguments, given=given, timeout_s=timeout_s)
+
+    @contextlib.contextmanager
+    def folder(self) -> Iterator[str]:
+        """An empty folder."""
+        with tempfile.TemporaryDirectory() as path:
+            yield path
+
+    @contextlib.contextmanager
+    def file(self, text: str) -> Iterator[str]:
+        """A file with this text."""
+        with self.folder() as folder:
+            path = Path(folder) / "given"
+            path.write_text(text)
+            yield str(path)
 
     def restart(self) -> None:
         """Stop the system cleanly and start it again."""

@@ -20,6 +20,7 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "4",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
+    "log.retention.ms": "-1",  # records of scenarios are as old as their timestamps say
     "group.initial.rebalance.delay.ms": "0",
 }
 JVM = ("-Xms256m", "-Xmx512m", "-Djava.awt.headless=true")

@@ -223,7 +223,7 @@ def new_group(scene: Scene) -> None:
 
 
 def _until_topic_is_known(asking: Asking, beat: dict[str, Any], version: int) -> None:
-    """A coordinator learns of a topic a little later than whoever made it: another group is asked until then."""
+    """A coordinator learns of a topic later than whoever made it: another group is asked until then."""
     other = {**beat, "group_id": f"{beat['group_id']}-first"}
 
     def is_known() -> bool:
