@@ -21,7 +21,8 @@ _DRAWN = {
 # of these two values tell nothing by being the same
 _MEASURED = {"disk", "throttle", "broker epoch", "metadata offset"}
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_ID = re.compile(r"(?<![\w-])(?=[a-z0-9_-]*[A-Z])(?!\w*(?:Exception|Error)\b)[\w-]{22}(?![\w-])")
+# 22 characters of Base64, unless they are words joined like these
+_ID = re.compile(r"(?<![\w-])(?=[a-z0-9_-]*[A-Z])(?![A-Za-z][a-z]+(?:[A-Z][a-z]+)*\b)[\w-]{22}(?![\w-])")
 _DAY_MS = 86_400_000
 
 
@@ -66,6 +67,7 @@ class Normal:
         for path, name in self._paths.items():
             text = text.replace(path, f"<{name}>")
         text = self._port.sub(lambda found: f"<{self._ports[int(found[2])]}>", text)
+        text = re.sub(r"127\.0\.0\.1:\d+", "<another port>", text)
         text = _UUID.sub(lambda found: self._id(found[0]), text)
         text = _ID.sub(lambda found: self._id(found[0]), text)
         return re.sub(r"\b\d{13}\b", lambda found: str(self._number(int(found[0]), "")), text)

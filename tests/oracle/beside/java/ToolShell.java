@@ -1,6 +1,8 @@
 import java.io.BufferedReader;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
+import java.io.FilterOutputStream;
+import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.io.PrintStream;
@@ -30,13 +32,25 @@ public class ToolShell {
         }
     }
 
+    /** Whoever called exit prints no more: in a JVM of its own it would not have returned. */
+    private static final class UntilExit extends FilterOutputStream {
+        UntilExit(OutputStream out) {
+            super(out);
+        }
+
+        @Override
+        public void write(int one) throws IOException {
+            if (Thread.currentThread() != ended) {
+                out.write(one);
+            }
+        }
+    }
+
     private static final PrintStream ANSWERS = System.out;
-    private static final PrintStream NOWHERE = new PrintStream(OutputStream.nullOutputStream());
     private static final Map<Field, Object> FIRST_VALUES = new HashMap<>();
     private static final List<Runnable> HOOKS = new ArrayList<>();
     private static volatile Integer status;
-    private static PrintStream toolOut;
-    private static PrintStream toolErr;
+    private static volatile Thread ended;
 
     public static void main(String[] arguments) throws Exception {
         Exit.Procedure end = (code, message) -> {
@@ -45,10 +59,8 @@ public class ToolShell {
             }
             if (status == null) {
                 status = code;
-                // nothing is printed behind an exit, but by the hooks
-                System.setOut(NOWHERE);
-                System.setErr(NOWHERE);
             }
+            ended = Thread.currentThread();
             throw new Ended();
         };
         Exit.setExitProcedure(end);
@@ -64,12 +76,12 @@ public class ToolShell {
     private static void answer(String[] parts) throws Exception {
         ByteArrayOutputStream out = new ByteArrayOutputStream();
         ByteArrayOutputStream err = new ByteArrayOutputStream();
-        toolOut = new PrintStream(out, true);
-        toolErr = new PrintStream(err, true);
-        printAgain();
+        System.setOut(new PrintStream(new UntilExit(out), true));
+        System.setErr(new PrintStream(new UntilExit(err), true));
         System.setIn(new ByteArrayInputStream(Base64.getDecoder().decode(parts[2].substring(1))));
         String[] arguments = Arrays.stream(parts).skip(3).map(ToolShell::text).toArray(String[]::new);
         status = null;
+        ended = null;
         HOOKS.clear();
         Thread thread = new Thread(() -> call(text(parts[1]), arguments), "tool");
         thread.setDaemon(true);
@@ -96,15 +108,10 @@ public class ToolShell {
             status = 1;
         }
         // what a tool does when its JVM ends
-        printAgain();
+        ended = null;
         for (Runnable hook : HOOKS) {
             hook.run();
         }
-    }
-
-    private static void printAgain() {
-        System.setOut(toolOut);
-        System.setErr(toolErr);
     }
 
     /** A tool that counts in static fields finds them as in a JVM of its own. */
