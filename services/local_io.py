@@ -21,7 +21,8 @@ from ..protocol.errors import ApiTimeoutError, ClosedError
 from ..runtime.loop_thread_io import LoopThread
 from ..storage_node.config import NodeConfig
 from ..storage_node.node_io import NodeServer
-from .server_config import scaled, split_config
+from .kafka_listener.assembly import new_kafka_listener
+from .server_config import of_node, scaled, split_config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,6 +70,12 @@ class LocalCluster:
         """host:port of every storage node, for clients."""
         self._raise_if_over()
         return self._cores.bootstrap()
+
+    @property
+    def kafka_bootstrap(self) -> str:
+        """host:port of every storage node for Kafka's own clients; needs the config key `listeners`."""
+        self._raise_if_over()
+        return self._cores.kafka_bootstrap()
 
     def producer(self, **options: Any) -> Producer[Any, Any]:
         """A producer of this cluster; the options are those of `headrace.Producer`."""
@@ -194,7 +201,7 @@ class _Servers:
         # nobody else is to be waited for in one process; Kafka's quickstart has it so too
         node_pairs = {"group.initial.rebalance.delay.ms": 0, **scaled(node_pairs, nodes)}
         self._node_configs = [
-            NodeConfig.of({**node_pairs, "node.id": index, "log.dirs": str(data_dir / f"node-{index}")})
+            NodeConfig.of(of_node(node_pairs, index, str(data_dir / f"node-{index}")))
             for index in range(1, nodes + 1)
         ]
         self.settled = threading.Event()
@@ -230,6 +237,11 @@ class _Servers:
     def bootstrap(self) -> str:
         """Addresses of the nodes; they do not change once the cluster is ready."""
         return ",".join(f"{node.host}:{node.port}" for node in self._nodes)
+
+    def kafka_bootstrap(self) -> str:
+        """Of the first listener of each node; they do not change once the cluster is ready."""
+        first = [each.endpoints[0] for each in self._nodes if each.endpoints]
+        return ",".join(f"{endpoint.host}:{endpoint.port}" for endpoint in first)
 
     async def status(self) -> dict[str, Any]:
         """Controllers and nodes; `controller` is the one that decides, None if there is none."""
@@ -294,7 +306,7 @@ class _Servers:
 
     def _new_node(self, config: NodeConfig) -> NodeServer:
         locators = tuple(self._locator(index) for index in range(len(self._controllers)))
-        return NodeServer(config, locators, guest=new_coordinators)
+        return NodeServer(config, locators, guest=new_coordinators, gateway=new_kafka_listener)
 
     def _locator(self, index: int) -> ControllerLocator:
         async def locate() -> tuple[str, int]:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import msgspec
 
     from ..protocol.messages.envelope import Api
+    from ..protocol.model import ListenerEndpoint
     from ..protocol.transport.dealer_io import Connection, Response
     from ..runtime.shell_io import TaskOwner
     from .config import NodeConfig
@@ -71,6 +72,7 @@ class NodeIdentity:
     rack: str | None
     log_dir_ids: tuple[bytes, ...]
     previous_end: PreviousEnd = field(default_factory=PreviousEnd)
+    listeners: tuple[ListenerEndpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +320,7 @@ class ControllerLink:
             me.log_dir_ids,
             end.broker_epoch,
             end.lost,
+            me.listeners,
         )
         response = await self._ask(registry.BROKER_REGISTRATION, request, self._timeout_s)
         if response is not None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..model import ListenerEndpoint
+
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 CLUSTER_DEFAULT = (BROKER_RESOURCE, "")  # the broker resource without a name holds for all nodes
@@ -34,6 +36,7 @@ class BrokerRegistration:
     is_fenced: bool
     in_controlled_shutdown: bool = False
     previous_epoch: int = -1  # a process before ended in order under it, and this one was never unfenced
+    listeners: tuple[ListenerEndpoint, ...] = ()  # for Kafka's clients
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from .java_io import JavaTools, compiled
 from .page import Api, page
 from .playing_io import Outcome, Player
 from .scene import ALL
-from .systems_io import Kafka, running
+from .systems_io import Headrace, Kafka, running
 from .wire import KEYS, Wire
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _options() -> argparse.Namespace:
 
 def _other(kind: str, scratch: Path) -> System:
     if kind == "headrace":
-        raise NotImplementedError
+        return Headrace(scratch, {})
     return Kafka(scratch, PLANTED if kind == "planted" else {}, "other")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.benchmarks import kafka_io
@@ -23,6 +25,7 @@ SETTINGS = {
     "log.retention.ms": "-1",  # records of scenarios are as old as their timestamps say
     "group.initial.rebalance.delay.ms": "0",
 }
+STOP_TIMEOUT_S = 30.0
 JVM = ("-Xms256m", "-Xmx512m", "-Djava.awt.headless=true")
 
 
@@ -65,6 +68,62 @@ class Kafka:
         node, self._node = self._node, None
         if node is not None:
             node.stop()
+
+
+class Headrace:
+    """A controller and a storage node with a listener for Kafka's clients, two processes."""
+
+    def __init__(self, scratch: Path, settings: Mapping[str, str]) -> None:
+        self.name, self.tap = "headrace", Tap()
+        self.log_dir = scratch / self.name
+        self._port = kafka_io.free_ports(1)[0]
+        self._settings = {
+            **SETTINGS,
+            **settings,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+        }
+        self._scratch = scratch
+        self._processes: list[subprocess.Popen[str]] = []
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients go."""
+        return f"127.0.0.1:{self.tap.port}"
+
+    def start(self) -> None:
+        """Takes connections on return."""
+        controller = self._start("controller", self._scratch / "headrace-controller", "")
+        self._start("node", self.log_dir, controller, *(f"{k}={v}" for k, v in self._settings.items()))
+        self.tap.target = self._port
+
+    def stop(self) -> None:
+        """Cleanly, the node first; safe to call again."""
+        while self._processes:
+            process = self._processes.pop()
+            process.terminate()
+            try:
+                process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise
+            finally:
+                assert process.stdout is not None
+                process.stdout.close()
+
+    def _start(self, kind: str, folder: Path, *arguments: str) -> str:
+        """Its port, once it serves."""
+        ports, *pairs = arguments
+        command = [sys.executable, "-m", "headrace.benchmarks.server_process", kind, str(folder), ports, ""]
+        with (self._scratch / f"{kind}.txt").open("a") as errors:
+            process = subprocess.Popen([*command, *pairs], stdout=subprocess.PIPE, stderr=errors, text=True)
+        self._processes.append(process)
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line.startswith("ready "):
+            raise RuntimeError(f"{kind} did not start: {(self._scratch / f'{kind}.txt').read_text()[-3000:]}")
+        return line.split()[1]
 
 
 @contextlib.contextmanager

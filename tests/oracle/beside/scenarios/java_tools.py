@@ -38,7 +38,7 @@ def call(label: str, tool: str, arguments: str, given: str = "") -> Call:
 
 
 MAKE = call("made", TOPICS, "--create --topic {topic} --partitions 1 --replication-factor 1")
-FILL = call("filled", PRODUCER, "--topic {topic} --sync", "".join(f"line {number}\n" for number in range(10)))
+FILL = call("filled", PRODUCER, "--topic {topic} --sync --timeout 0", "".join(f"line {number}\n" for number in range(10)))
 
 SCRIPTS: dict[str, list[Call]] = {
     "kafka-topics": [
@@ -65,11 +65,11 @@ SCRIPTS: dict[str, list[Call]] = {
         call(
             "keys",
             PRODUCER,
-            "--topic {topic} --sync --property parse.key=true --property parse.headers=true",
+            "--topic {topic} --sync --timeout 0 --property parse.key=true --property parse.headers=true",
             "".join(f"h:{number}\tk{number}\tv{number}\n" for number in range(6)),
         ),
         *(
-            call(codec, PRODUCER, f"--topic {{topic}} --sync --compression-codec {codec}", "one\ntwo\n")
+            call(codec, PRODUCER, f"--topic {{topic}} --sync --timeout 0 --compression-codec {codec}", "one\ntwo\n")
             for codec in ("none", "gzip", "snappy", "lz4", "zstd")
         ),
         Call(
@@ -78,9 +78,9 @@ SCRIPTS: dict[str, list[Call]] = {
             ("--topic", "{topic}", "--partition", "0", "--offset", "earliest", *READ[1:], "5", *PRINT),
         ),
         Call("read", CONSUMER, ("--topic", "{topic}", "--group", "{topic}", *READ, "16")),
-        call("more", PRODUCER, "--topic {topic} --sync", "later\n"),
+        call("more", PRODUCER, "--topic {topic} --sync --timeout 0", "later\n"),
         Call("goes on", CONSUMER, ("--topic", "{topic}", "--group", "{topic}", *READ, "1")),
-        call("new protocol", PRODUCER, "--topic {topic} --sync", "by the new protocol\n"),
+        call("new protocol", PRODUCER, "--topic {topic} --sync --timeout 0", "by the new protocol\n"),
         Call(
             "goes on anew",
             CONSUMER,
@@ -129,8 +129,6 @@ SCRIPTS: dict[str, list[Call]] = {
         call("no such", CONFIGS, "--alter --topic {topic} --add-config no.such=1"),
         call("unknown topic", CONFIGS, "--alter --topic no-such-topic --add-config retention.ms=1"),
         call("broker", CONFIGS, "--alter --broker 1 --add-config log.cleaner.threads=2"),
-        call("describe broker", CONFIGS, "--describe --broker 1"),
-        call("broker back", CONFIGS, "--alter --broker 1 --delete-config log.cleaner.threads"),
         call("all brokers", CONFIGS, "--describe --broker-defaults"),
         call("read only", CONFIGS, "--alter --broker 1 --add-config node.id=2"),
         call("group", CONFIGS, "--alter --group {topic} --add-config consumer.session.timeout.ms=50000"),
@@ -141,6 +139,8 @@ SCRIPTS: dict[str, list[Call]] = {
             "--alter --client-metrics {topic} --add-config interval.ms=5000,metrics=*",
         ),
         call("describe client metrics", CONFIGS, "--describe --client-metrics {topic}"),
+        call("describe broker", CONFIGS, "--describe --broker 1"),
+        call("broker back", CONFIGS, "--alter --broker 1 --delete-config log.cleaner.threads"),
         call(
             "quota",
             CONFIGS,
@@ -294,7 +294,7 @@ def compatibility(scene: Scene) -> None:
     values = {
         "num-cluster-nodes": "1",
         "expect-record-too-large-exception": "False",
-        "describe-acls": "False",
+        "describe-acls": "True",
     }
     flags = [
         part

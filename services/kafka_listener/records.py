@@ -1,0 +1,328 @@
+"""Produce, Fetch and ListOffsets: Kafka's requests about records, as headrace's own. Pure.
+
+Batches pass through as buffers: kio copies those of a Produce once, out of the memory that they were received
+into, and those of a Fetch never.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import FetchSessionIdNotFoundError, InvalidRecordError
+from ...protocol.messages import registry
+from ...protocol.messages.data import (
+    FetchPartition,
+    FetchRequest,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ProducePartition,
+    ProduceRequest,
+)
+from ...protocol.model import EARLIEST_TIMESTAMP, NO_NODE
+from .calls import Call, KafkaApi
+from .entities import Records, ms_of
+from .topics import NamedTopics, endpoints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ...protocol.messages.data import FetchResponse, ListOffsetsResponse, ProduceResponse
+    from ...protocol.records.header import Buffer
+
+# From this version on the leaders of partitions add them to the transaction (KIP-890).
+_PRODUCE_ADDS_PARTITIONS = 12
+_FINAL_SESSION_EPOCH = -1
+_EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -4, -5, -6
+
+
+# --- what answers of these apis have in common ---------------------------------------------------------
+
+
+class Asked:
+    """The partitions of a request in its order: some go to the node, the others fail here.
+
+    `answers` are made of both, in topics as the request named them.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._topics = NamedTopics(call.host.image)
+        self._found: list[tuple[dict[str, Any], list[tuple[Any, int]]]] = []
+        self.entries: list[Any] = []  # what goes to the node
+
+    def add(
+        self,
+        topics: Sequence[Any],
+        partitions: str,
+        make: Callable[[bytes, Any], Any],
+        name_field: str = "name",
+    ) -> None:
+        """Take what the request names; `make` gives the node's entry, or an error code."""
+        for topic in topics:
+            topic_id, names = self._topics.find(topic, name_field)
+            code = self._topics.unknown_code(topic_id)
+            rows: list[tuple[Any, int]] = []
+            for asked in getattr(topic, partitions):
+                entry = code or make(topic_id, asked)
+                if isinstance(entry, int):
+                    rows.append((asked, entry))
+                else:
+                    rows.append((asked, 0))
+                    self.entries.append(entry)
+            self._found.append((names, rows))
+
+    def answers(
+        self, partitions: str, results: Sequence[Any], tell: Callable[[Any, Any, int], dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Topics with their partitions; `tell` gets the asked one, the node's result or None, and the error
+        code if there is no result."""
+        left = iter(results)
+        return [
+            names | {partitions: [tell(asked, None if code else next(left), code) for asked, code in rows]}
+            for names, rows in self._found
+        ]
+
+
+def _failed_topics(
+    topics: str,
+    answers: str,
+    partitions: str,
+    answered: str,
+    tell: Callable[[Any, int], dict[str, Any]],
+    name_field: str = "name",
+) -> Callable[[Call, int, str], dict[str, Any]]:
+    """How an api with topics and partitions answers when all of it failed."""
+
+    def failed(call: Call, code: int, _text: str) -> dict[str, Any]:
+        find = NamedTopics(call.host.image).find
+        return {
+            answers: [
+                find(topic, name_field)[1]
+                | {answered: [tell(asked, code) for asked in getattr(topic, partitions)]}
+                for topic in getattr(call.body, topics)
+            ]
+        }
+
+    return failed
+
+
+def _leader(result: Any) -> dict[str, Any]:
+    """Who leads, where a client asked somebody else (KIP-951)."""
+    if result.leader_id == NO_NODE:
+        return {}
+    return {"current_leader": {"leader_id": result.leader_id, "leader_epoch": result.leader_epoch}}
+
+
+def _leaders(call: Call, results: Sequence[Any]) -> list[dict[str, Any]]:
+    found = {result.leader_id for result in results if result.leader_id != NO_NODE}
+    return endpoints(call.host.image, call.peer.listener, found) if found else []
+
+
+# --- Produce -------------------------------------------------------------------------------------------
+
+
+def _produce(call: Call) -> None:
+    body = call.body
+    frames: list[Buffer] = []
+    asked = Asked(call)
+
+    def entry(topic_id: bytes, data: Any) -> ProducePartition | int:
+        if data.records is None:
+            return InvalidRecordError.code
+        frames.append(data.records)
+        return ProducePartition(topic_id, data.index)
+
+    asked.add(body.topic_data, "partition_data", entry)
+    request = ProduceRequest(
+        body.acks,
+        ms_of(body.timeout),
+        tuple(asked.entries),
+        body.transactional_id,
+        adds_partitions=call.version >= _PRODUCE_ADDS_PARTITIONS,
+    )
+    call.ask(registry.PRODUCE, request, partial(_produced, call, asked), frames)
+
+
+def _produced(call: Call, asked: Asked, response: ProduceResponse) -> None:
+    def tell(data: Any, result: Any, code: int) -> dict[str, Any]:
+        if result is None:
+            return _produce_failed(data, code)
+        return {
+            "index": data.index,
+            "error_code": result.error_code,
+            "base_offset": result.base_offset,
+            "log_append_time": result.log_append_time_ms,
+            "log_start_offset": result.log_start_offset,
+            "record_errors": (),
+            "error_message": result.error_detail or None,
+        } | _leader(result)
+
+    answers = asked.answers("partition_responses", response.partitions, tell)
+    call.answer({"responses": answers, "node_endpoints": _leaders(call, response.partitions)})
+
+
+def _produce_failed(data: Any, code: int) -> dict[str, Any]:
+    return {
+        "index": data.index,
+        "error_code": code,
+        "base_offset": -1,
+        "log_append_time": -1,
+        "log_start_offset": -1,
+        "record_errors": (),
+    }
+
+
+# --- Fetch ---------------------------------------------------------------------------------------------
+
+
+def _fetch(call: Call) -> None:
+    body = call.body
+    if getattr(body, "session_epoch", _FINAL_SESSION_EPOCH) > 0:
+        raise FetchSessionIdNotFoundError("this node keeps no fetch sessions of clients")
+    asked = Asked(call)
+
+    def entry(topic_id: bytes, wanted: Any) -> FetchPartition:
+        return FetchPartition(
+            topic_id,
+            wanted.partition,
+            wanted.fetch_offset,
+            wanted.partition_max_bytes,
+            getattr(wanted, "current_leader_epoch", -1),
+            getattr(wanted, "last_fetched_epoch", -1),
+        )
+
+    asked.add(body.topics, "partitions", entry, "topic")
+    request = FetchRequest(
+        ms_of(body.max_wait),
+        body.min_bytes,
+        body.max_bytes,
+        body.isolation_level,
+        tuple(asked.entries),
+        rack=getattr(body, "rack_id", ""),
+    )
+    call.ask(registry.FETCH, request, partial(_fetched, call, asked), with_frames=True)
+
+
+def _fetched(call: Call, asked: Asked, response: FetchResponse, frames: Sequence[Buffer]) -> None:
+    left = iter(frames)
+    is_committed = call.body.isolation_level == 1
+
+    def tell(wanted: Any, result: Any, code: int) -> dict[str, Any]:
+        if result is None:
+            return _fetch_failed(wanted, code)
+        told = {
+            "partition_index": wanted.partition,
+            "error_code": result.error_code,
+            "high_watermark": result.high_watermark,
+            "last_stable_offset": result.last_stable_offset,
+            "log_start_offset": result.log_start_offset,
+            "aborted_transactions": [
+                {"producer_id": producer_id, "first_offset": first} for producer_id, first in result.aborted
+            ]
+            if is_committed
+            else None,
+            "preferred_read_replica": result.preferred_read_replica,
+            "records": Records([next(left) for _ in range(result.frame_count)]),
+        } | _leader(result)
+        if result.diverging_epoch >= 0:
+            told["diverging_epoch"] = {
+                "epoch": result.diverging_epoch,
+                "end_offset": result.diverging_end_offset,
+            }
+        return told
+
+    call.answer(
+        {
+            "error_code": 0,
+            "session_id": 0,
+            "responses": asked.answers("partitions", response.partitions, tell),
+            "node_endpoints": _leaders(call, response.partitions),
+        }
+    )
+
+
+def _fetch_failed(wanted: Any, code: int) -> dict[str, Any]:
+    return {
+        "partition_index": wanted.partition,
+        "error_code": code,
+        "high_watermark": -1,
+        "aborted_transactions": None,
+        "records": b"",
+    }
+
+
+_fetch_topics_failed = _failed_topics(
+    "topics", "responses", "partitions", "partitions", _fetch_failed, "topic"
+)
+
+
+def _all_of_fetch_failed(call: Call, code: int, text: str) -> dict[str, Any]:
+    """An error of the whole has a place of its own since there are sessions."""
+    if hasattr(call.body, "session_epoch"):
+        return {"error_code": code, "responses": ()}
+    return _fetch_topics_failed(call, code, text)
+
+
+# --- ListOffsets ---------------------------------------------------------------------------------------
+
+
+def _list_offsets(call: Call) -> None:
+    body = call.body
+    asked = Asked(call)
+
+    def entry(topic_id: bytes, wanted: Any) -> ListOffsetsPartition | int:
+        timestamp = wanted.timestamp
+        # no record lies anywhere but on these disks
+        if timestamp == _EARLIEST_LOCAL:
+            timestamp = EARLIEST_TIMESTAMP
+        return ListOffsetsPartition(
+            topic_id, wanted.partition_index, timestamp, getattr(wanted, "current_leader_epoch", -1)
+        )
+
+    asked.add(body.topics, "partitions", entry)
+    request = ListOffsetsRequest(getattr(body, "isolation_level", 0), tuple(asked.entries))
+    call.ask(registry.LIST_OFFSETS, request, partial(_listed, call, asked))
+
+
+def _listed(call: Call, asked: Asked, response: ListOffsetsResponse) -> None:
+    def tell(wanted: Any, result: Any, code: int) -> dict[str, Any]:
+        if result is None:
+            return _list_failed(wanted, code)
+        if wanted.timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
+            return _list_failed(wanted, 0)
+        return {
+            "partition_index": wanted.partition_index,
+            "error_code": result.error_code,
+            "timestamp": result.timestamp,
+            "offset": result.offset,
+            "leader_epoch": result.leader_epoch,
+        }
+
+    call.answer({"topics": asked.answers("partitions", response.partitions, tell)})
+
+
+def _list_failed(wanted: Any, code: int) -> dict[str, Any]:
+    return {"partition_index": wanted.partition_index, "error_code": code, "timestamp": -1, "offset": -1}
+
+
+RECORD_APIS = (
+    KafkaApi(
+        0,
+        "Produce",
+        3,
+        13,
+        _produce,
+        _failed_topics("topic_data", "responses", "partition_data", "partition_responses", _produce_failed),
+        advertised_low=0,  # librdkafka takes a broker without version 0 for one that cannot compress
+        is_pipelined=True,
+    ),
+    KafkaApi(1, "Fetch", 4, 18, _fetch, _all_of_fetch_failed),
+    KafkaApi(
+        2,
+        "ListOffsets",
+        1,
+        11,
+        _list_offsets,
+        _failed_topics("topics", "topics", "partitions", "partitions", _list_failed),
+    ),
+)
