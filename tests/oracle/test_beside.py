@@ -67,6 +67,8 @@ def test_what_is_drawn_gets_a_name() -> None:
             "path": "/tmp/x/data/t-0",
             "producer_id": 1000,
             "no": {"producer_id": -1, "zero": "00000000-0000-0000-0000-000000000000"},
+            "error_message": "a text for people",
+            "topics": [{"name": "b", "n": 1}, {"name": "a", "n": 2}],
             "kept": [1, 90921, "InvalidTopicNameException", "java-tools-kafka-topics", True, None, b"\xff"],
         }
     )
@@ -81,6 +83,8 @@ def test_what_is_drawn_gets_a_name() -> None:
         "path": "<log dir>/t-0",
         "producer_id": "<producer 3>",
         "no": {"producer_id": -1, "zero": "0"},
+        "error_message": "<text>",
+        "topics": [{"name": "a", "n": 2}, {"name": "b", "n": 1}],
         "kept": [1, 90921, "InvalidTopicNameException", "java-tools-kafka-topics", True, None, "\\xff"],
     }
 

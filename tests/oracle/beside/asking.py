@@ -93,7 +93,7 @@ class Asking:
 
     def create(self, topic: str = "", partitions: int = 1, **configs: str) -> str:
         """A topic of this scenario, by default its only one; its id as text."""
-        found = self.ask(
+        self.ask(
             "",
             "create_topics",
             7,
@@ -117,7 +117,18 @@ class Asking:
             return len(led) == partitions
 
         assert until(is_led, BUSY_S), topic
-        return str(found["topics"][0]["topic_id"])
+        return str(self.wire.ask("metadata", 12, topics=wanted)["topics"][0]["topic_id"])
+
+    def until_stable(self) -> None:
+        """Until the markers of all transactions are in partition 0 of the scenario's topic."""
+
+        def end(isolation: int) -> int:
+            part = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
+            topics = [{"name": self.scene.topic, "partitions": [part]}]
+            fields = {"replica_id": -1, "isolation_level": isolation, "topics": topics}
+            return int(self.wire.ask("list_offsets", 5, **fields)["topics"][0]["partitions"][0]["offset"])
+
+        assert until(lambda: end(1) == end(0), BUSY_S)
 
     def produce(
         self, label: str, data: bytes | None, *, version: int = 9, acks: int = -1, **more: Any

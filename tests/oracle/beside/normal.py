@@ -1,6 +1,7 @@
 """What may differ from run to run gets a name: ids, times, ports, paths. All else stays as it is.
 
-Ids are numbered as they come, so that two values that should be the same id, or should not, still tell.
+Ids are numbered as they come, so that two values that should be the same id, or should not, still tell. Lists
+whose items have names are compared in the order of these.
 """
 
 from __future__ import annotations
@@ -23,7 +24,24 @@ _MEASURED = {"disk", "throttle", "broker epoch", "metadata offset"}
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 # 22 characters of Base64, unless they are words joined like these
 _ID = re.compile(r"(?<![\w-])(?=[a-z0-9_-]*[A-Z])(?![A-Za-z][a-z]+(?:[A-Z][a-z]+)*\b)[\w-]{22}(?![\w-])")
+# what tells the items of a list apart, where their order in an answer means nothing
+_NAMES = (
+    "name",
+    "topic",
+    "topic_name",
+    "topic_id",
+    "group_id",
+    "partition_index",
+    "partition",
+    "index",
+    "api_key",
+)
 _DAY_MS = 86_400_000
+
+
+def _by_name(item: Any) -> tuple[str, ...]:
+    """What dicts with names are sorted by; the same for all others, which stay in their order."""
+    return tuple(str(item[name]) for name in _NAMES if name in item) if isinstance(item, dict) else ()
 
 
 class Normal:
@@ -40,7 +58,9 @@ class Normal:
         if isinstance(value, dict):
             return {self._text(str(key)): self.of(each, str(key)) for key, each in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self.of(each, field) for each in value]
+            return [self.of(each, field) for each in sorted(value, key=_by_name)]
+        if field == "error_message":  # for people
+            return "<text>"
         if isinstance(value, bool) or value is None:
             return value
         if isinstance(value, (int, float)):

@@ -38,7 +38,12 @@ def call(label: str, tool: str, arguments: str, given: str = "") -> Call:
 
 
 MAKE = call("made", TOPICS, "--create --topic {topic} --partitions 1 --replication-factor 1")
-FILL = call("filled", PRODUCER, "--topic {topic} --sync --timeout 0", "".join(f"line {number}\n" for number in range(10)))
+FILL = call(
+    "filled",
+    PRODUCER,
+    "--topic {topic} --sync --timeout 0",
+    "".join(f"line {number}\n" for number in range(10)),
+)
 
 SCRIPTS: dict[str, list[Call]] = {
     "kafka-topics": [
@@ -69,7 +74,12 @@ SCRIPTS: dict[str, list[Call]] = {
             "".join(f"h:{number}\tk{number}\tv{number}\n" for number in range(6)),
         ),
         *(
-            call(codec, PRODUCER, f"--topic {{topic}} --sync --timeout 0 --compression-codec {codec}", "one\ntwo\n")
+            call(
+                codec,
+                PRODUCER,
+                f"--topic {{topic}} --sync --timeout 0 --compression-codec {codec}",
+                "one\ntwo\n",
+            )
             for codec in ("none", "gzip", "snappy", "lz4", "zstd")
         ),
         Call(

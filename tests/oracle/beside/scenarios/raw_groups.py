@@ -123,6 +123,7 @@ def _one_life(asking: Asking, group: str, version: int) -> None:
 @scenario(CLIENT, "what a classic group refuses")
 def refused(scene: Scene) -> None:
     with Asking(scene) as asking:
+        asking.create()
         find_coordinator(asking, scene.topic)
         join = {
             "group_id": scene.topic,
@@ -168,7 +169,6 @@ def refused(scene: Scene) -> None:
         asking.ask("other type", "join_group", 3, **join | {"protocol_type": "connect"})
         part = {"partition_index": 0, "committed_offset": 5, "committed_metadata": "x" * 5000}
         topics = [{"name": scene.topic, "partitions": [part]}]
-        asking.create()
         fields = {"group_id": scene.topic, "member_id": me["member_id"], "generation_id_or_member_epoch": 1}
         asking.ask("long metadata", "offset_commit", 5, **fields, topics=topics)
         asking.ask("not empty", "delete_groups", 1, groups_names=[scene.topic])
@@ -270,6 +270,7 @@ def transactions(scene: Scene) -> None:
                 asking.settled(f"{way} end", "end_txn", version, **mine, committed=committed)
             asking.settled(f"v{version} end again", "end_txn", version, **mine, committed=True)
             asking.settled(f"v{version} end otherwise", "end_txn", version, **mine, committed=False)
+        asking.until_stable()
         found = asking.fetch("committed", isolation_level=1)
         scene.note("aborted", len(found["responses"][0]["partitions"][0]["aborted_transactions"]))
 
@@ -314,5 +315,5 @@ def refused_transactions(scene: Scene) -> None:
             asking.settled(f"{label} ends", "end_txn", 3, **mine | change, committed=True)
         late = batch(producer_id=producer, producer_epoch=epoch, base_sequence=3, is_transactional=True)
         asking.produce("old epoch produces", late, version=8, transactional_id=scene.topic)
+        asking.until_stable()
         asking.fetch("what is left", isolation_level=1)
-        asking.ask("described", "describe_transactions", 0, transactional_ids=["no-such-id"])

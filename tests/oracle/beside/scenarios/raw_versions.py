@@ -19,14 +19,17 @@ CLIENT = "raw"
 def api_versions(scene: Scene) -> None:
     """The ranges themselves; what is not served, or in fewer versions, is seen here."""
     with Asking(scene) as asking:
+        me = {"client_software_name": "raw", "client_software_version": "1"}
         for version in range(5):
-            found = asking.ask(
-                "", "api_versions", version, client_software_name="raw", client_software_version="1"
-            )
+            found = asking.ask("", "api_versions", version, **me)
+            features = ("supported_features", "finalized_features")
+            named = {name: {each.pop("name"): each for each in found.get(name, ())} for name in features}
             keys = {
                 str(each["api_key"]): [each["min_version"], each["max_version"]] for each in found["api_keys"]
             }
-            scene.note(f"v{version}", {**found, "api_keys": keys})
+            if version == 4:
+                scene.note("apis", keys)
+            scene.note(f"v{version}", {**found, **named, "api_keys": len(keys) == len(asking.ranges)})
 
 
 @scenario(CLIENT, "produce and fetch in every version")
