@@ -35,6 +35,13 @@ class GatewayConfig(Config):
         " Port 0 takes the bound one.",
     )
 
+    auto_create_topics_enable: bool = key(
+        "auto.create.topics.enable",
+        True,
+        live=True,
+        doc="Whether Kafka's clients make topics by asking where they are, as those do that write to them.",
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
         bound = parse_listeners("listeners", self.listeners)

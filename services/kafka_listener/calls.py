@@ -93,6 +93,9 @@ class Plane(Protocol):
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
         """After a while."""
 
+    def wall_ms(self) -> int:
+        """The time of day."""
+
     def new_member_id(self) -> str:
         """One that nobody has."""
 

@@ -9,10 +9,12 @@ from ...protocol.errors import (
     InvalidRequestError,
     LeaderNotAvailableError,
     ListenerNotFoundError,
+    UnknownTopicOrPartitionError,
 )
 from ...protocol.messages import registry
+from ...protocol.messages.control import CreateTopicsRequest, NewTopicSpec
 from ...protocol.messages.data import MetadataRequest
-from ...protocol.model import NO_NODE
+from ...protocol.model import INTERNAL_TOPICS, NO_NODE
 from .calls import NO_OPERATIONS, Call, KafkaApi
 from .entities import id_of
 from .topics import NO_TOPIC_ID, endpoints
@@ -25,6 +27,8 @@ API_VERSIONS_KEY = 18
 # What Kafka's clients look for: transactions by KIP-890, groups by KIP-848.
 _FEATURES = {"group.version": (0, 1), "transaction.version": (0, 2)}
 _FEATURES_SHOW_ZERO = 4  # clients before this version of ApiVersions take a lowest level 0 for an error
+# Clients wait 30 s for an answer, and more.
+_MAKE_TIMEOUT_MS = 10_000
 
 
 # --- ApiVersions ---------------------------------------------------------------------------------------
@@ -85,10 +89,30 @@ def _metadata(call: Call) -> None:
         if NO_TOPIC_ID in ids:
             raise InvalidRequestError("a topic without a name has an id")
         asked = MetadataRequest(tuple(names), tuple(ids))
-    call.ask(registry.METADATA, asked, partial(_described, call))
+    call.ask(registry.METADATA, asked, partial(_found, call, asked))
 
 
-def _described(call: Call, response: MetadataResponse) -> None:
+def _found(call: Call, asked: MetadataRequest, response: MetadataResponse) -> None:
+    """Make what is missing, if the client asks for that, and look again."""
+    missing = [
+        topic.name
+        for topic in response.topics
+        if topic.error_code == UnknownTopicOrPartitionError.code and topic.name not in INTERNAL_TOPICS
+    ]
+    may_make = getattr(call.body, "allow_auto_topic_creation", True)  # the first versions had no choice
+    if not missing or not may_make or not call.host.config.now.auto_create_topics_enable:
+        _describe(call, response)
+        return
+    specs = tuple(NewTopicSpec(name) for name in missing)
+
+    def again(_outcome: Any) -> None:
+        # whatever became of it, also if another client was faster
+        call.ask(registry.METADATA, asked, partial(_describe, call))
+
+    call.ask(registry.CREATE_TOPICS, CreateTopicsRequest(specs, _MAKE_TIMEOUT_MS), again, failed=again)
+
+
+def _describe(call: Call, response: MetadataResponse) -> None:
     image, listener = call.host.image, call.peer.listener
     brokers = endpoints(image, listener, {node.node_id for node in response.nodes})
     reachable = {broker["node_id"] for broker in brokers}

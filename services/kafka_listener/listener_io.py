@@ -202,6 +202,10 @@ class KafkaListener:
         if not self._is_closed:
             self.guarded(action)
 
+    def wall_ms(self) -> int:
+        """The time of day."""
+        return int(time.time() * 1000)
+
     def new_member_id(self) -> str:
         """One that nobody has."""
         return str(uuid.uuid4())

@@ -55,11 +55,13 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def by_topic(results: Any, partitions: str = "partitions", **tell: str) -> list[dict[str, Any]]:
-    """Results that name their topic and partition, as topics with partitions, in the order of their coming;
-    `tell` names Kafka's fields by ours."""
+def by_topic(
+    results: Any, partitions: str = "partitions", number: str = "partition_index", **renamed: str
+) -> list[dict[str, Any]]:
+    """Results that name their topic and partition, as topics with partitions, in the order of their coming.
+    `partitions` and `number` are Kafka's names for those."""
     topics: dict[str, list[dict[str, Any]]] = {}
     for result in results:
-        told = fields(result, partition="partition_index", **tell)
+        told = fields(result, partition=number, **renamed)
         topics.setdefault(told.pop("topic"), []).append(told)
     return [{"name": topic, partitions: told} for topic, told in topics.items()]

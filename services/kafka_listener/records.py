@@ -83,7 +83,7 @@ class Asked:
         ]
 
 
-def _failed_topics(
+def failed_topics(
     topics: str,
     answers: str,
     partitions: str,
@@ -91,7 +91,8 @@ def _failed_topics(
     tell: Callable[[Any, int], dict[str, Any]],
     name_field: str = "name",
 ) -> Callable[[Call, int, str], dict[str, Any]]:
-    """How an api with topics and partitions answers when all of it failed."""
+    """How an api with topics and partitions answers when all of it failed: the fields of its request and of
+    its answer, and the answer for one partition."""
 
     def failed(call: Call, code: int, _text: str) -> dict[str, Any]:
         find = NamedTopics(call.host.image).find
@@ -251,7 +252,7 @@ def _fetch_failed(wanted: Any, code: int) -> dict[str, Any]:
     }
 
 
-_fetch_topics_failed = _failed_topics(
+_fetch_topics_failed = failed_topics(
     "topics", "responses", "partitions", "partitions", _fetch_failed, "topic"
 )
 
@@ -312,7 +313,7 @@ RECORD_APIS = (
         3,
         13,
         _produce,
-        _failed_topics("topic_data", "responses", "partition_data", "partition_responses", _produce_failed),
+        failed_topics("topic_data", "responses", "partition_data", "partition_responses", _produce_failed),
         advertised_low=0,  # librdkafka takes a broker without version 0 for one that cannot compress
         is_pipelined=True,
     ),
@@ -323,6 +324,6 @@ RECORD_APIS = (
         1,
         11,
         _list_offsets,
-        _failed_topics("topics", "topics", "partitions", "partitions", _list_failed),
+        failed_topics("topics", "topics", "partitions", "partitions", _list_failed),
     ),
 )
