@@ -61,13 +61,11 @@ class Normal:
             return [self.of(each, field) for each in sorted(value, key=_by_name)]
         if field == "error_message":  # for people
             return "<text>"
-        if isinstance(value, bool) or value is None:
-            return value
         if isinstance(value, (int, float)):
-            return self._number(value, field)
+            return value if isinstance(value, bool) else self._number(value, field)
         if isinstance(value, bytes):
-            return self._text(value.decode("utf-8", "backslashreplace"))
-        return self._text(str(value))  # ids among them
+            value = value.decode("utf-8", "backslashreplace")
+        return None if value is None else self._text(str(value))  # ids among them
 
     def _number(self, value: float, field: str) -> Any:
         if field in _DRAWN and value > 0:

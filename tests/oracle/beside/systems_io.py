@@ -94,9 +94,7 @@ class Headrace:
     def start(self) -> None:
         """Takes connections on return."""
         controller = self._start("controller", self._scratch / "headrace-controller", "")
-        self.own = "127.0.0.1:" + self._start(
-            "node", self.log_dir, controller, *(f"{k}={v}" for k, v in self._settings.items())
-        )
+        self._start("node", self.log_dir, controller, *(f"{k}={v}" for k, v in self._settings.items()))
         self.tap.target = self._port
 
     def stop(self) -> None:

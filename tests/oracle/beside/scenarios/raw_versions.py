@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.protocol.records.header import Compression
 
-from ..asking import NOW, Asking, batch
+from ..asking import NOT_SERVED, NOW, Asking, batch
 from ..scene import Scene, scenario
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def metadata(scene: Scene) -> None:
         for version in range(3):
             topics = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
             found = asking.ask("", "describe_quorum", version, topics=topics)
-            scene.note(f"quorum v{version}", _shape(found))
+            scene.note(f"quorum v{version}", _shape(found) or NOT_SERVED)
 
 
 @scenario(CLIENT, "topics in every version")
@@ -152,7 +152,7 @@ def configs(scene: Scene) -> None:
                 found = asking.ask("", "describe_configs", version, resources=resources, **more)
                 for result in found.get("results", ()):
                     result["configs"] = {each["name"]: each for each in result["configs"]}
-                scene.note(f"describe {label} v{version}", found)
+                scene.note(f"describe {label} v{version}", found or NOT_SERVED)
         for version in range(3):
             change = {**topic, "configs": [{"name": "retention.bytes", "value": str(version)}]}
             asking.ask(f"alter v{version}", "alter_configs", version, resources=[change])
