@@ -42,7 +42,7 @@ def batch(
 
 
 class Asking:
-    """A connection of a scenario. A version that the system does not advertise is noted as that, not asked."""
+    """A connection of a scenario. A version that the system does not advertise is noted as that."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
