@@ -1,4 +1,4 @@
-"""What answers hold besides their error codes: each of these once differed from that of an Apache Kafka that was
+"""What answers hold besides their error codes: each once differed from that of an Apache Kafka that was
 asked the same (tests/oracle)."""
 
 from __future__ import annotations

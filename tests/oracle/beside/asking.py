@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.protocol.records.codec import active_codec
-from headrace.protocol.records.header import Compression
+from headrace.protocol.records.header import HEADER_BYTES, Compression, read_batch_header
 from headrace.runtime.waiting_io import until
 
 from .wire import KEYS, Closed, Wire
@@ -41,6 +41,43 @@ def batch(
     return builder.build()
 
 
+def _opened(value: Any) -> Any:
+    """An answer whose batches are told by what they say; bytes behind the last whole one by their number."""
+    if isinstance(value, list):
+        return [_opened(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    told = {name: _opened(each) for name, each in value.items()}
+    if isinstance(value.get("records"), bytes):
+        told["records"] = batches(value["records"])
+    return told
+
+
+def batches(data: bytes) -> list[Any]:
+    """What each batch says, and its records."""
+    found: list[Any] = []
+    view = memoryview(data)
+    while len(view) >= HEADER_BYTES and len(view) >= read_batch_header(view).size_bytes:
+        header = read_batch_header(view)
+        records = active_codec().decode(view[: header.size_bytes])
+        found.append(
+            {
+                "offsets": [header.base_offset, header.last_offset],
+                "leader_epoch": header.leader_epoch,
+                "compression": header.compression_id,
+                "timestamps": [header.timestamp_type.name, header.base_timestamp, header.max_timestamp],
+                "producer_id": header.producer_id,
+                "producer": [header.producer_epoch, header.base_sequence],
+                "kind": [header.is_transactional, header.is_control],
+                "records": [
+                    [each.offset, each.timestamp, each.key, each.value, each.headers] for each in records
+                ],
+            }
+        )
+        view = view[header.size_bytes :]
+    return [*found, len(view)] if view else found
+
+
 class Asking:
     """A connection of a scenario. A version that the system does not advertise is noted as that."""
 
@@ -73,7 +110,7 @@ class Asking:
                 noted = "no answer"
                 self.wire = Wire(self.scene.bootstrap)
         if label:
-            self.scene.note(label, noted)
+            self.scene.note(label, _opened(noted))
         return answer
 
     def settled(self, label: str, api: str, version: int, **fields: Any) -> dict[str, Any]:

@@ -50,7 +50,8 @@ def admin(scene: Scene) -> AdminClient:
 
 
 def _config(scene: Scene, more: dict[str, Any]) -> dict[str, Any]:
-    given = {name.replace("_", "."): value for name, value in more.items()}
+    # records that are sent together come in one batch
+    given = {"linger.ms": 50, **{name.replace("_", "."): value for name, value in more.items()}}
     return {"bootstrap.servers": scene.bootstrap, "topic.metadata.refresh.interval.ms": 500, **given}
 
 
