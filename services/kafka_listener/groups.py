@@ -119,6 +119,7 @@ def _join(call: Call) -> None:
 def _joined(call: Call, response: m.JoinGroupResponse) -> None:
     told = fields(response)
     told["members"] = each(response.members)
+    told["member_id"] = response.member_id or call.body.member_id
     if call.version < _NO_PROTOCOL_NAME:
         told["protocol_name"] = response.protocol_name or ""
     if call.version < _SKIPPED_ASSIGNMENT and response.skip_assignment:
@@ -127,9 +128,16 @@ def _joined(call: Call, response: m.JoinGroupResponse) -> None:
     call.answer(told)
 
 
-def _join_failed(_call: Call, code: int, _text: str) -> dict[str, Any]:
-    nothing = dict.fromkeys(("protocol_name", "leader", "member_id"), "")
-    return nothing | {"error_code": code, "generation_id": -1, "protocol_type": None, "members": ()}
+def _join_failed(call: Call, code: int, _text: str) -> dict[str, Any]:
+    return {
+        "error_code": code,
+        "generation_id": -1,
+        "protocol_type": None,
+        "protocol_name": "",
+        "leader": "",
+        "member_id": call.body.member_id,
+        "members": (),
+    }
 
 
 def _sync(call: Call) -> None:

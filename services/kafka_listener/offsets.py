@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import UnknownTopicIdError
+from ...protocol.errors import (
+    GroupIdNotFoundError,
+    IllegalGenerationError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
 from ...protocol.messages import groups as m
 from ...protocol.messages import registry
 from ...protocol.model import CONSUMER_OFFSETS
@@ -19,6 +24,8 @@ if TYPE_CHECKING:
 # From these versions on: OffsetFetch for several groups, and by topic ids.
 _SEVERAL_GROUPS = 8
 _TOPIC_IDS = 10
+# OffsetCommit: from this version on clients know that there may be no such group.
+_NO_SUCH_GROUP = 9
 
 
 def committed(call: Call) -> tuple[tuple[m.CommittedOffset, ...], dict[str, bytes], list[dict[str, Any]]]:
@@ -89,6 +96,12 @@ def commit_failed(call: Call, code: int, _text: str) -> dict[str, Any]:
             for topic in call.body.topics
         ]
     }
+
+
+def _commit_failed(call: Call, code: int, text: str) -> dict[str, Any]:
+    if code == GroupIdNotFoundError.code and call.version < _NO_SUCH_GROUP:
+        code = IllegalGenerationError.code
+    return commit_failed(call, code, text)
 
 
 def _fetch_offsets(call: Call) -> None:
@@ -174,14 +187,21 @@ def _fetch_offsets_failed(call: Call, code: int, _text: str) -> dict[str, Any]:
 
 
 def _delete_offsets(call: Call) -> None:
-    topics = tuple(
-        m.TopicNamePartitions(topic.name, tuple(each.partition_index for each in topic.partitions))
-        for topic in call.body.topics
-    )
-    request = m.OffsetDeleteRequest(call.body.group_id, topics)
+    known = call.host.image.topics
+    topics: list[m.TopicNamePartitions] = []
+    unknown: list[m.PartitionResult] = []
+    for topic in call.body.topics:
+        numbers = [each.partition_index for each in topic.partitions]
+        count = len(known[topic.name].partitions) if topic.name in known else 0
+        there = tuple(number for number in numbers if 0 <= number < count)
+        topics += [m.TopicNamePartitions(topic.name, there)] if there else []
+        code = UnknownTopicOrPartitionError.code
+        unknown += [m.PartitionResult(topic.name, each, code) for each in numbers if each not in there]
+    request = m.OffsetDeleteRequest(call.body.group_id, tuple(topics))
 
     def done(response: m.OffsetDeleteResponse) -> None:
-        call.answer({"error_code": response.error_code, "topics": by_topic(response.results)})
+        results = () if response.error_code else (*response.results, *unknown)
+        call.answer({"error_code": response.error_code, "topics": by_topic(results)})
 
     ask_one(call, CONSUMER_OFFSETS, request.group_id, registry.OFFSET_DELETE, request, done)
 
@@ -191,7 +211,7 @@ def _delete_offsets_failed(_call: Call, code: int, _text: str) -> dict[str, Any]
 
 
 OFFSET_APIS = (
-    KafkaApi(8, "OffsetCommit", 2, 10, _commit, commit_failed),
+    KafkaApi(8, "OffsetCommit", 2, 10, _commit, _commit_failed),
     KafkaApi(9, "OffsetFetch", 1, 10, _fetch_offsets, _fetch_offsets_failed),
     KafkaApi(47, "OffsetDelete", 0, 0, _delete_offsets, _delete_offsets_failed),
 )

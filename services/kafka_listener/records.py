@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import FetchSessionIdNotFoundError, InvalidRecordError
+from ...protocol.errors import FetchSessionIdNotFoundError, InvalidRecordError, UnsupportedVersionError
 from ...protocol.messages import registry
 from ...protocol.messages.data import (
     FetchPartition,
@@ -19,7 +19,7 @@ from ...protocol.messages.data import (
     ProducePartition,
     ProduceRequest,
 )
-from ...protocol.model import EARLIEST_TIMESTAMP, NO_NODE
+from ...protocol.model import EARLIEST_TIMESTAMP, MAX_TIMESTAMP, NO_NODE
 from .calls import Call, KafkaApi
 from .entities import Records, ms_of
 from .topics import NamedTopics, endpoints
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _PRODUCE_ADDS_PARTITIONS = 12
 _FINAL_SESSION_EPOCH = -1
 _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -4, -5, -6
+# ListOffsets: the first version in which a timestamp has its meaning. Source: KIP-734, 405, 1005, 1023.
+_MEANT_SINCE = {MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}
 
 
 # --- what answers of these apis have in common ---------------------------------------------------------
@@ -273,6 +275,8 @@ def _list_offsets(call: Call) -> None:
 
     def entry(topic_id: bytes, wanted: Any) -> ListOffsetsPartition | int:
         timestamp = wanted.timestamp
+        if call.version < _MEANT_SINCE.get(timestamp, 0):
+            return UnsupportedVersionError.code
         # no record lies anywhere but on these disks
         if timestamp == _EARLIEST_LOCAL:
             timestamp = EARLIEST_TIMESTAMP
@@ -296,7 +300,8 @@ def _listed(call: Call, asked: Asked, response: ListOffsetsResponse) -> None:
             "error_code": result.error_code,
             "timestamp": result.timestamp,
             "offset": result.offset,
-            "leader_epoch": result.leader_epoch,
+            # of no offset, no epoch
+            "leader_epoch": result.leader_epoch if result.offset >= 0 else -1,
         }
 
     call.answer({"topics": asked.answers("partitions", response.partitions, tell)})

@@ -51,8 +51,8 @@ def _create_topics(call: Call) -> None:
 
 
 def _created(topic: m.CreatedTopic) -> dict[str, Any]:
-    # null: who wants the configs asks for them
-    return fields(topic) | {"configs": None}
+    # none, though Kafka's brokers tell all of them: who wants them asks; Java's client reads no null
+    return fields(topic) | {"configs": ()}
 
 
 def _create_topics_failed(call: Call, code: int, text: str) -> dict[str, Any]:
@@ -78,12 +78,15 @@ def _to_delete(call: Call) -> list[_Row]:
     """Name, id and error code of each topic. Errors: InvalidRequestError."""
     if call.version < _BY_ID:
         return [(name, b"", 0) for name in call.body.topic_names]
+    topics = call.host.image.topics
     rows: list[_Row] = []
     for topic in call.body.topics:
         topic_id = id_of(topic.topic_id)
         if (topic.name is None) == (topic.topic_id is None):
             raise InvalidRequestError("a topic is named by its name or by its id")
         name = topic.name or call.host.image.topic_names.get(topic_id)
+        if name is not None and name in topics:
+            topic_id = topics[name].topic_id
         rows.append((name, topic_id, 0 if name is not None else UnknownTopicIdError.code))
     return rows
 
@@ -187,8 +190,8 @@ def _described(asked: Any, result: m.DescribedConfigs) -> dict[str, Any]:
         "resource_type": asked.resource_type,
         "resource_name": asked.resource_name,
         "configs": [
-            fields(entry, source="config_source", is_read_only="read_only", doc="documentation")
-            | {"synonyms": each(entry.synonyms)}
+            fields(entry, source="config_source", is_read_only="read_only")
+            | {"synonyms": each(entry.synonyms), "documentation": entry.doc or None}
             for entry in result.entries
             if wanted is None or entry.name in wanted
         ],
