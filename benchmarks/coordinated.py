@@ -77,7 +77,7 @@ def _read_committed() -> Group:
             rate("arrow_batches", "consume", is_beside=True),
             Comparison("poll", "consume", CPU_PER_GB, at_least=False),
         ),
-        preload={"size": 100, "count": 1_000_000, "more": 4_000_000, "records": 1_000, "abort_every": 10},
+        preload={"size": 100, "count": 2_000_000, "more": 4_000_000, "records": 1_000, "abort_every": 10},
         pairs=(4, 1),
         in_quick=False,
     )
