@@ -14,8 +14,9 @@ CLASSIC, MODERN = "classic", "consumer"
 
 # What members wait for is set low, alike: else a rebalance lasts as long as the next heartbeats are away.
 HEARTBEAT_MS = 200
-# Between changes, so that the next one meets members who know of none: longer than between two heartbeats.
-QUIET_S, DEFAULT_QUIET_S = 0.5, 5.5
+# Between changes, so that the next one meets members who know of none: longer than between two heartbeats. By
+# the defaults one and a half times as long: the next ones are half an interval away then, as on average.
+QUIET_S, DEFAULT_QUIET_S = 0.5, {CLASSIC: 4.5, MODERN: 7.5}
 SOON = (
     ("group.initial.rebalance.delay.ms", "0"),
     ("group.consumer.heartbeat.interval.ms", str(HEARTBEAT_MS)),
@@ -77,7 +78,7 @@ def _read_committed() -> Group:
             rate("arrow_batches", "consume", is_beside=True),
             Comparison("poll", "consume", CPU_PER_GB, at_least=False),
         ),
-        preload={"size": 100, "count": 1_000_000, "more": 4_000_000, "records": 1_000, "abort_every": 10},
+        preload={"size": 100, "count": 2_000_000, "more": 4_000_000, "records": 1_000, "abort_every": 10},
         pairs=(4, 1),
         in_quick=False,
     )
@@ -107,17 +108,20 @@ def _rebalance(
     identity: str, title: str, protocols: tuple[str, ...], *, heartbeat_ms: int | None = None, **more: Any
 ) -> Group:
     """With `heartbeat_ms`, which the servers say too, three rounds."""
-    spec: dict[str, Any] = {"members": MEMBERS, "processes": PROCESSES, "partition_count": SHARED_PARTITIONS,
-                            "quiet_s": DEFAULT_QUIET_S, "rounds": 1}  # fmt: skip
-    goal = None
-    if heartbeat_ms is not None:
-        spec |= {"heartbeat_ms": heartbeat_ms, "quiet_s": QUIET_S, "rounds": 3}
-        goal = 1 / GOAL
+
+    def spec(protocol: str) -> dict[str, Any]:
+        waits = {"quiet_s": DEFAULT_QUIET_S[protocol], "rounds": 1}
+        if heartbeat_ms is not None:
+            waits = {"quiet_s": QUIET_S, "rounds": 3, "heartbeat_ms": heartbeat_ms}
+        return {"members": MEMBERS, "processes": PROCESSES, "partition_count": SHARED_PARTITIONS,
+                "protocol": protocol, **waits}  # fmt: skip
+
+    goal = None if heartbeat_ms is None else 1 / GOAL
     changes = ((JOIN, "all have joined"), (LEAVE, "half have left"), (REJOIN, "half have joined"))
     return Group(
         identity,
         f"rebalances of {MEMBERS} members, {title}",
-        tuple(cell for name in protocols for cell in _both("rebalance", {**spec, "protocol": name}, name)),
+        tuple(cell for name in protocols for cell in _both("rebalance", spec(name), name)),
         tuple(
             Comparison(f"{HEADRACE} {name}", f"{KAFKA} {name}", metric, goal, at_least=False,
                        title=f"{MEMBERS} members, {title}: ms until {how}" if goal else "")

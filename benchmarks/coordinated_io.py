@@ -162,7 +162,8 @@ class _Crowd:
             self._session.children.end(child)
 
     def change(self, command: str, numbers: Collection[int], members: Collection[int]) -> float:
-        """Let these join or leave; ms until `members` have their shares, which then stay for `quiet_s`."""
+        """Let these join or leave; ms until `members` have their shares, which then stay for `quiet_s`, or
+        until nobody is left."""
         began_ns = time.monotonic_ns()
         for child, own in zip(self._children, self._numbers, strict=True):
             child.tell(" ".join([command, *map(str, sorted(own.intersection(numbers)))]))
@@ -170,7 +171,7 @@ class _Crowd:
         for told in self._until(began_ns / 1e9 + CHANGE_TIMEOUT_S, command):
             if told is not None and told.get("has_left"):
                 leaving.discard(told["member"])
-            if told is None and not leaving and self._shares.is_final(members):
+            if (told is None or not members) and not leaving and self._shares.is_final(members):
                 return (self._shares.changed_ns(members) - began_ns) / MS
         raise AssertionError("unreachable: it ends by an error")
 

@@ -160,7 +160,8 @@ METHOD = """\
   join again; mean of three such rounds. Members hear of a change by their heartbeats, so both systems have
   them every {heartbeat} ms, group.initial.rebalance.delay.ms 0, and Kafka no wait before it writes;
   w13-defaults has the defaults of both: 3 s for the first rebalance, heartbeats every 3 s (classic) and 5 s
-  (new), which is nearly all that is seen there.
+  (new), of which half an interval is left when half of the members leave or join. That is most of what is
+  seen there.
 - The cells of w12 and w13 warm their JVM by themselves: they run before they count.
 - Durability class A: both acknowledge what is in the page cache.
 - Cells run interleaved: A B, B A, A B, ...; each ratio is the median of the ratios of the pairs, with the

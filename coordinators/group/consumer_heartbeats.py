@@ -31,6 +31,7 @@ from .consumer_group import ConsumerGroup
 from .consumer_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, Member
 from .consumer_requests import check_request, is_full, is_leaving, owned_by
 from .migration import check_upgrade, upgrade
+from .pace import Pace
 from .reconciliation import is_part_of
 
 if TYPE_CHECKING:
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
     from .consumer_draft import ConsumerDraft
     from .consumer_members import ConsumerMembers
 
-# Between two heartbeats of a member while its group changes.
-SOON_MS, SOON_MS_PER_MEMBER = 100, 2
-
 
 class ConsumerHeartbeats:
     """Joining, going on and leaving."""
@@ -51,7 +49,7 @@ class ConsumerHeartbeats:
         self._members = members
         self._around = members.around
         self.topics_changed_at = members.around.image.offset  # metadata offset: topics came or went
-        self._moved: dict[str, tuple[int, int]] = {}  # soft: group -> its epoch, and since when
+        self._pace = Pace()
         self._checked: dict[str, tuple[int, int]] = {}  # soft: group -> image and epoch whose topics agree
 
     def heartbeat(self, body: ConsumerGroupHeartbeatRequest, token: Token, now: Now) -> Outcome:
@@ -60,14 +58,22 @@ class ConsumerHeartbeats:
         if is_leaving(body):
             return self._leave(body, token, now)
         draft = self._draft_for(body)
+        epoch_before = draft.group.epoch
         member_id, known_epoch = body.member_id, body.member_epoch
         owned = owned_by(body)
         before = self._member_for(draft, body, owned)
         self.update_member(draft, before, member_id, _told(before, body, token), now)
         draft.assign(self._members.assignor_names)
         draft.reconcile(member_id, owned, known_epoch)
-        after_group = draft.group
-        after = after_group.members[member_id]
+        after = draft.group.members[member_id]
+        interval_ms = self._pace.interval_ms(
+            body.group_id,
+            before=epoch_before,
+            epoch=draft.group.epoch,
+            members=draft.group.member_count,
+            longest_ms=self._around.config.now.group_consumer_heartbeat_interval_ms,
+            now_ms=now.ms,
+        )
         if owned is not None:
             self._members.report(body.group_id, after, owned)
         self._members.begin_session(body.group_id, after, now)
@@ -81,26 +87,11 @@ class ConsumerHeartbeats:
                 0,
                 member_id,
                 after.epoch,
-                self._interval_ms(after_group, now),
+                interval_ms,
                 _in_message(after.assigned) if is_told else None,
             ),
         )
         return outcome
-
-    def _interval_ms(self, group: ConsumerGroup, now: Now) -> int:
-        """How soon the member is to be heard again: sooner for one whole interval after the group moved.
-
-        A member hears only by its heartbeats what it is to give back, and who waits for that hears by its own
-        that it has it. All are heard within an interval of the move; none waits for another interval after
-        them. The more members there are the rarer they come, for the coordinator's sake.
-        """
-        interval_ms = self._around.config.now.group_consumer_heartbeat_interval_ms
-        epoch, moved_at_ms = self._moved.get(group.group_id, (-1, 0))
-        if epoch != group.epoch:
-            self._moved[group.group_id] = (group.epoch, now.ms)
-        elif now.ms - moved_at_ms >= interval_ms:
-            return interval_ms
-        return min(interval_ms, max(SOON_MS, SOON_MS_PER_MEMBER * group.member_count))
 
     # --- joining and going on ---------------------------------------------------------------------------
 
@@ -215,7 +206,7 @@ class ConsumerHeartbeats:
     def forget(self, group_id: str) -> None:
         """The group is gone."""
         self._checked.pop(group_id, None)
-        self._moved.pop(group_id, None)
+        self._pace.forget(group_id)
 
 
 def _own_static_member(found: Member | None, body: ConsumerGroupHeartbeatRequest) -> Member:

@@ -65,15 +65,6 @@ def test_members_are_heard_oftener_for_an_interval_after_a_change(rig: ConsumerG
     assert first.beat().heartbeat_interval_ms == 5_000
 
 
-def test_many_members_are_not_heard_so_often(rig: ConsumerGroupRig) -> None:
-    """Two milliseconds for each, and never more rarely than without a change."""
-    for number in range(60):
-        answer = member(rig, f"m{number}").beat()
-        assert answer.heartbeat_interval_ms == max(100, 2 * (number + 1))
-    with_config(rig, group_consumer_heartbeat_interval_ms=50)
-    assert member(rig, "last").beat().heartbeat_interval_ms == 50
-
-
 def test_second_member_gets_its_half_after_the_first_has_given_it_back(rig: ConsumerGroupRig) -> None:
     """Nobody gets what another still reads from."""
     first, second = member(rig, "a"), member(rig, "b")
