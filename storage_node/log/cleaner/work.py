@@ -207,7 +207,7 @@ class Cleaning:
         """The aborted transactions that reach `start` or more and begin below the end of the plan."""
         return [
             each
-            for segment in self.log.sealed_segments
+            for segment in self.log.segments  # the marker may lie in the active one
             for each in segment.aborted or ()
             if each.first_offset < self.plan.end_offset and each.last_offset >= start
         ]

@@ -275,6 +275,21 @@ def test_aborted_data_goes_and_hides_nothing_older() -> None:
     assert not log.has_aborted
 
 
+@pytest.mark.parametrize("is_commit", [False, True])
+def test_a_transaction_whose_marker_lies_behind_what_is_cleaned(is_commit: bool) -> None:
+    """In the active segment: what it aborts hides nothing older, as the committed offset of a group."""
+    log = open_log(FakeFiles(), **KEYS)
+    put(log, (b"k", b"old"))
+    store(log, (b"k", b"new"), is_transactional=True, **PRODUCER)
+    commit_and_roll(log)
+    mark(log, is_commit=is_commit)
+    log.high_watermark = log.log_end_offset
+    clean(log)
+    assert [record.value for record in records(log) if record.key == b"k"] == [
+        b"new" if is_commit else b"old"
+    ]
+
+
 def test_the_last_batch_of_each_producer_stays_if_only_its_header() -> None:
     """It says which sequence was the last. A producer silent for a day is forgotten."""
     files = FakeFiles()
