@@ -279,6 +279,17 @@ def test_answers_leave_in_order_when_they_are_committed() -> None:
     assert second.answer == HeartbeatResponse(0, "2")
 
 
+def test_no_answer_overtakes_those_that_wait() -> None:
+    """The high watermark has moved, but the shard has not heard of it yet."""
+    rig = late()
+    first = rig.set(1)
+    rig.host.logs[0].high_watermark = rig.host.logs[0].end
+    shown = rig.describe("g")
+    assert [r.is_waiting for r in (first, shown)] == [True, True]
+    rig.commit()
+    assert [r.is_waiting for r in (first, shown)] == [False, False]
+
+
 def test_an_answer_that_shows_nothing_need_not_wait() -> None:
     """`waits=False` is for those."""
 
