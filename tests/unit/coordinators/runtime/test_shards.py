@@ -378,6 +378,22 @@ def test_records_that_no_batch_holds_are_refused(rig: CoordinatorRig) -> None:
     assert rig.shard.numbers == {}
 
 
+@pytest.mark.parametrize("stamp", [Stamp(11, 1 << 15), Stamp(1 << 63, 0), Stamp(-1, 2)])
+def test_a_stamp_that_no_batch_can_have_is_refused(stamp: Stamp) -> None:
+    """As a record that cannot be encoded."""
+
+    class Stamped(Counter):
+        def _set(self, body: Any, token: Any) -> Outcome:
+            outcome = super()._set(body, token)
+            outcome.stamp = stamp
+            return outcome
+
+    rig = CoordinatorRig(make=Stamped)
+    rig.lead()
+    assert isinstance(rig.set(3).answer, InvalidRequestError)
+    assert rig.host.logs[0].batches == []
+
+
 def test_an_error_of_a_handler_is_its_answer(rig: CoordinatorRig) -> None:
     """At once."""
 
