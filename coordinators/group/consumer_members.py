@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from .consumer_member import Member
     from .group import Group
 
+# Members may ask for next to no time: the group would try to take them out, and again at once, while that
+# cannot be written.
+MIN_REVOCATION_MS = 1_000
+
 
 class ConsumerMembers:
     """What all parts of the new protocol share."""
@@ -105,7 +109,7 @@ class ConsumerMembers:
         if timers.deadline_of(key) is None or before is None or before.pending != member.pending:
             timers.set(
                 key,
-                now.ms + member.told.rebalance_timeout_ms,
+                now.ms + max(member.told.rebalance_timeout_ms, MIN_REVOCATION_MS),
                 lambda then: self._revocation_over(group_id, member.member_id, then),
             )
 

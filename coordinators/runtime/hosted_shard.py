@@ -343,15 +343,15 @@ class HostedShard:
         """Errors: MessageTooLargeError, InvalidRequestError."""
         limit = self._host.max_batch_bytes(self.key)
         is_transactional = stamp != NO_STAMP
-        builder = active_codec().builder(
-            max_bytes=limit,
-            producer_id=stamp.producer_id,
-            producer_epoch=stamp.producer_epoch,
-            base_sequence=0 if is_transactional else -1,  # as Kafka's; nobody checks those of servers
-            is_transactional=is_transactional,
-        )
         encode = self._parts.codec.encode
         try:
+            builder = active_codec().builder(
+                max_bytes=limit,
+                producer_id=stamp.producer_id,
+                producer_epoch=stamp.producer_epoch,
+                base_sequence=0 if is_transactional else -1,  # as Kafka's; nobody checks those of servers
+                is_transactional=is_transactional,
+            )
             is_whole = all(builder.append(wall_ms, *encode(*record)) >= 0 for record in records)
         except ValueError as error:
             raise InvalidRequestError(f"{self.name}: {error}") from error

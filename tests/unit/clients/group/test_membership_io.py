@@ -150,6 +150,23 @@ def test_auto_commit_never_goes_beyond_what_is_finished(play: Play, kind: str) -
     play(scenario)
 
 
+def test_auto_commit_goes_back_with_a_seek(play: Play) -> None:
+    """Whoever seeks back wants what follows again, also after a restart."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", 1)
+        fake.put("t", 0, b"1", b"2", b"3")
+        first = member(cluster, auto_commit_interval_ms=3_600_000)
+        assert await read(first) == [b"1", b"2", b"3"]
+        await first.commit()
+        assert fake.committed("g") == {("t", 0): 3}
+        await first.seek(T0, 1)
+        await first.close()
+        assert fake.committed("g") == {("t", 0): 1}
+
+    play(scenario)
+
+
 @each_kind
 def test_commits_by_record_by_batch_and_by_offset(play: Play, kind: str) -> None:
     """Each says what it committed; `committed` shows it, with metadata and leader epoch."""

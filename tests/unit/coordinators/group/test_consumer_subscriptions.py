@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from headrace.coordinators.group.consumer_group import GroupState
 from headrace.coordinators.group.consumer_member import MemberState
+from headrace.coordinators.group.consumer_members import MIN_REVOCATION_MS
 from headrace.protocol import errors
 
 from tests.fakes.consumer_group_rig import (
@@ -308,6 +309,21 @@ def test_time_to_give_back_begins_anew_when_there_is_more_to_give_back(rig: Cons
     first.settle()
     first.beat()
     assert rig.deadline_of(key) is None
+
+
+def test_member_that_asked_for_no_time_to_give_back_has_some(rig: ConsumerGroupRig) -> None:
+    """Else the group tries to take it out, cannot write that, and tries again without end."""
+    first = SimMember(rig, "a", ("log_a", "other"), rebalance_timeout_ms=1)
+    first.beat()
+    SimMember(rig, "b", ("log_a", "other")).beat()
+    first.take(first.send())
+    assert rig.deadline_of(("rebalance", GROUP, "a")) == rig.now_ms + MIN_REVOCATION_MS
+    rig.refuses = errors.NotEnoughReplicasError("no")
+    rig.advance(MIN_REVOCATION_MS)
+    assert rig.deadline_of(("rebalance", GROUP, "a")) == rig.now_ms + MIN_REVOCATION_MS
+    rig.refuses = None
+    rig.advance(MIN_REVOCATION_MS)
+    assert set(rig.group.members) == {"b"}
 
 
 def test_member_that_cannot_be_taken_out_has_another_session(rig: ConsumerGroupRig) -> None:
