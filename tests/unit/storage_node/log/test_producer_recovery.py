@@ -14,7 +14,15 @@ from headrace.storage_node.log.guarded_files import Fuse, GuardedFiles
 from headrace.storage_node.log.producer_recovery import snapshot_offsets, stray_snapshots
 from headrace.storage_node.log.producer_snapshot import parse_producer_snapshot
 from log_rig import FOLDER, NOW, append, batch, open_log, read_all
-from producer_oracle import check_producers, end, idempotent, transactional, verified
+from producer_oracle import (
+    check_producers,
+    end,
+    follow,
+    idempotent,
+    marker_batch,
+    transactional,
+    verified,
+)
 
 if TYPE_CHECKING:
     from headrace.storage_node.log.log import Log
@@ -192,6 +200,26 @@ def test_an_old_snapshot_does_not_speak_for_batches_that_are_gone() -> None:
     files.put(f"{FOLDER}/{3:020d}.snapshot", stale)
     again = open_log(files.restart(), log_start_offset=log.log_start_offset, **KEYS)
     assert again.producers.oldest_transaction is None
+
+
+def test_a_cut_opens_a_transaction_again_though_its_producer_was_forgotten() -> None:
+    """A follower that was alone for a day has a marker that nobody else has; it was restarted, too."""
+    files = FakeFiles()
+    log = open_log(files, **KEYS)
+    append(log, batch(1))
+    verified(log, transactional(2, 0))
+    log.roll(NOW)
+    append(log, batch(1))
+    end(log, 2, epoch=1, is_commit=False)
+    log.expire_producers(NOW)
+    log.close()
+    log = open_log(files.restart(), was_clean=True, recovery_point=4, **KEYS)
+    log.truncate_to(3)
+    log.high_watermark = 3
+    assert log.last_stable_offset == 1
+    follow(log, marker_batch(2, 1, is_commit=False))
+    log.high_watermark = 4
+    assert log.aborted_between(0, 4) == ((2, 1),)
 
 
 @pytest.mark.parametrize("lost", ["newest", "none"])
