@@ -162,9 +162,9 @@ class LogProducers:
         self._snapshot_offset = left[-1] if left else NO_OFFSET
 
     def _producers_at(self, base_offset: int) -> ProducerStates | None:
-        """The producers of the log where the last segment that is left begins; None if there were none behind
-        that, and so none before."""
-        if self.producers.is_empty:
+        """The producers of the log where the last segment that is left begins; None if it keeps none. Who had
+        been forgotten by the end may have had a transaction open there."""
+        if not self._keeps_producers:
             return None
         kept = [segment for segment in self._segments if segment.base_offset < base_offset]
         load_producers(self._files, self.directory, kept, base_offset, self.producers, self.recovery.faults)
