@@ -76,7 +76,7 @@ class ConsumerHeartbeats:
                 0,
                 member_id,
                 after.epoch,
-                self._around.config.now.group_consumer_heartbeat_interval_ms,
+                self._members.times_of(body.group_id).heartbeat_interval_ms,
                 _in_message(after.assigned) if is_told else None,
             ),
         )
