@@ -97,12 +97,16 @@ class Cleaning:
     _transactions: CleanedTransactions = field(init=False)
     _groups: list[tuple[Segment, ...]] = field(default_factory=list)
     _producers: dict[int, tuple[int, int]] = field(init=False)
+    _aborted: list[AbortedTransaction] = field(init=False)
     _replacement: _Replacement | None = None
     _is_aborted: bool = False
 
     def __post_init__(self) -> None:
         self._files = self.log.files
         self._producers = self.log.last_of_producers()
+        # What is decided of the plan's data may be written behind it, down to the active segment.
+        found = (each for segment in self.log.segments for each in segment.aborted or ())
+        self._aborted = [each for each in found if each.first_offset < self.plan.end_offset]
 
     def abort(self) -> None:
         """See log_cleaning.Abortable."""
@@ -205,12 +209,7 @@ class Cleaning:
 
     def _aborted_from(self, start: int) -> list[AbortedTransaction]:
         """The aborted transactions that reach `start` or more and begin below the end of the plan."""
-        return [
-            each
-            for segment in self.log.sealed_segments
-            for each in segment.aborted or ()
-            if each.first_offset < self.plan.end_offset and each.last_offset >= start
-        ]
+        return [each for each in self._aborted if each.last_offset >= start]
 
     # --- writing anew ------------------------------------------------------------------------------------
 

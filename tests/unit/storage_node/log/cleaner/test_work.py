@@ -275,6 +275,23 @@ def test_aborted_data_goes_and_hides_nothing_older() -> None:
     assert not log.has_aborted
 
 
+def test_a_transaction_may_be_aborted_behind_what_is_cleaned() -> None:
+    """Its marker is in the active segment, or in one that is too young; what it wrote is known as aborted all
+    the same, and hides nothing."""
+    log = open_log(FakeFiles(), **KEYS)
+    put(log, (b"a", b"old"))
+    store(log, (b"a", b"aborted"), is_transactional=True, **PRODUCER)
+    commit_and_roll(log)
+    mark(log, is_commit=False)
+    log.high_watermark = log.log_end_offset
+    clean(log)
+    assert {record.offset: record.value for record in records(log) if record.key == b"a"} == {0: b"old"}
+    put(log, (b"z", b"1"))
+    commit_and_roll(log)
+    clean(log)
+    assert {record.offset: record.value for record in records(log) if record.key == b"a"} == {0: b"old"}
+
+
 def test_the_last_batch_of_each_producer_stays_if_only_its_header() -> None:
     """It says which sequence was the last. A producer silent for a day is forgotten."""
     files = FakeFiles()
