@@ -71,7 +71,7 @@ class ConsumerHeartbeats:
             before=epoch_before,
             epoch=draft.group.epoch,
             members=draft.group.member_count,
-            longest_ms=self._around.config.now.group_consumer_heartbeat_interval_ms,
+            longest_ms=self._members.times_of(body.group_id).heartbeat_interval_ms,
             now_ms=now.ms,
         )
         if owned is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import GroupIdNotFoundError, RebalanceInProgressError
+from ...storage_node.group_config import times_of_group
 from ..runtime.ports import Outcome
 from .assignors import ASSIGNORS
 from .classic_group import ClassicGroup
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ...protocol.errors import KafkaError
+    from ...storage_node.group_config import GroupTimes
     from ..runtime.ports import Now, Record, Surroundings
     from .assignors.model import Partitions
     from .consumer_member import Member
@@ -82,13 +84,17 @@ class ConsumerMembers:
         else:
             self.reported.pop((group_id, member.member_id), None)
 
+    def times_of(self, group_id: str) -> GroupTimes:
+        """What its members that speak the new protocol keep to."""
+        return times_of_group(self.around.image, group_id, self.around.config.now)
+
     # --- sessions ---------------------------------------------------------------------------------------
 
     def begin_session(self, group_id: str, member: Member, now: Now) -> None:
         """The member was heard. Classic members have the session that they asked for, and no other timer
         here: they give back between their requests (classic_consumers.py)."""
         member_id, classic = member.member_id, member.classic
-        session_ms = self.around.config.now.group_consumer_session_timeout_ms
+        session_ms = self.times_of(group_id).session_timeout_ms
         self.around.timers.set(
             ("session", group_id, member_id),
             now.ms + (session_ms if classic is None else classic.session_timeout_ms),

@@ -65,7 +65,7 @@ class Expiry:
         self._wait(now)
 
     def _turn(self, this: _Round, now: Now) -> Outcome:
-        outcome, looked = Outcome(), 0
+        outcome, looked = Outcome(is_divisible=True), 0
         while this.left and looked < MAX_LOOKS and len(outcome.records) < MAX_TOMBSTONES:
             group = self._groups.get(this.left[0])
             room = MAX_TOMBSTONES - len(outcome.records)

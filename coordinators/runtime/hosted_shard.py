@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.errors import (
@@ -30,7 +31,7 @@ from .ports import NO_STAMP, Answer, Now, Outcome, ShardMetrics
 from .timers import ShardTimers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ...protocol.messages.envelope import Api
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
@@ -320,7 +321,7 @@ class HostedShard:
             outcome.records.append(self._shard.nothing)
         if outcome.records:
             try:
-                self._append(outcome.records, outcome.stamp, now)
+                self._append(outcome, now)
             except KafkaError as error:
                 self._refused(outcome, error, now, asker)
                 return
@@ -329,21 +330,37 @@ class HostedShard:
             self._next.append((self.applied_end, outcome.on_committed))
             self.committed()
 
-    def _append(self, records: Sequence[Record], stamp: Stamp, now: Now) -> None:
-        """All records in one batch, or none. Errors: KafkaError."""
+    def _append(self, outcome: Outcome, now: Now) -> None:
+        """All records in one batch, or none; several batches if it is divisible. Errors: KafkaError."""
         assert self.state is ShardState.ACTIVE, "only what is known whole is added to"
-        batch = self._encoded(records, stamp, now.wall_ms)
-        base_offset = self._host.append(self.key, self.epoch, batch)
-        assert base_offset == self.applied_end, "nobody else appends unseen"
-        for offset, record in enumerate(records, base_offset):
-            self._shard.replay(record, offset, stamp)
-        self.applied_end = base_offset + len(records)
+        for batch, records in self._batches(outcome, now.wall_ms):
+            base_offset = self._host.append(self.key, self.epoch, batch)
+            assert base_offset == self.applied_end, "nobody else appends unseen"
+            for offset, record in enumerate(records, base_offset):
+                self._shard.replay(record, offset, outcome.stamp)
+            self.applied_end = base_offset + len(records)
 
-    def _encoded(self, records: Sequence[Record], stamp: Stamp, wall_ms: int) -> Buffer:
-        """Errors: MessageTooLargeError, InvalidRequestError."""
+    def _batches(self, outcome: Outcome, wall_ms: int) -> list[tuple[Buffer, Sequence[Record]]]:
+        """The records as batches, each with its part. Errors: MessageTooLargeError, InvalidRequestError."""
+        records = outcome.records
+        found: list[tuple[Buffer, Sequence[Record]]] = []
+        begin = 0
+        while begin < len(records):
+            batch, count = self._encoded(islice(records, begin, None), outcome.stamp, wall_ms)
+            if not count or (count < len(records) and not outcome.is_divisible):
+                limit = self._host.max_batch_bytes(self.key)
+                raise MessageTooLargeError(
+                    f"{self.name}: {len(records)} records do not fit into max.message.bytes, {limit}"
+                )
+            found.append((batch, records[begin : begin + count]))
+            begin += count
+        return found
+
+    def _encoded(self, records: Iterable[Record], stamp: Stamp, wall_ms: int) -> tuple[Buffer, int]:
+        """As many of the records as fit into one batch, and how many. Errors: InvalidRequestError."""
         limit = self._host.max_batch_bytes(self.key)
         is_transactional = stamp != NO_STAMP
-        encode = self._parts.codec.encode
+        encode, count = self._parts.codec.encode, 0
         try:
             builder = active_codec().builder(
                 max_bytes=limit,
@@ -352,14 +369,15 @@ class HostedShard:
                 base_sequence=0 if is_transactional else -1,  # as Kafka's; nobody checks those of servers
                 is_transactional=is_transactional,
             )
-            is_whole = all(builder.append(wall_ms, *encode(*record)) >= 0 for record in records)
+            for record in records:
+                if builder.append(wall_ms, *encode(*record)) < 0:
+                    break
+                count += 1
         except ValueError as error:
             raise InvalidRequestError(f"{self.name}: {error}") from error
-        if not is_whole or builder.size_bytes > limit:
-            raise MessageTooLargeError(
-                f"{self.name}: {len(records)} records do not fit into max.message.bytes, {limit}"
-            )
-        return builder.finish()
+        if builder.size_bytes > limit:  # one record alone is too large
+            count = 0
+        return builder.finish(), count
 
     def _refused(self, outcome: Outcome, error: KafkaError, now: Now, asker: Waiting | None) -> None:
         """Nothing was applied. The shard may know who is to hear what; others hear the error."""

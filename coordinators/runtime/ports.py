@@ -102,6 +102,9 @@ class Outcome:
     records: list[Record] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     stamp: Stamp = NO_STAMP  # the batch is part of this producer's transaction
+    # Each record counts by itself: more than fit into one batch become several, and those that were appended
+    # before one was refused stay.
+    is_divisible: bool = False
     on_failed: Callable[[KafkaError, Now], Outcome] | None = None  # undo soft state: the append was refused
     # Decides on, once all that the shard had applied then is committed, however long that takes: for what
     # others must not see before. Never if the shard was dropped.

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+GROUP_RESOURCE = 32
 CLUSTER_DEFAULT = (BROKER_RESOURCE, "")  # the broker resource without a name holds for all nodes
 
 RECOVERED = 0  # leader_recovery_state: the leader has every record that was acknowledged

@@ -379,6 +379,8 @@ class Log(LogStart, LogCleaning, LogFlushing, LogProducers):
             wall_ms=wall_ms,
         )
         start_offset = found.start_offset
+        if start_offset > self.log_end_offset:
+            return False  # it begins inside a batch that it does not have yet
         if found.must_roll:
             try:
                 self.roll(wall_ms)

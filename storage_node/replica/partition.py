@@ -61,8 +61,9 @@ class PartitionState(Enum):
 class Partition:
     """The local replica of one partition.
 
-    Invariant: high_watermark <= log end offset. It never moves back while the partition leads; a follower's
-    does only if its log is cut below it, after an unclean election.
+    Invariant: high_watermark <= log end offset, but for a replica that begins anew inside a batch which it
+    does not have yet. It never moves back while the partition leads; a follower's does only if its log is cut
+    below it, after an unclean election.
     Invariant: with durability=fsync, high_watermark <= flushed_offset after each move of it.
     Invariant: an offline or deleted partition never comes back; a new object takes its place.
     Invariant: `in_sync` is there exactly while this node leads the partition and others follow it.
@@ -325,8 +326,10 @@ class Partition:
         assert self.log is not None, "only an online partition is cut"
         assert not self.is_leader, "a leader never cuts its log"
         assert not self.is_flushing, "truncation must not overtake a flush"
-        self.log.truncate_to(offset)
-        self._was_cut()
+        try:
+            self.log.truncate_to(offset)
+        finally:  # what is written about it later may find no room on the disk
+            self._was_cut()
 
     def restart_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """As a follower: forget everything and go on at `offset`, where the leader's log starts, or the batch
@@ -334,8 +337,10 @@ class Partition:
         assert self.log is not None, "only an online partition is cut"
         assert not self.is_leader, "a leader never cuts its log"
         assert not self.is_flushing, "truncation must not overtake a flush"
-        self.log.truncate_fully_and_start_at(offset, log_start_offset)
-        self._was_cut()
+        try:
+            self.log.truncate_fully_and_start_at(offset, log_start_offset)
+        finally:
+            self._was_cut()
 
     def _was_cut(self) -> None:
         log = self.log
@@ -400,5 +405,6 @@ class Partition:
         if self.in_sync is not None:
             self.in_sync.check()
         if self.log is not None and self.state is PartitionState.ONLINE:
-            assert self.high_watermark <= self.log.log_end_offset, "the high watermark passed the log end"
+            end_offset = max(self.log.log_end_offset, self.log.log_start_offset)
+            assert self.high_watermark <= end_offset, "the high watermark passed the log end"
             assert self.flushed_offset <= self.log.log_end_offset, "flushed more than there is"

@@ -29,7 +29,8 @@ from ...protocol.records.header import (
     read_batch_header,
 )
 from ..log.verification import NO_GUARD, NO_TRANSACTION, UNCHECKED
-from .appending import AwaitingAcks, Waiting, append_to_leader
+from .appending import Acked, append_to_leader
+from .delayed_entries import DelayedEntries, Waiting
 from .partition import ACKS_ALL
 from .verifying import OpenedBy
 
@@ -253,9 +254,9 @@ class ProduceHandler:
         elif not produce.waiting:
             self._answer(produce)
         else:
-            delayed = AwaitingAcks(
+            delayed = DelayedEntries(
                 produce.waiting,
-                body.acks,
+                Acked(body.acks),
                 settled=partial(self._settled, produce),
                 finished=partial(self._answer, produce),
                 is_wanted=lambda: request.peer.is_connected,

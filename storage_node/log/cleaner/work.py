@@ -98,12 +98,16 @@ class Cleaning:
     _transactions: CleanedTransactions = field(init=False)
     _groups: list[tuple[Segment, ...]] = field(default_factory=list)
     _producers: dict[int, tuple[int, int]] = field(init=False)
+    _aborted: list[AbortedTransaction] = field(init=False)
     _replacement: _Replacement | None = None
     _is_aborted: bool = False
 
     def __post_init__(self) -> None:
         self._files = self.log.files
         self._producers = self.log.last_of_producers()
+        # What is decided of the plan's data may be written behind it, down to the active segment.
+        found = (each for segment in self.log.segments for each in segment.aborted or ())
+        self._aborted = [each for each in found if each.first_offset < self.plan.end_offset]
 
     def abort(self) -> None:
         """See log_cleaning.Abortable."""
@@ -214,14 +218,8 @@ class Cleaning:
         self._files.fsync_directory(directory)
 
     def _aborted_from(self, start: int) -> list[AbortedTransaction]:
-        """The aborted transactions that reach `start` or more and begin below the end of the plan. Where
-        they end, the active segment included, was committed before the plan was made."""
-        return [
-            each
-            for segment in self.log.segments
-            for each in segment.aborted or ()
-            if each.first_offset < self.plan.end_offset and each.last_offset >= start
-        ]
+        """The aborted transactions that reach `start` or more and begin below the end of the plan."""
+        return [each for each in self._aborted if each.last_offset >= start]
 
     # --- writing anew ------------------------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from headrace.coordinators.group.consumer_group import GroupState
 from headrace.coordinators.group.consumer_member import MemberState
@@ -13,6 +15,7 @@ from headrace.protocol.messages.groups import (
     OffsetCommitRequest,
     TopicIdPartitions,
 )
+from headrace.protocol.metadata.image import GROUP_RESOURCE
 
 from tests.fakes.consumer_group_rig import (
     GROUP,
@@ -127,6 +130,27 @@ def test_silent_member_is_taken_out(rig: ConsumerGroupRig) -> None:
     assert len(first.owned["events"]) == 6
     with pytest.raises(errors.UnknownMemberIdError):
         second.beat()
+
+
+def test_group_may_have_times_of_its_own(rig: ConsumerGroupRig) -> None:
+    """From the next heartbeat on; other groups keep to the node's."""
+    own = {"consumer.session.timeout.ms": "8000", "consumer.heartbeat.interval.ms": "1000"}
+    rig.image = replace(rig.image, configs={(GROUP_RESOURCE, GROUP): own})
+    first = member(rig, "a")
+    assert first.beat().heartbeat_interval_ms == 1_000
+    other = SimMember(rig, "b", ("events",), group_id="other")
+    assert other.beat().heartbeat_interval_ms == 5_000
+    rig.advance(8_000)
+    with pytest.raises(errors.UnknownMemberIdError):
+        first.beat()
+    other.beat()
+    rig.image = replace(
+        rig.image, configs={(GROUP_RESOURCE, "other"): {"consumer.session.timeout.ms": "9000"}}
+    )
+    assert other.beat().heartbeat_interval_ms == 5_000
+    rig.advance(9_000)
+    with pytest.raises(errors.UnknownMemberIdError):
+        other.beat()
 
 
 def test_member_that_does_not_give_back_in_time_is_taken_out(rig: ConsumerGroupRig) -> None:

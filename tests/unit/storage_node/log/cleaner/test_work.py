@@ -291,6 +291,10 @@ def test_aborted_data_hides_nothing_older_if_its_marker_is_in_the_active_segment
     clean(log)
     assert values(log)[b"a"] == b"old"
     assert log.aborted_between(0, log.log_end_offset) == ((7, 1),)
+    put(log, (b"z", b"1"))
+    commit_and_roll(log)
+    clean(log)
+    assert values(log)[b"a"] == b"old"
 
 
 def test_the_last_batch_of_each_producer_stays_if_only_its_header() -> None:
