@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ENVIRONMENT_PREFIX = "HEADRACE_"
 RESET_BY_DURATION = "by_duration:"
+CLASSIC_ASSIGNORS = ("range", "cooperative-sticky")
 RESET_POLICIES = ("earliest", "latest", "none")
 
 
@@ -146,7 +147,7 @@ class ConsumerConfig(RequestConfig):
     )
     assignors: tuple[str, ...] = key(
         "partition.assignment.strategy",
-        ("range", "cooperative-sticky"),
+        CLASSIC_ASSIGNORS,
         doc="Assignors under group.protocol=classic, in the order of preference: range, roundrobin, sticky, "
         "cooperative-sticky. Members keep their partitions over a rebalance if all of these are cooperative.",
     )
@@ -199,6 +200,14 @@ class ConsumerConfig(RequestConfig):
                 f"heartbeat.interval.ms ({self.heartbeat_interval_ms}) must be below session.timeout.ms"
                 f" ({self.session_timeout_ms})"
             )
+        is_new = self.group_protocol == "consumer"
+        if is_new and self.assignors != CLASSIC_ASSIGNORS:
+            raise ConfigError(
+                "partition.assignment.strategy is of group.protocol=classic: under consumer the coordinator"
+                " assigns, see group.remote.assignor"
+            )
+        if self.group_remote_assignor and not is_new:
+            raise ConfigError("group.remote.assignor needs group.protocol=consumer")
         policy = self.auto_offset_reset
         if policy.startswith(RESET_BY_DURATION):
             duration_ms(policy.removeprefix(RESET_BY_DURATION))
@@ -250,6 +259,11 @@ def given(
     """
     values = {dotted(name, schemas): value for name, value in (config or {}).items()}
     values.update({dotted(name, schemas, is_keyword=True): value for name, value in options.items()})
+    for name in ("group.id", "transactional.id"):
+        if values.get(name, "") is None:
+            del values[name]
+        elif not str(values.get(name, name)).strip():
+            raise ConfigError(f"{name} must not be empty: it is left out where there is none")
     if values.get("compression.type", "") is None:
         values["compression.type"] = "none"
     if "acks" in values:

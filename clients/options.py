@@ -53,7 +53,7 @@ class ConsumerOptions(ConnectionOptions, total=False):
     check_crcs: bool
     client_rack: str
     isolation_level: str
-    group: str
+    group: str | None
     group_instance_id: str
     group_protocol: str
     group_remote_assignor: str

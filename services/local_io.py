@@ -10,8 +10,10 @@ import asyncio
 import logging
 import tempfile
 import threading
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+from weakref import WeakSet
 
 from ..controller.config import ControllerConfig
 from ..controller.controller_io import ControllerServer
@@ -35,9 +37,12 @@ if TYPE_CHECKING:
     from ..storage_node.leader_search_io import ControllerLocator
     from ..storage_node.log.files import Files
 
+    C = TypeVar("C", Producer[Any, Any], Consumer[Any, Any], Admin)
+
 log = logging.getLogger("headrace.local")
 
 START_TIMEOUT_S = 30.0
+CLIENTS_TIMEOUT_S = 10.0  # as at the exit of a process
 STOP_TIMEOUT_S = 30.0
 
 
@@ -60,6 +65,7 @@ class LocalCluster:
         new_files = OsFiles if self._temporary is None else UnsyncedFiles
         self._cores = _Servers(self.data_dir, nodes, controllers, node_pairs, controller_pairs, new_files)
         self._is_closed = False
+        self._clients: WeakSet[Producer[Any, Any] | Consumer[Any, Any] | Admin] = WeakSet()
         self._thread = LoopThread("headrace-local", self._cores.run, self._cores.ended)
         self._thread.start()
         try:
@@ -84,19 +90,19 @@ class LocalCluster:
         """A producer of this cluster; the options are those of `headrace.Producer`."""
         from ..clients.sync.producer_io import Producer
 
-        return Producer(self.bootstrap, **options)
+        return self._kept(Producer(self.bootstrap, **options))
 
     def consumer(self, *topics: str, **options: Any) -> Consumer[Any, Any]:
         """A consumer of this cluster; the options are those of `headrace.Consumer`."""
         from ..clients.sync.consumer_io import Consumer
 
-        return Consumer(*topics, bootstrap=self.bootstrap, **options)
+        return self._kept(Consumer(*topics, bootstrap=self.bootstrap, **options))
 
     def admin(self, **options: Any) -> Admin:
         """An admin client of this cluster."""
         from ..clients.sync.admin_io import Admin
 
-        return Admin(self.bootstrap, **options)
+        return self._kept(Admin(self.bootstrap, **options))
 
     def restart_node(self, index: int) -> None:
         """Stop storage node `index` (from 0) cleanly, unless it was killed; start it over the same files."""
@@ -129,7 +135,8 @@ class LocalCluster:
         return self._thread.call(self._cores.status(), STOP_TIMEOUT_S)
 
     def close(self) -> None:
-        """Stop every server and remove a temporary data dir; safe to call again.
+        """Close the clients that were made here, stop every server and remove a temporary data dir; safe to
+        call again.
 
         Errors: ClosedError when a server had failed before.
         """
@@ -156,8 +163,23 @@ class LocalCluster:
         if self._cores.failure is not None:
             raise self._cores.failure
 
+    def _kept(self, client: C) -> C:
+        self._clients.add(client)
+        return client
+
+    def _close_clients(self) -> None:
+        """Order: before the servers, or what they have to flush and to commit waits for nobody's answer."""
+        ends_at = time.monotonic() + CLIENTS_TIMEOUT_S
+        for client in list(self._clients):
+            try:
+                client.close(max(ends_at - time.monotonic(), 0))
+            except Exception:  # the user's callbacks raise what they like
+                log.exception("a client could not be closed")
+
     def _shut_down(self) -> None:
         self._is_closed = True
+        if self._cores.failure is None:
+            self._close_clients()
         self._thread.wake(self._cores.closing.set)
         is_over = self._thread.join(STOP_TIMEOUT_S)
         if self._temporary is not None:

@@ -69,7 +69,7 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
         self._topics = () if self.config.group else wanted
         self._assignors = None if assignors is None else tuple(assignors)
         self._first = first_subscription(self.config, wanted, pattern, listener)  # made with the engine
-        self._callbacks = Callbacks(listener)
+        self._callbacks = Callbacks(listener, awaits=True)
         self._made: ConsumerEngine | None = None
         self._news = asyncio.Event()
         self._is_closed = False
@@ -101,7 +101,7 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
     async def __aiter__(self) -> AsyncIterator[Record[K, V]]:
         """Record by record; waits for more. Ends after `wakeup`, or `iter_timeout` without a record."""
         engine, timeout = self._engine, self._iter_timeout
-        self._check_assigned()
+        self._engine.check_reading()
         ends_at = None if timeout is None else self._now() + timeout
         while True:
             await self._serve()
@@ -134,7 +134,7 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
 
         Ends like the iteration over records.
         """
-        self._check_assigned()
+        self._engine.check_reading()
         engine = self._engine
         while True:
             batch: list[Record[K, V]] = []
@@ -158,7 +158,7 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
         """
         from ..arrow.reading import Reading
 
-        self._check_assigned()
+        self._engine.check_reading()
         return self._read_arrow(Reading(max_rows, timeout, columns))
 
     # --- assignment and position ------------------------------------------------------------------------
@@ -383,17 +383,11 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
             await self._wait(left_s)
 
     def _most(self, max_records: int | None) -> int:
-        self._check_assigned()
+        self._engine.check_reading()
         most = self.config.max_poll_records if max_records is None else max_records
         if most < 1:
             raise ValueError(f"max_records must be at least 1, not {most}")
         return most
-
-    def _check_assigned(self) -> None:
-        engine = self._engine
-        is_member = engine.group is not None and engine.group.subscription is not None
-        if not self._topics and not is_member and not engine.assigned():
-            raise ConfigError("nothing to read: pass topics to AsyncConsumer(...), or await assign()")
 
     def _timeout_s(self, timeout: float | None) -> float:
         return self.config.api_timeout_ms / 1000 if timeout is None else timeout

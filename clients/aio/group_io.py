@@ -58,7 +58,9 @@ class AsyncGroupFace(Generic[K, V]):
         if self._engine.assigned():
             raise ConfigError("this consumer has partitions by `assign`; `unsubscribe` first")
         wanted = checked_subscription(topics, pattern, internal=not self.config.exclude_internal_topics)
-        self._callbacks = Callbacks(listener, on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost)
+        self._callbacks = Callbacks(
+            listener, awaits=True, on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost
+        )
         group.subscribe(wanted)
 
     async def unsubscribe(self) -> None:
@@ -110,6 +112,16 @@ class AsyncGroupFace(Generic[K, V]):
 
         told.add_done_callback(settled)
         return told
+
+    def offsets_for_transaction(
+        self, what: Record[K, V] | Iterable[Record[K, V]] | Offsets | None = None
+    ) -> tuple[Offsets, GroupMetadata]:
+        """What `Producer.send_offsets_to_transaction` takes, for `what` as in `commit`. From now on offsets
+        are left to transactions: auto-commit ends. Errors: ConfigError without a group; TypeError,
+        ValueError."""
+        group, offsets = self._group, offsets_to_commit(what)
+        group.auto_commits = False
+        return self.handed_out() if offsets is None else offsets, group.metadata
 
     def handed_out(self) -> Committed:
         """The next offset of each partition behind what was handed out: what `commit()` commits."""

@@ -10,7 +10,6 @@ from ...protocol.errors import (
     TransactionAbortableError,
     TransactionAbortedError,
 )
-from ..group.wishes import check_commits_by_hand, offsets_to_commit
 from ..records import K, V
 
 if TYPE_CHECKING:
@@ -139,12 +138,10 @@ class AsyncTransaction(Generic[K, V]):
         offsets: Record[Any, Any] | Iterable[Record[Any, Any]] | Offsets | None = None,
     ) -> None:
         """Let what a group's consumer has read count when the transaction commits: all that it has handed
-        out, or what `Consumer.commit` takes. Errors: ConfigError for a consumer without a group, or with
-        enable.auto.commit, which would commit beside the transaction; else as `send_offsets`."""
-        metadata = consumer.group_metadata()
-        check_commits_by_hand(consumer.config)
-        wanted = offsets_to_commit(offsets)
-        await self.send_offsets(consumer.handed_out() if wanted is None else wanted, metadata)
+        out, or what `Consumer.commit` takes. Auto-commit, if the consumer has it, ends with the first call:
+        it would commit what a transaction over several polls may abort. Errors: ConfigError for a consumer
+        without a group; as `send_offsets`."""
+        await self.send_offsets(*consumer.offsets_for_transaction(offsets))
 
     async def __aenter__(self) -> Self:
         await self._producer.begin_transaction()

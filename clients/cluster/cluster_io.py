@@ -167,8 +167,9 @@ _open: set[ClusterIo] = set()
 
 
 def _close_at_exit() -> None:
+    ends_at = time.monotonic() + EXIT_FLUSH_S
     for cluster in list(_open):
-        cluster.close(EXIT_FLUSH_S)
+        cluster.close(max(ends_at - time.monotonic(), 0))
 
 
 def _after_fork_in_child() -> None:

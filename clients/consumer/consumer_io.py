@@ -169,6 +169,15 @@ class ConsumerEngine(HandingOut):
         with self._lock:
             return tuple(sorted(self._fetcher.states))
 
+    def check_reading(self) -> None:
+        """Errors: what ended the consumer; ConfigError when there is nothing to read."""
+        with self._lock:
+            self._check()
+        is_member = self.group is not None and self.group.subscription is not None
+        if not (self._topics.topics or is_member or self._assigned):
+            more = "" if self.group is None else " subscribe() or"
+            raise ConfigError(f"nothing to read: give the consumer topics, or call{more} assign()")
+
     def is_discovered(self) -> bool:
         """Whether the partitions of all topics are known."""
         return self._topics.is_known

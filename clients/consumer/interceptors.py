@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from ...protocol.model import TopicPartition
     from ..group.group_metadata import OffsetAndMetadata
     from ..records import Record
+
+log = logging.getLogger("headrace.client")
 
 
 class ConsumerInterceptor(Protocol):
@@ -45,8 +48,11 @@ class Interceptors:
         for on_consume in self._on_consume:
             if not records:
                 return records
-            chosen = call_user(_chosen, on_consume, records)
-            records = records if chosen is None else chosen
+            answer = call_user(on_consume, list(records))
+            try:
+                records = records if answer is None else _chosen(answer, records)
+            except Exception:  # the answer may be the user's generator, or anything else
+                log.exception("%r gave what cannot be handed out; the client goes on with all", on_consume)
         return records
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -55,11 +61,8 @@ class Interceptors:
             call_user(on_commit, dict(offsets))
 
 
-def _chosen(on_consume: Any, records: list[Any]) -> list[Any] | None:
-    """What it gives. Errors: ValueError unless that is of the same offsets: positions are told by them."""
-    answer = on_consume(list(records))
-    if answer is None:
-        return None
+def _chosen(answer: Any, records: list[Any]) -> list[Any]:
+    """The answer as a list. Errors: ValueError unless it is of the same offsets, which tell positions."""
     chosen = list(answer)
     offsets = [record.offset for record in chosen]
     known = {record.offset for record in records}

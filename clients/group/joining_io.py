@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ...protocol.errors import ConfigError
 from .assignors import checked_assignors
 from .classic import ClassicMember
 from .member import MemberConfig
@@ -42,9 +43,12 @@ def join_group(
         rack_id=config.client_rack or None,
         server_assignor=config.group_remote_assignor or None,
     )
-    chosen = checked_assignors(config.assignors if assignors is None else assignors)
-    core: MemberCore = ClassicMember(member, chosen, backoff)
+    core: MemberCore
     if config.group_protocol == "consumer":
-        member_id = str(UUID(int=hub.random.getrandbits(128), version=4))
-        core = ModernMember(member, member_id, backoff)
+        if assignors is not None:
+            raise ConfigError("assignors= are of group_protocol='classic': here the coordinator assigns")
+        core = ModernMember(member, str(UUID(int=hub.random.getrandbits(128), version=4)), backoff)
+    else:
+        chosen = checked_assignors(config.assignors if assignors is None else assignors)
+        core = ClassicMember(member, chosen, backoff)
     return Membership(engine, hub, config, core, backoff)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ...protocol.errors import ConfigError
@@ -33,9 +34,17 @@ class RebalanceListener(Protocol):
 
 
 class Callbacks:
-    """The callbacks of one subscription, by name."""
+    """The callbacks of one subscription, by name.
 
-    def __init__(self, listener: Any = None, **single: RebalanceCallback | None) -> None:
+    Errors: ConfigError for a listener without any, for what is given twice or cannot be called, and, unless
+    somebody `awaits` it, for a coroutine function.
+    """
+
+    def __init__(
+        self, listener: Any = None, *, awaits: bool = False, **single: RebalanceCallback | None
+    ) -> None:
+        if listener is not None and not any(hasattr(listener, name) for name in NAMES):
+            raise ConfigError(f"a listener has methods {', '.join(NAMES)}, or some of them, not {listener!r}")
         self._callbacks: dict[str, RebalanceCallback] = {}
         for name in NAMES:
             callback = single.get(name)
@@ -46,6 +55,8 @@ class Callbacks:
                 continue
             if not callable(found):
                 raise ConfigError(f"{name} must be callable, not {found!r}")
+            if inspect.iscoroutinefunction(found) and not awaits:
+                raise ConfigError(f"{name} is a coroutine function, which only asyncio consumers await")
             self._callbacks[name] = found
 
     def get(self, name: str) -> RebalanceCallback | None:

@@ -64,6 +64,7 @@ class Membership:
             *(hub, self._link, backoff, self._standing, self._commit_refused, self._figures)
         )
         self._working_since_ms = 0
+        self.auto_commits = config.enable_auto_commit  # until transactions do it
         self.subscription: Subscription | None = None
         self._watched: tuple[str, ...] = ()
         self._watches_all = False
@@ -72,6 +73,7 @@ class Membership:
         self._serials: Mapping[TopicPartition, int] = {}
         self._serial = 0
         self._wished: dict[TopicPartition, tuple[int, int]] = {}  # version, offset: to be committed last
+        self._missed: set[str] = set()  # topics that do not exist: told once
         self._timer: asyncio.TimerHandle | None = None
         self._commit_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -91,7 +93,7 @@ class Membership:
     async def leaving(self, deadline_ms: int) -> Work | None:
         """Before the end of a membership: what the user's side has to hear. Finished work is committed."""
         core = self._core
-        if self.config.enable_auto_commit and (core.is_member or self.subscription is None):
+        if self.auto_commits and (core.is_member or self.subscription is None):
             await self._commit_finished(deadline_ms)
         if not core.owned:
             return None
@@ -170,7 +172,7 @@ class Membership:
         self._working_since_ms = self._hub.now_ms()
         if work.kind is WorkKind.ASSIGNED:
             self._take(work.partitions)
-        elif work.kind is WorkKind.REVOKED and self.config.enable_auto_commit:
+        elif work.kind is WorkKind.REVOKED and self.auto_commits:
             await self._commit_finished(self._hub.now_ms() + self.config.api_timeout_ms)
         return work
 
@@ -317,14 +319,14 @@ class Membership:
                 del self._wished[tp]
 
     def _arm_commit(self) -> None:
-        if self._commit_timer is None and self.config.enable_auto_commit and not self._is_closed:
+        if self._commit_timer is None and self.auto_commits and not self._is_closed:
             self._commit_timer = self._hub.loop.call_later(
                 self.config.auto_commit_interval_ms / 1000, self._auto_commit
             )
 
     def _auto_commit(self) -> None:
         self._commit_timer = None
-        if self._hub.failure is not None or self._is_closed:
+        if self._hub.failure is not None or self._is_closed or not self.auto_commits:
             return
         future = self._commit_news(self._hub.now_ms() + self.config.api_timeout_ms)
         if future is not None:
@@ -449,6 +451,10 @@ class Membership:
         if self.subscription is None or self._is_closed:
             return
         subscription, core = self.subscription, self._core
+        for topic in subscription.topics:
+            if topic in view.missing and topic not in self._missed:
+                self._missed.add(topic)
+                log.warning("group %r waits for topic %r, which does not exist", core.config.group_id, topic)
         core.subscribe(subscription.topics_in(view), subscription.regex)
         core.topics_changed(
             {name: len(topic.partitions) for name, topic in view.topics.items()},

@@ -11,7 +11,6 @@ from .group_metadata import OffsetAndMetadata
 
 if TYPE_CHECKING:
     from ...protocol.errors import HeadraceError
-    from ..config import ConsumerConfig
 
     # What commits take by partition: the next offset to be read.
     Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
@@ -73,15 +72,6 @@ def _offset(offset: Any) -> OffsetAndMetadata:
     if found.offset < 0:
         raise ValueError(f"an offset must not be negative: {found.offset}")
     return found
-
-
-def check_commits_by_hand(config: ConsumerConfig) -> None:
-    """Errors: ConfigError for a consumer whose offsets are committed by themselves."""
-    if config.enable_auto_commit:
-        raise ConfigError(
-            "a consumer whose offsets are committed by transactions needs enable_auto_commit=False:"
-            " auto-commit would also commit what a transaction aborts"
-        )
 
 
 def no_group() -> HeadraceError:

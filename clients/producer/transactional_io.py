@@ -102,7 +102,7 @@ class TransactionalHalf:
         if wanted is None:
             raise TypeError("offsets= takes offsets by partition, not None")
         async with self._call, self._timed("send-offsets"):
-            self._transactions.check_open()
+            self._transactions.check_open("offsets are sent in transactions")
             if not wanted:
                 return
             self._transactions.has_begun = True

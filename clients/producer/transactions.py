@@ -106,16 +106,16 @@ class Transactions:
         self.has_begun = False
         self._go(TxnState.IN_TRANSACTION)
 
-    def check_open(self) -> None:
+    def check_open(self, what: str = "records are sent in transactions") -> None:
         """Errors: InvalidTxnStateError if no transaction is open, what ended it if it cannot go on."""
-        refusal = self.refusal()
+        refusal = self.refusal(what)
         if refusal is not None:
             raise refusal
 
     def commit(self) -> None:
         """End the open transaction, or go on ending it. Errors: as `check_open`."""
         if self.state is not TxnState.COMMITTING:
-            self.check_open()
+            self.check_open("there is nothing to commit")
             self._go(TxnState.COMMITTING)
 
     def abort(self) -> None:
@@ -128,11 +128,11 @@ class Transactions:
             raise InvalidTxnStateError(f"there is nothing to abort: {self._text}")
         self._go(TxnState.ABORTING)
 
-    def refusal(self) -> HeadraceError | None:
+    def refusal(self, what: str = "records are sent in transactions") -> HeadraceError | None:
         """Why no record can be sent now; None if one can."""
         if self.state is TxnState.IN_TRANSACTION:
             return None
-        return self.error or InvalidTxnStateError(f"records are sent in transactions: {self._text}")
+        return self.error or InvalidTxnStateError(f"{what}: {self._text}")
 
     def check_usable(self) -> None:
         """Errors: what ended the producer."""
@@ -218,7 +218,7 @@ _TEXTS = {
     _S.UNINITIALIZED: "this producer is not initialized: call begin_transaction first",
     _S.INITIALIZING: "this producer is being initialized",
     _S.READY: "no transaction is open: call begin_transaction first",
-    _S.IN_TRANSACTION: "a transaction is open",
+    _S.IN_TRANSACTION: "a transaction is open: commit or abort it first",
     _S.COMMITTING: "a transaction is being committed: if that timed out, call commit_transaction again",
     _S.ABORTING: "a transaction is being aborted: if that timed out, call abort_transaction again",
     _S.ABORTABLE_ERROR: "the open transaction has failed and must be aborted",

@@ -126,7 +126,7 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
     def __iter__(self) -> Iterator[Record[K, V]]:
         """Record by record; blocks for more. Ends after `wakeup`, or `iter_timeout` without a record."""
         engine, timeout = self._engine, self._iter_timeout
-        self._check_assigned()
+        self._engine.check_reading()
         ends_at = None if timeout is None else time.monotonic() + timeout
         while True:
             self._serve()
@@ -154,7 +154,7 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
 
         Ends like the iteration over records.
         """
-        self._check_assigned()
+        self._engine.check_reading()
         engine = self._engine
         while True:
             batch: list[Record[K, V]] = []
@@ -181,7 +181,7 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
         """
         from ..arrow.reading import Reading
 
-        self._check_assigned()
+        self._engine.check_reading()
         return self._read_arrow(Reading(max_rows, timeout, columns))
 
     # --- assignment and position ------------------------------------------------------------------------
@@ -375,17 +375,11 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
                 return True
 
     def _most(self, max_records: int | None) -> int:
-        self._check_assigned()
+        self._engine.check_reading()
         most = self.config.max_poll_records if max_records is None else max_records
         if most < 1:
             raise ValueError(f"max_records must be at least 1, not {most}")
         return most
-
-    def _check_assigned(self) -> None:
-        engine = self._engine
-        is_member = engine.group is not None and engine.group.subscription is not None
-        if not self._topics and not is_member and not engine.assigned():
-            raise ConfigError("nothing to read: pass topics to Consumer(...), or call assign()")
 
     def _timeout_s(self, timeout: float | None) -> float:
         return self.config.api_timeout_ms / 1000 if timeout is None else timeout

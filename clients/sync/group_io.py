@@ -159,6 +159,16 @@ class GroupFace(Generic[K, V]):
         self._io.wake(on_loop)
         return told
 
+    def offsets_for_transaction(
+        self, what: Record[K, V] | Iterable[Record[K, V]] | Offsets | None = None
+    ) -> tuple[Offsets, GroupMetadata]:
+        """What `Producer.send_offsets_to_transaction` takes, for `what` as in `commit`. From now on offsets
+        are left to transactions: auto-commit ends. Errors: ConfigError without a group; TypeError,
+        ValueError."""
+        group, offsets = self._group, offsets_to_commit(what)
+        group.auto_commits = False
+        return self.handed_out() if offsets is None else offsets, group.metadata
+
     def handed_out(self) -> Committed:
         """The next offset of each partition behind what was handed out: what `commit()` commits."""
         return {tp: offset for tp, (_, offset) in self._engine.positions(finished=False).items()}

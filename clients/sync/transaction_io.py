@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic
 
 from ...protocol.errors import HeadraceError, InvalidTxnStateError, TransactionAbortableError
-from ..group.wishes import check_commits_by_hand, offsets_to_commit
 from ..records import K, V
 
 if TYPE_CHECKING:
@@ -120,12 +119,10 @@ class Transaction(Generic[K, V]):
         offsets: Record[Any, Any] | Iterable[Record[Any, Any]] | Offsets | None = None,
     ) -> None:
         """Let what a group's consumer has read count when the transaction commits: all that it has handed
-        out, or what `Consumer.commit` takes. Errors: ConfigError for a consumer without a group, or with
-        enable.auto.commit, which would commit beside the transaction; else as `send_offsets`."""
-        metadata = consumer.group_metadata()
-        check_commits_by_hand(consumer.config)
-        wanted = offsets_to_commit(offsets)
-        self.send_offsets(consumer.handed_out() if wanted is None else wanted, metadata)
+        out, or what `Consumer.commit` takes. Auto-commit, if the consumer has it, ends with the first call:
+        it would commit what a transaction over several polls may abort. Errors: ConfigError for a consumer
+        without a group; as `send_offsets`."""
+        self.send_offsets(*consumer.offsets_for_transaction(offsets))
 
     def __enter__(self) -> Self:
         self._producer.begin_transaction()

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from ...protocol.errors import (
-    FencedInstanceIdError,
     GroupMaxSizeReachedError,
     IllegalGenerationError,
     InconsistentGroupProtocolError,
@@ -36,6 +35,7 @@ from ...protocol.records.group_records import (
 )
 from ..runtime.ports import Outcome
 from .consumer_member import MemberState
+from .group import fenced_instance
 from .joining import check_join
 from .migration import assignment_bytes, can_downgrade, partitions_by_id
 
@@ -202,7 +202,7 @@ def _own(found: Member | None, who: _Who) -> Member:
     if found is None:
         raise UnknownMemberIdError(f"there is no member {who.instance_id or who.member_id!r}")
     if found.member_id != who.member_id:
-        raise FencedInstanceIdError(f"{who.instance_id!r} is member {found.member_id!r} now")
+        raise fenced_instance(who.instance_id, found.member_id)
     return found
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from ...protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from ...protocol.errors import (
-    FencedInstanceIdError,
     IllegalGenerationError,
     InvalidRequestError,
     NonEmptyGroupError,
@@ -25,7 +24,7 @@ from ...protocol.records.group_records import GroupMetadataKey, GroupMetadataVal
 from ..runtime.ports import Record
 from .classic_member import ClassicMember
 from .classic_states import CLASSIC_TRANSITIONS, ClassicState
-from .group import GroupType
+from .group import GroupType, fenced_instance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,7 +94,7 @@ class ClassicGroup:
             if holder is None:
                 raise UnknownMemberIdError(f"{self.group_id} has no member {group_instance_id}")
             if holder != member_id:
-                raise FencedInstanceIdError(f"{group_instance_id} is {holder} now, not {member_id}")
+                raise fenced_instance(group_instance_id, holder)
         member = self.members.get(member_id)
         if member is None:
             raise UnknownMemberIdError(f"{self.group_id} has no member {member_id}")

@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import (
-    FencedInstanceIdError,
     FencedMemberEpochError,
     GroupIdNotFoundError,
     GroupMaxSizeReachedError,
@@ -30,6 +29,7 @@ from .consumer_draft import left_for_now
 from .consumer_group import ConsumerGroup
 from .consumer_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, Member
 from .consumer_requests import check_request, is_full, is_leaving, owned_by
+from .group import fenced_instance
 from .migration import check_upgrade, upgrade
 from .pace import Pace
 from .reconciliation import is_part_of
@@ -137,7 +137,10 @@ class ConsumerHeartbeats:
         if found is None or found.member_id == body.member_id:
             return found
         if found.epoch != STATIC_LEAVE_EPOCH and found.classic is None:
-            raise UnreleasedInstanceIdError(f"{body.instance_id!r} is member {found.member_id!r}")
+            raise UnreleasedInstanceIdError(
+                f"group.instance.id {body.instance_id!r} is taken by member {found.member_id!r}:"
+                " close that one first, or wait for the end of its session"
+            )
         draft.replace(found, body.member_id)
         return draft.group.members[body.member_id]
 
@@ -214,7 +217,7 @@ def _own_static_member(found: Member | None, body: ConsumerGroupHeartbeatRequest
     if found is None:
         raise UnknownMemberIdError(f"nobody has the instance id {body.instance_id!r}")
     if found.member_id != body.member_id:
-        raise FencedInstanceIdError(f"{body.instance_id!r} is member {found.member_id!r} now")
+        raise fenced_instance(body.instance_id, found.member_id)
     return found
 
 

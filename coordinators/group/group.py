@@ -9,10 +9,18 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
+from ...protocol.errors import FencedInstanceIdError
 from ...protocol.messages.groups import ListedGroup
 
 if TYPE_CHECKING:
     from ..runtime.ports import Record
+
+
+def fenced_instance(instance_id: str | None, holder: str) -> FencedInstanceIdError:
+    """The error of a static member whose place another one has."""
+    return FencedInstanceIdError(
+        f"another consumer with group.instance.id {instance_id!r} has taken over: it is member {holder!r} now"
+    )
 
 
 class GroupType(Enum):

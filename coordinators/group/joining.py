@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import (
-    FencedInstanceIdError,
     GroupMaxSizeReachedError,
     InconsistentGroupProtocolError,
     InvalidRequestError,
@@ -25,6 +24,7 @@ from ..runtime.routing import MAX_ID_LENGTH
 from .classic_group import ClassicGroup
 from .classic_member import ClassicMember
 from .classic_states import ClassicState
+from .group import fenced_instance
 from .rebalances import answer_join_error, answer_sync_error, join_error, join_response, wait_with_join
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class Joining:
         assignment, without a rebalance, as long as the assignor stays the same."""
         group, body, token, now, outcome = join
         before = replace(member)
-        fenced = FencedInstanceIdError(f"{body.group_instance_id} was taken over by {new_id}")
+        fenced = fenced_instance(body.group_instance_id, new_id)
         answer_join_error(member, fenced, outcome)
         answer_sync_error(member, fenced, outcome)
         self._rebalances.end_session(group.group_id, member.member_id)

@@ -74,7 +74,10 @@ def _moved(
 
 
 def _fenced(before: Transaction, epoch: int) -> ProducerFencedError:
-    return ProducerFencedError(f"epoch {epoch} is over, the id is at {before.value.producer_epoch}")
+    return ProducerFencedError(
+        "another producer has this transactional.id now, or the transaction timed out: epoch"
+        f" {epoch} is over, the id is at {before.value.producer_epoch}"
+    )
 
 
 # --- producers ----------------------------------------------------------------------------------------------

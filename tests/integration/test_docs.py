@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import headrace
 import pytest
+from headrace import TopicPartition
 from headrace.services.cli.main import run
+from waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 CALL_MAIN = """
@@ -26,24 +34,54 @@ def blocks(page: str, language: str) -> list[str]:
     return [text for name, text in found if name == language]
 
 
-PROGRAMS = [(page, number) for page in ("README.md", "docs/CLIENTS.md") for number in range(4)]
-PROGRAMS = [(page, number) for page, number in PROGRAMS if number < len(blocks(page, "python"))]
+PAGES = ("README.md", "docs/CLIENTS.md")
+PROGRAMS = [(page, number) for page in PAGES for number in range(len(blocks(page, "python")))]
+OPERATING = [place for place in PROGRAMS if "headrace.connect()" in blocks(place[0], "python")[place[1]]]
 
 
-@pytest.mark.parametrize(("page", "number"), PROGRAMS)
-def test_a_program_of_a_page_runs(page: str, number: int) -> None:
-    """In a process of its own, warnings as errors; a coroutine `main` gets a cluster's address."""
-    program = blocks(page, "python")[number]
-    program += CALL_MAIN if "async def main(" in program else ""
+def run_program(program: str, **environment: str) -> str:
+    """What it prints, in a process of its own, warnings as errors."""
     command = [sys.executable, "-W", "error", "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **environment}
+    )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize(("page", "number"), [place for place in PROGRAMS if place not in OPERATING])
+def test_a_program_of_a_page_runs(page: str, number: int) -> None:
+    """On a cluster of its own; a coroutine `main` gets a cluster's address."""
+    program = blocks(page, "python")[number]
+    assert run_program(program + (CALL_MAIN if "async def main(" in program else ""))
+
+
+@pytest.fixture(scope="module")
+def operated() -> Iterator[headrace.LocalCluster]:
+    """A cluster that has been running for a while: node 4 is down for good, "billing" has read orders."""
+    with headrace.local(
+        nodes=4, controllers=3, broker_session_timeout_ms=1_000, broker_heartbeat_interval_ms=100
+    ) as cluster:
+        admin = cluster.admin()
+        cluster.kill_node(3)
+        wait_for(lambda: len(admin.describe_cluster().nodes) == 3, "node 4 is fenced")
+        admin.create_topics(headrace.NewTopic("orders", 3, 2)).raise_for_errors()
+        cluster.producer().send_many("orders", [b"x"] * 100).raise_for_errors(timeout=30)
+        admin.alter_group_offsets("billing", {TopicPartition("orders", 0): 1}).raise_for_errors()
+        cluster.producer(transactional_id="billing-1").init_transactions()
+        yield cluster
+
+
+@pytest.mark.parametrize(("page", "number"), OPERATING)
+def test_what_operators_are_shown_works(operated: headrace.LocalCluster, page: str, number: int) -> None:
+    """One after the other on one cluster, which is found by the environment."""
+    run_program(blocks(page, "python")[number], HEADRACE_BOOTSTRAP=operated.bootstrap)
 
 
 def test_all_programs_are_found() -> None:
     """The pattern that finds them still does."""
-    assert len(PROGRAMS) >= 3
+    assert len(PROGRAMS) >= 8
+    assert len(OPERATING) >= 2
 
 
 def test_the_options_of_the_readme_exist(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from headrace import NewTopic
+from headrace import NewTopic, TopicPartition
 from headrace.protocol.errors import ClosedError, ConfigError
 from headrace.services import local_io
 from headrace.services.local_io import LocalCluster, local
@@ -68,6 +68,39 @@ def test_only_what_stays_is_brought_to_the_disk(
             assert consumer.poll(10)
             consumer.commit()
     assert bool(synced) is not is_temporary
+
+
+def test_clients_that_were_made_here_end_first(tmp_path: Path) -> None:
+    """While there is somebody to answer: what they have to send and to commit is there the next time. One
+    whose callback raises holds up nobody."""
+
+    class Listener:
+        def on_revoked(self, _consumer: object, _tps: object) -> None:
+            raise ValueError("the user's")
+
+    with local(data_dir=str(tmp_path)) as cluster:
+        cluster.admin().create_topics(NewTopic("t")).raise_for_errors()
+        producer = cluster.producer(linger_ms=60_000, delivery_timeout_ms=120_000)
+        consumers = [
+            cluster.consumer("t", group=group, auto_offset_reset="earliest", listener=listener)
+            for group, listener in (("a", Listener()), ("b", None))
+        ]
+        producer.send("t", b"x")
+        producer.flush()
+        for consumer in consumers:
+            assert len(consumer.poll(30)) == 1
+            consumer.poll(0)
+        future = producer.send("t", b"y")
+    assert future.result(0).offset == 1
+    for consumer in consumers:
+        with pytest.raises(ClosedError):
+            consumer.poll(0)
+    place = TopicPartition("t", 0)
+    with local(data_dir=str(tmp_path)) as cluster:
+        for group in ("a", "b"):
+            found = cluster.consumer(group=group).committed(place)[place]
+            assert found is not None
+            assert found.offset == 1
 
 
 def test_two_clusters_do_not_meet() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from fake_cluster import FakeCluster
 from headrace.clients.bootstrap import register_resolver, unregister_resolver
+from headrace.clients.cluster import cluster_io
 from headrace.clients.cluster.cluster_io import ClusterIo
 from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol.errors import ApiTimeoutError, ClosedError, ConfigError, HeadraceError
@@ -97,6 +98,20 @@ def test_no_cluster_is_an_error_at_once() -> None:
             Cluster("host:x")
     finally:
         bootstrap._resolvers.update(kept)
+
+
+def test_the_clusters_of_a_process_share_the_time_of_its_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many were forgotten, the process ends."""
+    given: list[float] = []
+
+    class Forgotten:
+        def close(self, timeout_s: float) -> None:
+            given.append(timeout_s)
+            threading.Event().wait(0.01)  # it takes some of it
+
+    monkeypatch.setattr(cluster_io, "_open", [Forgotten() for _ in range(3)])
+    cluster_io._close_at_exit()
+    assert cluster_io.EXIT_FLUSH_S >= given[0] > given[1] > given[2] > 0
 
 
 def test_closing_a_cluster_closes_its_clients(fake: FakeCluster) -> None:

@@ -211,3 +211,18 @@ def test_commits_are_told(play: Play, protocol: str) -> None:
         assert told[-1][T0].offset == 4
 
     play(scenario)
+
+
+def test_the_log_names_whose_fault_it_was(caplog: pytest.LogCaptureFixture) -> None:
+    """Not a function of ours."""
+
+    class Faulty:
+        def on_consume(self, found: list[Any]) -> Any:
+            if len(found) == 1:
+                raise ValueError("one")
+            return (1 // record.offset for record in found)
+
+    interceptors = Interceptors([Faulty()])
+    for given in (records(0), records(0, 1)):
+        assert interceptors.consumed(given) == given
+    assert [record.getMessage().count("Faulty.on_consume") for record in caplog.records] == [1, 1]

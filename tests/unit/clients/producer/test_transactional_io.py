@@ -314,17 +314,41 @@ def test_what_a_consumer_has_read_counts_with_the_transaction(play: Play) -> Non
                 await txn.commit_offsets(consumer, wanted)
             assert fake.committed_offsets("g")["in", 0] == offset
         assert {tp: each.offset for tp, each in consumer.handed_out().items()} == {("in", 0): 2}
-        careless = fake.clients.consumer(**options)
         alone = fake.clients.consumer("in")
         async with producer.transaction() as txn:
-            for other, why in ((careless, "enable_auto_commit=False"), (alone, "no group")):
-                with pytest.raises(errors.ConfigError, match=why):
-                    await txn.commit_offsets(other)
+            with pytest.raises(errors.ConfigError, match="no group"):
+                await txn.commit_offsets(alone)
             for offsets, group in ((None, GroupMetadata("g")), ({}, "g"), ({"in": 1}, GroupMetadata("g"))):
                 with pytest.raises(TypeError):
                     await txn.send_offsets(offsets, group)
 
     assert len(playing(play, scenario).ends) == 4, "the last one has nothing to end"
+
+
+def test_auto_commit_ends_where_transactions_commit(play: Play) -> None:
+    """It goes on until the first call; then nothing is committed beside them: they may span several polls."""
+
+    async def scenario(fake: Any, producer: Any) -> None:
+        fake.create("in")
+        fake.put("in", 0, *[b"x"] * 8)
+        options = {"group": "g", "auto_offset_reset": "earliest", "max_poll_records": 2}
+        consumer = fake.clients.consumer("in", auto_commit_interval_ms=100, **options)
+        for _ in range(2):
+            assert len(await consumer.poll(30)) == 2
+        await asyncio.sleep(1)
+        assert fake.committed("g") == {("in", 0): 2}
+        sent, group = consumer.offsets_for_transaction()
+        assert ({tp: each.offset for tp, each in sent.items()}, group) == (
+            {("in", 0): 4},
+            consumer.group_metadata(),
+        )
+        for _ in range(2):
+            assert len(await consumer.poll(30)) == 2
+            await asyncio.sleep(1)
+        await consumer.close()
+        assert fake.committed("g") == {("in", 0): 2}
+
+    playing(play, scenario)
 
 
 def test_a_consumer_that_lost_its_partitions_aborts_the_transaction(play: Play) -> None:

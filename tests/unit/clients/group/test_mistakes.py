@@ -1,0 +1,154 @@
+"""What users get wrong first: each is told when it happens, in words that say what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from headrace.protocol.errors import (
+    ClosedError,
+    ConfigError,
+    FencedInstanceIdError,
+    InvalidTxnStateError,
+    UnreleasedInstanceIdError,
+)
+
+if TYPE_CHECKING:
+    from fake_cluster import FakeCluster
+    from headrace.clients.sync.cluster_io import Cluster
+
+Play = Callable[..., Any]
+
+
+class Misspelt:
+    def on_assign(self, _consumer: Any, _tps: Any) -> None: ...
+
+
+class Awaited:
+    async def on_assigned(self, _consumer: Any, _tps: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"group": ""}, r"group\.id must not be empty"),
+        ({"group": " "}, r"group\.id must not be empty"),
+        ({"group": "g", "listener": Misspelt()}, "methods on_assigned, on_revoked, on_lost"),
+        ({"group": "g", "listener": Awaited()}, "on_assigned is a coroutine function"),
+        ({"group": "g", "group_protocol": "consumer", "assignors": ["range"]}, "the coordinator assigns"),
+        ({"group": "g", "group_remote_assignor": "range"}, "needs group.protocol=consumer"),
+        (
+            {
+                "group": "g",
+                "group_protocol": "consumer",
+                "config": {"partition.assignment.strategy": "sticky"},
+            },
+            r"see group\.remote\.assignor",
+        ),
+    ],
+)
+def test_consumers_that_cannot_be_made(cluster: Cluster, options: dict[str, Any], why: str) -> None:
+    """Rather than ones that do something else than was meant."""
+    with pytest.raises(ConfigError, match=why):
+        cluster.consumer("t", **options)
+
+
+def test_no_group_may_be_said_as_none(cluster: Cluster) -> None:
+    """As programs do that may have one."""
+    assert cluster.consumer("t", group=None).config.group == ""
+    assert cluster.producer(transactional_id=None).config.transactional_id is None
+    with pytest.raises(ConfigError, match=r"transactional\.id must not be empty"):
+        cluster.producer(transactional_id="")
+
+
+def test_a_consumer_with_nothing_to_read(fake: FakeCluster, cluster: Cluster) -> None:
+    """How it gets something; one that was closed says that, whatever it had."""
+    alone, member = cluster.consumer(), cluster.consumer(group="g")
+    for consumer, why in ((alone, r"topics, or call assign\(\)"), (member, r"subscribe\(\) or assign\(\)")):
+        with pytest.raises(ConfigError, match=why):
+            consumer.poll()
+        with pytest.raises(ConfigError, match=why):
+            next(iter(consumer))
+        consumer.close()
+        for call in (consumer.poll, consumer.paused):
+            with pytest.raises(ClosedError, match="consumer was closed"):
+                call()
+
+
+def test_a_listener_that_waits_is_for_asyncio(play: Play) -> None:
+    """There it may."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        consumer = cluster.consumer("t", group="g", listener=Awaited())
+        with pytest.raises(ConfigError, match="methods on_assigned"):
+            await consumer.subscribe("t", listener=Misspelt())
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_topic_that_does_not_exist_is_told_once(
+    play: Play, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may come; a misspelt one never does."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        consumer = cluster.consumer("t", "tt", group="g", group_protocol=protocol)
+        for _ in range(5):
+            await consumer.poll(1)
+            consumer._engine._hub.metadata.refresh_soon()
+        assert [record.getMessage() for record in caplog.records] == [
+            "group 'g' waits for topic 'tt', which does not exist"
+        ]
+        await consumer.close()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "error", "why"),
+    [
+        ("classic", FencedInstanceIdError, "another consumer with group.instance.id 'a' has taken over"),
+        ("consumer", UnreleasedInstanceIdError, "close that one first"),
+    ],
+)
+def test_two_consumers_with_one_instance_id(
+    play: Play, protocol: str, error: type[Exception], why: str
+) -> None:
+    """Who of them is told depends on the protocol; what to do is said to either."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        options = {"group": "g", "group_instance_id": "a", "group_protocol": protocol}
+        first, second = cluster.consumer("t", **options), cluster.consumer("t", **options)
+
+        async def both() -> None:
+            for _ in range(20):
+                await first.poll(5)
+                await second.poll(5)
+
+        with pytest.raises(error, match=why):
+            await both()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        (lambda producer: producer.send("t", b""), "records are sent in transactions"),
+        (lambda producer: producer.commit_transaction(), "there is nothing to commit"),
+        (lambda producer: producer.abort_transaction(), "there is nothing to abort"),
+    ],
+)
+def test_calls_outside_a_transaction(cluster: Cluster, call: Any, why: str) -> None:
+    """Each in its own words, with the call that helps."""
+    producer = cluster.producer(transactional_id="me")
+    with pytest.raises(InvalidTxnStateError, match=f"{why}: .*call begin_transaction first"):
+        call(producer)
+    producer.begin_transaction()
+    with pytest.raises(InvalidTxnStateError, match="commit or abort it first"):
+        producer.begin_transaction()
