@@ -47,6 +47,7 @@ class KafkaListener:
         self.authorize = authorize
         self.shared = bytearray(SHARED_BYTES)
         self._sockets: dict[str, socket.socket] = {}
+        self._told: list[ListenerEndpoint] = []
         self._servers: list[asyncio.Server] = []
         self._connections: set[KafkaConnection] = set()
         self._unsent: set[KafkaConnection] = set()
@@ -63,15 +64,14 @@ class KafkaListener:
     def bind(self) -> tuple[ListenerEndpoint, ...]:
         """Take the ports. Errors: OSError."""
         config = self.host.config.now
-        found = []
         try:
             for listener in wanted_listeners(config, config.listener_host):
                 port = self._bind(listener)
-                found.append(advertised(config, listener.name, port, config.host))
+                self._told.append(advertised(config, listener.name, port, config.host))
         except BaseException:
             self.close()
             raise
-        return tuple(found)
+        return tuple(self._told)
 
     def _bind(self, listener: ListenerEndpoint) -> int:
         remembered = 0 if listener.port else self.host.remembered_port(listener.name)
@@ -129,9 +129,7 @@ class KafkaListener:
     def status(self) -> dict[str, Any]:
         """JSON-able facts."""
         return {
-            "listeners": {name: bound.getsockname()[1] for name, bound in self._sockets.items()}
-            if not self._is_closed
-            else {},
+            "listeners": {told.name: f"{told.host}:{told.port}" for told in self._told},
             "connections": len(self._connections),
             "accepted": self.accepted,
             "refused": self.refused,
