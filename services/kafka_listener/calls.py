@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ...protocol.records.header import Buffer
     from ...storage_node.gateway import GatewayHost
     from .entities import Layout
+    from .fetch_sessions import FetchSessions
 
     Answer = Mapping[str, Any]
     Then = Callable[[Any], None]
@@ -87,6 +88,13 @@ class Plane(Protocol):
     @property
     def served(self) -> Mapping[int, KafkaApi]:
         """What is advertised, by key."""
+
+    @property
+    def fetch_sessions(self) -> FetchSessions:
+        """Of all clients."""
+
+    def now_ms(self) -> int:
+        """Monotonic."""
 
     def soon(self, action: Callable[[], None]) -> None:
         """In the event loop's next turn."""

@@ -17,6 +17,7 @@ from ...protocol.transport.peers import printable
 from ...storage_node.gateway_config import advertised, wanted_listeners
 from .calls import allow_all
 from .connection_io import KafkaConnection
+from .fetch_sessions import FetchSessions
 from .framing import SHARED_BYTES
 from .served import SERVED
 
@@ -46,6 +47,10 @@ class KafkaListener:
         self.host = host
         self.authorize = authorize
         self.shared = bytearray(SHARED_BYTES)
+        self.fetch_sessions = FetchSessions(
+            lambda: self.host.config.now.max_incremental_fetch_session_cache_slots,
+            lambda: secrets.randbelow(2**31 - 1) + 1,
+        )
         self._sockets: dict[str, socket.socket] = {}
         self._told: list[ListenerEndpoint] = []
         self._servers: list[asyncio.Server] = []
@@ -131,6 +136,7 @@ class KafkaListener:
         return {
             "listeners": {told.name: f"{told.host}:{told.port}" for told in self._told},
             "connections": len(self._connections),
+            "fetch_sessions": len(self.fetch_sessions),
             "accepted": self.accepted,
             "refused": self.refused,
             "broken": self.broken,

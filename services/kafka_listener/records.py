@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import (
     NO_ERROR,
-    FetchSessionIdNotFoundError,
     InvalidRecordError,
     RequestTimedOutError,
     UnsupportedCompressionTypeError,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
     from ...protocol.messages.data import FetchResponse, ListOffsetsResponse, ProduceResponse
     from ...protocol.records.header import Buffer
+    from .fetch_sessions import FetchContext
 
 # Who wants no answer is to lose the connection if it failed; so the node is asked for one.
 _LEADER_ACKS = 1
@@ -43,7 +43,6 @@ _LEADER_ACKS = 1
 _PRODUCE_ZSTD = 7
 # From this version on the leaders of partitions add them to the transaction (KIP-890).
 _PRODUCE_ADDS_PARTITIONS = 12
-_FINAL_SESSION_EPOCH = -1
 _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -4, -5, -6
 
 
@@ -200,8 +199,7 @@ def _produce_failed(data: Any, code: int) -> dict[str, Any]:
 
 def _fetch(call: Call) -> None:
     body = call.body
-    if getattr(body, "session_epoch", _FINAL_SESSION_EPOCH) > 0:
-        raise FetchSessionIdNotFoundError("this node keeps no fetch sessions of clients")
+    context = call.plane.fetch_sessions.begin(body, call.plane.now_ms())
     asked = Asked(call)
 
     def entry(topic_id: bytes, wanted: Any) -> FetchPartition:
@@ -214,7 +212,7 @@ def _fetch(call: Call) -> None:
             getattr(wanted, "last_fetched_epoch", -1),
         )
 
-    asked.add(body.topics, "partitions", entry, "topic")
+    asked.add(context.topics, "partitions", entry, "topic")
     request = FetchRequest(
         ms_of(body.max_wait),
         body.min_bytes,
@@ -223,10 +221,12 @@ def _fetch(call: Call) -> None:
         tuple(asked.entries),
         rack=getattr(body, "rack_id", ""),
     )
-    call.ask(registry.FETCH, request, partial(_fetched, call, asked), with_frames=True)
+    call.ask(registry.FETCH, request, partial(_fetched, call, context, asked), with_frames=True)
 
 
-def _fetched(call: Call, asked: Asked, response: FetchResponse, frames: Sequence[Buffer]) -> None:
+def _fetched(
+    call: Call, context: FetchContext, asked: Asked, response: FetchResponse, frames: Sequence[Buffer]
+) -> None:
     left = iter(frames)
     is_committed = call.body.isolation_level == 1
 
@@ -254,14 +254,8 @@ def _fetched(call: Call, asked: Asked, response: FetchResponse, frames: Sequence
             }
         return told
 
-    call.answer(
-        {
-            "error_code": 0,
-            "session_id": 0,
-            "responses": asked.answers("partitions", response.partitions, tell),
-            "node_endpoints": _leaders(call, response.partitions),
-        }
-    )
+    told_topics = context.answer(asked.answers("partitions", response.partitions, tell))
+    call.answer(told_topics | {"node_endpoints": _leaders(call, response.partitions)})
 
 
 def _fetch_failed(wanted: Any, code: int) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from headrace.services.kafka_listener.calls import Call, KafkaApi, KafkaPeer
 from headrace.services.kafka_listener.entities import layout
+from headrace.services.kafka_listener.fetch_sessions import FetchSessions
 from headrace.services.kafka_listener.framing import read_header
 from headrace.services.kafka_listener.served import SERVED
 from headrace.services.kafka_listener.skimming import no_tags
@@ -29,15 +31,21 @@ class FakePlane:
         self.now = NodeConfig.of({"log.dirs": "/nowhere"})
         self.image = small_image() if image is None else image
         self.node_id = NODE
+        numbers = itertools.count(1)
+        self.fetch_sessions = FetchSessions(lambda: 2, lambda: next(numbers))
         self.asked: list[Any] = []  # OwnRequest, or what another node was asked
         self.sent: list[bytes] = []
         self.is_hung_up = False
+        self.clock_ms = 0
 
     def handle(self, request: Any) -> None:
         self.asked.append(request)
 
     def ask(self, *asked: Any) -> None:
         self.asked.append(asked)
+
+    def now_ms(self) -> int:
+        return self.clock_ms
 
     def soon(self, action: Any) -> None:
         action()
