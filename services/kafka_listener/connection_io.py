@@ -212,6 +212,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if self._waiting:
                 self._listener.soon(self.go_on)
 
+    def hung_up(self, call: Call) -> None:
+        """It cannot be told otherwise that the request failed."""
+        if call.buffers is None:
+            self.finished(call, ())
+        self.close()
+
     def broken(self, call: Call, error: Exception) -> None:
         """A bug of ours in translating."""
         self._listener.note_bug(self.peer, call, error)

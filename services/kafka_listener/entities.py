@@ -20,6 +20,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from ...protocol.errors import InvalidRequestError
+from .codes import told_instead
 from .skimming import kind_of, skim
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def id_of(value: uuid.UUID | None) -> bytes:
 @functools.cache
 def _maker(entity: Any) -> Callable[[Mapping[str, Any]], Any]:
     """Makes an entity out of the fields that it has."""
-    steps = [(field.name, _converter(field)) for field in dataclasses.fields(entity)]
+    steps = [(field.name, _converter(entity, field)) for field in dataclasses.fields(entity)]
     is_throttled = any(name == "throttle_time" for name, _ in steps)
 
     def make(values: Mapping[str, Any]) -> Any:
@@ -158,12 +159,15 @@ def _maker(entity: Any) -> Callable[[Mapping[str, Any]], Any]:
     return make
 
 
-def _converter(field: Any) -> Callable[[Any], Any] | None:
+def _converter(entity: Any, field: Any) -> Callable[[Any], Any] | None:
     """Of one field; None where kio writes the plain value."""
     kind, is_array = kind_of(field.type)
     one: Callable[[Any], Any] | None
     is_entity = dataclasses.is_dataclass(kind)
     kafka_type = field.metadata.get("kafka_type", "")
+    if kafka_type == "error_code":
+        instead = told_instead(entity.__api_key__, entity.__version__)
+        return functools.partial(_to_code, instead) if instead else _known_code
     if kafka_type == "datetime_i64":
         return _to_time_or_none if type(None) in get_args(field.type) else _to_time
     one = _maker(kind) if is_entity else _PLAIN.get(kafka_type)
@@ -182,6 +186,14 @@ def _unless_none(convert: Any, value: Any) -> Any:
     return None if value is None else convert(value)
 
 
+def _to_code(instead: Mapping[int, int], code: int) -> ErrorCode:
+    return _known_code(instead.get(code, code))
+
+
+def _known_code(code: int) -> ErrorCode:
+    return _CODES.get(code, ErrorCode.unknown_server_error)
+
+
 def _to_time(ms: int) -> datetime.datetime:
     return _EPOCH + ms * MS
 
@@ -196,7 +208,6 @@ def _to_uuid(value: bytes) -> uuid.UUID | None:
 
 _CODES: dict[int, ErrorCode] = {int(code): code for code in ErrorCode}
 _PLAIN: dict[str, Callable[[Any], Any]] = {
-    "error_code": lambda code: _CODES.get(code, ErrorCode.unknown_server_error),
     "timedelta_i32": lambda ms: ms * MS,
     "timedelta_i64": lambda ms: ms * MS,
     "uuid": _to_uuid,

@@ -7,7 +7,11 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from headrace.protocol.errors import InvalidRequestError, ThrottlingQuotaExceededError
+from headrace.protocol.errors import (
+    InvalidRequestError,
+    NotLeaderOrFollowerError,
+    ThrottlingQuotaExceededError,
+)
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.data import (
     FetchPartitionResponse,
@@ -118,8 +122,26 @@ def test_acks_0_has_no_answer() -> None:
             client = await rig.client()
             client.send(PRODUCE, 9, 1, name=TOPIC, index=0, acks=0, transactional_id=None)
             client.send(API_VERSIONS, 3, 2, client_software_name="x")
-            (await rig.host.request(0)).answered(None, ())
+            answer_produce(await rig.host.request(0))
             assert (await client.answer(API_VERSIONS, 3))[0] == 2
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("fails_here", [True, False])
+def test_acks_0_that_failed_loses_its_connection(fails_here: bool) -> None:
+    """So that the client asks anew where the leader is, as with Kafka."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            client = await rig.client()
+            name = "unknown" if fails_here else TOPIC
+            client.send(PRODUCE, 9, 1, name=name, index=0, acks=0, transactional_id=None)
+            request = await rig.host.request(0)
+            answers = () if fails_here else (ProducePartitionResponse(NotLeaderOrFollowerError.code),)
+            request.answered(ProduceResponse(answers), ())
+            assert await client.ended() == b""
+            assert rig.listener.status()["broken"] == 0
 
     run(scenario)
 
