@@ -369,6 +369,13 @@ class InconsistentClusterIdError(KafkaError):
     code = 104
 
 
+class FetchSessionTopicIdError(KafkaError):
+    """A fetch session names topics by names and by ids; begin a new one."""
+
+    code = 106
+    retriable = True
+
+
 class InvalidVoterKeyError(KafkaError):
     """The request names another voter, or this one with the directory of a disk that it has no more."""
 

@@ -42,6 +42,14 @@ class GatewayConfig(Config):
         doc="Whether Kafka's clients make topics by asking where they are, as those do that write to them.",
     )
 
+    max_incremental_fetch_session_cache_slots: int = key(
+        "max.incremental.fetch.session.cache.slots",
+        1_000,
+        low=0,
+        live=True,
+        doc="Fetch sessions of Kafka's clients that are remembered; others name all partitions each time.",
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
         bound = parse_listeners("listeners", self.listeners)

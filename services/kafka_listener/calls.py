@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ...protocol.records.header import Buffer
     from ...storage_node.gateway import GatewayHost
     from .entities import Layout
+    from .fetch_sessions import FetchSessions
 
     Answer = Mapping[str, Any]
     Then = Callable[[Any], None]
@@ -65,6 +66,7 @@ class KafkaApi(NamedTuple):
     failed: Callable[[Call, int, str], Answer]  # the answer to a request that never ran: error code and text
     advertised_low: int | None = None
     is_pipelined: bool = False  # the next requests of the same connection need not wait for its answer
+    is_silent: Callable[[Any], bool] | None = None  # whether a request wants no answer
 
 
 # Whether somebody may ask something: None, or why not. Asked before every handler.
@@ -87,6 +89,13 @@ class Plane(Protocol):
     def served(self) -> Mapping[int, KafkaApi]:
         """What is advertised, by key."""
 
+    @property
+    def fetch_sessions(self) -> FetchSessions:
+        """Of all clients."""
+
+    def now_ms(self) -> int:
+        """Monotonic."""
+
     def soon(self, action: Callable[[], None]) -> None:
         """In the event loop's next turn."""
 
@@ -105,6 +114,9 @@ class Caller(Protocol):
 
     def finished(self, call: Call, buffers: Sequence[Buffer]) -> None:
         """The call has its answer; none to be sent if there are no buffers."""
+
+    def hung_up(self, call: Call) -> None:
+        """The connection ends, which is all that can be said to who wants no answer."""
 
     def broken(self, call: Call, error: Exception) -> None:
         """A bug of ours in translating: the connection ends."""
@@ -223,7 +235,7 @@ class Call:
         """The node has answered. What goes wrong here must not go wrong in the node."""
         try:
             if outcome is None:
-                self._caller.finished(self, ())
+                self.done()
             elif not isinstance(outcome, KafkaError):
                 then(outcome, *more)
             elif failed is not None:
@@ -235,6 +247,19 @@ class Call:
         except Exception as error:  # noqa: BLE001 -- as in `start`
             self._caller.broken(self, error)
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether nobody waits for an answer."""
+        return self.api.is_silent is not None and self.body is not None and self.api.is_silent(self.body)
+
+    def done(self) -> None:
+        """There is no answer."""
+        self._caller.finished(self, ())
+
+    def hang_up(self) -> None:
+        """What cannot be told: by the end of its connection a client knows that something went wrong."""
+        self._caller.hung_up(self)
+
     def answer(self, fields: Answer) -> None:
         """The answer, under the names of Kafka's schemas."""
         self._caller.finished(self, self._layout.encode(self.correlation_id, fields))
@@ -242,7 +267,10 @@ class Call:
     def refuse(self, error: KafkaError) -> None:
         """The request never ran."""
         try:
-            self.answer(self.api.failed(self, error.code, error.detail))
+            if self.is_silent:
+                self.hang_up()
+            else:
+                self.answer(self.api.failed(self, error.code, error.detail))
         except Exception as failure:  # noqa: BLE001 -- as in `start`
             self._caller.broken(self, failure)
 

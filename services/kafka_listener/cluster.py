@@ -136,17 +136,17 @@ def _topic(topic: TopicMetadata, reachable: set[int], version: int) -> dict[str,
         "name": topic.name or (None if version >= 12 else ""),
         "topic_id": topic.topic_id,
         "is_internal": topic.is_internal,
-        "partitions": [_partition(each, reachable, version) for each in topic.partitions],
+        "partitions": [_partition(each, reachable) for each in topic.partitions],
         "topic_authorized_operations": NO_OPERATIONS,
     }
 
 
-def _partition(partition: PartitionMetadata, reachable: set[int], version: int) -> dict[str, Any]:
+def _partition(partition: PartitionMetadata, reachable: set[int]) -> dict[str, Any]:
     leader, code = partition.leader, 0
     if leader == NO_NODE:
         code = LeaderNotAvailableError.code
     elif leader not in reachable:
-        code = ListenerNotFoundError.code if version >= 6 else LeaderNotAvailableError.code
+        code = ListenerNotFoundError.code
         leader = NO_NODE
     return {
         "error_code": code,

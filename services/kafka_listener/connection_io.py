@@ -15,7 +15,8 @@ from ...protocol.errors import InvalidRequestError, KafkaError, UnsupportedVersi
 from .calls import Call, KafkaPeer
 from .cluster import API_VERSIONS_KEY
 from .entities import layout
-from .framing import FrameReader, read_header, skip_tags
+from .framing import FrameReader, read_header
+from .skimming import no_tags
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -185,7 +186,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         shape = layout(api.key, version)
         body = None
         if not is_unsupported:
-            start = skip_tags(frame, header.end) if shape.is_flexible else header.end
+            start = no_tags(frame, header.end) if shape.is_flexible else header.end
             body = shape.decode(frame, start)
         call = Call(
             api, version, header.correlation_id, shape, body, self.peer, self._listener, self, len(frame)
@@ -210,6 +211,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._count()
             if self._waiting:
                 self._listener.soon(self.go_on)
+
+    def hung_up(self, call: Call) -> None:
+        """It cannot be told otherwise that the request failed."""
+        if call.buffers is None:
+            self.finished(call, ())
+        self.close()
 
     def broken(self, call: Call, error: Exception) -> None:
         """A bug of ours in translating."""

@@ -20,6 +20,8 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from ...protocol.errors import InvalidRequestError
+from .codes import told_instead
+from .skimming import kind_of, skim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -83,14 +85,16 @@ class Sink:
 class Layout(NamedTuple):
     """How one version of one api looks."""
 
+    request: Any
     read: Callable[[Buffer, int], tuple[Any, int]]
     write: Callable[[Sink, Any], None]
     make: Callable[[Mapping[str, Any]], Any]
     is_flexible: bool  # the request's header, and with it all of its body
     has_tagged_header: bool  # the answer's
 
-    def decode(self, frame: Buffer, offset: int) -> Any:
+    def decode(self, frame: memoryview, offset: int) -> Any:
         """The body of a request, which begins at `offset`. Errors: InvalidRequestError."""
+        skim(self.request, frame, offset)
         try:
             body, _ = self.read(frame, offset)
         except Exception as error:  # noqa: BLE001 -- kio has errors of its own for bad bytes, and Python's
@@ -114,6 +118,7 @@ def layout(api_key: int, version: int) -> Layout:
     response: Any = load_response_schema(api_key, version)
     has_tagged_header = bool(response.__flexible__) and api_key != _API_VERSIONS_KEY
     return Layout(
+        request,
         entity_reader(request),
         entity_writer(response),  # type: ignore[arg-type]  # it only asks for `write`
         _maker(response),
@@ -138,7 +143,7 @@ def id_of(value: uuid.UUID | None) -> bytes:
 @functools.cache
 def _maker(entity: Any) -> Callable[[Mapping[str, Any]], Any]:
     """Makes an entity out of the fields that it has."""
-    steps = [(field.name, _converter(field)) for field in dataclasses.fields(entity)]
+    steps = [(field.name, _converter(entity, field)) for field in dataclasses.fields(entity)]
     is_throttled = any(name == "throttle_time" for name, _ in steps)
 
     def make(values: Mapping[str, Any]) -> Any:
@@ -154,28 +159,21 @@ def _maker(entity: Any) -> Callable[[Mapping[str, Any]], Any]:
     return make
 
 
-def _converter(field: Any) -> Callable[[Any], Any] | None:
+def _converter(entity: Any, field: Any) -> Callable[[Any], Any] | None:
     """Of one field; None where kio writes the plain value."""
-    kind, is_array = _kind_of(field.type)
+    kind, is_array = kind_of(field.type)
     one: Callable[[Any], Any] | None
     is_entity = dataclasses.is_dataclass(kind)
     kafka_type = field.metadata.get("kafka_type", "")
+    if kafka_type == "error_code":
+        instead = told_instead(entity.__api_key__, entity.__version__)
+        return functools.partial(_to_code, instead) if instead else _known_code
     if kafka_type == "datetime_i64":
         return _to_time_or_none if type(None) in get_args(field.type) else _to_time
     one = _maker(kind) if is_entity else _PLAIN.get(kafka_type)
     if is_array:
         return functools.partial(_each, one)
     return functools.partial(_unless_none, one) if is_entity else one
-
-
-def _kind_of(declared: Any) -> tuple[Any, bool]:
-    """The type of one value, and whether there is an array of them; None beside it is left out."""
-    if getattr(declared, "__origin__", None) is tuple:
-        return _kind_of(get_args(declared)[0])[0], True
-    inner = [kind for kind in get_args(declared) if kind is not type(None)]
-    if inner and not isinstance(declared, type):
-        return _kind_of(inner[0])
-    return declared, False
 
 
 def _each(convert: Callable[[Any], Any] | None, values: Any) -> Any:
@@ -186,6 +184,14 @@ def _each(convert: Callable[[Any], Any] | None, values: Any) -> Any:
 
 def _unless_none(convert: Any, value: Any) -> Any:
     return None if value is None else convert(value)
+
+
+def _to_code(instead: Mapping[int, int], code: int) -> ErrorCode:
+    return _known_code(instead.get(code, code))
+
+
+def _known_code(code: int) -> ErrorCode:
+    return _CODES.get(code, ErrorCode.unknown_server_error)
 
 
 def _to_time(ms: int) -> datetime.datetime:
@@ -202,7 +208,6 @@ def _to_uuid(value: bytes) -> uuid.UUID | None:
 
 _CODES: dict[int, ErrorCode] = {int(code): code for code in ErrorCode}
 _PLAIN: dict[str, Callable[[Any], Any]] = {
-    "error_code": lambda code: _CODES.get(code, ErrorCode.unknown_server_error),
     "timedelta_i32": lambda ms: ms * MS,
     "timedelta_i64": lambda ms: ms * MS,
     "uuid": _to_uuid,

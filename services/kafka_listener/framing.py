@@ -111,28 +111,3 @@ def read_header(frame: memoryview) -> RequestHeader:
         client_id,
         end,
     )
-
-
-def skip_tags(frame: memoryview, offset: int) -> int:
-    """Where the tagged fields end that begin at `offset`. Errors: InvalidRequestError."""
-    count, offset = _varint(frame, offset)
-    for _ in range(count):
-        _, offset = _varint(frame, offset)
-        size, offset = _varint(frame, offset)
-        offset += size
-        if offset > len(frame):
-            raise InvalidRequestError("a tagged field that ends behind its frame")
-    return offset
-
-
-def _varint(frame: memoryview, offset: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 35, 7):
-        if offset >= len(frame):
-            break
-        byte = frame[offset]
-        offset += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, offset
-    raise InvalidRequestError("a number of more than five bytes, or one that ends behind its frame")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import (
     CoordinatorNotAvailableError,
-    GroupIdNotFoundError,
 )
 from ...protocol.messages import groups as m
 from ...protocol.messages import registry
@@ -30,7 +29,6 @@ _NO_PROTOCOL_NAME = 7  # JoinGroup
 _SKIPPED_ASSIGNMENT = 9  # JoinGroup: KIP-814
 _SEVERAL_MEMBERS = 3  # LeaveGroup
 _OWN_MEMBER_IDS = 1  # ConsumerGroupHeartbeat: KIP-1082
-_GROUP_NOT_FOUND = 6  # DescribeGroups: KIP-1043
 _REBALANCE_SLACK_MS = 10_000
 
 
@@ -262,10 +260,8 @@ def _many_groups(
     return handle, whole_failed
 
 
-def _described_group(call: Call, group: m.DescribedGroup) -> dict[str, Any]:
+def _described_group(_call: Call, group: m.DescribedGroup) -> dict[str, Any]:
     told = fields(group, protocol="protocol_data")
-    if group.error_code == GroupIdNotFoundError.code and call.version < _GROUP_NOT_FOUND:
-        told["error_code"] = 0  # the state says it
     told["members"] = each(group.members, metadata="member_metadata", assignment="member_assignment")
     return told | {"authorized_operations": NO_OPERATIONS}
 

@@ -17,6 +17,7 @@ from ...protocol.transport.peers import printable
 from ...storage_node.gateway_config import advertised, wanted_listeners
 from .calls import allow_all
 from .connection_io import KafkaConnection
+from .fetch_sessions import FetchSessions
 from .framing import SHARED_BYTES
 from .served import SERVED
 
@@ -46,7 +47,12 @@ class KafkaListener:
         self.host = host
         self.authorize = authorize
         self.shared = bytearray(SHARED_BYTES)
+        self.fetch_sessions = FetchSessions(
+            lambda: self.host.config.now.max_incremental_fetch_session_cache_slots,
+            lambda: secrets.randbelow(2**31 - 1) + 1,
+        )
         self._sockets: dict[str, socket.socket] = {}
+        self._told: list[ListenerEndpoint] = []
         self._servers: list[asyncio.Server] = []
         self._connections: set[KafkaConnection] = set()
         self._unsent: set[KafkaConnection] = set()
@@ -63,15 +69,14 @@ class KafkaListener:
     def bind(self) -> tuple[ListenerEndpoint, ...]:
         """Take the ports. Errors: OSError."""
         config = self.host.config.now
-        found = []
         try:
             for listener in wanted_listeners(config, config.listener_host):
                 port = self._bind(listener)
-                found.append(advertised(config, listener.name, port, config.host))
+                self._told.append(advertised(config, listener.name, port, config.host))
         except BaseException:
             self.close()
             raise
-        return tuple(found)
+        return tuple(self._told)
 
     def _bind(self, listener: ListenerEndpoint) -> int:
         remembered = 0 if listener.port else self.host.remembered_port(listener.name)
@@ -129,10 +134,9 @@ class KafkaListener:
     def status(self) -> dict[str, Any]:
         """JSON-able facts."""
         return {
-            "listeners": {name: bound.getsockname()[1] for name, bound in self._sockets.items()}
-            if not self._is_closed
-            else {},
+            "listeners": {told.name: f"{told.host}:{told.port}" for told in self._told},
             "connections": len(self._connections),
+            "fetch_sessions": len(self.fetch_sessions),
             "accepted": self.accepted,
             "refused": self.refused,
             "broken": self.broken,

@@ -9,7 +9,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import FetchSessionIdNotFoundError, InvalidRecordError, UnsupportedVersionError
+from ...protocol.errors import (
+    NO_ERROR,
+    InvalidRecordError,
+    RequestTimedOutError,
+    UnsupportedCompressionTypeError,
+    UnsupportedVersionError,
+)
 from ...protocol.messages import registry
 from ...protocol.messages.data import (
     FetchPartition,
@@ -20,6 +26,7 @@ from ...protocol.messages.data import (
     ProduceRequest,
 )
 from ...protocol.model import EARLIEST_TIMESTAMP, MAX_TIMESTAMP, NO_NODE
+from ...protocol.records.header import ATTRIBUTES_POSITION, COMPRESSION_MASK, HEADER_BYTES, Compression
 from .calls import Call, KafkaApi
 from .entities import Records, ms_of
 from .topics import NamedTopics, endpoints
@@ -29,10 +36,14 @@ if TYPE_CHECKING:
 
     from ...protocol.messages.data import FetchResponse, ListOffsetsResponse, ProduceResponse
     from ...protocol.records.header import Buffer
+    from .fetch_sessions import FetchContext
 
+# Who wants no answer is to lose the connection if it failed; so the node is asked for one.
+_LEADER_ACKS = 1
+# From this version on clients may compress with zstd.
+_PRODUCE_ZSTD = 7
 # From this version on the leaders of partitions add them to the transaction (KIP-890).
 _PRODUCE_ADDS_PARTITIONS = 12
-_FINAL_SESSION_EPOCH = -1
 _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -4, -5, -6
 # ListOffsets: the first version in which a timestamp has its meaning. Source: KIP-734, 405, 1005, 1023.
 _MEANT_SINCE = {MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}
@@ -128,16 +139,19 @@ def _produce(call: Call) -> None:
     body = call.body
     frames: list[Buffer] = []
     asked = Asked(call)
+    is_old = call.version < _PRODUCE_ZSTD
 
     def entry(topic_id: bytes, data: Any) -> ProducePartition | int:
         if data.records is None:
             return InvalidRecordError.code
+        if is_old and _codec_of(data.records) == Compression.ZSTD:
+            return UnsupportedCompressionTypeError.code
         frames.append(data.records)
         return ProducePartition(topic_id, data.index)
 
     asked.add(body.topic_data, "partition_data", entry)
     request = ProduceRequest(
-        body.acks,
+        body.acks or _LEADER_ACKS,
         ms_of(body.timeout),
         tuple(asked.entries),
         body.transactional_id,
@@ -161,7 +175,15 @@ def _produced(call: Call, asked: Asked, response: ProduceResponse) -> None:
         } | _leader(result)
 
     answers = asked.answers("partition_responses", response.partitions, tell)
+    if call.is_silent:
+        codes = {row["error_code"] for topic in answers for row in topic["partition_responses"]}
+        call.done() if codes <= {NO_ERROR, RequestTimedOutError.code} else call.hang_up()
+        return
     call.answer({"responses": answers, "node_endpoints": _leaders(call, response.partitions)})
+
+
+def _codec_of(batch: bytes) -> int:
+    return batch[ATTRIBUTES_POSITION + 1] & COMPRESSION_MASK if len(batch) >= HEADER_BYTES else 0
 
 
 def _produce_failed(data: Any, code: int) -> dict[str, Any]:
@@ -180,8 +202,7 @@ def _produce_failed(data: Any, code: int) -> dict[str, Any]:
 
 def _fetch(call: Call) -> None:
     body = call.body
-    if getattr(body, "session_epoch", _FINAL_SESSION_EPOCH) > 0:
-        raise FetchSessionIdNotFoundError("this node keeps no fetch sessions of clients")
+    context = call.plane.fetch_sessions.begin(body, call.plane.now_ms())
     asked = Asked(call)
 
     def entry(topic_id: bytes, wanted: Any) -> FetchPartition:
@@ -194,7 +215,7 @@ def _fetch(call: Call) -> None:
             getattr(wanted, "last_fetched_epoch", -1),
         )
 
-    asked.add(body.topics, "partitions", entry, "topic")
+    asked.add(context.topics, "partitions", entry, "topic")
     request = FetchRequest(
         ms_of(body.max_wait),
         body.min_bytes,
@@ -203,10 +224,12 @@ def _fetch(call: Call) -> None:
         tuple(asked.entries),
         rack=getattr(body, "rack_id", ""),
     )
-    call.ask(registry.FETCH, request, partial(_fetched, call, asked), with_frames=True)
+    call.ask(registry.FETCH, request, partial(_fetched, call, context, asked), with_frames=True)
 
 
-def _fetched(call: Call, asked: Asked, response: FetchResponse, frames: Sequence[Buffer]) -> None:
+def _fetched(
+    call: Call, context: FetchContext, asked: Asked, response: FetchResponse, frames: Sequence[Buffer]
+) -> None:
     left = iter(frames)
     is_committed = call.body.isolation_level == 1
 
@@ -234,14 +257,8 @@ def _fetched(call: Call, asked: Asked, response: FetchResponse, frames: Sequence
             }
         return told
 
-    call.answer(
-        {
-            "error_code": 0,
-            "session_id": 0,
-            "responses": asked.answers("partitions", response.partitions, tell),
-            "node_endpoints": _leaders(call, response.partitions),
-        }
-    )
+    told_topics = context.answer(asked.answers("partitions", response.partitions, tell))
+    call.answer(told_topics | {"node_endpoints": _leaders(call, response.partitions)})
 
 
 def _fetch_failed(wanted: Any, code: int) -> dict[str, Any]:
@@ -321,6 +338,7 @@ RECORD_APIS = (
         failed_topics("topic_data", "responses", "partition_data", "partition_responses", _produce_failed),
         advertised_low=0,  # librdkafka takes a broker without version 0 for one that cannot compress
         is_pipelined=True,
+        is_silent=lambda body: bool(body.acks == 0),
     ),
     KafkaApi(1, "Fetch", 4, 18, _fetch, _all_of_fetch_failed),
     KafkaApi(

@@ -5,12 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import (
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    InvalidProducerEpochError,
-    ProducerFencedError,
-)
 from ...protocol.messages import registry
 from ...protocol.messages import transactions as m
 from ...protocol.messages.groups import PartitionResult, TopicNamePartitions
@@ -28,22 +22,13 @@ if TYPE_CHECKING:
 # From these versions on.
 _BATCHED = 4  # AddPartitionsToTxn: several transactions
 _ENDS_BUMP = 5  # EndTxn and TxnOffsetCommit: transactions by KIP-890
-_KNOWS_FENCED = {22: 4, 24: 2, 25: 2, 26: 2}  # clients know PRODUCER_FENCED, by api
-_KNOWS_LOADING = 2  # TxnOffsetCommit: clients know COORDINATOR_LOAD_IN_PROGRESS
-
-
-def _code(call: Call, code: int) -> int:
-    """As the client's version knows it."""
-    if code == ProducerFencedError.code and call.version < _KNOWS_FENCED.get(call.api.key, 0):
-        return InvalidProducerEpochError.code
-    return code
 
 
 def _ask_coordinator(call: Call, api: Api, request: Any) -> None:
     """Ask that of the request's transactional id; its answer has the fields of Kafka's."""
 
     def done(answer: Any) -> None:
-        call.answer(fields(answer) | {"error_code": _code(call, answer.error_code)})
+        call.answer(fields(answer))
 
     ask_one(call, TRANSACTION_STATE, request.transactional_id, api, request, done)
 
@@ -56,8 +41,8 @@ def _init(call: Call) -> None:
         _ask_coordinator(call, registry.INIT_PRODUCER_ID, request)
 
 
-def _init_failed(call: Call, code: int, _text: str) -> dict[str, Any]:
-    return {"error_code": _code(call, code), "producer_id": -1, "producer_epoch": -1}
+def _init_failed(_call: Call, code: int, _text: str) -> dict[str, Any]:
+    return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
 
 
 def _add_offsets(call: Call) -> None:
@@ -111,11 +96,7 @@ def _added(
     told = []
     for item, answer in zip(items, answers, strict=True):
         results = answer.results or _all_failed(item.topics, answer.error_code)
-        topics = by_topic(
-            [PartitionResult(each.topic, each.partition, _code(call, each.error_code)) for each in results],
-            "results_by_partition",
-            error_code="partition_error_code",
-        )
+        topics = by_topic(results, "results_by_partition", error_code="partition_error_code")
         told.append({"transactional_id": item.transactional_id, "topic_results": topics})
     if call.version < _BATCHED:
         return {"results_by_topic_v3_and_below": told[0]["topic_results"]}
@@ -143,23 +124,9 @@ def _commit_offsets(call: Call) -> None:
     )
 
     def done(response: m.TxnOffsetCommitResponse) -> None:
-        results = [
-            PartitionResult(each.topic, each.partition, _loading_code(call, each.error_code))
-            for each in response.results
-        ]
-        call.answer({"topics": by_topic(results)})
+        call.answer({"topics": by_topic(response.results)})
 
     ask_one(call, CONSUMER_OFFSETS, request.group_id, registry.TXN_OFFSET_COMMIT, request, done)
-
-
-def _loading_code(call: Call, code: int) -> int:
-    if code == CoordinatorLoadInProgressError.code and call.version < _KNOWS_LOADING:
-        return CoordinatorNotAvailableError.code
-    return code
-
-
-def _commit_offsets_failed(call: Call, code: int, text: str) -> dict[str, Any]:
-    return commit_failed(call, _loading_code(call, code), text)
 
 
 # --- what admins ask -----------------------------------------------------------------------------------
@@ -278,17 +245,13 @@ def _write_failed(call: Call, code: int, _text: str) -> dict[str, Any]:
     return {"markers": [_written(marker.producer_id, failed(marker)) for marker in call.body.markers]}
 
 
-def _coded(call: Call, code: int, text: str) -> dict[str, Any]:
-    return dict(error_alone(call, _code(call, code), text))
-
-
 TRANSACTION_APIS = (
     KafkaApi(22, "InitProducerId", 0, 5, _init, _init_failed),
     KafkaApi(24, "AddPartitionsToTxn", 0, 5, _add_partitions, _add_failed),
-    KafkaApi(25, "AddOffsetsToTxn", 0, 4, _add_offsets, _coded),
-    KafkaApi(26, "EndTxn", 0, 5, _end, _coded),
+    KafkaApi(25, "AddOffsetsToTxn", 0, 4, _add_offsets, error_alone),
+    KafkaApi(26, "EndTxn", 0, 5, _end, error_alone),
     KafkaApi(27, "WriteTxnMarkers", 1, 2, _write_markers, _write_failed),
-    KafkaApi(28, "TxnOffsetCommit", 0, 5, _commit_offsets, _commit_offsets_failed),
+    KafkaApi(28, "TxnOffsetCommit", 0, 5, _commit_offsets, commit_failed),
     KafkaApi(61, "DescribeProducers", 0, 0, _describe_producers, _producers_failed),
     KafkaApi(65, "DescribeTransactions", 0, 0, _describe, _describe_failed),
     KafkaApi(66, "ListTransactions", 0, 2, _list, _list_failed),

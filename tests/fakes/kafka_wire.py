@@ -8,7 +8,8 @@ import struct
 import uuid
 from typing import Any
 
-from headrace.services.kafka_listener.entities import MS, _kind_of
+from headrace.services.kafka_listener.entities import MS
+from headrace.services.kafka_listener.skimming import kind_of
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
@@ -70,7 +71,7 @@ _VALUES: dict[str, Any] = {
 
 
 def _value(field: Any, given: dict[str, Any]) -> Any:
-    kind, is_array = _kind_of(field.type)
+    kind, is_array = kind_of(field.type)
     if field.name in given and not dataclasses.is_dataclass(kind):
         one = given[field.name]
     elif dataclasses.is_dataclass(kind):

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from headrace.protocol.errors import InvalidRequestError
 from headrace.protocol.metadata.image import MetadataImage
-from headrace.services.kafka_listener.calls import Call, KafkaApi, KafkaPeer
 from headrace.services.kafka_listener.entities import Records, layout
-from headrace.services.kafka_listener.framing import read_header, skip_tags
+from headrace.services.kafka_listener.framing import read_header
 from headrace.services.kafka_listener.served import SERVED
+from headrace.services.kafka_listener.skimming import no_tags, skim
+from kafka_calls import FakePlane
 from kafka_wire import answer_of, example_request, request_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from headrace.services.kafka_listener.calls import Call, KafkaApi
 
 # kio cannot read the time -1 (no transaction is under way), which Kafka's clients expect; the tests with real
 # clients read it.
@@ -24,51 +25,9 @@ VERSIONS = [(api, version) for api in SERVED.values() for version in range(api.l
 NAMES = [f"{api.name}-v{version}" for api, version in VERSIONS]
 
 
-class FakePlane:
-    """A node that knows nothing."""
-
-    served = SERVED
-
-    def __init__(self) -> None:
-        self.host = self
-        self.image, self.node_id = MetadataImage(), 1
-        self.asked: list[Any] = []
-        self.sent: list[Any] = []
-
-    def handle(self, request: Any) -> None:
-        self.asked.append(request)
-
-    def ask(self, *asked: Any) -> None:
-        self.asked.append(asked)
-
-    def soon(self, action: Any) -> None:
-        action()
-
-    def later(self, _delay_ms: int, action: Any) -> None:
-        action()
-
-    def wall_ms(self) -> int:
-        return 1
-
-    def new_member_id(self) -> str:
-        return "new"
-
-    def finished(self, _call: Call, buffers: Sequence[Any]) -> None:
-        self.sent.append(b"".join(map(bytes, buffers)))
-
-    def broken(self, _call: Call, error: Exception) -> None:
-        raise error
-
-
 def call_of(api: KafkaApi, version: int, plane: FakePlane, **values: Any) -> Call:
     """An example of a request, as it came off the wire."""
-    frame = memoryview(request_frame(api.key, version, example_request(api.key, version, **values)))
-    header = read_header(frame)
-    shape = layout(api.key, version)
-    start = skip_tags(frame, header.end) if shape.is_flexible else header.end
-    body = shape.decode(frame, start)
-    peer = KafkaPeer(1, "PLAINTEXT", "there:1")
-    return Call(api, version, header.correlation_id, shape, body, peer, plane, plane, len(frame))  # type: ignore[arg-type]
+    return plane.call(api, version, example_request(api.key, version, **values))
 
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)
@@ -78,8 +37,9 @@ def test_requests_are_read_whole(api: KafkaApi, version: int) -> None:
     frame = memoryview(request_frame(api.key, version, asked))
     shape = layout(api.key, version)
     start = read_header(frame).end
-    start = skip_tags(frame, start) if shape.is_flexible else start
+    start = no_tags(frame, start) if shape.is_flexible else start
     assert shape.decode(frame, start) == asked
+    assert skim(shape.request, frame, start) == len(frame)
     for end in range(start, len(frame)):
         with pytest.raises(InvalidRequestError):
             shape.decode(frame[:end], start)
@@ -88,7 +48,7 @@ def test_requests_are_read_whole(api: KafkaApi, version: int) -> None:
 @pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)
 def test_a_failure_of_the_whole_can_be_told(api: KafkaApi, version: int) -> None:
     """Whatever the version, with the code somewhere in it."""
-    plane = FakePlane()
+    plane = FakePlane(MetadataImage())
     call = call_of(api, version, plane)
     call.answer(api.failed(call, 89, "too much"))
     (sent,) = plane.sent
@@ -104,9 +64,9 @@ def test_a_failure_of_the_whole_can_be_told(api: KafkaApi, version: int) -> None
 @pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)
 def test_a_handler_asks_or_answers(api: KafkaApi, version: int) -> None:
     """No version of a request breaks its handler, even on a node that knows no topic."""
-    plane = FakePlane()
+    plane = FakePlane(MetadataImage())
     call_of(api, version, plane).start()
-    assert len(plane.asked) + len(plane.sent) == 1
+    assert len(plane.asked) + len(plane.sent) + plane.is_hung_up == 1
     for sent in plane.sent if api.key not in UNREADABLE else ():
         answer_of(api.key, version, sent[4:])
 
@@ -150,7 +110,7 @@ def test_records_stay_the_buffers_that_they_are() -> None:
 
 def test_what_is_not_served_is_not_advertised() -> None:
     """The table is what ApiVersions tells, and Produce begins at 0 for librdkafka's sake."""
-    plane = FakePlane()
+    plane = FakePlane(MetadataImage())
     call_of(SERVED[18], 3, plane, client_software_name="a").start()
     _, answer = answer_of(18, 3, plane.sent[0][4:])
     told = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}

@@ -10,7 +10,6 @@ from headrace.services.kafka_listener.framing import (
     FIRST_BYTES,
     FrameReader,
     read_header,
-    skip_tags,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -89,20 +88,3 @@ def test_headers() -> None:
     for bad in (struct.pack(">hhih", 1, 2, 3, 5) + b"1234", struct.pack(">hhih", 1, 2, 3, 2) + b"\xff\xfe"):
         with pytest.raises(InvalidRequestError):
             read_header(memoryview(bad))
-
-
-@pytest.mark.parametrize(
-    ("tags", "end"), [(b"\0", 1), (b"\1\0\0", 3), (b"\2\0\2ab\1\0", 7), (b"\1\0\x80\0", 4)]
-)
-def test_tags_are_skipped(tags: bytes, end: int) -> None:
-    """Fields that later clients add to the header."""
-    assert skip_tags(memoryview(tags + b"rest"), 0) == end
-
-
-@pytest.mark.parametrize(
-    "tags", [b"", b"\x80", b"\1", b"\1\0\5ab", b"\xff\xff\xff\xff\xff\1", b"\xff\xff\xff\xff\x07"]
-)
-def test_tags_that_lie_are_refused(tags: bytes) -> None:
-    """A count or a length beyond the frame."""
-    with pytest.raises(InvalidRequestError):
-        skip_tags(memoryview(tags), 0)
