@@ -22,6 +22,7 @@ BUSY = (
     "coordinator_not_available",
     "not_coordinator",
     "concurrent_transactions",
+    "not_leader_or_follower",
 )
 BUSY_S = 30.0
 
@@ -130,7 +131,7 @@ class Asking:
 
     def create(self, topic: str = "", partitions: int = 1, **configs: str) -> str:
         """A topic of this scenario, by default its only one; its id as text."""
-        self.ask(
+        made = self.ask(
             "",
             "create_topics",
             7,
@@ -146,6 +147,7 @@ class Asking:
                 }
             ],
         )
+        assert made["topics"][0]["error_code"] == "none", made
         wanted = [{"name": topic or self.scene.topic}]
 
         def is_led() -> bool:
