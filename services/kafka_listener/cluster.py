@@ -20,6 +20,8 @@ from .entities import id_of
 from .topics import NO_TOPIC_ID, endpoints
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...protocol.messages.data import MetadataResponse, PartitionMetadata, TopicMetadata
 
 UNSUPPORTED_VERSION = 35
@@ -29,6 +31,7 @@ _FEATURES = {"group.version": (0, 1), "transaction.version": (0, 2)}
 _FEATURES_SHOW_ZERO = 4  # clients before this version of ApiVersions take a lowest level 0 for an error
 # Clients wait 30 s for an answer, and more.
 _MAKE_TIMEOUT_MS = 10_000
+MAX_PAGE = 2_000  # partitions in one answer of DescribeTopicPartitions
 
 
 # --- ApiVersions ---------------------------------------------------------------------------------------
@@ -177,7 +180,73 @@ def _metadata_failed(call: Call, code: int, _text: str) -> dict[str, Any]:
     }
 
 
+# --- DescribeTopicPartitions ---------------------------------------------------------------------------
+
+
+def _describe_partitions(call: Call) -> None:
+    names = tuple(topic.name for topic in call.body.topics)
+    asked = MetadataRequest(names or None)
+    call.ask(registry.METADATA, asked, partial(_page, call))
+
+
+def _page(call: Call, response: MetadataResponse) -> None:
+    """As many partitions as are wanted, from the cursor on, in the order of topics' names (KIP-966)."""
+    body = call.body
+    cursor = body.cursor
+    first, number = ("", 0) if cursor is None else (cursor.topic_name, max(cursor.partition_index, 0))
+    left = max(min(body.response_partition_limit, MAX_PAGE), 1)
+    told: list[dict[str, Any]] = []
+    next_cursor = None
+    for topic in sorted(response.topics, key=lambda each: each.name):
+        if topic.name < first:
+            continue
+        skipped = number if topic.name == first else 0
+        partitions = topic.partitions[skipped : skipped + left]
+        if not left:
+            next_cursor = {"topic_name": topic.name, "partition_index": skipped}
+            break
+        told.append(_described_topic(topic, partitions))
+        left -= len(partitions)
+        if skipped + len(partitions) < len(topic.partitions):
+            next_cursor = {"topic_name": topic.name, "partition_index": skipped + len(partitions)}
+            break
+    call.answer({"topics": told, "next_cursor": next_cursor})
+
+
+def _described_topic(topic: TopicMetadata, partitions: Sequence[PartitionMetadata]) -> dict[str, Any]:
+    return {
+        "error_code": topic.error_code,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.is_internal,
+        "partitions": [
+            {
+                "error_code": 0 if each.leader != NO_NODE else LeaderNotAvailableError.code,
+                "partition_index": each.partition,
+                "leader_id": each.leader,
+                "leader_epoch": each.leader_epoch,
+                "replica_nodes": each.replicas,
+                "isr_nodes": each.isr,
+                "eligible_leader_replicas": each.elr,
+                "last_known_elr": each.last_known_elr,
+                "offline_replicas": each.offline_replicas,
+            }
+            for each in partitions
+        ],
+        "topic_authorized_operations": NO_OPERATIONS,
+    }
+
+
+def _describe_partitions_failed(call: Call, code: int, _text: str) -> dict[str, Any]:
+    topics = [
+        {"error_code": code, "name": topic.name, "partitions": (), "topic_id": b"", "is_internal": False}
+        for topic in call.body.topics
+    ]
+    return {"topics": topics, "next_cursor": None}
+
+
 CLUSTER_APIS = (
     KafkaApi(3, "Metadata", 0, 13, _metadata, _metadata_failed),
     KafkaApi(API_VERSIONS_KEY, "ApiVersions", 0, 4, _api_versions, _api_versions_failed),
+    KafkaApi(75, "DescribeTopicPartitions", 0, 0, _describe_partitions, _describe_partitions_failed),
 )

@@ -15,6 +15,7 @@ from ...protocol.errors import (
     KafkaError,
     NetworkError,
     RequestTimedOutError,
+    ThrottlingQuotaExceededError,
 )
 from ...protocol.model import NO_NODE
 
@@ -109,7 +110,8 @@ def _ask_leader(
     timeout_ms: int,
 ) -> None:
     def failed_there(error: KafkaError) -> None:
-        if isinstance(error, NetworkError | RequestTimedOutError):
+        # a node answers so for itself, or nobody has answered: a client is to look for the coordinator again
+        if isinstance(error, NetworkError | RequestTimedOutError | ThrottlingQuotaExceededError):
             error = CoordinatorNotAvailableError(f"node {leader}: {error}")
         failed(error)
 

@@ -12,6 +12,7 @@ from ...protocol.errors import InvalidRequestError, UnknownTopicIdError
 from ...protocol.messages import control as m
 from ...protocol.messages import registry
 from ...protocol.messages.data import DeleteRecordsPartition, DeleteRecordsRequest
+from ...protocol.metadata.image import TOPIC_RESOURCE
 from .calls import Call, KafkaApi
 from .entities import id_of, ms_of
 from .plain import each, fields, message
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     from ...protocol.messages.data import DeleteRecordsResponse
 
 _BY_ID = 6  # DeleteTopics: from this version on topics have names or ids
+
+
+_SET, _DELETE = 0, 1  # operations on a config
+# Which source of a config is the resource itself: by whether it is a topic, and has a name.
+_OWN_SOURCE = {(True, True): 1, (True, False): 1, (False, True): 2, (False, False): 3}
 
 
 # --- topics --------------------------------------------------------------------------------------------
@@ -229,6 +235,29 @@ def _alter_configs(call: Call) -> None:
     call.ask(registry.INCREMENTAL_ALTER_CONFIGS, request, done)
 
 
+def _replace_configs(call: Call) -> None:
+    """The older way to change configs: what is not named goes back to its default."""
+    described = m.DescribeConfigsRequest(_resources(call.body.resources))
+    call.ask(registry.DESCRIBE_CONFIGS, described, partial(_replace, call))
+
+
+def _replace(call: Call, response: m.DescribeConfigsResponse) -> None:
+    alterations = []
+    for resource, known in zip(call.body.resources, response.results, strict=True):
+        named = {config.name: config.value or "" for config in resource.configs}
+        own = _OWN_SOURCE[bool(resource.resource_type == TOPIC_RESOURCE), bool(resource.resource_name)]
+        gone = [each.name for each in known.entries if each.source == own and each.name not in named]
+        changes = [m.ConfigChange(name, _SET, value) for name, value in named.items()]
+        changes += [m.ConfigChange(name, _DELETE) for name in gone]
+        alterations.append(m.AlterConfigs(known.resource, tuple(changes)))
+    request = m.IncrementalAlterConfigsRequest(tuple(alterations), call.body.validate_only)
+
+    def done(altered: m.IncrementalAlterConfigsResponse) -> None:
+        call.answer(_altered(call, altered.results))
+
+    call.ask(registry.INCREMENTAL_ALTER_CONFIGS, request, done)
+
+
 def _altered(call: Call, results: Sequence[m.ItemError]) -> dict[str, Any]:
     pairs = zip(call.body.resources, results, strict=True)
     return {
@@ -280,6 +309,7 @@ TOPIC_ADMIN_APIS = (
         ),
     ),
     KafkaApi(32, "DescribeConfigs", 1, 4, _describe_configs, _configs_failed),
+    KafkaApi(33, "AlterConfigs", 0, 2, _replace_configs, _alter_configs_failed),
     KafkaApi(37, "CreatePartitions", 0, 3, _create_partitions, _create_partitions_failed),
     KafkaApi(44, "IncrementalAlterConfigs", 0, 1, _alter_configs, _alter_configs_failed),
     KafkaApi(74, "ListConfigResources", 0, 1, _list_resources, _list_resources_failed),
