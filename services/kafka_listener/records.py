@@ -241,11 +241,14 @@ def _fetched(
             "error_code": result.error_code,
             "high_watermark": result.high_watermark,
             "last_stable_offset": result.last_stable_offset,
-            "log_start_offset": result.log_start_offset,
+            "log_start_offset": -1 if result.error_code else result.log_start_offset,
             "aborted_transactions": [
                 {"producer_id": producer_id, "first_offset": first} for producer_id, first in result.aborted
             ]
             if is_committed
+            # null: nobody asked; no transactions, where nothing was read
+            else ()
+            if result.error_code
             else None,
             "preferred_read_replica": result.preferred_read_replica,
             "records": Records([next(left) for _ in range(result.frame_count)]),
@@ -266,7 +269,7 @@ def _fetch_failed(wanted: Any, code: int) -> dict[str, Any]:
         "partition_index": wanted.partition,
         "error_code": code,
         "high_watermark": -1,
-        "aborted_transactions": None,
+        "aborted_transactions": (),
         "records": b"",
     }
 

@@ -54,7 +54,7 @@ def test_a_known_difference_explains_its_place_and_its_values_only() -> None:
 def test_what_is_drawn_gets_a_name() -> None:
     """Ids by the order in which they come, one id always by one name; ports, paths, times; nothing else."""
     normal = Normal(ports={9092: "broker"}, paths={"/tmp/x/data": "log dir"}, now_ms=NOW)
-    first, second = "0d5c8e9a-6b0f-4a4e-9f43-0123456789ab", "MkU3OEVBNTcwNTJENDM2Qk"
+    first, second = "0d5c8e9a-6b0f-4a4e-9f43-0123456789ab", "moWikkl-R7CLix4OGg3tHQ"
     found = normal.of(
         {
             "member": f"client-{first}",

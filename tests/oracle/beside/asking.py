@@ -22,6 +22,7 @@ BUSY = (
     "coordinator_not_available",
     "not_coordinator",
     "concurrent_transactions",
+    "not_leader_or_follower",
 )
 BUSY_S = 30.0
 
@@ -130,7 +131,7 @@ class Asking:
 
     def create(self, topic: str = "", partitions: int = 1, **configs: str) -> str:
         """A topic of this scenario, by default its only one; its id as text."""
-        self.ask(
+        made = self.ask(
             "",
             "create_topics",
             7,
@@ -146,6 +147,7 @@ class Asking:
                 }
             ],
         )
+        assert made["topics"][0]["error_code"] == "none", made
         wanted = [{"name": topic or self.scene.topic}]
 
         def is_led() -> bool:
@@ -169,11 +171,27 @@ class Asking:
 
     def produce(
         self, label: str, data: bytes | None, *, version: int = 9, acks: int = -1, **more: Any
-    ) -> None:
+    ) -> dict[str, Any]:
         """One batch to partition 0 of the scenario's topic; `more`: topic, partition, transactional_id."""
         part = {"index": more.pop("partition", 0), "records": data}
         topic = {"name": more.pop("topic", self.scene.topic), "partition_data": [part]}
-        self.ask(label, "produce", version, acks=acks, timeout=10_000, topic_data=[topic], **more)
+        return self.ask(label, "produce", version, acks=acks, timeout=10_000, topic_data=[topic], **more)
+
+    def all_committed(self, label: str) -> None:
+        """What a reader of committed records sees of partition 0, and which transactions it is told to skip.
+
+        Read from batch to batch: Kafka gives out a single one while it has to look up where they end.
+        """
+        found: list[Any] = []
+        aborted: list[Any] = []
+        offset, end = 0, 1
+        while offset < end:
+            (part,) = self.fetch("", offset=offset, isolation_level=1)["responses"][0]["partitions"]
+            end, more = part["last_stable_offset"], batches(part["records"])
+            aborted += [each for each in part["aborted_transactions"] if each not in aborted]
+            found += more
+            offset = more[-1]["offsets"][1] + 1
+        self.scene.note(label, {"batches": found, "aborted": aborted})
 
     def fetch(self, label: str, *, version: int = 11, **more: Any) -> dict[str, Any]:
         """From partition 0 of the scenario's topic; `more`: offset, topic, and fields of the request."""

@@ -23,7 +23,9 @@ _DRAWN = {
 _MEASURED = {"disk", "throttle", "broker epoch", "metadata offset"}
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 # 22 characters of Base64, unless they are words joined like these
-_ID = re.compile(r"(?<![\w-])(?=[a-z0-9_-]*[A-Z])(?![A-Za-z][a-z]+(?:[A-Z][a-z]+)*\b)[\w-]{22}(?![\w-])")
+_ID = re.compile(
+    r"(?<![\w-])(?=[a-z0-9_-]*[A-Z])(?![A-Za-z][a-z]+(?:[A-Z][a-z]+)*(?![\w-]))[\w-]{22}(?![\w-])"
+)
 # what tells the items of a list apart, where their order in an answer means nothing
 _NAMES = (
     "name",

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scenario:
-    """`client` is whose requests it sends. Both systems run `play`, each with a scene of its own."""
+    """`client` is whose requests it sends. Both systems run `play`, each with a scene of its own; what needs
+    both at once is `play_pair`, and gets Kafka's scene first."""
 
     client: str
     title: str
-    play: Callable[[Scene], None]
+    play: Callable[[Scene], None] | None = None
+    play_pair: Callable[[tuple[Scene, Scene]], None] | None = None
 
     @property
     def name(self) -> str:
@@ -81,13 +83,28 @@ class Scene:
 ALL: list[Scenario] = []
 
 
+def pair(
+    client: str, title: str
+) -> Callable[[Callable[[tuple[Scene, Scene]], None]], Callable[[tuple[Scene, Scene]], None]]:
+    """As `scenario`, of a function that needs both systems at once."""
+
+    def add(play: Callable[[tuple[Scene, Scene]], None]) -> Callable[[tuple[Scene, Scene]], None]:
+        _add(Scenario(client, title, play_pair=play))
+        return play
+
+    return add
+
+
+def _add(made: Scenario) -> None:
+    assert made.name not in {each.name for each in ALL}, made.name
+    ALL.append(made)
+
+
 def scenario(client: str, title: str) -> Callable[[Callable[[Scene], None]], Callable[[Scene], None]]:
     """Make a scenario of a function, and add it to `ALL`."""
 
     def add(play: Callable[[Scene], None]) -> Callable[[Scene], None]:
-        made = Scenario(client, title, play)
-        assert made.name not in {each.name for each in ALL}, made.name
-        ALL.append(made)
+        _add(Scenario(client, title, play))
         return play
 
     return add

@@ -170,7 +170,6 @@ SCRIPTS: dict[str, list[Call]] = {
         FILL,
         call("latest", f"{TOOLS}.GetOffsetShell", "--topic {topic} --time latest"),
         call("earliest", f"{TOOLS}.GetOffsetShell", "--topic {topic} --time earliest"),
-        call("max", f"{TOOLS}.GetOffsetShell", "--topic {topic} --time max-timestamp"),
         call("local", f"{TOOLS}.GetOffsetShell", "--topic {topic} --time earliest-local"),
         call("tiered", f"{TOOLS}.GetOffsetShell", "--topic {topic} --time latest-tiered"),
         call("by time", f"{TOOLS}.GetOffsetShell", "--topic {topic} --time 1000"),

@@ -271,8 +271,7 @@ def transactions(scene: Scene) -> None:
             asking.settled(f"v{version} end again", "end_txn", version, **mine, committed=True)
             asking.settled(f"v{version} end otherwise", "end_txn", version, **mine, committed=False)
         asking.until_stable()
-        found = asking.fetch("committed", isolation_level=1)
-        scene.note("aborted", len(found["responses"][0]["partitions"][0]["aborted_transactions"]))
+        asking.all_committed("committed")
 
 
 def _add(asking: Asking, label: str, version: int, mine: dict[str, Any], *topics: str) -> None:
@@ -316,4 +315,4 @@ def refused_transactions(scene: Scene) -> None:
         late = batch(producer_id=producer, producer_epoch=epoch, base_sequence=3, is_transactional=True)
         asking.produce("old epoch produces", late, version=8, transactional_id=scene.topic)
         asking.until_stable()
-        asking.fetch("what is left", isolation_level=1)
+        asking.all_committed("what is left")
