@@ -8,7 +8,7 @@ export RAY_AUTH_MODE ?= disabled
 export QUICKSTART_INPUT := $(value INPUT)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test bench sim faults fmt lint types imports check codec docs clean
+.PHONY: help setup quickstart test bench oracle sim faults fmt lint types imports check codec docs clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -35,12 +35,15 @@ test: $(STAMP) ## all tests
 	$(BIN)/python -m pytest -q -n auto --dist loadgroup $(ARGS)
 
 $(VENV)/.bench: $(STAMP)
-	@echo "installing what the benchmarks need: confluent-kafka, matplotlib, pyarrow"
+	@echo "installing what benchmarks and oracle need: confluent-kafka, matplotlib, pyarrow"
 	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["bench"], sep="\n")' > $@.txt
 	@$(BIN)/python -m pip install --quiet --requirement $@.txt
 	@touch $@
 
-bench: $(VENV)/.bench ## beside Apache Kafka, 35 min, writes docs/BENCHMARKS.md (QUICK=1: 9 min; ONLY=w1,w6)
+oracle: $(VENV)/.bench ## the same through real clients to Apache Kafka and to headrace, writes docs/COMPATIBILITY.md (ONLY='kcat/*')
+	@$(BIN)/python tests/oracle/run.py $(if $(ONLY),--only $(ONLY),--write) $(ARGS)
+
+bench: $(VENV)/.bench ## beside Apache Kafka, 46 min, writes docs/BENCHMARKS.md (QUICK=1: 9 min; ONLY=w1,w6)
 	@$(BIN)/python -m headrace.benchmarks $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 SEED ?= 1

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from .cleaner import CLEANER
+from .coordinated import COORDINATED
 from .group import (
     ACK_P50,
     ACK_P99,
@@ -411,6 +412,7 @@ GROUPS: tuple[Group, ...] = (
     _many(100, in_quick=False),
     _many(1000, in_quick=False),
     *_bare(),
+    *COORDINATED,
     *CLEANER,
     *REPLICATED,
 )  # fmt: skip
@@ -418,8 +420,7 @@ GROUPS: tuple[Group, ...] = (
 # What is measured without cells, for headrace alone.
 APART = ("startup", "partitions")
 LATER = {
-    "W12-W14, W16, W17": "transactions, groups, share groups, start-up with large logs and streams wait for"
-    " those features",
+    "W14, W16, W17": "share groups, start-up with large logs and streams wait for those features",
     "W18": "the listener for Kafka's own clients does not exist yet",
 }
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from .kafka_io import pinned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
 STOP_TIMEOUT_S = 20.0
@@ -113,9 +113,15 @@ class Children:
             self._alive.remove(child)
 
     def work(
-        self, specs: list[Mapping[str, Any]], *, cores: Iterable[int] | None, timeout_s: float
+        self,
+        specs: list[Mapping[str, Any]],
+        *,
+        cores: Iterable[int] | None,
+        timeout_s: float,
+        when_ready: Callable[[], None] | None = None,
     ) -> list[dict[str, Any]]:
-        """Run client processes, all of them started, then let go together; what each reports.
+        """Run client processes, all of them started, then (after `when_ready`) let go together; what each
+        reports.
 
         Errors: ChildError; then all of them are killed.
         """
@@ -127,6 +133,8 @@ class Children:
             for worker in workers:
                 while worker.line(max(ends_at - time.monotonic(), 0.1)) != "ready":
                     pass
+            if when_ready is not None:
+                when_ready()
             for worker in workers:
                 worker.tell("go")
             return [json.loads(worker.line(max(ends_at - time.monotonic(), 0.1))) for worker in workers]

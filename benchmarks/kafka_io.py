@@ -12,6 +12,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,8 +58,11 @@ def cache_home() -> Path:
 
 
 def classpath() -> str:
-    """Kafka's jars, fetched once into the cache folder; safe when several processes ask at once."""
-    cache = cache_home() / f"kafka-{VERSION}"
+    """Kafka's jars, fetched once into the cache folder; safe when several processes ask at once.
+
+    A folder for each text of the POM: one that asks for more does not take what an older one fetched for all.
+    """
+    cache = cache_home() / f"kafka-{VERSION}-{zlib.crc32(POM.read_bytes()):08x}"
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -142,6 +146,8 @@ def start_node(
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         "log.dirs": str(log_dir),
         "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
         **overrides,
     }

@@ -6,6 +6,17 @@ import statistics
 from typing import Any
 
 from .cells import GROUPS
+from .coordinated import (
+    COMMITS,
+    HEARTBEAT_MS,
+    JOIN,
+    LEAVE,
+    MEMBERS,
+    REJOIN,
+    SHARED_PARTITIONS,
+    STORED,
+    TRANSACTIONS,
+)
 from .group import (
     CLEANED_MB,
     DELETED_SEGMENTS,
@@ -44,6 +55,12 @@ COLUMNS = (
     ("e2e p99.9 ms", "e2e_p99_9_ms", ".2f"),
     ("e2e max ms", "e2e_max_ms", ".2f"),
     ("fan-out MB/s", "fan_out_mb_per_s", ",.1f"),
+    ("transactions/s", TRANSACTIONS, ",.0f"),
+    ("commits/s", COMMITS, ",.0f"),
+    ("commits written/s", STORED, ",.0f"),
+    ("all joined ms", JOIN, ",.0f"),
+    ("half left ms", LEAVE, ",.0f"),
+    ("half joined ms", REJOIN, ",.0f"),
     ("offset map B/key", MAP_BYTES, ",.1f"),
     ("longest without acks ms", GAP, ",.0f"),
     ("doubled records", "doubled", ",.0f"),
@@ -88,7 +105,8 @@ another leader, detection included; it is started again: seconds until all repli
 METHOD = """\
 - Two systems on one machine: one Apache Kafka {kafka} KRaft node (JVM `-Xms1G -Xmx1G`, G1, Kafka's own
   flags) and one headrace storage node, alone in its process, with its controller in another one. All
-  settings of both are defaults, but that Kafka deletes the files of deleted topics at once.
+  settings of both are defaults, but that Kafka deletes the files of deleted topics at once, and that the
+  coordinators' topics have one replica.
 - Only one of them is under load at a time. The other one stays up and idles: a JVM that is stopped is
   cold again.
 - Servers are pinned to cores {server_cores}, client processes to cores {client_cores}; one group runs
@@ -123,6 +141,28 @@ METHOD = """\
   topic that grows by 4 MB/s in segments of 1 MiB at 2 MiB. The folders of both show what became of their
   segments, and the kernel tells what the servers had the disk read: a cell in which nothing was cleaned,
   deleted or read from the disk while it was measured fails, and no page is written. {upkeep_warm}
+- Transactions (w12): one producer sends them one after another, all records of one to one partition, the
+  next for each; "spread": to all six in turn. A transaction's time, told as ack, is from its begin until its
+  commit is confirmed. Readers of committed records count all records after each cell and add up the CRC-32 of
+  their values: what is in no committed transaction must not be there, and all else must. w12-read reads a
+  topic of transactions of 1,000 records; every tenth was aborted once its records were stored.
+- Commits (w13-commits): members of groups of their own commit offsets of one partition: "sync" waits for
+  each, "async" has 1,000 under way, "four" are four processes that wait for each. What counts are confirmed
+  calls, and the group must have the last offset at the end; the records that the coordinator wrote meanwhile
+  are counted in its log: where each call waits there must be exactly as many. headrace's client merges what
+  is under way at a time, so "async" writes few. Kafka's coordinator holds its writes back for 5 ms by default
+  (group.coordinator.append.linger.ms), headrace's has no such wait: "at once" is Kafka without it.
+- Rebalances (w13-classic, w13-new): {members} consumers in four processes, connected before, share {shared}
+  partitions that are empty; range assignor by the classic protocol, the coordinator's default by the new one.
+  The time runs from the order to join or leave until the last callback told its member of its part of the
+  final shares: each partition with exactly one member, none with two more than another. They stay so until
+  the next change, for longer than two heartbeats are apart. All join at once, every second one leaves, those
+  join again; mean of three such rounds. Members hear of a change by their heartbeats, so both systems have
+  them every {heartbeat} ms, group.initial.rebalance.delay.ms 0, and Kafka no wait before it writes;
+  w13-defaults has the defaults of both: 3 s for the first rebalance, heartbeats every 3 s (classic) and 5 s
+  (new), of which half an interval is left when half of the members leave or join. That is most of what is
+  seen there.
+- The cells of w12 and w13 warm their JVM by themselves: they run before they count.
 - Durability class A: both acknowledge what is in the page cache.
 - Cells run interleaved: A B, B A, A B, ...; each ratio is the median of the ratios of the pairs, with the
   95 % interval of a bootstrap. An interval that reaches further than 15 % from its median resolves
@@ -279,6 +319,7 @@ def method(results: dict[str, Any]) -> str:
     return METHOD.format(
         nodes_warm=own_warm_up(before.get("kafka_nodes_warm_up"), "the three JVMs"),
         upkeep_warm=own_warm_up(before.get("kafka_upkeep_warm_up"), "its JVM"),
+        members=MEMBERS, shared=SHARED_PARTITIONS, heartbeat=HEARTBEAT_MS,
         kafka_after=LOAD_AFTER_S[KAFKA], headrace_after=LOAD_AFTER_S[HEADRACE],
         kafka=VERSION, partitions=PARTITIONS, warm=warm_up(warm), touched=before.get("touched_gib"),
         touch_s=before.get("touch_s"), server_cores=_listed(machine["server_cores"]),

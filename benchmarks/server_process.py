@@ -18,6 +18,7 @@ from headrace.controller.controller_io import ControllerServer
 from headrace.coordinators.assembly import new_coordinators
 from headrace.runtime.loop_io import new_event_loop
 from headrace.runtime.server_host_io import settle_process
+from headrace.services.kafka_listener.assembly import new_kafka_listener
 from headrace.storage_node.config import NodeConfig
 from headrace.storage_node.controller_link_io import fixed_locator
 from headrace.storage_node.node_io import NodeServer
@@ -30,7 +31,7 @@ def make_server(kind: str, directory: str, ports: str, pairs: list[str]) -> Cont
         return ControllerServer(ControllerConfig.of({"metadata.log.dir": directory, **more}))
     config = NodeConfig.of({"node.id": 1, "log.dirs": directory, **more})
     locators = tuple(fixed_locator("127.0.0.1", int(port)) for port in ports.split(","))
-    return NodeServer(config, locators, guest=new_coordinators)
+    return NodeServer(config, locators, guest=new_coordinators, gateway=new_kafka_listener)
 
 
 def add_profiler(loop: asyncio.AbstractEventLoop, path: str) -> None:

@@ -12,12 +12,13 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from . import cells, cleaner_io, kafka_io, machine_io, upkeep_io, warm_up_io
+from . import cells, cleaner_io, coordinated_io, kafka_io, machine_io, upkeep_io, warm_up_io
 from .children_io import ChildError, Children, LostDataError
 from .clusters_io import HeadraceCluster, KafkaCluster
 from .failover_io import fail_over
-from .group import BARE, CLEANED_MB, DELETED_SEGMENTS, HEADRACE, KAFKA, PARTITIONS, RATE, Cell, Group, Servers
+from .group import BARE, HEADRACE, KAFKA, PARTITIONS, RATE, Cell, Group, Servers
 from .replicated import NODES
+from .reports import describe, total, with_rates, worst
 from .systems_io import NO_CONFIGS, Headrace, Kafka, System, drop_cached, move, touch_memory
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ TOUCH_FULL_BYTES, TOUCH_QUICK_BYTES = 12 << 30, 8 << 30
 FALLBACK_RATES = {1: 200_000, NODES: 40_000}
 # the faces whose rates of 1 KB tell what a system can do, by how many nodes
 _TOLD_BY = {1: ("produce+callback", "send"), NODES: ("produce", "send")}
-MB, GB = 1e6, 1e9
+MB = 1e6
 
 
 class Session:
@@ -118,16 +119,19 @@ class Session:
             self.systems[name] = self._started(name, folder)
             what = "three nodes are" if self._nodes == NODES else "node with other settings is"
             self.say(f"{name}'s {what} up after {time.monotonic() - began:.1f} s")
-        if self._is_warm and KAFKA in self.systems:
+        if group.warm_rounds or not self._is_warm:
+            return
+        if KAFKA in self.systems:
             fact = "kafka_nodes_warm_up" if self._nodes == NODES else "kafka_upkeep_warm_up"
             self.facts[fact] = warm_up_io.warm_kafka(self, is_quick=self.is_quick, nodes=self._nodes)
-        if self._is_warm and HEADRACE in self.systems:
+        if HEADRACE in self.systems:
             warm_up_io.window(self, HEADRACE, nodes=self._nodes)
 
     def _started(self, name: str, folder: Path) -> System:
         settings = dict(self._servers.settings)
         if name == KAFKA:
             cores = self.server_cores
+            settings |= dict(self._servers.kafka_settings)
             return KafkaCluster(folder, cores) if self._nodes == NODES else Kafka(folder, cores, settings)
         whole = self.children, folder, self.server_cores, f"{self.profile}.node" if self.profile else ""
         return HeadraceCluster(*whole) if self._nodes == NODES else Headrace(*whole, settings)
@@ -145,6 +149,8 @@ class Session:
         if not group.is_pinned:
             self._unpin()
         try:
+            if group.warm_rounds and self._is_warm:
+                self._warm_up(group)
             for pair in range(pairs):
                 if pair and is_over():
                     self.say(f"{group.id}: no time for more pairs")
@@ -154,6 +160,13 @@ class Session:
         finally:
             if not group.is_pinned:
                 self._pin()
+
+    def _warm_up(self, group: Group) -> None:
+        """By its own cells, Kafka's more than once: what a JVM does over and over it does faster."""
+        for rounds, system in ((group.warm_rounds, KAFKA), (1, HEADRACE)):
+            for cell in [cell for cell in group.cells if cell.system == system] * rounds:
+                found = self._once(cell, cells.scaled(cell.spec, is_quick=self.is_quick))
+                self.say(f"  warm-up: {cell.name:<19} {describe(found)}")
 
     def _run_cell(self, group: Group, cell: Cell, pair: int) -> None:
         for attempt in range(1 + MOST_REPEATS):
@@ -292,6 +305,18 @@ class Session:
             system.delete_topic(topic)
         return with_rates(found)
 
+    def _transact_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+        with _Profiled(self, self.systems[cell.system]):
+            return with_rates(coordinated_io.transact(self, cell, spec))
+
+    def _commit_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+        with _Profiled(self, self.systems[cell.system]):
+            return coordinated_io.commit(self, cell, spec)
+
+    def _rebalance_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+        with _Profiled(self, self.systems[cell.system]):
+            return coordinated_io.rebalance(self, cell, spec)
+
     def _failover_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
         return fail_over(self, cell, spec)
 
@@ -324,7 +349,13 @@ class Session:
         return min(medians, default=FALLBACK_RATES[self._nodes])
 
     def work(
-        self, orders: list[dict[str, Any]], system: System, topic: str, *, profile: bool = False
+        self,
+        orders: list[dict[str, Any]],
+        system: System,
+        topic: str,
+        *,
+        profile: bool = False,
+        when_ready: Callable[[], None] | None = None,
     ) -> list[dict[str, Any]]:
         common = {
             "system": system.name,
@@ -336,7 +367,9 @@ class Session:
         if profile and self.profile:
             for number, order in enumerate(orders):
                 order["profile"] = f"{self.profile}.{order['loop']}-{number}"
-        return self.children.work(orders, cores=self.client_cores, timeout_s=CELL_TIMEOUT_S)
+        return self.children.work(
+            orders, cores=self.client_cores, timeout_s=CELL_TIMEOUT_S, when_ready=when_ready
+        )
 
     def _verify(self, system: System, topic: str, expected: dict[str, Any]) -> None:
         """Read all back in processes of their own; count and checksum must agree. Errors: LostDataError."""
@@ -366,9 +399,15 @@ class Session:
             self.systems[name].delete_topic(loaded["topic"])
         self._preloaded.clear()
 
-    def _fill(self, name: str, size: int, count: int, more: int) -> None:
+    def _fill(self, name: str, size: int, count: int, more: int, **transactions: int) -> None:
         system, topic = self.systems[name], self.new_topic(name, PARTITIONS)
         spec = {"size": size, "count": count if name == KAFKA else more}
+        if transactions:
+            order = coordinated_io.transacting(spec | transactions, topic)
+            (made,) = self.work([order], system, topic)
+            self._preloaded[name] = {"topic": topic, "count": made["expected"]["count"]}
+            coordinated_io.read_back(self, system, topic, made["expected"])
+            return
         order = {**spec, "loop": "produce", "face": "produce" if name == KAFKA else "send_many"}
         (made,) = self.work([order], system, topic)
         self._preloaded[name] = {"topic": topic, "count": made["expected"]["count"]}
@@ -417,50 +456,4 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def with_rates(report: dict[str, Any]) -> dict[str, Any]:
-    """A client's report with the metrics that are compared."""
-    seconds, size = report["seconds"], report.get("bytes", 0)
-    found = {name: value for name, value in report.items() if name not in ("ack", "e2e", "expected")}
-    found["records_per_s"] = report["records"] / seconds
-    if size:
-        found |= {"mb_per_s": size / seconds / MB, "server_cpu_s_per_gb": report["server_cpu_s"] / size * GB}
-        found["client_cpu_s_per_gb"] = report["client_cpu_s"] / size * GB
-    for kind in ("ack", "e2e"):
-        if kind in report:
-            found |= {f"{kind}_{name}_ms": value for name, value in report[kind].items() if name != "curve"}
-    return found
-
-
-def total(reports: list[dict[str, Any]]) -> dict[str, Any]:
-    """Several clients at once as one: sums, but the longest time, and the server's CPU as seen in it."""
-    sums = ("records", "bytes", "client_cpu_s", "first", "read")
-    found = {name: sum(report[name] for report in reports) for name in sums if name in reports[0]}
-    return found | {name: max(report[name] for report in reports) for name in ("seconds", "server_cpu_s")}
-
-
-def worst(reports: list[dict[str, Any]]) -> dict[str, float]:
-    """The largest of each percentile over some readers."""
-    names = ("p50", "p90", "p99", "p99_9", "max", "mean")
-    return {name: max(report["e2e"][name] for report in reports) for name in names}
-
-
-def describe(found: dict[str, Any]) -> str:
-    """One line for the terminal."""
-    if "absent" in found:
-        return f"absent: {found['absent']}"
-    parts = [f"{found['records_per_s']:>12,.0f} rec/s"]
-    if "mb_per_s" in found:
-        parts.append(f"{found['mb_per_s']:8.1f} MB/s  server {found['server_cpu_s_per_gb']:.2f} CPU s/GB")
-    for kind in ("ack", "e2e"):
-        if f"{kind}_p99_ms" in found:
-            parts.append(f"{kind} p50 {found[f'{kind}_p50_ms']:.2f} p99 {found[f'{kind}_p99_ms']:.2f} ms")
-    if "gap_ms" in found:
-        parts.append(f"no acknowledgements for {found['gap_ms']:,.0f} ms, {found['doubled']} doubled")
-    if "cold_mb_per_s" in found:
-        parts.append(f"cold {found['cold_mb_per_s']:.0f} MB/s")
-    if CLEANED_MB in found:
-        parts.append(f"cleaned {found[CLEANED_MB]:.0f} MB/s, {found[DELETED_SEGMENTS]} segments deleted")
-    return "  ".join(parts)
-
-
-__all__ = ["BARE", "ChildError", "LostDataError", "Session", "describe", "with_rates", "worst"]
+__all__ = ["BARE", "ChildError", "LostDataError", "Session"]

@@ -26,6 +26,12 @@ DELETE_TIMEOUT_S = 15.0
 
 
 NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+# of the coordinators' topics, where there is one node
+ONE_REPLICA = {
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
 
 
 class System(Protocol):
@@ -69,6 +75,7 @@ class Headrace:
         cores = list(cores)
         self._controller = self._start("controller", cores, "", "")
         port = self._ready(self._controller)
+        settings = {**ONE_REPLICA, **settings}
         pairs = (f"{name}={value}" for name, value in settings.items())
         self._node = self._start("node", cores, str(port), profile, *pairs)
         self.bootstrap, self.pid = f"127.0.0.1:{self._ready(self._node)}", self._node.pid
@@ -86,6 +93,16 @@ class Headrace:
         """Its files are gone on return, so that nothing of it is written back into the next cell."""
         self._admin.delete_topics(name).raise_for_errors()
         wait_gone(self.data_dir / "node", name)
+
+    def end_offset(self, topic: str) -> int:
+        """The sum of the end offsets of its partitions; 0 while it does not exist."""
+        from headrace import LATEST, TopicPartition
+
+        if topic not in {listing.name for listing in self._admin.list_topics(internal=True)}:
+            return 0
+        found = self._admin.describe_topics(topic)[topic].partitions
+        ends = self._admin.list_offsets({TopicPartition(topic, part.partition): LATEST for part in found})
+        return sum(end.offset for end in ends.values())
 
     def begin_profile(self) -> None:
         """Start the sampling profiler of the node."""
@@ -119,6 +136,7 @@ class Kafka:
         "log.segment.delete.delay.ms": "0",  # deleted topics give their disk back before the next cell
         "log.initial.task.delay.ms": "500",  # the same, for topics deleted in the first half minute
         "log.retention.check.interval.ms": "600000",
+        "group.initial.rebalance.delay.ms": "3000",  # the default of both
     }
 
     def __init__(self, scratch: Path, cores: Iterable[int], settings: Mapping[str, str] = NO_CONFIGS) -> None:
@@ -155,6 +173,17 @@ class Kafka:
         """Its files are gone on return."""
         self._admin.delete_topics([name])[name].result(TOPIC_TIMEOUT_S)
         wait_gone(self.data_dir, name)
+
+    def end_offset(self, topic: str) -> int:
+        """The sum of the end offsets of its partitions; 0 while it does not exist."""
+        from confluent_kafka import TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        found = self._admin.list_topics(topic, TOPIC_TIMEOUT_S).topics[topic].partitions
+        ends = self._admin.list_offsets(
+            {TopicPartition(topic, number): OffsetSpec.latest() for number in found}
+        )
+        return sum(end.result(TOPIC_TIMEOUT_S).offset for end in ends.values())
 
     def stop(self) -> None:
         """Cleanly; safe to call again. The client goes first: it would tell that its connection broke."""

@@ -335,6 +335,14 @@ class InvalidUpdateVersionError(KafkaError):
     code = 95
 
 
+class ListenerNotFoundError(KafkaError):
+    """The leader has no listener of the name that the client came over."""
+
+    code = 72
+    retriable = True
+    refresh_metadata = True
+
+
 class UnknownTopicIdError(KafkaError):
     """No topic has this id here: deleted, re-created, or not known yet."""
 
@@ -359,6 +367,13 @@ class InconsistentClusterIdError(KafkaError):
     """The disk or the request belongs to another cluster."""
 
     code = 104
+
+
+class FetchSessionTopicIdError(KafkaError):
+    """A fetch session names topics by names and by ids; begin a new one."""
+
+    code = 106
+    retriable = True
 
 
 class InvalidVoterKeyError(KafkaError):

@@ -27,6 +27,14 @@ MAX_TOPIC_NAME_LENGTH = 249  # Source: Kafka Topic.java; leaves room for "-<part
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
+class ListenerEndpoint(NamedTuple):
+    """Where Kafka's clients reach a node over one of its listeners."""
+
+    name: str  # of the listener, the same on all nodes
+    host: str
+    port: int
+
+
 class TopicPartition(NamedTuple):
     """One partition of a topic; prints as the folder name that it has on disk."""
 

@@ -22,17 +22,20 @@ from ..coordinators.assembly import new_coordinators
 from ..protocol.errors import ApiTimeoutError, ClosedError
 from ..runtime.loop_thread_io import LoopThread
 from ..storage_node.config import NodeConfig
+from ..storage_node.log.files_io import OsFiles, UnsyncedFiles
 from ..storage_node.node_io import NodeServer
-from .server_config import scaled, split_config
+from .kafka_listener.assembly import new_kafka_listener
+from .server_config import of_node, scaled, split_config
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from ..clients.sync.admin_io import Admin
     from ..clients.sync.consumer_io import Consumer
     from ..clients.sync.producer_io import Producer
     from ..storage_node.leader_search_io import ControllerLocator
+    from ..storage_node.log.files import Files
 
     C = TypeVar("C", Producer[Any, Any], Consumer[Any, Any], Admin)
 
@@ -59,7 +62,8 @@ class LocalCluster:
             self._temporary = tempfile.TemporaryDirectory(prefix="headrace-")
             data_dir = self._temporary.name
         self.data_dir = Path(data_dir).absolute()
-        self._cores = _Servers(self.data_dir, nodes, controllers, node_pairs, controller_pairs)
+        new_files = OsFiles if self._temporary is None else UnsyncedFiles
+        self._cores = _Servers(self.data_dir, nodes, controllers, node_pairs, controller_pairs, new_files)
         self._is_closed = False
         self._clients: WeakSet[Producer[Any, Any] | Consumer[Any, Any] | Admin] = WeakSet()
         self._thread = LoopThread("headrace-local", self._cores.run, self._cores.ended)
@@ -75,6 +79,12 @@ class LocalCluster:
         """host:port of every storage node, for clients."""
         self._raise_if_over()
         return self._cores.bootstrap()
+
+    @property
+    def kafka_bootstrap(self) -> str:
+        """host:port of every storage node for Kafka's own clients; needs the config key `listeners`."""
+        self._raise_if_over()
+        return self._cores.kafka_bootstrap()
 
     def producer(self, **options: Any) -> Producer[Any, Any]:
         """A producer of this cluster; the options are those of `headrace.Producer`."""
@@ -199,7 +209,9 @@ class _Servers:
         controllers: int,
         node_pairs: dict[str, Any],
         controller_pairs: dict[str, Any],
+        new_files: Callable[[], Files],
     ) -> None:
+        self._new_files = new_files
         # A quorum needs its majority: as many controllers as there were, whatever was asked for.
         there = max((int(path.name[11:]) for path in data_dir.glob("controller-[1-9]")), default=1)
         self._controller_configs = [
@@ -216,7 +228,7 @@ class _Servers:
         # nobody else is to be waited for in one process; Kafka's quickstart has it so too
         node_pairs = {"group.initial.rebalance.delay.ms": 0, **scaled(node_pairs, nodes)}
         self._node_configs = [
-            NodeConfig.of({**node_pairs, "node.id": index, "log.dirs": str(data_dir / f"node-{index}")})
+            NodeConfig.of(of_node(node_pairs, index, str(data_dir / f"node-{index}")))
             for index in range(1, nodes + 1)
         ]
         self.settled = threading.Event()
@@ -252,6 +264,11 @@ class _Servers:
     def bootstrap(self) -> str:
         """Addresses of the nodes; they do not change once the cluster is ready."""
         return ",".join(f"{node.host}:{node.port}" for node in self._nodes)
+
+    def kafka_bootstrap(self) -> str:
+        """Of the first listener of each node; they do not change once the cluster is ready."""
+        first = [each.endpoints[0] for each in self._nodes if each.endpoints]
+        return ",".join(f"{endpoint.host}:{endpoint.port}" for endpoint in first)
 
     async def status(self) -> dict[str, Any]:
         """Controllers and nodes; `controller` is the one that decides, None if there is none."""
@@ -312,11 +329,11 @@ class _Servers:
     def _new_controller(self, index: int) -> ControllerServer:
         others = [other for other in range(len(self._controller_configs)) if other != index]
         bootstrap = tuple(self._locator(other) for other in others)
-        return ControllerServer(self._controller_configs[index], bootstrap=bootstrap)
+        return ControllerServer(self._controller_configs[index], self._new_files(), bootstrap)
 
     def _new_node(self, config: NodeConfig) -> NodeServer:
         locators = tuple(self._locator(index) for index in range(len(self._controllers)))
-        return NodeServer(config, locators, guest=new_coordinators)
+        return NodeServer(config, locators, self._new_files(), new_coordinators, new_kafka_listener)
 
     def _locator(self, index: int) -> ControllerLocator:
         async def locate() -> tuple[str, int]:

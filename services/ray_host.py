@@ -39,7 +39,7 @@ from .ray_session import (
     machine_addresses,
     wanted_address,
 )
-from .server_config import scaled, split_config
+from .server_config import of_node, scaled, split_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -301,6 +301,7 @@ def _create(ray: Any, facts: ClusterFile, pins: Mapping[str, str]) -> dict[str, 
     from ..controller.controller_actor import controller_actor
     from ..coordinators.assembly import new_coordinators
     from ..storage_node.node_actor import node_actor
+    from .kafka_listener.assembly import new_kafka_listener
 
     namespace = namespace_of(facts.cluster)
     node_config, controller_config = split_config(facts.config)
@@ -314,10 +315,11 @@ def _create(ray: Any, facts: ClusterFile, pins: Mapping[str, str]) -> dict[str, 
         config = {**loopback, **controller_config, "metadata.log.dir": str(data_dir / name)}
         pin = {pins[name]: PIN_SHARE}
         actors[name] = controller_actor(index, namespace, controllers, config, pin)
+    residents = new_coordinators, new_kafka_listener
     for index, name in enumerate(nodes, 1):
-        config = {**loopback, **node_config, "node.id": index, "log.dirs": str(data_dir / name)}
+        config = {**loopback, **of_node(node_config, index, str(data_dir / name))}
         pin = {pins[name]: PIN_SHARE}
-        actors[name] = node_actor(index, namespace, controllers, config, pin, new_coordinators)
+        actors[name] = node_actor(index, namespace, controllers, config, pin, *residents)
     return actors
 
 

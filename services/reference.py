@@ -29,6 +29,7 @@ from ..protocol.metadata import records
 from ..runtime.config import Config, KeyFacts, text_of
 from ..storage_node import membership
 from ..storage_node.config import NodeConfig
+from ..storage_node.group_config import GroupConfig
 from ..storage_node.log.config import LogConfig
 from ..storage_node.replica import followed
 
@@ -42,6 +43,7 @@ SECTIONS: tuple[tuple[str, str, type[Config]], ...] = (
         "Set with `headrace topic create -X key=value` and `headrace config alter --topic NAME`.",
         LogConfig,
     ),
+    ("Group", "Set with `headrace config alter --group NAME`.", GroupConfig),
     (
         "Storage node",
         "Set with `headrace up -X key=value`, or as arguments of `headrace.local`. What may change while "

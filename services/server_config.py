@@ -64,6 +64,22 @@ def scaled(node: Mapping[str, Any], nodes: int) -> dict[str, Any]:
     }
 
 
+def of_node(node: Mapping[str, Any], index: int, log_dir: str) -> dict[str, Any]:
+    """The node config as node `index` (from 1) has it. A port for Kafka's clients is that of the first node,
+    the others take those behind it."""
+    found = {**node, "node.id": index, "log.dirs": log_dir}
+    for name in ("listeners", "advertised.listeners"):
+        if name in found:
+            values = NodeConfig.of(found).to_mapping()[name]
+            found[name] = tuple(_with_own_port(value, index) for value in values)
+    return found
+
+
+def _with_own_port(address: str, index: int) -> str:
+    head, _, port = address.rpartition(":")
+    return f"{head}:{int(port) and int(port) + index - 1}"
+
+
 def _dotted(cls: type[Config], name: str) -> str | None:
     for dotted in list(cls.keys()):
         if name in (dotted, dotted.replace(".", "_"), cls.field_of(dotted)):

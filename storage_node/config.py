@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..protocol.errors import ConfigError
 from ..runtime.config import GIB, MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, key
 from .coordinator_config import CoordinatorConfig
+from .gateway_config import GatewayConfig
 from .log.cleaner.config import CleanerConfig
 from .log.listener_memory import reachable_host
 from .log.log_defaults import LogDefaults
@@ -17,7 +18,7 @@ CLUSTER_WIDE_KEYS = frozenset(("min.insync.replicas",))
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfig):
+class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfig, GatewayConfig):
     """Keys of a storage node."""
 
     node_id: int = key(

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import InvalidRequestError, UnknownTopicOrPartitionError
 from ..protocol.messages.control import ConfigEntry, ConfigSynonym
-from ..protocol.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
+from ..protocol.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, GROUP_RESOURCE, TOPIC_RESOURCE
 from ..protocol.model import MAX_TOPIC_NAME_LENGTH
 from ..runtime.config import Config, text_of
 from .config import CLUSTER_WIDE_KEYS, NodeConfig
+from .group_config import GROUP_KEY_SYNONYMS, MAX_GROUP_ID_LENGTH, GroupConfig
 from .log.config import RELATED_KEYS, LogConfig
 from .log.log_defaults import STAND_INS, TOPIC_KEY_SYNONYMS, effective_log_config
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     Configs = Mapping[tuple[int, str], Mapping[str, str]]  # by (type, name)
 
 SOURCE_TOPIC, SOURCE_NODE, SOURCE_CLUSTER, SOURCE_STATIC, SOURCE_DEFAULT = 1, 2, 3, 4, 5
+SOURCE_GROUP = 8
 BROKER_NAMES = {topic: broker for broker, topic in TOPIC_KEY_SYNONYMS.items()}
 _TYPES: dict[Any, int] = {bool: 1, str: 2, int: 5, int | None: 5, float: 6}
 _LIST, _PASSWORD = 7, 9
@@ -36,14 +38,19 @@ _LIST, _PASSWORD = 7, 9
 
 def existing(image: MetadataImage, resource: ConfigResource) -> tuple[int, str]:
     """The (type, name) of a resource that exists: a topic, a registered node or one that has left configs
-    behind, or the whole cluster. Errors: UnknownTopicOrPartitionError, InvalidRequestError."""
+    behind, the whole cluster, or a group, which need not be there yet. Errors: UnknownTopicOrPartitionError,
+    InvalidRequestError."""
     kind, name = resource.resource_type, resource.name
     if kind == TOPIC_RESOURCE:
         if name not in image.topics:
             raise UnknownTopicOrPartitionError(f"topic {name[:MAX_TOPIC_NAME_LENGTH]!r} does not exist")
+    elif kind == GROUP_RESOURCE:
+        if not 0 < len(name) <= MAX_GROUP_ID_LENGTH:
+            raise InvalidRequestError(f"a group's name has 1 to {MAX_GROUP_ID_LENGTH} characters")
     elif kind != BROKER_RESOURCE:
         raise InvalidRequestError(
-            f"resource type {kind}: only topics ({TOPIC_RESOURCE}) and nodes ({BROKER_RESOURCE}) have configs"
+            f"resource type {kind}: only topics ({TOPIC_RESOURCE}), nodes ({BROKER_RESOURCE}) and groups"
+            f" ({GROUP_RESOURCE}) have configs"
         )
     elif name and (kind, name) not in image.configs and name not in {str(each) for each in image.brokers}:
         raise InvalidRequestError(f"node {name[:20]!r} is not registered; no name: all nodes")
@@ -74,9 +81,20 @@ class Describer:
         self._entries: dict[str, ConfigEntry] = {}
 
     def resource(self, key: tuple[int, str]) -> tuple[ConfigEntry, ...]:
-        """All keys of a topic or of a node, by (type, name)."""
+        """All keys of a topic, of a group or of a node, by (type, name)."""
         kind, name = key
+        if kind == GROUP_RESOURCE:
+            return self._group(name)
         return self._topic(name) if kind == TOPIC_RESOURCE else self._broker(name)
+
+    def _group(self, name: str) -> tuple[ConfigEntry, ...]:
+        """All keys of a group."""
+        own = self._configs.get((GROUP_RESOURCE, name), {})
+        entries = []
+        for key, default in GroupConfig.defaults().items():
+            inherited = self._broker_levels(GROUP_KEY_SYNONYMS[key], default)
+            entries.append(self._entry(GroupConfig, key, [*_level(own, key, SOURCE_GROUP), *inherited], own))
+        return (*entries, *_unknown(own, GroupConfig.keys(), SOURCE_GROUP))
 
     def _topic(self, name: str) -> tuple[ConfigEntry, ...]:
         """All keys of a topic."""

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import msgspec
 
     from ..protocol.messages.envelope import Api
+    from ..protocol.model import ListenerEndpoint
     from ..protocol.transport.dealer_io import Connection, Response
     from ..runtime.shell_io import TaskOwner
     from .config import NodeConfig
@@ -71,6 +72,7 @@ class NodeIdentity:
     rack: str | None
     log_dir_ids: tuple[bytes, ...]
     previous_end: PreviousEnd = field(default_factory=PreviousEnd)
+    listeners: tuple[ListenerEndpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +224,8 @@ class ControllerLink:
                     self._tasks.spawn(self._register(), "register")
                 case m.AdoptIdentity(node_id, cluster_id):
                     self._adopt(node_id, cluster_id)
-                case m.SendHeartbeat(broker_epoch, want_shutdown):
-                    self._tasks.spawn(self._beat(broker_epoch, want_shutdown), "heartbeat")
+                case m.SendHeartbeat(broker_epoch, want_shutdown, sent_ms):
+                    self._tasks.spawn(self._beat(broker_epoch, want_shutdown, sent_ms), "heartbeat")
                 case m.FollowMetadata():
                     if self._following is not self._connection:
                         self._following = self._connection
@@ -318,6 +320,7 @@ class ControllerLink:
             me.log_dir_ids,
             end.broker_epoch,
             end.lost,
+            me.listeners,
         )
         response = await self._ask(registry.BROKER_REGISTRATION, request, self._timeout_s)
         if response is not None:
@@ -329,7 +332,7 @@ class ControllerLink:
                 )
             self._submit(m.RegistrationAnswered(response.body))
 
-    async def _beat(self, broker_epoch: int, want_shutdown: bool) -> None:
+    async def _beat(self, broker_epoch: int, want_shutdown: bool, sent_ms: int) -> None:
         news = self._events.disks()
         request = BrokerHeartbeatRequest(
             self._identity.node_id,
@@ -343,7 +346,7 @@ class ControllerLink:
         )
         response = await self._ask(registry.BROKER_HEARTBEAT, request, self._timeout_s)
         if response is not None:
-            self._submit(m.HeartbeatAnswered(response.body))
+            self._submit(m.HeartbeatAnswered(response.body, sent_ms))
 
     async def _follow(self) -> None:
         """Apply metadata as it comes, until this connection is given up."""

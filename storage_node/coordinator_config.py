@@ -60,7 +60,7 @@ class CoordinatorConfig(Config):
         low=1,
         unit="ms",
         live=True,
-        doc="How often members of the new protocol are to be heard.",
+        doc="How often members of the new protocol are to be heard; oftener for as long after a change.",
     )
     group_consumer_max_size: int = key(
         "group.consumer.max.size",

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..protocol.transport.peers import Request
-    from ..protocol.transport.router_io import Router
     from ..runtime.shell_io import TaskOwner
     from .controller_link_io import ControllerLink
     from .node import StorageNode
+    from .replies import Replies
 
 DEFAULT_TIMEOUT_MS = 30_000
 MAX_TIMEOUT_MS = 300_000
@@ -34,13 +34,13 @@ class Forwarder:
     def __init__(
         self,
         link: ControllerLink,
-        router: Router,
+        replies: Replies,
         core: StorageNode,
         tasks: TaskOwner,
         perform: Callable[[], None],
     ) -> None:
         self._link = link
-        self._router = router
+        self._replies = replies
         self._core = core
         self._tasks = tasks
         self._perform = perform
@@ -48,7 +48,7 @@ class Forwarder:
     def start(self, request: Request) -> None:
         """Send the request on; it is answered later."""
         if self._tasks.is_stopping:
-            self._router.reply_error(request, NotControllerError("this node is stopping"))
+            self._replies.reply_error(request, NotControllerError("this node is stopping"))
             return
         is_own = request.api.key == DESCRIBE_CONFIGS.key
         work = self._describe_configs(request) if is_own else self._forward(request)
@@ -63,10 +63,10 @@ class Forwarder:
             offset = getattr(response.body, "metadata_offset", -1)
             deadline_ms = monotonic_ms() + MAX_METADATA_LAG_MS
             self._core.when_metadata_reaches(
-                offset, lambda: self._router.reply(request, response.body), deadline_ms
+                offset, lambda: self._replies.reply(request, response.body), deadline_ms
             )
         except KafkaError as error:
-            self._router.reply_error(request, error)
+            self._replies.reply_error(request, error)
         self._perform()
 
     async def _describe_configs(self, request: Request) -> None:
@@ -85,10 +85,10 @@ class Forwarder:
             def answer() -> None:
                 node_id = core.replicas.node_id
                 response = answer_configs(core.image, core.config, node_id, request.body, of_cluster)
-                self._router.reply(request, response)
+                self._replies.reply(request, response)
 
             deadline_ms = monotonic_ms() + MAX_METADATA_LAG_MS
             core.when_metadata_reaches(of_cluster.metadata_offset, answer, deadline_ms)
         except KafkaError as error:
-            self._router.reply_error(request, error)
+            self._replies.reply_error(request, error)
         self._perform()

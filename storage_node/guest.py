@@ -94,6 +94,14 @@ class GuestHost(Protocol):
     def replies(self) -> Replies:
         """Where answers go; each request is answered exactly once."""
 
+    @property
+    def holds_lease(self) -> bool:
+        """Whether nobody else can lead yet what this node leads, as it knows without asking anybody."""
+
+    def is_handed_over(self, key: PartitionKey) -> bool:
+        """Whether nobody who led this partition before may believe that it still does. It comes true by
+        itself."""
+
     def bounds(self, key: PartitionKey) -> tuple[int, int]:
         """Start and end of the log of a partition that is led."""
 

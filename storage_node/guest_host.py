@@ -20,6 +20,8 @@ from ..protocol.errors import (
 )
 from .effects import AskPeer, Note, ReadForGuest
 from .guest import GUEST_APIS, GUEST_TOPICS
+from .handover import Handover
+from .lease import Lease
 from .log.files import FileGoneError
 from .log.verification import UNCHECKED
 from .replica.appending import append_to_leader
@@ -45,6 +47,7 @@ class _Led(NamedTuple):
 
     partition: Partition
     leader_epoch: int
+    handover: Handover
 
 
 @dataclass(slots=True, eq=False)
@@ -78,6 +81,7 @@ class Hosting:
         self._replicas = node.replicas
         self._topic_ids: frozenset[bytes] = frozenset()
         self._led: dict[PartitionKey, _Led] = {}
+        self.lease = Lease()  # until the shell gives the one that the controller grants
         self._wall_shift_ms = 0
         self._was_called = False
         self._guest = None if guest is None else guest(self)
@@ -110,6 +114,7 @@ class Hosting:
 
     def followed(self, delta: MetadataDelta | None) -> None:
         """The node has settled with the new image."""
+        self.lease.learned(self._replicas.image.offset)
         if self._guest is not None and self.is_caught_up:
             self._was_called = True
             self._guest.followed(self._replicas.image, delta)
@@ -120,7 +125,7 @@ class Hosting:
             return
         assert self._guest is not None, "it has topics"
         partition = self._replicas.partitions.get(key)
-        led = self._led.get(key)
+        led = before = self._led.get(key)
         if led is not None and not _is_led(led, partition):
             del self._led[key]
             self._guest.left(key)
@@ -128,7 +133,11 @@ class Hosting:
         if partition is None or not partition.is_leader:
             return
         if led is None:
-            self._led[key] = _Led(partition, partition.leader_epoch)
+            if before is not None and partition.led_before == partition.node_id:
+                handover = before.handover  # to this node, one or more epochs ago
+            else:
+                handover = Handover(partition, self.now_ms)
+            self._led[key] = _Led(partition, partition.leader_epoch, handover)
             self._guest.led(key, partition.topic_partition, partition.leader_epoch)
         else:
             self._guest.committed(key)
@@ -215,6 +224,15 @@ class Hosting:
     def broker_epoch(self) -> int:
         """Of this node's registration."""
         return self._replicas.surroundings.broker_epoch
+
+    @property
+    def holds_lease(self) -> bool:
+        """Whether nobody else can lead yet what this node leads."""
+        return self.lease.holds(self.now_ms)
+
+    def is_handed_over(self, key: PartitionKey) -> bool:
+        """Whether nobody who led it before may believe that it still does."""
+        return self._led[key].handover.is_done(self.image, self.now_ms - self.lease.length_ms)
 
     def bounds(self, key: PartitionKey) -> tuple[int, int]:
         """Start and end of the log of a partition that is led."""

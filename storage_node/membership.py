@@ -6,6 +6,7 @@ with heartbeats, and registers again only when the controller no longer knows it
 BrokerLifecycleManager.
 
 Invariant: heartbeats and metadata fetches are asked for only while registered and connected.
+Invariant: `lease` is granted by nothing but answered heartbeats, from when they were sent.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ..protocol.errors import (
     StaleBrokerEpochError,
     error_from_code,
 )
+from .lease import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,9 +80,10 @@ class RegistrationAnswered:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswered:
-    """The controller answered a heartbeat."""
+    """The controller answered the heartbeat that was sent at `sent_ms`."""
 
     response: BrokerHeartbeatResponse
+    sent_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +144,11 @@ class AdoptIdentity:
 
 @dataclass(frozen=True, slots=True)
 class SendHeartbeat:
-    """Say that the node lives."""
+    """Say that the node lives; `sent_ms` is for the answer."""
 
     broker_epoch: int
     want_shutdown: bool
+    sent_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +195,9 @@ LEAVE_TIMER = "leave"
 _LOST_REGISTRATION = frozenset((StaleBrokerEpochError.code, BrokerIdNotRegisteredError.code))
 _FATAL = frozenset((InconsistentClusterIdError.code,))
 _DUPLICATE_RETRY_MS = 100  # a restarted node waits for its own old session to run out
+# Of the session that begins at the controller when it hears a heartbeat, which is after it was sent. The rest
+# is for clocks that do not run alike, and for a controller that does not know yet that another one leads.
+LEASE_SHARE = 1 / 3
 _LEAVE_RETRY_MS = 20  # a stopping node asks often: each question is small and the wait is the user's
 
 
@@ -219,6 +226,7 @@ class Membership:
         self.is_connected = False
         self._times = times
         self._heartbeat_ms = times.heartbeat_ms or 1_000
+        self.lease = Lease()
         self._failures = 0
         self._refused_since_ms: int | None = None
         self._heartbeat_is_out = False
@@ -235,21 +243,21 @@ class Membership:
         effects: tuple[Effect, ...]
         match event:
             case Connected():
-                effects = self._on_connected()
+                effects = self._on_connected(now_ms)
             case Disconnected(is_electing):
                 effects = self._on_disconnected(now_ms, is_electing=is_electing)
             case RegistrationAnswered(response):
                 effects = self._on_registration(response, now_ms)
-            case HeartbeatAnswered(response):
-                effects = self._on_heartbeat(response, now_ms)
+            case HeartbeatAnswered(response, sent_ms):
+                effects = self._on_heartbeat(response, sent_ms, now_ms)
             case MetadataApplied(offset):
-                effects = self._on_metadata(offset)
+                effects = self._on_metadata(offset, now_ms)
             case StopAsked():
                 effects = self._on_stop(now_ms)
             case NewsCame():
-                effects = self._on_news()
+                effects = self._on_news(now_ms)
             case TimeCame(key):
-                effects = self._on_timer(key)
+                effects = self._on_timer(key, now_ms)
         return effects
 
     def check(self) -> None:
@@ -260,17 +268,17 @@ class Membership:
 
     # --- the controller comes and goes -----------------------------------------------------------------
 
-    def _on_connected(self) -> tuple[Effect, ...]:
+    def _on_connected(self, now_ms: int) -> tuple[Effect, ...]:
         self.is_connected = True
         self._failures = 0
         self._heartbeat_is_out = False
         if self.state is MembershipState.LEAVING:
-            return self._heartbeat()
+            return self._heartbeat(now_ms)
         if self.broker_epoch < 0:
             self._become(MembershipState.REGISTERING)
             return (SendRegistration(),)
         self._become(MembershipState.FENCED)  # until a heartbeat says better
-        return (FollowMetadata(), *self._heartbeat())
+        return (FollowMetadata(), *self._heartbeat(now_ms))
 
     def _on_disconnected(self, now_ms: int, *, is_electing: bool) -> tuple[Effect, ...]:
         self.is_connected = False
@@ -293,10 +301,11 @@ class Membership:
         self._refused_since_ms = None
         self.broker_epoch = response.broker_epoch
         self._heartbeat_ms = self._times.heartbeat_ms or response.heartbeat_interval_ms or self._heartbeat_ms
+        self.lease.length_ms = int(response.session_timeout_ms * LEASE_SHARE)
         self._become(MembershipState.FENCED)
         identity = AdoptIdentity(response.node_id, response.cluster_id)
         if self.metadata_offset >= self.broker_epoch:
-            return (identity, FollowMetadata(), *self._heartbeat())
+            return (identity, FollowMetadata(), *self._heartbeat(now_ms))
         # the first heartbeat follows the metadata that makes it useful; the timer is for when that is late
         return (identity, FollowMetadata(), SetTimer(HEARTBEAT_TIMER, now_ms + self._heartbeat_ms))
 
@@ -313,7 +322,9 @@ class Membership:
 
     # --- heartbeats ------------------------------------------------------------------------------------
 
-    def _on_heartbeat(self, response: BrokerHeartbeatResponse, now_ms: int) -> tuple[Effect, ...]:
+    def _on_heartbeat(
+        self, response: BrokerHeartbeatResponse, sent_ms: int, now_ms: int
+    ) -> tuple[Effect, ...]:
         self._heartbeat_is_out = False
         if self.state is MembershipState.LEAVING:
             # a refusal means that we are not registered any more: there is nothing left to leave
@@ -328,8 +339,11 @@ class Membership:
             wanted = MembershipState.FENCED if response.is_fenced else MembershipState.ACTIVE
             if wanted is not self.state:
                 self._become(wanted)
-        next_beat = SetTimer(HEARTBEAT_TIMER, now_ms + self._heartbeat_ms)
-        return self._heartbeat() if self._has_news else (next_beat,)
+            if not response.is_fenced and response.metadata_offset >= 0:
+                self.lease.granted(sent_ms, response.metadata_offset)
+        if self._has_news:
+            return self._heartbeat(now_ms)
+        return (SetTimer(HEARTBEAT_TIMER, now_ms + self._heartbeat_ms),)
 
     def _on_unknown(self, response: BrokerHeartbeatResponse) -> tuple[Effect, ...]:
         """The controller does not know this registration any more, or is of another cluster."""
@@ -338,27 +352,27 @@ class Membership:
         self._become(MembershipState.REGISTERING)
         return (SendRegistration(),)
 
-    def _on_metadata(self, offset: int) -> tuple[Effect, ...]:
+    def _on_metadata(self, offset: int, now_ms: int) -> tuple[Effect, ...]:
         """A fenced node is let in once it has caught up: say so at once instead of at the next beat."""
         had_own_registration = self.metadata_offset >= self.broker_epoch
         self.metadata_offset = max(self.metadata_offset, offset)
         has_own_registration = self.metadata_offset >= self.broker_epoch
         if self.state is MembershipState.FENCED and has_own_registration and not had_own_registration:
-            return self._heartbeat()
+            return self._heartbeat(now_ms)
         return ()
 
-    def _heartbeat(self) -> tuple[Effect, ...]:
+    def _heartbeat(self, now_ms: int) -> tuple[Effect, ...]:
         if self._heartbeat_is_out or not self.is_connected:
             return ()
         self._heartbeat_is_out, self._has_news = True, False
-        return (SendHeartbeat(self.broker_epoch, self.state is MembershipState.LEAVING),)
+        return (SendHeartbeat(self.broker_epoch, self.state is MembershipState.LEAVING, now_ms),)
 
-    def _on_news(self) -> tuple[Effect, ...]:
+    def _on_news(self, now_ms: int) -> tuple[Effect, ...]:
         """What is not told now, every later heartbeat tells."""
         if self.state not in (_S.FENCED, _S.ACTIVE):
             return ()
         self._has_news = self._heartbeat_is_out
-        return self._heartbeat()
+        return self._heartbeat(now_ms)
 
     # --- leaving and timers ----------------------------------------------------------------------------
 
@@ -368,9 +382,9 @@ class Membership:
         if self.broker_epoch < 0 or self.state is MembershipState.REGISTERING or not self.is_connected:
             return self._leave()
         self._become(MembershipState.LEAVING)
-        return (SetTimer(LEAVE_TIMER, now_ms + self._times.shutdown_timeout_ms), *self._heartbeat())
+        return (SetTimer(LEAVE_TIMER, now_ms + self._times.shutdown_timeout_ms), *self._heartbeat(now_ms))
 
-    def _on_timer(self, key: str) -> tuple[Effect, ...]:
+    def _on_timer(self, key: str, now_ms: int) -> tuple[Effect, ...]:
         if key == LEAVE_TIMER:
             return self._leave()
         if key == SEARCH_TIMER and not self.is_connected:
@@ -378,7 +392,7 @@ class Membership:
         if key == REGISTER_TIMER and self.state is MembershipState.REGISTERING:
             return (SendRegistration(),)
         if key == HEARTBEAT_TIMER and self.state in (_S.FENCED, _S.ACTIVE, _S.LEAVING):
-            return self._heartbeat()
+            return self._heartbeat(now_ms)
         return ()
 
     def _leave(self) -> tuple[Effect, ...]:

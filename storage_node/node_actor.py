@@ -21,6 +21,7 @@ from .node_io import NodeServer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from .gateway import GatewayFactory
     from .guest import GuestFactory
 
 log = logging.getLogger("headrace.node")
@@ -39,15 +40,16 @@ class NodeActor:
         controller_names: Sequence[str],
         config: Mapping[str, Any],
         guest: GuestFactory,
+        gateway: GatewayFactory,
     ) -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         self._config = NodeConfig.of({"listener.host": _own_address(), **config})
-        self._guest = guest
+        self._guest, self._gateway = guest, gateway
         finders = tuple(ActorFinder(ActorEndpoint(namespace, controller)) for controller in controller_names)
         self._host = ServerHost(name, lambda: self._new_server(finders), on_ready=settle_process)
 
     def _new_server(self, finders: tuple[ActorFinder, ...]) -> NodeServer:
-        server = NodeServer(self._config, finders, guest=self._guest)
+        server = NodeServer(self._config, finders, guest=self._guest, gateway=self._gateway)
         server.incarnation_id = own_incarnation_id()
         return server
 
@@ -92,11 +94,12 @@ def node_actor(
     config: Mapping[str, Any],
     resources: Mapping[str, float],
     guest: GuestFactory,
+    gateway: GatewayFactory,
 ) -> Any:
     """The handle of storage node `index` of this namespace: the one that runs, or a new one.
 
     `resources` names what only the machine with the node's disk has, so that a restart finds its data.
-    `guest` is a function of a module, which travels by its name.
+    `guest` and `gateway` are functions of modules, which travel by their names.
     """
     name = node_name(index)
     options: dict[str, Any] = {
@@ -113,5 +116,5 @@ def node_actor(
     return (
         ray.remote(NodeActor)
         .options(**options)
-        .remote(name, namespace, tuple(controller_names), dict(config), guest)
+        .remote(name, namespace, tuple(controller_names), dict(config), guest, gateway)
     )

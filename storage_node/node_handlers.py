@@ -69,7 +69,7 @@ class Handlers:
             max_wait_ms=max_wait_ms,
             max_partitions=max_partitions,
             max_waiting=config.purgatory_max_requests,
-            verifier=TransactionVerifier(replicas, live_config, fetches, settle),
+            verifier=TransactionVerifier(replicas, live_config, fetches, settle, metadata_key),
         )
         self.fetch = FetchHandler(replicas, fetches, replies, counters, limits, reader)
         self.replica_fetch = ReplicaFetchHandler(replicas, fetches, replies, counters, limits, reader)

@@ -12,7 +12,6 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import ClosedError, KafkaStorageError
-from ..protocol.messages import registry
 from ..protocol.transport.router_io import Router, ServerIdentity
 from ..runtime.clock_io import monotonic_ms, wall_ms
 from ..runtime.shell_io import TaskOwner, require_assertions
@@ -39,7 +38,7 @@ from .effects import (
     WakeAt,
 )
 from .forwarder_io import Forwarder
-from .guest import GUEST_APIS
+from .gateway_io import GatewaySeat
 from .listener_io import LIVE_KEYS as LISTENER_KEYS
 from .listener_io import bind, router_limits
 from .log.files_io import OsFiles
@@ -47,14 +46,17 @@ from .log.log_manager import LogManager
 from .log_loading_io import load_logs, write_identity
 from .node import StorageNode
 from .replication_io import Replication
+from .served_apis import FORWARDED_KEYS, SERVED_APIS
 from .workers_io import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..protocol.messages.control import FetchMetadataResponse
+    from ..protocol.model import ListenerEndpoint
     from ..protocol.transport.peers import Peer, Request
     from .config import NodeConfig
+    from .gateway import GatewayFactory
     from .guest import GuestFactory
     from .guest_host import GuestRead
     from .log.files import Files
@@ -65,22 +67,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.storage_node")
 
-SERVED_APIS = (
-    registry.PRODUCE,
-    registry.FETCH,
-    registry.LIST_OFFSETS,
-    registry.DELETE_RECORDS,
-    registry.METADATA,
-    registry.DESCRIBE_CLUSTER,
-    registry.OFFSET_FOR_LEADER_EPOCH,
-    registry.DESCRIBE_LOG_DIRS,
-    registry.ALTER_REPLICA_LOG_DIRS,
-    registry.WRITE_TXN_MARKERS,
-    registry.DESCRIBE_PRODUCERS,
-    *registry.FORWARDED,
-    *GUEST_APIS,
-)
-_FORWARDED_KEYS = frozenset(api.key for api in registry.FORWARDED)
 FLUSH_CHECK_S = 1.0  # how exact flush.ms is
 READER_ROOM_BYTES = 64 * 1024  # of one answer, when those who do not read hold all there is
 
@@ -94,8 +80,9 @@ class NodeServer:
         locate_controller: ControllerLocators,
         files: Files | None = None,
         guest: GuestFactory | None = None,
+        gateway: GatewayFactory | None = None,
     ) -> None:
-        """Without a `guest` groups and transactions are not served."""
+        """Without a `guest` groups and transactions are not served, without a `gateway` Kafka's clients."""
         self.host = config.host
         self.port = config.listener_port
         self.node_id = config.node_id
@@ -122,6 +109,7 @@ class NodeServer:
             spare_threads=max(2, recovery_threads),
             cold_threads=config.fetch_cold_threads,
         )
+        self._gateway = GatewaySeat(gateway, config, self._files, self._on_request, self._tasks.fail)
         self._identity = ServerIdentity(incarnation=uuid.uuid4().int >> 65)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._router: Router | None = None
@@ -155,6 +143,8 @@ class NodeServer:
             link = self._open()
             link.start()
             await self._until_active(link)
+            assert self._replication is not None, "made with the link"
+            await self._gateway.start(self._replication, self._perform)
         except BaseException:
             await self._release()
             raise
@@ -168,7 +158,7 @@ class NodeServer:
         core = self._core = StorageNode(
             config,
             self._manager,
-            router,
+            replies := self._gateway.replies(router),
             now_ms=monotonic_ms(),
             room=self._response_room,
             guest=self._guest,
@@ -187,12 +177,14 @@ class NodeServer:
             rack=config.broker_rack or None,
             log_dir_ids=self._manager.directory_ids,
             previous_end=self._manager.previous_end,
+            listeners=self._gateway.bind(core),
         )
         events = LinkEvents(
             self._adopt, self._apply_metadata, lambda: core.image.offset, core.replicas.disks.news
         )
         link = self._link = ControllerLink(config, self._locate, identity, events, tasks)
-        self._forwarder = Forwarder(link, router, core, tasks, self._perform)
+        core.guest.lease = link.membership.lease
+        self._forwarder = Forwarder(link, replies, core, tasks, self._perform)
         self._replication = Replication(core, link, tasks, self._perform)
         self._checkpoints = Checkpoints(
             core, self._workers, self._one_at_a_time, is_ending=self._is_ending, perform=self._perform
@@ -212,6 +204,11 @@ class NodeServer:
             raise self._tasks.failure
         if not link.is_active.is_set():
             raise ClosedError("the node was stopped while it started")
+
+    @property
+    def endpoints(self) -> tuple[ListenerEndpoint, ...]:
+        """Where Kafka's clients reach this node."""
+        return self._gateway.endpoints
 
     async def run(self) -> None:
         """Serve until `stop` (returns) or until something fails (raises); then everything is released."""
@@ -243,6 +240,7 @@ class NodeServer:
     async def kill(self) -> None:
         """End as if the process had died: no farewell, no flush, no clean marker; locks are released."""
         self._tasks.stop()
+        self._gateway.close()
         if self._router is not None:
             self._router.close()
         await self._release()
@@ -287,6 +285,7 @@ class NodeServer:
             self._replication.close()
         if self._link is not None:
             self._link.close()
+        await self._gateway.stop()
         if self._router is not None:
             await self._router.stop()
 
@@ -303,11 +302,12 @@ class NodeServer:
         """Response bytes that one more answer may have. Never nothing: the router refuses those who leave
         theirs unread, and a few of them must not keep everybody else from reading."""
         assert self._router is not None, "bound"
-        left = self._running_core().config.now.queued_max_response_bytes - self._router.pending_response_bytes
+        pending = self._router.pending_response_bytes + self._gateway.pending_response_bytes
+        left = self._running_core().config.now.queued_max_response_bytes - pending
         return max(left, READER_ROOM_BYTES)
 
     def _on_request(self, request: Request) -> None:
-        if request.api.key in _FORWARDED_KEYS:
+        if request.api.key in FORWARDED_KEYS:
             assert self._forwarder is not None, "made before the loop reads its first request"
             self._forwarder.start(request)
             return
@@ -489,7 +489,7 @@ class NodeServer:
             "connections": self._router.connections if self._router is not None else 0,
         }
         if self._core is not None:
-            facts.update(self._core.status())
+            facts.update(self._core.status(), **self._gateway.status())
         return facts
 
 

@@ -24,6 +24,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 sys.path.insert(0, str(Path(__file__).parent / "fakes"))
 sys.path.insert(0, str(Path(__file__).parent / "sim"))
+sys.path.insert(0, str(Path(__file__).parent / "oracle"))
 
 
 class _RootIsNoTestPackage:

@@ -8,6 +8,8 @@ BATCH_BYTES = 64 * 1024
 LINGER_MS = 5
 QUEUE_RECORDS = 1_000_000
 QUEUE_KIB = 1 << 20
+ASSIGNOR = "range"  # of groups by the classic protocol
+UNCOMMITTED = "read_uncommitted"  # headrace's default; librdkafka's is the other one
 # With its defaults the consumer pauses fetching for up to a second when its queue is full.
 DEEP_QUEUE = {
     "queued.min.messages": QUEUE_RECORDS,
@@ -20,16 +22,18 @@ def kafka_producer(spec: dict[str, Any]) -> Any:
     """A confluent-kafka producer whose queue never holds the loop up before a million records."""
     from confluent_kafka import Producer
 
+    in_transactions = "transactional_id" in spec
     return Producer(
         {
             "bootstrap.servers": spec["bootstrap"],
-            "acks": spec.get("acks", "1"),
+            "acks": "all" if in_transactions else spec.get("acks", "1"),
             "linger.ms": spec.get("linger_ms", LINGER_MS),
             "batch.size": spec.get("batch_bytes", BATCH_BYTES),
             "batch.num.messages": 1_000_000,  # only the bytes bound a batch
             "message.max.bytes": 10_000_000,
             "compression.type": spec.get("compression", "none"),
-            "enable.idempotence": False,
+            "enable.idempotence": in_transactions,
+            **({"transactional.id": spec["transactional_id"]} if in_transactions else {}),
             "max.in.flight.requests.per.connection": 5,
             "queue.buffering.max.messages": QUEUE_RECORDS,
             "queue.buffering.max.kbytes": QUEUE_KIB,
@@ -47,7 +51,8 @@ def kafka_consumer(spec: dict[str, Any], partitions: list[int], *, from_end: boo
             "bootstrap.servers": spec["bootstrap"],
             "group.id": "none",
             "enable.auto.commit": False,
-            "enable.partition.eof": False,
+            "enable.partition.eof": spec.get("tells_ends", False),
+            "isolation.level": spec.get("isolation", UNCOMMITTED),
             "check.crcs": True,  # as headrace does by default
             "socket.nagle.disable": True,
             **({} if spec.get("defaults") else DEEP_QUEUE),
@@ -62,9 +67,11 @@ def headrace_producer(spec: dict[str, Any]) -> Any:
     """A headrace producer with the same limits; its buffer is the default one."""
     from headrace import Producer
 
+    transactional_id = spec.get("transactional_id")
     return Producer(
         spec["bootstrap"],
-        acks=spec.get("acks", "1"),
+        acks="all" if transactional_id else spec.get("acks", "1"),
+        transactional_id=transactional_id,
         linger_ms=spec.get("linger_ms", LINGER_MS),
         batch_size=spec.get("batch_bytes", BATCH_BYTES),
         compression_type=spec.get("compression", "none"),
@@ -80,9 +87,54 @@ def headrace_consumer(
     from headrace import Consumer, TopicPartition
 
     reset = "latest" if from_end else "earliest"
-    consumer: Any = Consumer(bootstrap=spec["bootstrap"], auto_offset_reset=reset, **more)
+    isolation = spec.get("isolation", UNCOMMITTED)
+    consumer: Any = Consumer(
+        bootstrap=spec["bootstrap"], auto_offset_reset=reset, isolation_level=isolation, **more
+    )
     consumer.assign([TopicPartition(spec["topic"], number) for number in partitions])
     return consumer
+
+
+def kafka_member(spec: dict[str, Any], **more: Any) -> Any:
+    """A confluent-kafka consumer that may join the group `group` by `protocol`."""
+    from confluent_kafka import Consumer
+
+    is_classic = spec["protocol"] == "classic"
+    return Consumer(
+        {
+            "bootstrap.servers": spec["bootstrap"],
+            "group.id": spec["group"],
+            "group.protocol": spec["protocol"],
+            "enable.auto.commit": False,
+            "auto.offset.reset": "latest",
+            "socket.nagle.disable": True,
+            **({"partition.assignment.strategy": ASSIGNOR} if is_classic else {}),
+            **(
+                {"heartbeat.interval.ms": spec["heartbeat_ms"]}
+                if "heartbeat_ms" in spec and is_classic
+                else {}
+            ),
+            **more,
+        }
+    )
+
+
+def headrace_member(spec: dict[str, Any]) -> Any:
+    """A headrace consumer that may join the group `group` by `protocol`."""
+    from headrace import Consumer
+
+    more: dict[str, Any] = {}
+    if spec["protocol"] == "classic":
+        more["assignors"] = (ASSIGNOR,)
+        if "heartbeat_ms" in spec:
+            more["heartbeat_interval_ms"] = spec["heartbeat_ms"]
+    return Consumer(
+        bootstrap=spec["bootstrap"],
+        group=spec["group"],
+        group_protocol=spec["protocol"],
+        enable_auto_commit=False,
+        **more,
+    )
 
 
 def settle(produce: Any, producer: Any, wait_s: float = 0.01) -> None:

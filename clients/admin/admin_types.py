@@ -262,14 +262,15 @@ class LogDirInfo:
 
 
 class ConfigSource(IntEnum):
-    """Where a config value comes from, the strongest first: a topic, one node, all nodes, what the node (or
-    controller) that answers was started with, or what is built in."""
+    """Where a config value comes from, the strongest first: a topic (or group), one node, all nodes, what the
+    node (or controller) that answers was started with, or what is built in. Kafka's numbers."""
 
     TOPIC = 1
     BROKER = 2
     CLUSTER_DEFAULT = 3
     STATIC = 4
     BUILT_IN = 5
+    GROUP = 8
 
 
 class ConfigType(IntEnum):
@@ -286,15 +287,20 @@ class ConfigType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What has configs: a topic by name, or a broker by node id ("" for the default of all)."""
+    """What has configs: a topic or a group by name, or a broker by node id ("" for the default of all)."""
 
-    kind: str  # "topic" or "broker"
+    kind: str  # "topic", "broker" or "group"
     name: str
 
     @classmethod
     def topic(cls, name: str) -> Resource:
         """A topic."""
         return cls("topic", name)
+
+    @classmethod
+    def group(cls, name: str) -> Resource:
+        """A group, whether it is there yet or not."""
+        return cls("group", name)
 
     @classmethod
     def broker(cls, node_id: int | None = None) -> Resource:

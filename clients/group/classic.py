@@ -329,14 +329,13 @@ class ClassicMember(MemberCore):
         return {member_id: tuple(sorted(share)) for member_id, share in found.items()}
 
     def _without_transfers(self, holders: dict[TopicPartition, str]) -> dict[TopicPartition, str]:
-        """What another member claims to own is given away once that one has given it up."""
-        claims: dict[TopicPartition, set[str]] = {}
+        """What another member claims to own is given away once that one has given it up; claims of an older
+        generation do not count against a newer one."""
+        claims: dict[TopicPartition, dict[str, int]] = {}
         for member_id, member in self._members.items():
             for tp in member.owned:
-                claims.setdefault(tp, set()).add(member_id)
-        return {
-            tp: member_id for tp, member_id in holders.items() if member_id in claims.get(tp, {member_id})
-        }
+                claims.setdefault(tp, {})[member_id] = member.generation_id
+        return {tp: member_id for tp, member_id in holders.items() if _is_free(claims.get(tp, {}), member_id)}
 
     def _sync(self, shares: Mapping[str, tuple[TopicPartition, ...]]) -> tuple[Effect, ...]:
         assert self._assignor is not None, "the group chose one"
@@ -461,6 +460,12 @@ class ClassicMember(MemberCore):
         config = self.config
         who = LeavingMember(self.member_id, config.group_instance_id, reason[:255])
         return Ask(LEAVE_GROUP, LeaveGroupRequest(config.group_id, (who,)))
+
+
+def _is_free(claims: Mapping[str, int], member_id: str) -> bool:
+    """Does no other member have it, by who claims it and for which generation (below 0: not known)?"""
+    mine = claims.get(member_id, -1)
+    return all(0 <= generation < mine for other, generation in claims.items() if other != member_id)
 
 
 def _subscription(member: JoinedMember) -> MemberSubscription:

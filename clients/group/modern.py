@@ -212,9 +212,16 @@ class ModernMember(MemberCore):
             self._become(S.STABLE if is_told else S.ACKNOWLEDGING)
 
     def _owned_by_id(self) -> tuple[TopicIdPartitions, ...]:
+        """With what the user's side takes over just now: it goes on with that, whatever the target becomes.
+
+        Hazard: of what is not told here the coordinator takes for granted that it was given back.
+        """
+        ids = {tp: self._ids[tp] for tp in self.owned}
+        if self.is_working and self.work is not None and self.work.kind is WorkKind.ASSIGNED:
+            ids |= self._taking
         found: dict[bytes, list[int]] = {}
-        for tp in self.owned:
-            found.setdefault(self._ids[tp], []).append(tp.partition)
+        for tp, topic_id in sorted(ids.items()):
+            found.setdefault(topic_id, []).append(tp.partition)
         return tuple(TopicIdPartitions(topic_id, tuple(found[topic_id])) for topic_id in sorted(found))
 
     # --- heartbeats -------------------------------------------------------------------------------------

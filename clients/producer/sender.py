@@ -408,8 +408,8 @@ class Sender:
         elif sequences.is_transactional or batch.attempts > self.retries:
             self._fail(batch, error, now_ms, effects)
         elif batch.is_in_doubt:
-            # A leader that was started again remembers less than five batches: this one may be among those it
-            # has forgotten, and under another number it would be stored twice.
+            # Leaders forget batches that they stored, for instance what lay far behind others when they were
+            # started again: this may be one of those, and under another number it would be stored twice.
             doubt = "an earlier attempt may have been stored, so the batch is not sent under another number"
             self._fail(batch, type(error)(f"{doubt}: {error}"), now_ms, effects)
         else:

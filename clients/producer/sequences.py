@@ -10,9 +10,9 @@ takes any sequence, so that a second batch could come in before a lost first one
 A batch that fails leaves its sequence *unsure*: a gap, or not, if it was stored all the same. No new batch
 follows until a later one is acknowledged (no gap), or nothing is left, or the leader says to the first under
 way that it is OUT_OF_ORDER_SEQUENCE. If an earlier attempt of that may be in the log, it fails too: a leader
-that was started again remembers less than five batches. Else there is a gap: the epoch is raised, and what is
-under way is numbered anew from 0, once no request with it is out. So nothing that may be stored gets another
-number. In a transaction nothing is numbered anew: it fails, and the next one has another epoch.
+may have forgotten it (Kafka's does when it is started again). Else there is a gap: the epoch is raised, and
+what is under way is numbered anew from 0, once no request with it is out. So nothing that may be stored gets
+another number. In a transaction nothing is numbered anew: it fails, and the next one has another epoch.
 
 Invariant: a (producer id, epoch, sequence) of a partition stands for one record only.
 Source: Kafka TransactionManager.java, TxnPartitionEntry.java; KIP-98, KIP-360, KAFKA-14034.

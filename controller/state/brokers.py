@@ -67,12 +67,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Set
 
     from ...protocol.metadata.image import BrokerRegistration, MetadataImage
+    from ...protocol.model import ListenerEndpoint
     from ..config import ControllerConfig
     from .sessions import Sessions
 
 ID_BYTES = 16
 MAX_HOST_LENGTH = 255  # Bound: what DNS allows for a name
 MAX_RACK_LENGTH = 255
+MAX_LISTENERS = 16  # Bound: networks of one machine, with room
 MAX_LOG_DIRS = 100  # Bound: disks of one machine, with room
 
 
@@ -178,6 +180,7 @@ class Brokers:
             is_fenced=kept.is_fenced if kept else True,
             in_controlled_shutdown=kept.in_controlled_shutdown if kept else False,
             previous_epoch=kept.previous_epoch if kept else max(request.previous_broker_epoch, -1),
+            listeners=request.listeners,
         )
         if kept is None or _differs(kept, record):
             records.append(record)
@@ -243,7 +246,10 @@ class Brokers:
         if not records and not broker.is_fenced and request.full_replicas:
             # Where it stayed it may be relieved later, when others are in sync: each heartbeat tries again.
             records = [*relieved(self.standing(image), broker.node_id, frozenset(request.full_replicas))]
-        return Decision(tuple(records), BrokerHeartbeatResponse(0, is_fenced=is_behind))
+        decided = image.offset + len(records)
+        return Decision(
+            tuple(records), BrokerHeartbeatResponse(0, is_fenced=is_behind, metadata_offset=decided)
+        )
 
     def _shut_down(self, image: MetadataImage, broker: BrokerRegistration) -> Decision:
         """One step towards the end of an unfenced node."""
@@ -407,8 +413,15 @@ def _check_registration(image: MetadataImage, request: BrokerRegistrationRequest
         raise InvalidRequestError(f"ids have {ID_BYTES} bytes, and a node at most {MAX_LOG_DIRS} log dirs")
     if not 1 <= len(request.host) <= MAX_HOST_LENGTH or not 1 <= request.port <= 65_535:
         raise InvalidRequestError(f"endpoint {request.host[:MAX_HOST_LENGTH]!r}:{request.port}")
+    if len(request.listeners) > MAX_LISTENERS or not all(map(_is_endpoint, request.listeners)):
+        raise InvalidRequestError(f"{len(request.listeners)} listeners, or one whose address is none")
     if request.rack is not None and len(request.rack) > MAX_RACK_LENGTH:
         raise InvalidRequestError(f"a rack's name has at most {MAX_RACK_LENGTH} characters")
+
+
+def _is_endpoint(listener: ListenerEndpoint) -> bool:
+    lengths = range(1, MAX_HOST_LENGTH + 1)
+    return len(listener.name) in lengths and len(listener.host) in lengths and 1 <= listener.port <= 65_535
 
 
 def _registration_before(
@@ -432,8 +445,8 @@ def _lost_keys(image: MetadataImage, request: BrokerRegistrationRequest) -> froz
 
 
 def _differs(broker: BrokerRegistration, record: RegisterBrokerRecord) -> bool:
-    registered = (broker.host, broker.port, broker.rack, broker.log_dir_ids)
-    return registered != (record.host, record.port, record.rack, record.log_dir_ids)
+    registered = (broker.host, broker.port, broker.rack, broker.log_dir_ids, broker.listeners)
+    return registered != (record.host, record.port, record.rack, record.log_dir_ids, record.listeners)
 
 
 def _registered_or_raise(image: MetadataImage, request: BrokerHeartbeatRequest) -> BrokerRegistration:

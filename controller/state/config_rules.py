@@ -1,4 +1,4 @@
-"""Which keys may be set on a topic, on a node and on the whole cluster, and whether what comes of it goes
+"""Which keys may be set on a topic, a group, a node and the whole cluster, and whether what comes of it goes
 together. Pure.
 
 What a node was started with is not known here: a node leaves out what contradicts its own file, and says so.
@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import ConfigError, InvalidConfigError
-from ...protocol.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
+from ...protocol.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, GROUP_RESOURCE, TOPIC_RESOURCE
 from ...runtime.config import Config, nearest_key, text_of
 from ...storage_node.config import CLUSTER_WIDE_KEYS, NodeConfig
 from ...storage_node.config_entries import BROKER_NAMES
+from ...storage_node.group_config import GROUP_KEY_SYNONYMS, GroupConfig
 from ...storage_node.log.config import RELATED_KEYS, LogConfig
 from ...storage_node.log.log_defaults import TOPIC_KEY_SYNONYMS, merged_as_far_as_possible
 from ..config import ControllerConfig
@@ -31,6 +32,7 @@ MAX_LIST_LENGTH = 32_767  # Bound: of a list. Source: Kafka ConfigurationControl
 # What a configuration cannot be made without; a resource never has these.
 _REQUIRED: dict[type[Config], dict[str, Any]] = {
     LogConfig: {},
+    GroupConfig: {},
     NodeConfig: {"log.dirs": ("unknown",)},
     ControllerConfig: {"metadata.log.dir": "unknown"},
 }
@@ -40,11 +42,13 @@ _ANY_NODE = NodeConfig.of(_REQUIRED[NodeConfig])
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of one kind of resource, `what` in words: those declared live, or all of a topic."""
+    """The keys of one kind of resource, `what` in words: those declared live, or all of a topic.
+    `broker_names` are the names that nodes have for them."""
 
     what: str
     kinds: tuple[type[Config], ...]
     left_out: Set[str] = frozenset()
+    broker_names: Mapping[str, str] = field(default_factory=dict)
     _homes: dict[str, type[Config]] = field(default_factory=dict)
     _spellings: dict[str, str] = field(default_factory=dict)
 
@@ -99,17 +103,19 @@ class Keys:
         dotted = name if "." in name else name.replace("_", ".")
         for server, kind in (("node", NodeConfig), ("controller", ControllerConfig)):
             facts = kind.keys().get(dotted)
-            if facts is not None and self is not TOPIC_KEYS:
+            if facts is not None and not self.broker_names:
                 if facts.live:
                     return f"{dotted} holds for the whole cluster, not for one node"
                 return f"{dotted} is read-only: set it in the {server}'s configuration and restart it"
-        here = (TOPIC_KEY_SYNONYMS if self is TOPIC_KEYS else BROKER_NAMES).get(dotted)
+        mine = {broker: own for own, broker in self.broker_names.items()}
+        here = (mine or BROKER_NAMES | GROUP_KEY_SYNONYMS).get(dotted)
         if here is not None:
             return f"{dotted} is not a key of {self.what}; there it is {here}"
         return f"unknown config key {name!r} of {self.what}{nearest_key(name, self._homes)}"
 
 
-TOPIC_KEYS = Keys("a topic", (LogConfig,))
+TOPIC_KEYS = Keys("a topic", (LogConfig,), broker_names=BROKER_NAMES)
+GROUP_KEYS = Keys("a group", (GroupConfig,), broker_names=GROUP_KEY_SYNONYMS)
 NODE_KEYS = Keys("a node", (NodeConfig,), left_out=CLUSTER_WIDE_KEYS)
 CLUSTER_KEYS = Keys("the cluster", (NodeConfig, ControllerConfig))
 
@@ -118,7 +124,7 @@ def keys_of(resource: ResourceKey) -> Keys:
     """The keys that a resource has."""
     if resource == CLUSTER_DEFAULT:
         return CLUSTER_KEYS
-    return TOPIC_KEYS if resource[0] == TOPIC_RESOURCE else NODE_KEYS
+    return {TOPIC_RESOURCE: TOPIC_KEYS, GROUP_RESOURCE: GROUP_KEYS}.get(resource[0], NODE_KEYS)
 
 
 def live_config(own: ControllerConfig, image: MetadataImage) -> ControllerConfig:
@@ -201,7 +207,7 @@ class Inheritance:
         try:
             if resource[0] == TOPIC_RESOURCE:
                 self._check_topic(resource[1], values, changed)
-            else:
+            elif resource[0] == BROKER_RESOURCE:
                 self._bases = None
                 self._check_broker(resource, changed)
         except InvalidConfigError:

@@ -1,5 +1,5 @@
-"""Configs of topics, of the cluster and of nodes: incremental changes with validation, and their description.
-Pure.
+"""Configs of topics, groups, nodes and the cluster: incremental changes with validation, and what they
+are. Pure.
 
 A smaller min.insync.replicas changes who is eligible to lead in the same decision: where the ISR is large
 enough now, the ELR is over, because from now on the high watermark may pass it.

@@ -122,7 +122,6 @@ class ClassicConsumers:
                 return _own(found, _Who(body.member_id, body.group_instance_id))
             if found is not None:
                 draft.replace(found, member_id)
-                self._members.forget(body.group_id, found.member_id)
                 return draft.group.members[member_id]
         limit = self._around.config.now.group_consumer_max_size
         if found is None and group.member_count >= limit:

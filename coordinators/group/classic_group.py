@@ -293,6 +293,7 @@ class ClassicGroup:
         for saved in value.members:
             if saved.member_id in self.members:
                 self.members[saved.member_id].assignment = saved.assignment
+        self.note_topics()
         if self.state is not ClassicState.COMPLETING_REBALANCE:
             return False
         self.become(ClassicState.STABLE, value.current_state_ms)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...protocol.records.group_records import ConsumerGroupMetadataKey
+from ...protocol.records.group_records import ConsumerGroupMemberMetadataKey, ConsumerGroupMetadataKey
 from ..runtime.ports import Outcome
 from .classic_consumers import ClassicConsumers
 from .consumer_descriptions import describe_groups
@@ -86,6 +86,8 @@ class ConsumerGroups:
                 return
             group = self._groups[record.key.group] = ConsumerGroup(record.key.group)
         group.apply(record)
+        if isinstance(record.key, ConsumerGroupMemberMetadataKey) and record.value is None:
+            self._members.reported.pop((group.group_id, record.key.member_id), None)
         if isinstance(record.key, ConsumerGroupMetadataKey) and record.value is None:
             del self._groups[group.group_id]
             self._heartbeats.forget(group.group_id)

@@ -31,6 +31,7 @@ from .consumer_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, Member
 from .consumer_requests import check_request, is_full, is_leaving, owned_by
 from .group import fenced_instance
 from .migration import check_upgrade, upgrade
+from .pace import Pace
 from .reconciliation import is_part_of
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class ConsumerHeartbeats:
         self._members = members
         self._around = members.around
         self.topics_changed_at = members.around.image.offset  # metadata offset: topics came or went
+        self._pace = Pace()
         self._checked: dict[str, tuple[int, int]] = {}  # soft: group -> image and epoch whose topics agree
 
     def heartbeat(self, body: ConsumerGroupHeartbeatRequest, token: Token, now: Now) -> Outcome:
@@ -56,6 +58,7 @@ class ConsumerHeartbeats:
         if is_leaving(body):
             return self._leave(body, token, now)
         draft = self._draft_for(body)
+        epoch_before = draft.group.epoch
         member_id, known_epoch = body.member_id, body.member_epoch
         owned = owned_by(body)
         before = self._member_for(draft, body, owned)
@@ -63,10 +66,18 @@ class ConsumerHeartbeats:
         draft.assign(self._members.assignor_names)
         draft.reconcile(member_id, owned, known_epoch)
         after = draft.group.members[member_id]
+        interval_ms = self._pace.interval_ms(
+            body.group_id,
+            before=epoch_before,
+            epoch=draft.group.epoch,
+            members=draft.group.member_count,
+            longest_ms=self._members.times_of(body.group_id).heartbeat_interval_ms,
+            now_ms=now.ms,
+        )
         if owned is not None:
-            self._members.reported[body.group_id, member_id] = owned
+            self._members.report(body.group_id, after, owned)
         self._members.begin_session(body.group_id, after, now)
-        has_all_told = self._members.reported.get((body.group_id, member_id)) == after.assigned
+        has_all_told = self._members.reported.get((body.group_id, member_id), {}) == after.assigned
         is_told = is_full(body) or known_epoch != after.epoch or not has_all_told
         outcome = Outcome(draft.records)
         self._members.end_classic_waits(draft.group, outcome, now)
@@ -76,7 +87,7 @@ class ConsumerHeartbeats:
                 0,
                 member_id,
                 after.epoch,
-                self._around.config.now.group_consumer_heartbeat_interval_ms,
+                interval_ms,
                 _in_message(after.assigned) if is_told else None,
             ),
         )
@@ -198,6 +209,7 @@ class ConsumerHeartbeats:
     def forget(self, group_id: str) -> None:
         """The group is gone."""
         self._checked.pop(group_id, None)
+        self._pace.forget(group_id)
 
 
 def _own_static_member(found: Member | None, body: ConsumerGroupHeartbeatRequest) -> Member:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import GroupIdNotFoundError, RebalanceInProgressError
+from ...storage_node.group_config import times_of_group
 from ..runtime.ports import Outcome
 from .assignors import ASSIGNORS
 from .classic_group import ClassicGroup
@@ -17,16 +18,22 @@ from .consumer_group import ConsumerGroup
 from .consumer_member import MemberState
 from .migration import can_downgrade, downgrade
 from .rebalances import answer_join_error, answer_sync_error
+from .reconciliation import is_part_of
 from .topic_facts import TopicFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ...protocol.errors import KafkaError
+    from ...storage_node.group_config import GroupTimes
     from ..runtime.ports import Now, Record, Surroundings
     from .assignors.model import Partitions
     from .consumer_member import Member
     from .group import Group
+
+# Members may ask for next to no time: the group would try to take them out, and again at once, while that
+# cannot be written.
+MIN_REVOCATION_MS = 1_000
 
 
 class ConsumerMembers:
@@ -38,7 +45,7 @@ class ConsumerMembers:
         self.groups = groups
         self._adopt = adopt
         self.around = around
-        self.reported: dict[tuple[str, str], Partitions] = {}  # soft: what members last said they own
+        self.reported: dict[tuple[str, str], Partitions] = {}  # soft, of members: see `report`
         self._topics = TopicFacts()
 
     @property
@@ -70,13 +77,24 @@ class ConsumerMembers:
         member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
         return None if member is None or member.classic is None else member
 
+    def report(self, group_id: str, member: Member, owned: Partitions) -> None:
+        """The member says what it owns. Bound: kept as far as it has that."""
+        if owned and is_part_of(owned, member):
+            self.reported[group_id, member.member_id] = owned
+        else:
+            self.reported.pop((group_id, member.member_id), None)
+
+    def times_of(self, group_id: str) -> GroupTimes:
+        """What its members that speak the new protocol keep to."""
+        return times_of_group(self.around.image, group_id, self.around.config.now)
+
     # --- sessions ---------------------------------------------------------------------------------------
 
     def begin_session(self, group_id: str, member: Member, now: Now) -> None:
         """The member was heard. Classic members have the session that they asked for, and no other timer
         here: they give back between their requests (classic_consumers.py)."""
         member_id, classic = member.member_id, member.classic
-        session_ms = self.around.config.now.group_consumer_session_timeout_ms
+        session_ms = self.times_of(group_id).session_timeout_ms
         self.around.timers.set(
             ("session", group_id, member_id),
             now.ms + (session_ms if classic is None else classic.session_timeout_ms),
@@ -97,7 +115,7 @@ class ConsumerMembers:
         if timers.deadline_of(key) is None or before is None or before.pending != member.pending:
             timers.set(
                 key,
-                now.ms + member.told.rebalance_timeout_ms,
+                now.ms + max(member.told.rebalance_timeout_ms, MIN_REVOCATION_MS),
                 lambda then: self._revocation_over(group_id, member.member_id, then),
             )
 
@@ -164,6 +182,5 @@ class ConsumerMembers:
 
     def forget(self, group_id: str, member_id: str) -> None:
         """Nobody waits for it any more."""
-        self.reported.pop((group_id, member_id), None)
         self.around.timers.cancel(("session", group_id, member_id))
         self.around.timers.cancel(("rebalance", group_id, member_id))

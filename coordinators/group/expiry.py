@@ -65,7 +65,7 @@ class Expiry:
         self._wait(now)
 
     def _turn(self, this: _Round, now: Now) -> Outcome:
-        outcome, looked = Outcome(), 0
+        outcome, looked = Outcome(is_divisible=True), 0
         while this.left and looked < MAX_LOOKS and len(outcome.records) < MAX_TOMBSTONES:
             group = self._groups.get(this.left[0])
             room = MAX_TOMBSTONES - len(outcome.records)
@@ -156,8 +156,10 @@ class Expiry:
 
 
 def _is_over(group: Group, stored: StoredOffset, now: Now, retention_ms: int) -> bool:
-    """Commits that say themselves when they expire do so then."""
+    """Commits that say themselves when they expire do so then, if anything of the group may."""
+    since_ms = group.offsets_expire_since(stored.value.commit_ms)
+    if since_ms is None:
+        return False
     if stored.value.expire_ms != NO_TIMESTAMP:
         return now.wall_ms >= stored.value.expire_ms
-    since_ms = group.offsets_expire_since(stored.value.commit_ms)
-    return since_ms is not None and now.wall_ms - since_ms >= retention_ms
+    return now.wall_ms - since_ms >= retention_ms

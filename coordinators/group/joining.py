@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 _S = ClassicState
 # Bound: each id that was given away takes memory for a session timeout, and costs the asker nothing.
 MAX_PENDING_JOINS = 10_000
+# Bounds: of one member, which is kept before a record has to hold it; a batch of the log takes 1 MiB, if its
+# max.message.bytes was not raised, for all members together.
+MAX_PROTOCOLS = 100
+MAX_METADATA_BYTES = 1024 * 1024
 
 
 class _Join(NamedTuple):
@@ -260,6 +264,10 @@ def check_join(body: JoinGroupRequest, token: Token, config: CoordinatorConfig) 
         raise InvalidSessionTimeoutError(f"{body.session_timeout_ms} ms is not within {low}..{high} ms")
     if not 0 <= body.rebalance_timeout_ms <= MAX_INT:
         raise InvalidRequestError(f"a rebalance timeout of {body.rebalance_timeout_ms} ms")
+    if len(body.protocols) > MAX_PROTOCOLS:
+        raise InvalidRequestError(f"{len(body.protocols)} assignors, at most {MAX_PROTOCOLS} are allowed")
+    if sum(len(each.metadata) for each in body.protocols) > MAX_METADATA_BYTES:
+        raise InvalidRequestError(f"more than {MAX_METADATA_BYTES} bytes for the assignors of one member")
     names = (
         body.member_id,
         body.group_instance_id or "",

@@ -201,9 +201,19 @@ def _downgraded(member: Member, protocol: str, topics: TopicFacts) -> GroupMembe
 
 def assignment_bytes(member: Member, topics: TopicFacts) -> bytes:
     """What a classic member has, in the version of its subscription."""
-    assert member.classic is not None
-    _, metadata = member.classic.supported_protocols[0]
-    version = min(decode_subscription(metadata).version, MAX_VERSION)
+    version = min(_subscription_version(member), MAX_VERSION)
     named = ((topics.name_of(topic), partition) for topic, partition in each_partition(member.assigned))
     partitions = tuple(TopicPartition(name, partition) for name, partition in named if name is not None)
     return encode_assignment(Assignment(version, partitions))
+
+
+def _subscription_version(member: Member) -> int:
+    """Of its first assignor whose data can be read. What an assignor of the user's own tells may be anything,
+    and a group changes also when nobody asks, so that nobody could be told of an error."""
+    assert member.classic is not None
+    for _, metadata in member.classic.supported_protocols:
+        try:
+            return decode_subscription(metadata).version
+        except InvalidRequestError:
+            continue
+    return 0

@@ -143,7 +143,7 @@ class OffsetCommits:
             raise GroupIdNotFoundError(f"there is no group {body.group_id}")
         group.check_offset_delete()
         known = {**self._store.of(body.group_id), **self._store.pending(body.group_id)}
-        outcome, results = Outcome(), []
+        outcome, results = Outcome(is_divisible=True), []
         for each in body.topics:
             refusal = GroupSubscribedToTopicError.code if group.is_subscribed_to(each.topic) else 0
             for partition in each.partitions:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # A new member cannot heartbeat while it waits, and a client that gave up and came back waits under another
 # id: one that waits for longer is taken for such a ghost. Source: Kafka's constant.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+# Members may ask for a rebalance timeout of nothing: while nobody joins, the group looks no more often.
+MIN_WAIT_MS = 1_000
 
 
 class Rebalances:
@@ -144,11 +146,11 @@ class Rebalances:
                 answer_sync_error(member, again, outcome)
                 self.begin_session(group, member, now)
 
-    def _wait_for_joins(self, group: ClassicGroup, now: Now) -> None:
+    def _wait_for_joins(self, group: ClassicGroup, now: Now, least_ms: int = 0) -> None:
         group_id = group.group_id
         self._around.timers.set(
             ("join", group_id),
-            now.ms + group.rebalance_timeout_ms,
+            now.ms + max(group.rebalance_timeout_ms, least_ms),
             lambda then: self._join_over(group_id, then),
         )
 
@@ -181,7 +183,7 @@ class Rebalances:
             if member.joining is None and member.group_instance_id is None:
                 self.remove(group, member, outcome)
         if not group.elect_joined_leader() and group.members:
-            self._wait_for_joins(group, now)
+            self._wait_for_joins(group, now, MIN_WAIT_MS)
             return
         group.next_generation(now.wall_ms)
         self._census.changed(group.group_id)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.errors import UnsupportedVersionError
 from ...protocol.messages import registry
 from ...protocol.records.group_records import ConsumerGroupMetadataKey, GroupMetadataKey, OffsetCommitKey
-from ..runtime.ports import Outcome, ShardMetrics
+from ..runtime.ports import Outcome, Record, ShardMetrics
 from .admin import GroupAdmin
 from .census import Census
 from .classic_group import ClassicGroup
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.envelope import Api
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ...protocol.model import TopicPartition
-    from ..runtime.ports import Now, Record, Stamp, Surroundings, Token
+    from ..runtime.ports import Now, Stamp, Surroundings, Token
     from .group import Group
 
     Handler = Callable[[Any, Token, Now], Outcome]
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 class GroupShard:
     """All groups of one partition. Fulfils Shard."""
+
+    nothing = Record(OffsetCommitKey("", "", 0), None)  # no topic has this name
 
     def __init__(self, partition: int, around: Surroundings) -> None:
         self.partition = partition

@@ -21,6 +21,7 @@ from ...protocol.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     IllegalGenerationError,
+    InvalidProducerIdMappingError,
     KafkaError,
     StaleMemberEpochError,
     error_from_code,
@@ -34,6 +35,7 @@ from ...protocol.messages.transactions import (
     TxnOffsetCommitResponse,
 )
 from ...protocol.model import CONSUMER_OFFSETS, NO_NODE, TRANSACTION_STATE
+from ...protocol.records.settings import INT16_MAX, INT64_MAX
 from ..runtime.ports import Outcome, Stamp
 from .offset_commits import refused_commit
 
@@ -67,6 +69,8 @@ class TransactionalOffsets:
 
     def commit(self, body: TxnOffsetCommitRequest, token: Token, now: Now) -> Outcome:
         """TxnOffsetCommit."""
+        if not (0 <= body.producer_id <= INT64_MAX and 0 <= body.producer_epoch <= INT16_MAX):
+            raise InvalidProducerIdMappingError(f"{body.producer_id} in epoch {body.producer_epoch}")
         self._check(body)
         verifies = body.adds_partition or self._around.config.now.transaction_partition_verification_enable
         if not verifies or self._store.is_ongoing(Stamp(body.producer_id, body.producer_epoch)):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.errors import (
@@ -26,11 +27,11 @@ from ...protocol.records.codec import active_codec
 from ...storage_node.guest import LogPiece
 from .failures import as_seen
 from .loading import Digest, digest
-from .ports import NO_STAMP, Now, Outcome, ShardMetrics
+from .ports import NO_STAMP, Answer, Now, Outcome, ShardMetrics
 from .timers import ShardTimers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ...protocol.messages.envelope import Api
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from ...storage_node.guest import GuestHost, LiveNodeConfig, PartitionKey
     from .loading import Replayed
     from .metrics import CoordinatorMetrics
-    from .ports import Answer, Record, Shard, Stamp, Surroundings
+    from .ports import Record, Shard, Stamp, Surroundings
     from .timers import Wheel
     from .waiting import Waiting
 
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     MakeShard = Callable[[int, Surroundings], Shard]
 
 PIECE_BYTES = 1024 * 1024  # of the log, read and decoded on a thread at a time
+HANDOVER_LOOK_MS = 10  # how often to look whether the last leader has heard
 REPLAY_STEP = 1_000  # records that are replayed before the loop may turn to others
 _LOADING = "loading"
 _ANSWERS = "answers"
@@ -92,6 +94,8 @@ class HostedShard:
     Invariant: while ACTIVE the shard has applied exactly the records below `applied_end`.
     Invariant: no answer that waits leaves before the high watermark has reached what was applied when it
     was decided.
+    Invariant: no answer that waits leaves unless this node led the partition when it was decided: it held a
+    lease then, or what was appended with it is committed.
     """
 
     def __init__(
@@ -223,6 +227,10 @@ class HostedShard:
             self._shard.replay(item.record, item.offset, item.stamp)
 
     def _loaded(self) -> None:
+        """All of the log is known. Whoever led before must be out of the way before anything is shown."""
+        if not self._host.is_handed_over(self.key):
+            self._own_timers.set(_LOADING, self._host.now_ms + HANDOVER_LOOK_MS, self._look_again)
+            return
         self.state = ShardState.ACTIVE
         took_ms = self._host.now_ms - self._load_began_ms
         self._parts.metrics[self.name.topic].load_times.record(took_ms)
@@ -233,6 +241,10 @@ class HostedShard:
             text = f"{self.name}: {self.skipped} records of types that are not known here were skipped"
             self._host.note(logging.WARNING, text)
         self._run(self._shard.on_loaded, self._now())
+
+    def _look_again(self, _now: Now) -> Outcome:
+        self._load_on()
+        return Outcome()
 
     def _fail(self, fault: str) -> None:
         """Nothing is decided on half a state."""
@@ -300,11 +312,16 @@ class HostedShard:
         except KafkaError as error:
             if asker is None:
                 raise
-            asker.deliver(error)
-            return
+            if self._host.holds_lease:
+                asker.deliver(error)
+                return
+            outcome = Outcome(answers=[Answer(asker, error)])
+        is_shown = any(answer.waits for answer in outcome.answers)
+        if is_shown and not outcome.records and not self._host.holds_lease:
+            outcome.records.append(self._shard.nothing)
         if outcome.records:
             try:
-                self._append(outcome.records, outcome.stamp, now)
+                self._append(outcome, now)
             except KafkaError as error:
                 self._refused(outcome, error, now, asker)
                 return
@@ -313,37 +330,54 @@ class HostedShard:
             self._next.append((self.applied_end, outcome.on_committed))
             self.committed()
 
-    def _append(self, records: Sequence[Record], stamp: Stamp, now: Now) -> None:
-        """All records in one batch, or none. Errors: KafkaError."""
+    def _append(self, outcome: Outcome, now: Now) -> None:
+        """All records in one batch, or none; several batches if it is divisible. Errors: KafkaError."""
         assert self.state is ShardState.ACTIVE, "only what is known whole is added to"
-        batch = self._encoded(records, stamp, now.wall_ms)
-        base_offset = self._host.append(self.key, self.epoch, batch)
-        assert base_offset == self.applied_end, "nobody else appends unseen"
-        for offset, record in enumerate(records, base_offset):
-            self._shard.replay(record, offset, stamp)
-        self.applied_end = base_offset + len(records)
+        for batch, records in self._batches(outcome, now.wall_ms):
+            base_offset = self._host.append(self.key, self.epoch, batch)
+            assert base_offset == self.applied_end, "nobody else appends unseen"
+            for offset, record in enumerate(records, base_offset):
+                self._shard.replay(record, offset, outcome.stamp)
+            self.applied_end = base_offset + len(records)
 
-    def _encoded(self, records: Sequence[Record], stamp: Stamp, wall_ms: int) -> Buffer:
-        """Errors: MessageTooLargeError, InvalidRequestError."""
+    def _batches(self, outcome: Outcome, wall_ms: int) -> list[tuple[Buffer, Sequence[Record]]]:
+        """The records as batches, each with its part. Errors: MessageTooLargeError, InvalidRequestError."""
+        records = outcome.records
+        found: list[tuple[Buffer, Sequence[Record]]] = []
+        begin = 0
+        while begin < len(records):
+            batch, count = self._encoded(islice(records, begin, None), outcome.stamp, wall_ms)
+            if not count or (count < len(records) and not outcome.is_divisible):
+                limit = self._host.max_batch_bytes(self.key)
+                raise MessageTooLargeError(
+                    f"{self.name}: {len(records)} records do not fit into max.message.bytes, {limit}"
+                )
+            found.append((batch, records[begin : begin + count]))
+            begin += count
+        return found
+
+    def _encoded(self, records: Iterable[Record], stamp: Stamp, wall_ms: int) -> tuple[Buffer, int]:
+        """As many of the records as fit into one batch, and how many. Errors: InvalidRequestError."""
         limit = self._host.max_batch_bytes(self.key)
         is_transactional = stamp != NO_STAMP
-        builder = active_codec().builder(
-            max_bytes=limit,
-            producer_id=stamp.producer_id,
-            producer_epoch=stamp.producer_epoch,
-            base_sequence=0 if is_transactional else -1,  # as Kafka's; nobody checks those of servers
-            is_transactional=is_transactional,
-        )
-        encode = self._parts.codec.encode
+        encode, count = self._parts.codec.encode, 0
         try:
-            is_whole = all(builder.append(wall_ms, *encode(*record)) >= 0 for record in records)
+            builder = active_codec().builder(
+                max_bytes=limit,
+                producer_id=stamp.producer_id,
+                producer_epoch=stamp.producer_epoch,
+                base_sequence=0 if is_transactional else -1,  # as Kafka's; nobody checks those of servers
+                is_transactional=is_transactional,
+            )
+            for record in records:
+                if builder.append(wall_ms, *encode(*record)) < 0:
+                    break
+                count += 1
         except ValueError as error:
             raise InvalidRequestError(f"{self.name}: {error}") from error
-        if not is_whole or builder.size_bytes > limit:
-            raise MessageTooLargeError(
-                f"{self.name}: {len(records)} records do not fit into max.message.bytes, {limit}"
-            )
-        return builder.finish()
+        if builder.size_bytes > limit:  # one record alone is too large
+            count = 0
+        return builder.finish(), count
 
     def _refused(self, outcome: Outcome, error: KafkaError, now: Now, asker: Waiting | None) -> None:
         """Nothing was applied. The shard may know who is to hear what; others hear the error."""

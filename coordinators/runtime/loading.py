@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...protocol.errors import InvalidRecordError
+from ...protocol.errors import CorruptMessageError, InvalidRecordError
 from ...protocol.records.codec import active_codec
 from ...protocol.records.control import EndTransaction, decode_control
 from ...protocol.records.header import read_batch_header
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from ...protocol.records.codec import RecordCodec, RecordLike
     from ...protocol.records.header import Buffer
 
     Decode = Callable[[bytes, bytes | None], tuple[Any, Any] | None]
@@ -54,7 +55,7 @@ def digest(data: Sequence[Buffer], decode: Decode) -> Digest:
             stamp = NO_STAMP
             if header.is_transactional:
                 stamp = Stamp(header.producer_id, header.producer_epoch)
-            for found in codec.decode(batch, check_crc=False):  # the log has checked it
+            for found in _records(codec, batch, header.base_offset):
                 if header.is_control:
                     control = decode_control(found.key, found.value)
                     if isinstance(control, EndTransaction):
@@ -66,6 +67,15 @@ def digest(data: Sequence[Buffer], decode: Decode) -> Digest:
                 else:
                     replayed.append(Replayed(found.offset, stamp, record))
     return Digest(replayed, skipped)
+
+
+def _records(codec: RecordCodec, batch: memoryview, offset: int) -> Sequence[RecordLike]:
+    """With its CRC: no client that would check it sees these bytes, and what was closed in order was not
+    scanned at the start."""
+    try:
+        return codec.decode(batch)
+    except CorruptMessageError as error:
+        raise CorruptMessageError(f"the batch at offset {offset}: {error.detail}") from error
 
 
 def _decoded(decode: Decode, key: bytes | None, value: bytes | None, offset: int) -> Record | None:

@@ -7,6 +7,10 @@ everything that the shard has applied is committed. If the append fails nothing 
 the error. If the node stops leading the partition, the shard is dropped whole: what was not committed is then
 never shown.
 
+An answer that needs no records rests on what this node remembers, which counts only as long as nobody else
+leads the partition. While the node cannot know that (it stood still, or the controller is away), the runtime
+appends a record that says nothing: its commit shows it, like that of any other.
+
 So: nothing that must survive is changed by a handler, only by `replay`. Soft state (who waits, timers,
 sessions) may be changed by handlers, but only after everything that can be refused was checked. Only `handle`
 may raise: what timers, answers of other servers, commits and changes of the cluster decide has nobody to be
@@ -98,6 +102,9 @@ class Outcome:
     records: list[Record] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     stamp: Stamp = NO_STAMP  # the batch is part of this producer's transaction
+    # Each record counts by itself: more than fit into one batch become several, and those that were appended
+    # before one was refused stay.
+    is_divisible: bool = False
     on_failed: Callable[[KafkaError, Now], Outcome] | None = None  # undo soft state: the append was refused
     # Decides on, once all that the shard had applied then is committed, however long that takes: for what
     # others must not see before. Never if the shard was dropped.
@@ -178,6 +185,10 @@ class Surroundings(Protocol):
 
 class Shard(Protocol):
     """The state machine of one partition."""
+
+    @property
+    def nothing(self) -> Record:
+        """A record that changes nothing, here as in Kafka: the deletion of what can never be there."""
 
     def handle(self, api: Api, body: Any, token: Token, now: Now) -> Outcome:
         """One request; answered in this outcome or in a later one. Errors: KafkaError, which is answered as

@@ -21,7 +21,9 @@ from ...protocol.errors import (
     InvalidRequestError,
     InvalidTransactionTimeoutError,
     KafkaError,
+    MessageTooLargeError,
     OperationNotAttemptedError,
+    RecordBatchTooLargeError,
     TransactionAbortableError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
@@ -74,12 +76,16 @@ if TYPE_CHECKING:
     from .transaction import Partition
 
 MAX_PARTITIONS = 10_000  # Bound: of one transaction, all of which are in each of its records
-MAX_RECORDS = 100  # in what one timer decides; the rest follows when others had their turn
+# In one batch, fewer once it was too large: what one timer decides, and completions. The rest follows when
+# others had their turn.
+MAX_RECORDS, MAX_COMPLETIONS = 100, 1_000
 _OVERDUE, _UNUSED, _HOLD, _GO_ON = "overdue", "unused", "hold", "go on"
 
 
 class TransactionShard:
     """A Shard. `_coming` is what records do not say of what they bring, from the decision to the replay."""
+
+    nothing = Record(TransactionKey(""), None)  # no transaction has this id
 
     def __init__(self, partition: int, around: Surroundings) -> None:
         self.partition = partition
@@ -88,6 +94,7 @@ class TransactionShard:
         self._coming: dict[str, int] = {}
         self._deadlines: dict[str, int | None] = {}  # of the ongoing; None: not looked at yet
         self._beginning: set[str] = set()  # ids whose new producer is not committed yet
+        self._halvings = 0  # of what goes into one batch
         self._markers = Markers(around, self._complete)
         self._held = Held()
         self._census = Census()
@@ -335,10 +342,11 @@ class TransactionShard:
         for name, transaction in pairs:
             self._coming[name] = transaction.last_epoch
 
-        def failed(_error: KafkaError, _now: Now) -> Outcome:
+        def failed(error: KafkaError, _now: Now) -> Outcome:
             for name, _ in pairs:
                 self._coming.pop(name, None)
             undo()
+            self._refused(error, len(pairs))
             return Outcome()
 
         records = [Record(TransactionKey(name), transaction.value) for name, transaction in pairs]
@@ -353,6 +361,9 @@ class TransactionShard:
 
     def _complete(self, names: Sequence[str], now: Now) -> Outcome:
         """These have all their markers. What cannot be written now is tried again."""
+        most = self._most(MAX_COMPLETIONS)
+        self._markers.again(names[most:], now)
+        names = names[:most]
         pairs = [(name, completed(self._known[name], now.wall_ms)) for name in names]
         outcome = self._recorded(pairs)
         undo = outcome.on_failed
@@ -405,16 +416,31 @@ class TransactionShard:
         )
 
     def _forget(self, names: Sequence[str], now: Now) -> Outcome:
-        return Outcome([Record(TransactionKey(name), None) for name in names if self._is_unused(name, now)])
+        records = [Record(TransactionKey(name), None) for name in names if self._is_unused(name, now)]
+
+        def failed(error: KafkaError, _now: Now) -> Outcome:
+            self._refused(error, len(records))
+            return Outcome()
+
+        return Outcome(records, on_failed=failed)
 
     def _in_parts(
         self, names: Sequence[str], decide: Callable[[Sequence[str], Now], Outcome], start: int, now: Now
     ) -> Outcome:
         """Decide on MAX_RECORDS of them from `start` on, and on the rest when others had their turn."""
-        end = start + MAX_RECORDS
+        end = start + self._most(MAX_RECORDS)
         if end < len(names):
             self._around.timers.set(decide, now.ms, lambda later: self._in_parts(names, decide, end, later))
         return decide(names[start:end], now)
+
+    def _most(self, records: int) -> int:
+        """How many records a batch may have."""
+        return max(records >> self._halvings, 1)
+
+    def _refused(self, error: KafkaError, records: int) -> None:
+        """A batch could not be written; if it was too large, the next ones have fewer records."""
+        if isinstance(error, MessageTooLargeError | RecordBatchTooLargeError) and records > 1:
+            self._halvings += 1
 
 
 def _refused(requests: Iterable[HeldRequest]) -> Outcome:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from ..metadata.records import MetadataRecord
+from ..model import ListenerEndpoint
 
 
 class ItemError(msgspec.Struct, array_like=True, frozen=True):
@@ -203,7 +204,7 @@ class BrokerRegistrationRequest(msgspec.Struct, array_like=True, frozen=True):
     the controller's. `previous_broker_epoch` is the epoch under which the node ended in order, losing no
     record that it had; -1 says that it may have lost some. `lost_replicas` are the (topic, partition) whose
     logs lost something all the same, because they were cut or removed while the node was down: by name,
-    because the id of the topic is lost with the log."""
+    because the id of the topic is lost with the log. Kafka's clients reach the node at its `listeners`."""
 
     node_id: int
     cluster_id: str
@@ -214,6 +215,7 @@ class BrokerRegistrationRequest(msgspec.Struct, array_like=True, frozen=True):
     log_dir_ids: tuple[bytes, ...] = ()
     previous_broker_epoch: int = -1
     lost_replicas: tuple[tuple[str, int], ...] = ()
+    listeners: tuple[ListenerEndpoint, ...] = ()
 
 
 class BrokerRegistrationResponse(msgspec.Struct, array_like=True, frozen=True):
@@ -246,12 +248,15 @@ class BrokerHeartbeatRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class BrokerHeartbeatResponse(msgspec.Struct, array_like=True, frozen=True):
-    """`should_shutdown` answers `want_shutdown` once the node leads nothing and the others know it."""
+    """`should_shutdown` answers `want_shutdown` once the node leads nothing and the others know it.
+    `metadata_offset` is the last record that was decided when the node was heard, -1 unknown: a node that has
+    it led until then what it leads by it."""
 
     error_code: int
     error_detail: str = ""
     is_fenced: bool = True
     should_shutdown: bool = False
+    metadata_offset: int = -1
 
 
 class UnregisterBrokerRequest(msgspec.Struct, array_like=True, frozen=True):

@@ -134,7 +134,8 @@ class FetchPartition(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """`current_leader_epoch` -1 skips the check; `max_bytes` bounds this partition's share.
 
     `last_fetched_epoch` is the epoch of the record before `fetch_offset`; with it, -1 for none, a log that
-    has diverged from the leader's is found. A follower also says where its own log starts.
+    has diverged from the leader's is found. A follower also says where its own log starts, and that it
+    `wants_producers`: its log begins behind records that it never had, and it would not know who sent them.
     """
 
     topic_id: bytes
@@ -144,6 +145,7 @@ class FetchPartition(msgspec.Struct, array_like=True, frozen=True, gc=False):
     current_leader_epoch: int = -1
     last_fetched_epoch: int = -1
     log_start_offset: int = -1
+    wants_producers: bool = False
 
 
 class FetchRequest(msgspec.Struct, array_like=True, frozen=True):
@@ -175,7 +177,8 @@ class FetchPartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=Fa
 
     `diverging_epoch` and `diverging_end_offset`: the largest epoch of the leader's log that is not above the
     asked `last_fetched_epoch`, and where it ends; there are no records then, and the asker must truncate.
-    With OFFSET_OUT_OF_RANGE a follower gets the leader's log end as `diverging_end_offset`.
+    With OFFSET_OUT_OF_RANGE a follower gets the leader's log end as `diverging_end_offset`. If it wants the
+    producers, the one frame `has_producers`: a producer snapshot as of the offset that it asked for.
     """
 
     error_code: int
@@ -190,6 +193,7 @@ class FetchPartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=Fa
     diverging_end_offset: int = -1
     preferred_read_replica: int = -1  # the client should rather fetch there
     aborted: tuple[tuple[int, int], ...] = ()
+    has_producers: bool = False
 
 
 class FetchResponse(msgspec.Struct, array_like=True, frozen=True):

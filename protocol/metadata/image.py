@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..model import ListenerEndpoint
+
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+GROUP_RESOURCE = 32
 CLUSTER_DEFAULT = (BROKER_RESOURCE, "")  # the broker resource without a name holds for all nodes
 
 RECOVERED = 0  # leader_recovery_state: the leader has every record that was acknowledged
@@ -34,6 +37,7 @@ class BrokerRegistration:
     is_fenced: bool
     in_controlled_shutdown: bool = False
     previous_epoch: int = -1  # a process before ended in order under it, and this one was never unfenced
+    listeners: tuple[ListenerEndpoint, ...] = ()  # for Kafka's clients
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from ..model import ListenerEndpoint
+
 
 class FormatRecord(msgspec.Struct, array_like=True, frozen=True, tag="Format"):
     """The first record of a cluster: its id, made by the first controller at its first start."""
@@ -32,6 +34,7 @@ class RegisterBrokerRecord(msgspec.Struct, array_like=True, frozen=True, tag="Re
     is_fenced: bool = True
     in_controlled_shutdown: bool = False
     previous_epoch: int = -1  # under which its node ended in order before, as it says; -1: it did not
+    listeners: tuple[ListenerEndpoint, ...] = ()  # for Kafka's clients
 
 
 class UnregisterBrokerRecord(msgspec.Struct, array_like=True, frozen=True, tag="UnregisterBroker"):

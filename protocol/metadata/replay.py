@@ -175,6 +175,7 @@ class _Run:
                 is_fenced=record.is_fenced,
                 in_controlled_shutdown=record.in_controlled_shutdown,
                 previous_epoch=record.previous_epoch,
+                listeners=record.listeners,
             )
         )
 
@@ -341,6 +342,7 @@ def _broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
         is_fenced=broker.is_fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
         previous_epoch=broker.previous_epoch,
+        listeners=broker.listeners,
     )
 
 

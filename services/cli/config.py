@@ -1,4 +1,4 @@
-"""`headrace config …`: look at and change the configs of topics, of nodes and of the whole cluster."""
+"""`headrace config …`: look at and change the configs of topics, groups, nodes and the whole cluster."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 _COLUMNS = ("resource", "key", "value", "source")
 _RESOURCES_PER_REQUEST = 200  # Bound: each is described key by key in one answer
 _PAIRS: dict[str, Any] = {"multiple": True, "metavar": "KEY=VALUE", "callback": key_value_pairs}
-_SOURCES = {1: "topic", 2: "node", 3: "cluster", 4: "file", 5: "default"}
+_SOURCES = {1: "topic", 2: "node", 3: "cluster", 4: "file", 5: "default", 8: "group"}
 
 
 @click.group()
 def config() -> None:
-    """Look at and change configs of topics, of nodes and of the whole cluster."""
+    """Look at and change configs of topics, groups, nodes and the whole cluster."""
 
 
 def _resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,6 +41,7 @@ def _resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--node", "nodes", multiple=True, type=click.IntRange(min=0), metavar="ID", help="One node."
         ),
+        click.option("--group", "groups", multiple=True, metavar="NAME", help="One group; repeatable."),
         click.option("--topic", "topics", multiple=True, metavar="NAME", help="One topic; repeatable."),
     ):
         command = option(command)
@@ -56,6 +57,7 @@ def describe(
     settings: Settings,
     *,
     topics: tuple[str, ...],
+    groups: tuple[str, ...],
     nodes: tuple[int, ...],
     cluster_wide: bool,
     is_all: bool,
@@ -63,11 +65,11 @@ def describe(
 ) -> None:
     """Show configs with their sources; of everything that has some, where nothing is named.
 
-    A topic's own value is over a node's, that over the cluster's, that over the node's file, that over what
-    is built in.
+    A topic's or group's own value is over a node's, that over the cluster's, that over the node's file, that
+    over what is built in.
     """
     with open_admin(settings, settings.client_config()) as admin:
-        wanted = _resources(topics, nodes, cluster_wide) or admin.list_config_resources()
+        wanted = _resources(topics, groups, nodes, cluster_wide) or admin.list_config_resources()
         rows: list[dict[str, Any]] = []
         errors: dict[str, BaseException] = {}
         for start in range(0, len(wanted), _RESOURCES_PER_REQUEST):
@@ -119,6 +121,7 @@ def alter(
     settings: Settings,
     *,
     topics: tuple[str, ...],
+    groups: tuple[str, ...],
     nodes: tuple[int, ...],
     cluster_wide: bool,
     given: dict[str, str],
@@ -127,10 +130,10 @@ def alter(
     subtracted: dict[str, str],
     dry_run: bool,
 ) -> None:
-    """Change configs; they act at once. All changes of a topic, or node, are made, or none."""
-    wanted = _resources(topics, nodes, cluster_wide)
+    """Change configs; they act at once. All changes of a topic, group or node are made, or none."""
+    wanted = _resources(topics, groups, nodes, cluster_wide)
     if not wanted:
-        raise click.UsageError("name what to change: --topic NAME, --node ID or --cluster-wide")
+        raise click.UsageError("name what to change: --topic NAME, --group NAME, --node ID or --cluster-wide")
     changes = _changes(given, deleted, appended, subtracted)
     with open_admin(settings, settings.client_config()) as admin:
         _alter(admin, wanted, changes, settings, dry_run=dry_run)
@@ -139,7 +142,7 @@ def alter(
 @config.command()
 @with_settings()
 def keys(_settings: Settings) -> None:
-    """Print the reference of all keys: of topics, nodes, controllers and clients."""
+    """Print the reference of all keys: of topics, groups, nodes, controllers and clients."""
     from ..reference import config_page
 
     write_line(config_page())
@@ -184,17 +187,20 @@ def _changes(
     return changes
 
 
-def _resources(topics: tuple[str, ...], nodes: tuple[int, ...], cluster_wide: bool) -> list[Resource]:
+def _resources(
+    topics: tuple[str, ...], groups: tuple[str, ...], nodes: tuple[int, ...], cluster_wide: bool
+) -> list[Resource]:
     from ...clients.admin.admin_types import Resource
 
     found = [Resource.broker()] if cluster_wide else []
     found += [Resource.broker(node) for node in dict.fromkeys(nodes)]
+    found += [Resource.group(name) for name in dict.fromkeys(groups)]
     return found + [Resource.topic(name) for name in dict.fromkeys(topics)]
 
 
 def _name(resource: Resource) -> str:
-    if resource.kind == "topic":
-        return f"topic {resource.name}"
+    if resource.kind != "broker":
+        return f"{resource.kind} {resource.name}"
     return f"node {resource.name}" if resource.name else "cluster"
 
 

@@ -154,7 +154,10 @@ class OsFile:
     def truncate(self, size: int) -> None:
         """Cut, or fill with zeros, to exactly `size` bytes."""
         with _naming("truncate", self.path):
-            os.ftruncate(self._held().number, size)
+            number = self._held().number
+            # Else a new file, cut to nothing, is written to the disk when it is closed (ext4: auto_da_alloc).
+            if os.fstat(number).st_size != size:
+                os.ftruncate(number, size)
 
     def allocate(self, size: int) -> None:
         """Reserve disk space and set the size; never shrinks."""
@@ -169,6 +172,16 @@ class OsFile:
     def close(self) -> None:
         """Let go of the descriptor; reads under way on other threads finish first."""
         self._descriptor = None
+
+
+class UnsyncedFile(OsFile):
+    """An open file that nobody will look for after this process."""
+
+    __slots__ = ()
+
+    def fdatasync(self) -> None:
+        """Return at once: the kernel has what was written, and that is enough."""
+        self._held()
 
 
 class OsFileLock:
@@ -187,6 +200,8 @@ class OsFileLock:
 class OsFiles:
     """The file system of this machine. `pread_cached` of its files belongs to one thread."""
 
+    _file_class = OsFile
+
     def __init__(self) -> None:
         self._cached = _Cached()
 
@@ -195,7 +210,7 @@ class OsFiles:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         try:
             with _naming("open", path):
-                return OsFile(path, os.open(path, flags, _FILE_MODE), self._cached)
+                return self._file_class(path, os.open(path, flags, _FILE_MODE), self._cached)
         except FileGoneError as error:
             if create:
                 raise KafkaStorageError(f"its folder is gone: {error}") from error
@@ -267,6 +282,17 @@ class OsFiles:
                 os.close(number)
                 raise
         return OsFileLock(number)
+
+
+class UnsyncedFiles(OsFiles):
+    """For files that go with this process: nothing is brought to the disk. Where blocks are discarded as they
+    become free (ext4 with `discard`), to remove a file that is there takes a millisecond, and to remove one
+    that never got there nothing."""
+
+    _file_class = UnsyncedFile
+
+    def fsync_directory(self, directory: str) -> None:
+        """Return at once."""
 
 
 def raise_descriptor_limit() -> int:

@@ -41,7 +41,7 @@ class Flush:
         # Order: after the epochs, or what was deleted would pass for a beginning that was lost.
         if self.dropped:
             retire_oldest_first(self.files, self.directory, self.dropped)
-        elif self.has_new_names:
+        elif self.has_new_names and self.epochs is None:  # else the folder is there already
             self.files.fsync_directory(self.directory)
 
     def _sync_segment(self, segment: Segment) -> None:

@@ -20,6 +20,11 @@ MAX_PORT = 65_535
 _WILDCARDS = frozenset(("", "*", "0.0.0.0", "::", "[::]"))  # noqa: S104 -- to refuse them
 
 
+def is_wildcard(host: str) -> bool:
+    """Whether it is an address to listen on that nobody can connect to."""
+    return host in _WILDCARDS
+
+
 def reachable_host(listener_host: str, advertised_host: str) -> str:
     """The host to tell others. Errors: ConfigError when that would be no address at all."""
     host = advertised_host or listener_host
@@ -32,19 +37,19 @@ def reachable_host(listener_host: str, advertised_host: str) -> str:
     return host
 
 
-def remembered_port(files: Files, directory: str) -> int:
+def remembered_port(files: Files, directory: str, name: str = FILE_NAME) -> int:
     """The port of the last run, or 0 when there is none or the file makes no sense."""
     try:
-        if not files.exists(f"{directory}/{FILE_NAME}"):
+        if not files.exists(f"{directory}/{name}"):
             return 0
-        text = read_file(files, f"{directory}/{FILE_NAME}")[:16].strip()
+        text = read_file(files, f"{directory}/{name}")[:16].strip()
     except KafkaStorageError:
         return 0  # only a wish; the log manager judges the disk
     port = int(text) if text.isdigit() and len(text) <= 5 else 0
     return port if port <= MAX_PORT else 0
 
 
-def remember_port(files: Files, directory: str, port: int) -> None:
+def remember_port(files: Files, directory: str, port: int, name: str = FILE_NAME) -> None:
     """Keep `port` for the next start. Errors: KafkaStorageError; the old value or the new one stays."""
-    if remembered_port(files, directory) != port:
-        write_file_atomically(files, directory, FILE_NAME, b"%d\n" % port)
+    if remembered_port(files, directory, name) != port:
+        write_file_atomically(files, directory, name, b"%d\n" % port)

@@ -84,7 +84,7 @@ class Log(LogStart, LogCleaning, LogFlushing, LogProducers):
         self._keeps_producers = True
         self._snapshot_offset = NO_OFFSET
         self.tail: Tail | None = None  # set by who wants the newest batches kept in memory
-        self.cuts = 0  # truncations so far: what was read before one may be of the log no more
+        self.cuts = 0  # truncations and cleanings so far: what was read before may be of the log no more
         self._flush: Flush | None = None
         self._dropped: list[Segment] = []  # forgotten already; their names go with the next flush
         self._has_new_names = True
@@ -344,14 +344,16 @@ class Log(LogStart, LogCleaning, LogFlushing, LogProducers):
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Forget everything and go on at `offset`, which becomes the log start offset, unless that is named:
-        it may lie inside the batch that comes next."""
+        it may lie inside the batch that comes next. Then the log was empty, and knows its producers still."""
         assert self._flush is None, "truncation must not overtake a flush"
         self._forget_tail()
         if log_start_offset is not None and self.on_truncate is not None:
             self.on_truncate(self)  # Order: the start is on the disk before a segment that does not tell it
-        self._drop_snapshots_from(0)
-        self.producers.clear()
-        self._snapshot_offset = NO_OFFSET
+        if log_start_offset is None:
+            self._drop_snapshots_from(0)
+            self.producers.clear()
+        else:
+            self._drop_snapshots_from(offset + 1)
         # Order: nothing that goes later may have the name of the new segment.
         gone = [*self._dropped, *self._segments]
         retire_newest_first(self._files, self.directory, gone)
@@ -377,6 +379,8 @@ class Log(LogStart, LogCleaning, LogFlushing, LogProducers):
             wall_ms=wall_ms,
         )
         start_offset = found.start_offset
+        if start_offset > self.log_end_offset:
+            return False  # it begins inside a batch that it does not have yet
         if found.must_roll:
             try:
                 self.roll(wall_ms)

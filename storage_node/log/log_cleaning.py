@@ -35,6 +35,7 @@ class LogCleaning:
     cleaner_offset: int | None  # compacted below it, as far as it could be; None: never
     cleaning: Abortable | None  # while set, no segment may go but through `replace_segments`
     tail: Tail | None
+    cuts: int
     _files: GuardedFiles
     _segments: SegmentList
     _is_marked: bool
@@ -68,7 +69,9 @@ class LogCleaning:
         return self.cleaning is not None
 
     def replace_segments(self, old: list[Segment], new: Segment) -> None:
-        """Serve `new` in place of `old` from now on; readers that hold an old one end normally."""
+        """Serve `new` in place of `old` from now on; readers that hold an old one end normally. What was read
+        before is not to be shown later: the aborted transactions in it may not be named any more."""
+        self.cuts += 1
         assert self._segments.replace_some(old, new), "a segment went while it was cleaned"
         if self.tail is not None:
             self.tail.drop_below(new.next_offset)  # what it has of them is as it was

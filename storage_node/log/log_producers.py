@@ -11,16 +11,19 @@ import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ...protocol.errors import CorruptMessageError, KafkaStorageError, OutOfOrderSequenceNumberError
 from ...protocol.model import NO_OFFSET, NO_TIMESTAMP
 from ...protocol.records.codec import active_codec
 from ...protocol.records.control import EndTransaction, encode_control
 from ...protocol.records.header import LENGTH_END, read_batch_header
 from . import names
 from .append_rules import AppendInfo
+from .checkpoints import CorruptFileError
 from .files import DiskFullError, sync_files
 from .index_files import write_index
+from .producer_recall import recall
 from .producer_recovery import load_producers, remove_snapshots, snapshot_offsets
-from .producer_snapshot import format_producer_snapshot
+from .producer_snapshot import format_producer_snapshot, parse_producer_snapshot
 from .producer_states import read_marker
 from .verification import NO_GUARD, UNCHECKED
 
@@ -100,15 +103,44 @@ class LogProducers:
     def take_snapshot(self, *, is_synced: bool = False) -> None:
         """Write down what is known of producers at the log's end, if that is not written yet. What a crash
         tears is known by its checksum. Errors: KafkaStorageError."""
-        end_offset = self.log_end_offset
-        if not self._keeps_producers or self._snapshot_offset == end_offset:
+        if self._snapshot_offset != self.log_end_offset:
+            self._write_snapshot(self.log_end_offset, is_synced=is_synced)
+
+    def _write_snapshot(self, offset: int, *, is_synced: bool) -> None:
+        if not self._keeps_producers:
             return
-        path = f"{self.directory}/{names.segment_name(end_offset, names.SNAPSHOT)}"
+        path = f"{self.directory}/{names.segment_name(offset, names.SNAPSHOT)}"
         write_index(self._files, path, format_producer_snapshot(self.producers.to_snapshot()))
         if is_synced:
             sync_files(self._files, [path])
-        self._snapshot_offset = end_offset
+        self._snapshot_offset = offset
         self._has_new_names = True
+
+    def producers_before(self, offset: int) -> bytes:
+        """The snapshot with which a log that goes on at `offset`, a start of a batch or of this log, comes to
+        know the producers as this log does."""
+        return format_producer_snapshot(self.producers.to_snapshot_before(offset))
+
+    def take_producers(self, snapshot: Buffer) -> None:
+        """Know these at the end of this empty log; durable on return. Errors: CorruptMessageError,
+        KafkaStorageError."""
+        assert self.log_end_offset == self.log_start_offset, "what is there would have to be replayed"
+        try:
+            self.producers.restore(parse_producer_snapshot(bytes(snapshot)))
+        except CorruptFileError as error:
+            raise CorruptMessageError(f"a snapshot of producers: {error}") from error
+        self._snapshot_offset = NO_OFFSET
+        try:
+            self.take_snapshot(is_synced=True)
+        except KafkaStorageError:
+            self.producers.clear()
+            raise
+
+    def keep_producers_at(self, offset: int) -> None:
+        """Before this empty log is restarted with the batch at `offset`, in which it starts: what is known of
+        producers was so there already. Durable on return. Errors: KafkaStorageError."""
+        if not self.producers.is_empty:
+            self._write_snapshot(offset, is_synced=True)
 
     def expire_producers(self, before_ms: int) -> None:
         """See ProducerStates.expire."""
@@ -130,9 +162,9 @@ class LogProducers:
         self._snapshot_offset = left[-1] if left else NO_OFFSET
 
     def _producers_at(self, base_offset: int) -> ProducerStates | None:
-        """The producers of the log where the last segment that is left begins; None if there were none behind
-        that, and so none before."""
-        if self.producers.is_empty:
+        """The producers of the log where the last segment that is left begins; None if it keeps none. Who had
+        been forgotten by the end may have had a transaction open there."""
+        if not self._keeps_producers:
             return None
         kept = [segment for segment in self._segments if segment.base_offset < base_offset]
         load_producers(self._files, self.directory, kept, base_offset, self.producers, self.recovery.faults)
@@ -147,7 +179,12 @@ class LogProducers:
         if not header.is_control:
             if internal and guard == NO_GUARD:
                 guard = UNCHECKED  # who writes for a producer has asked, or knows better
-            repeated = self.producers.check(header, is_of_client=not internal, guard=guard)
+            try:
+                repeated = self.producers.check(header, is_of_client=not internal, guard=guard)
+            except OutOfOrderSequenceNumberError:
+                if not self._recall(header.producer_id):
+                    raise
+                repeated = self.producers.check(header, is_of_client=not internal, guard=guard)
             if repeated is None:
                 return None
             is_append_time = self.config.message_timestamp_type == "LogAppendTime"
@@ -157,6 +194,15 @@ class LogProducers:
         if marker is not None:
             self.producers.check_marker(header, marker, transaction_version)
         return None
+
+    def _recall(self, producer_id: int) -> bool:
+        """Whether more is known now of a producer than when it was found out of order."""
+        producer = self.producers.get(producer_id)
+        try:
+            return producer is not None and recall(producer, self._segments)
+        except CorruptMessageError as error:
+            self.recovery.faults.append(f"{error}; what producers wrote before is not known")
+            return False
 
     def _wrote_of_producer(self, batch: Buffer, header: BatchHeader, base_offset: int) -> None:
         """A batch with a producer id is in the active segment."""

@@ -91,6 +91,11 @@ class OffsetIndex:
         relative = min(offset - self.base_offset, MAX_RELATIVE_OFFSET)
         return self._entry(bisect_right(self._relative_offsets, relative) - 1)
 
+    def position_before(self, position: int) -> int:
+        """The position of the last entry at or before `position`; 0 if there is none."""
+        number = bisect_right(self._positions, position) - 1
+        return self._positions[number] if number >= 0 else 0
+
     def truncate(self, end_offset: int) -> None:
         """Forget entries at and above `end_offset`."""
         kept = bisect_right(self._relative_offsets, end_offset - 1 - self.base_offset)

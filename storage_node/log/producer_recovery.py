@@ -34,11 +34,10 @@ def load_producers(
     faults: list[str],
 ) -> None:
     """Make `producers` those of the log at `upto_offset`, where a batch begins; `segments` are those up to
-    there. Damage in stored batches is added to `faults`. Errors: KafkaStorageError."""
+    there, and what was before the first one is in the snapshot at its beginning. Damage in stored batches is
+    added to `faults`. Errors: KafkaStorageError."""
     producers.clear()
-    if not segments:
-        return
-    start = segments[0].base_offset
+    start = segments[0].base_offset if segments else upto_offset
     for offset in reversed(snapshot_offsets(files.listdir(directory))):
         if start <= offset <= upto_offset and _restore(files, directory, offset, producers):
             start = offset

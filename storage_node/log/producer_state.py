@@ -8,7 +8,7 @@ Source: Kafka ProducerStateEntry.java, ProducerAppendInfo.java; KIP-98, KIP-360,
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import (
     InvalidProducerEpochError,
@@ -17,6 +17,9 @@ from ...protocol.errors import (
 )
 from ...protocol.model import NO_OFFSET, NO_TIMESTAMP
 from .producer_snapshot import ProducerState
+
+if TYPE_CHECKING:
+    from ...protocol.records.header import BatchHeader
 
 RETAINED_BATCHES = 5  # as many as a producer may have under way
 MAX_SEQUENCE = 2**31 - 1
@@ -38,6 +41,13 @@ class WrittenBatch(NamedTuple):
     last_offset: int
     offset_delta: int
     timestamp_ms: int
+
+    @classmethod
+    def of(cls, header: BatchHeader, base_offset: int) -> WrittenBatch:
+        """The batch with this header at this offset."""
+        delta = header.last_offset_delta
+        last = last_sequence_of(header.base_sequence, delta) if header.base_sequence >= 0 else NO_SEQUENCE
+        return cls(last, base_offset + delta, delta, header.max_timestamp)
 
     @property
     def first_sequence(self) -> int:
@@ -62,6 +72,7 @@ class Producer:
         "batches",
         "coordinator_epoch",
         "epoch",
+        "is_of_snapshot",
         "producer_id",
         "timestamp_ms",
         "transaction_first_offset",
@@ -71,6 +82,7 @@ class Producer:
         self.producer_id = producer_id
         self.epoch = NO_PRODUCER_EPOCH
         self.batches: list[WrittenBatch] = []
+        self.is_of_snapshot = False  # more batches of this epoch may be in the log; see producer_recall.py
         self.coordinator_epoch = -1  # of the last marker
         self.timestamp_ms = NO_TIMESTAMP  # of the last batch or marker
         self.transaction_first_offset = NO_OFFSET  # of the open transaction
@@ -86,11 +98,21 @@ class Producer:
             self.batches.append(
                 WrittenBatch(state.last_sequence, state.last_offset, state.offset_delta, state.timestamp_ms)
             )
+            self.is_of_snapshot = True
         return self
 
     def to_state(self) -> ProducerState:
         """For a snapshot."""
-        last = self.batches[-1] if self.batches else WrittenBatch(NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)
+        return self._to_state(self.batches, self.transaction_first_offset)
+
+    def state_before(self, offset: int) -> ProducerState:
+        """For a log that goes on at `offset`: what is behind that is going to be told by the log itself."""
+        first = self.transaction_first_offset
+        batches = [batch for batch in self.batches if batch.last_offset < offset]
+        return self._to_state(batches, first if first < offset else NO_OFFSET)
+
+    def _to_state(self, batches: list[WrittenBatch], transaction_first_offset: int) -> ProducerState:
+        last = batches[-1] if batches else WrittenBatch(NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)
         return ProducerState(
             self.producer_id,
             self.epoch,
@@ -99,7 +121,7 @@ class Producer:
             last.offset_delta,
             self.timestamp_ms,
             self.coordinator_epoch,
-            self.transaction_first_offset,
+            transaction_first_offset,
         )
 
     @property
@@ -173,6 +195,7 @@ class Producer:
         self._enter(epoch)
         if len(self.batches) >= RETAINED_BATCHES:
             del self.batches[0]
+            self.is_of_snapshot = False
         self.batches.append(batch)
         self.timestamp_ms = batch.timestamp_ms
 
@@ -187,3 +210,4 @@ class Producer:
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
+            self.is_of_snapshot = False

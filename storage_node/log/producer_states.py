@@ -18,7 +18,7 @@ from ...protocol.model import NO_OFFSET
 from ...protocol.records.codec import active_codec
 from ...protocol.records.control import EndTransaction, decode_control
 from ...runtime.config import MAX_LONG
-from .producer_state import NO_SEQUENCE, Producer, WrittenBatch, last_sequence_of
+from .producer_state import Producer, WrittenBatch, last_sequence_of
 from .transaction_index import AbortedTransaction
 from .verification import NO_GUARD, NO_TRANSACTION, UNCHECKED, Verifications
 
@@ -74,6 +74,10 @@ class ProducerStates:
     def to_snapshot(self) -> list[ProducerState]:
         """What survives; of each producer the last batch alone."""
         return [producer.to_state() for producer in self._producers.values()]
+
+    def to_snapshot_before(self, offset: int) -> list[ProducerState]:
+        """As `to_snapshot`, without what the batches from `offset` on say."""
+        return [producer.state_before(offset) for producer in self._producers.values()]
 
     def restore(self, states: Iterable[ProducerState]) -> None:
         """Be as a snapshot says; questions that are under way go on."""
@@ -163,10 +167,7 @@ class ProducerStates:
         if header.is_control:
             return None if marker is None else self._end(header, base_offset, marker)
         producer = self._known(producer_id)
-        delta = header.last_offset_delta
-        last = last_sequence_of(header.base_sequence, delta) if header.base_sequence >= 0 else NO_SEQUENCE
-        batch = WrittenBatch(last, base_offset + delta, delta, header.max_timestamp)
-        producer.wrote(header.producer_epoch, batch)
+        producer.wrote(header.producer_epoch, WrittenBatch.of(header, base_offset))
         if header.is_transactional and not producer.has_open_transaction:
             producer.transaction_first_offset = base_offset
             self._open[base_offset] = producer_id

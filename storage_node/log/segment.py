@@ -383,15 +383,14 @@ class Segment:
         """Close the file; readers under way end normally."""
         self.file.close()
 
-    def retire(self, *, keeps_snapshot: bool = False) -> None:
+    def retire(self) -> None:
         """Take the names of all files away, by new ones that end in .deleted; readers under way go on. With
-        them goes the snapshot of producers where the segment begins, unless another segment begins there.
+        them goes the snapshot of producers where the segment begins.
 
         Order: the log first. With it the segment is gone: what a crash leaves of the rest is tidied away.
         """
         assert not self.ending, "it goes once"
-        suffixes = names.SEGMENT_SUFFIXES if keeps_snapshot else (*names.SEGMENT_SUFFIXES, names.SNAPSHOT)
-        for suffix in suffixes:
+        for suffix in (*names.SEGMENT_SUFFIXES, names.SNAPSHOT):
             path = self.path_of(suffix)
             if self._files.exists(path):
                 self._files.rename(path, f"{path}{names.DELETED}")

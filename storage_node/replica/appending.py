@@ -1,11 +1,10 @@
-"""Append to a partition that this node leads, and wait until that is as safe as was asked for.
+"""Append to a partition that this node leads, and when that is as safe as was asked for.
 
 Source: Kafka ReplicaManager.appendRecords, DelayedProduce.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import (
@@ -19,11 +18,10 @@ from ..log.verification import NO_GUARD
 from .partition import ACKS_ALL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ...protocol.records.header import Buffer
     from ..log.append_rules import AppendInfo
     from ..log.log import Log
+    from .delayed_entries import Waiting
     from .partition import Partition
     from .replica_manager import ReplicaManager
 
@@ -72,77 +70,30 @@ def append_to_leader(
     return info
 
 
-@dataclass(slots=True)
-class Waiting:
-    """One appended batch that is not safe enough yet: entry `index` of the answer."""
+class Acked:
+    """The Goal of appended batches: to be as safe as `acks` says up to their end offsets."""
 
-    index: int
-    partition: Partition
-    leader_epoch: int
-    end_offset: int
+    __slots__ = ("_acks",)
 
-
-class AwaitingAcks:
-    """Appended batches in purgatory; it watches `keys`.
-
-    Invariant: each ends exactly once with `settled(entry, error or None)`: acknowledged, lost with its
-    leader, or timed out; then comes `finished`. Or, once nobody `is_wanted`, `abandoned` alone.
-    """
-
-    __slots__ = ("_abandoned", "_acks", "_finished", "_is_wanted", "_settled", "_waiting")
-
-    def __init__(
-        self,
-        waiting: list[Waiting],
-        acks: int,
-        *,
-        settled: Callable[[Waiting, KafkaError | None], None],
-        finished: Callable[[], None],
-        is_wanted: Callable[[], bool],
-        abandoned: Callable[[], None],
-    ) -> None:
-        self._waiting = waiting
+    def __init__(self, acks: int) -> None:
         self._acks = acks
-        self._settled = settled
-        self._finished = finished
-        self._is_wanted = is_wanted
-        self._abandoned = abandoned
 
-    def try_complete(self) -> bool:
-        """Settle what can be settled; finish when nothing waits any more."""
-        if not self._is_wanted():
-            self._abandoned()
-            return True
-        still: list[Waiting] = []
-        for item in self._waiting:
-            partition = item.partition
-            if not partition.is_leader or partition.leader_epoch != item.leader_epoch:
-                self._settled(item, partition.lost_error())
-            elif not partition.is_acked(item.end_offset, self._acks):
-                still.append(item)
-            elif self._acks == ACKS_ALL and partition.is_under_min_isr:
-                # Committed, but by fewer than asked for: the ISR has shrunk since the append.
-                self._settled(item, _too_few(partition))
-            else:
-                self._settled(item, None)
-        self._waiting = still
-        if still:
+    def outcome(self, item: Waiting) -> KafkaError | bool:
+        """See Goal."""
+        partition = item.partition
+        if not partition.is_acked(item.offset, self._acks):
             return False
-        self._finished()
+        if self._acks == ACKS_ALL and partition.is_under_min_isr:
+            # Committed, but by fewer than asked for: the ISR has shrunk since the append.
+            return _too_few(partition)
         return True
 
-    def on_expire(self) -> None:
-        """The time has passed: the batches are in the log, but not known to be safe."""
-        for item in self._waiting:
-            error: KafkaError
-            if self._acks == ACKS_ALL and item.partition.is_under_min_isr:
-                error = _too_few(item.partition)
-            else:
-                name = item.partition.topic_partition
-                error = RequestTimedOutError(f"{name} was not committed up to {item.end_offset} in time")
-            self._settled(item, error)
-        self._waiting = []
-        self._finished()
+    def overdue(self, item: Waiting) -> KafkaError:
+        """The batch is in the log, but not known to be safe."""
+        if self._acks == ACKS_ALL and item.partition.is_under_min_isr:
+            return _too_few(item.partition)
+        name = item.partition.topic_partition
+        return RequestTimedOutError(f"{name} was not committed up to {item.offset} in time")
 
 
 def _too_few(partition: Partition) -> NotEnoughReplicasAfterAppendError:

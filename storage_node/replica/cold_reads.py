@@ -62,7 +62,8 @@ class ColdRead:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the log is still the one that was read: same partition, same leadership, not cut since."""
+        """Whether the log is still the one that was read: same partition, same leadership, neither
+        cut nor cleaned since."""
         partition = self.partition
         return (
             partition.log is self.log

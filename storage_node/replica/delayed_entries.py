@@ -1,26 +1,22 @@
 """A request in purgatory whose entries wait for the replicas of their partitions, each for itself. Pure.
 
-Invariant: each waiting entry ends exactly once: settled, lost with its leader, or timed out.
 Source: Kafka DelayedProduce, DelayedDeleteRecords.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
-
-from ...protocol.errors import KafkaError
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ..replies import Incoming
-    from .partition import Partition
+    from collections.abc import Callable
 
-A = TypeVar("A")  # the answer for an entry
+    from ...protocol.errors import KafkaError
+    from .partition import Partition
 
 
 @dataclass(slots=True)
-class WaitingEntry:
+class Waiting:
     """Entry `index` of the answer, begun in a leadership of this node: its replicas are to reach `offset`."""
 
     index: int
@@ -29,66 +25,67 @@ class WaitingEntry:
     offset: int
 
 
-class Owner(Protocol[A]):
-    """Whose requests they are."""
+class Goal(Protocol):
+    """What the entries wait for."""
 
-    def finish(self, request: Incoming, answers: list[A]) -> None:
-        """Send the answer of a request that waited."""
+    def outcome(self, item: Waiting) -> KafkaError | bool:
+        """Of an entry whose leader still leads: whether it is reached, or what is wrong with it."""
 
-    def abandon(self, request: Incoming) -> None:
-        """Nobody is there any more to hear the answer."""
-
-    def lost(self, item: WaitingEntry, error: KafkaError) -> A:
-        """The answer for an entry that was begun but cannot be confirmed."""
+    def overdue(self, item: Waiting) -> KafkaError:
+        """What is told of an entry that is not there in time."""
 
 
-class DelayedEntries(ABC, Generic[A]):
-    """It watches its connection and the partitions that it waits for."""
+class DelayedEntries:
+    """It watches its connection and the partitions that it waits for.
 
-    __slots__ = ("_answers", "_owner", "_request", "_waiting")
+    Invariant: each entry ends exactly once with `settled(entry, error or None)`: as wanted, lost with its
+    leader, or timed out; then comes `finished`. Or, once nobody `is_wanted`, `abandoned` alone.
+    """
+
+    __slots__ = ("_abandoned", "_finished", "_goal", "_is_wanted", "_settled", "_waiting")
 
     def __init__(
-        self, request: Incoming, answers: list[A], waiting: list[WaitingEntry], owner: Owner[A]
+        self,
+        waiting: list[Waiting],
+        goal: Goal,
+        *,
+        settled: Callable[[Waiting, KafkaError | None], None],
+        finished: Callable[[], None],
+        is_wanted: Callable[[], bool],
+        abandoned: Callable[[], None],
     ) -> None:
-        self._request = request
-        self._answers = answers
         self._waiting = waiting
-        self._owner = owner
-
-    @abstractmethod
-    def _settled(self, item: WaitingEntry) -> A | KafkaError | None:
-        """The answer of an entry whose leader still leads, or what is wrong with it; None: it waits on."""
-
-    @abstractmethod
-    def _overdue(self, item: WaitingEntry) -> KafkaError:
-        """What is told of an entry that was not settled in time."""
+        self._goal = goal
+        self._settled = settled
+        self._finished = finished
+        self._is_wanted = is_wanted
+        self._abandoned = abandoned
 
     def try_complete(self) -> bool:
-        """Settle what can be settled; answer when nothing waits any more."""
-        if not self._request.peer.is_connected:
-            self._owner.abandon(self._request)
+        """Settle what can be settled; finish when nothing waits any more."""
+        if not self._is_wanted():
+            self._abandoned()
             return True
-        still: list[WaitingEntry] = []
+        still: list[Waiting] = []
         for item in self._waiting:
             partition = item.partition
             if not partition.is_leader or partition.leader_epoch != item.leader_epoch:
-                self._end(item, partition.lost_error())
-            elif (found := self._settled(item)) is not None:
-                self._end(item, found)
-            else:
+                self._settled(item, partition.lost_error())
+                continue
+            outcome = self._goal.outcome(item)
+            if outcome is False:
                 still.append(item)
+            else:
+                self._settled(item, None if outcome is True else outcome)
         self._waiting = still
         if still:
             return False
-        self._owner.finish(self._request, self._answers)
+        self._finished()
         return True
 
     def on_expire(self) -> None:
-        """The client's timeout passed: it is done, but not known to be so everywhere."""
+        """The client's timeout passed: it is done here, but not known to be so everywhere."""
         for item in self._waiting:
-            self._end(item, self._overdue(item))
+            self._settled(item, self._goal.overdue(item))
         self._waiting = []
-        self._owner.finish(self._request, self._answers)
-
-    def _end(self, item: WaitingEntry, found: A | KafkaError) -> None:
-        self._answers[item.index] = self._owner.lost(item, found) if isinstance(found, KafkaError) else found
+        self._finished()

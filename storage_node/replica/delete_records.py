@@ -5,6 +5,7 @@ Source: Kafka ReplicaManager.deleteRecords, DelayedDeleteRecords; Partition.dele
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import (
@@ -23,7 +24,7 @@ from ...protocol.messages.data import (
 )
 from ...protocol.model import INTERNAL_TOPICS
 from ..log.retention import DELETE
-from .delayed_entries import DelayedEntries, WaitingEntry
+from .delayed_entries import DelayedEntries, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -64,19 +65,26 @@ class DeleteRecordsHandler:
                 f"{len(body.partitions)} entries, at most {self._max_partitions} are allowed"
             )
         answers: list[DeleteRecordsPartitionResponse] = []
-        waiting: list[WaitingEntry] = []
+        waiting: list[Waiting] = []
         for index, entry in enumerate(body.partitions):
             try:
                 waiting.append(self._started(index, entry))
                 answers.append(DeleteRecordsPartitionResponse(0))
             except KafkaError as error:
                 answers.append(self._failed((entry.topic_id, entry.partition), error))
-        delayed = DelayedDeleteRecords(request, answers, waiting, self)
+        delayed = DelayedEntries(
+            waiting,
+            _Trimmed(),
+            settled=partial(self._settled, answers),
+            finished=lambda: self._replies.reply(request, DeleteRecordsResponse(tuple(answers))),
+            is_wanted=lambda: request.peer.is_connected,
+            abandoned=lambda: self._replies.no_reply(request),
+        )
         keys = (request.peer.session, self._metadata_key, *{item.partition.key: None for item in waiting})
         wait_ms = min(max(body.timeout_ms, 0), self._max_wait_ms)
         self._purgatory.park(delayed, keys, now_ms + wait_ms)
 
-    def _started(self, index: int, entry: DeleteRecordsPartition) -> WaitingEntry:
+    def _started(self, index: int, entry: DeleteRecordsPartition) -> Waiting:
         """Errors: what `find` and `leader_log` say; InvalidTopicError, PolicyViolationError,
         OffsetOutOfRangeError."""
         partition = self._replicas.find(entry.topic_id, entry.partition)
@@ -94,11 +102,15 @@ class DeleteRecordsHandler:
                 f"offset {offset} of {partition.topic_partition}: its records end at {watermark}"
             )
         self._replicas.log_starts.want(partition, offset)
-        return WaitingEntry(index, partition, partition.leader_epoch, offset)
+        return Waiting(index, partition, partition.leader_epoch, offset)
 
-    def lost(self, item: WaitingEntry, error: KafkaError) -> DeleteRecordsPartitionResponse:
-        """See delayed_entries.Owner."""
-        return self._failed(item.partition.key, error)
+    def _settled(
+        self, answers: list[DeleteRecordsPartitionResponse], item: Waiting, error: KafkaError | None
+    ) -> None:
+        if error is None:
+            answers[item.index] = DeleteRecordsPartitionResponse(0, item.partition.low_watermark())
+        else:
+            answers[item.index] = self._failed(item.partition.key, error)
 
     def _failed(self, key: PartitionKey, error: KafkaError) -> DeleteRecordsPartitionResponse:
         leader, epoch = self._replicas.leader_hint(*key)
@@ -106,24 +118,17 @@ class DeleteRecordsHandler:
             error.code, error_detail=error.detail, leader_id=leader, leader_epoch=epoch
         )
 
-    def finish(self, request: Incoming, answers: list[DeleteRecordsPartitionResponse]) -> None:
-        """See delayed_entries.Owner."""
-        self._replies.reply(request, DeleteRecordsResponse(tuple(answers)))
 
-    def abandon(self, request: Incoming) -> None:
-        """See delayed_entries.Owner."""
-        self._replies.no_reply(request)
-
-
-class DelayedDeleteRecords(DelayedEntries[DeleteRecordsPartitionResponse]):
-    """A request whose logs do not start everywhere yet where they shall. It watches which nodes live, too."""
+class _Trimmed:
+    """The Goal: logs start where they shall on all replicas that live, which the request watches, too."""
 
     __slots__ = ()
 
-    def _settled(self, item: WaitingEntry) -> DeleteRecordsPartitionResponse | None:
-        low_watermark = item.partition.low_watermark()
-        return None if low_watermark < item.offset else DeleteRecordsPartitionResponse(0, low_watermark)
+    def outcome(self, item: Waiting) -> bool:
+        """See Goal."""
+        return item.partition.low_watermark() >= item.offset
 
-    def _overdue(self, item: WaitingEntry) -> KafkaError:
+    def overdue(self, item: Waiting) -> KafkaError:
+        """See Goal."""
         name = item.partition.topic_partition
         return RequestTimedOutError(f"not all live replicas of {name} start at {item.offset} yet")

@@ -59,6 +59,16 @@ class Followed:
     failures: int = 0
     retry_ms: int = 0
     cut: Cut | None = None
+    has_producers: bool = False  # the leader has said what it knows of those before an empty log
+
+    @property
+    def wants_producers(self) -> bool:
+        """Whether this log begins behind records that it never had: somebody who may send some of them again
+        would not be known."""
+        log = self.partition.log
+        if log is None or self.has_producers or not log.producers.is_empty:
+            return False
+        return log.log_end_offset == log.log_start_offset > 0
 
     def become(self, state: FollowState) -> None:
         """Change the state, along TRANSITIONS."""

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from ...protocol.messages.data import FetchPartitionResponse, FetchResponse
     from ...protocol.records.header import Buffer
     from ..config import NodeConfig
-    from ..log.log import Log
     from .partition import Partition, PartitionKey
     from .replica_manager import ReplicaManager
 
@@ -207,6 +206,7 @@ class ReplicaFetcher:
             followed.leader_epoch,
             log.latest_epoch,
             log.log_start_offset,
+            followed.wants_producers,
         )
 
     # --- answers ---------------------------------------------------------------------------------------
@@ -265,6 +265,8 @@ class ReplicaFetcher:
                 self._on_error(followed, error_from_code(answer.error_code, answer.error_detail), now_ms)
             elif answer.diverging_end_offset != NO_OFFSET:
                 self._on_divergence(followed, answer, now_ms)
+            elif answer.has_producers and data:
+                self._take_producers(followed, answer, data[0])
             else:
                 self._append(followed, answer, data, wall_ms)
         except DiskFullError as error:  # what was before it is in the log; the rest is asked for again
@@ -293,9 +295,16 @@ class ReplicaFetcher:
             if partition.is_flushing or self._replicas.is_checkpointing or log.stop_cleaning():
                 self._delay(followed, self._replicas.surroundings.now_ms)
                 return
-            self._restart_inside(partition, log, read_batch_header(data[0]).base_offset)
+            base_offset = read_batch_header(data[0]).base_offset
+            log.keep_producers_at(base_offset)  # Order: first, so that a full disk has changed nothing
+            self._restart(partition, base_offset, log.log_start_offset)
         for piece in data:
-            log.append_as_follower(piece, wall_ms=wall_ms)
+            try:
+                log.append_as_follower(piece, wall_ms=wall_ms)
+            except DiskFullError:
+                if log.log_end_offset < log.log_start_offset:  # empty without the batch of its start
+                    self._restart(partition, log.log_start_offset, log.log_start_offset)
+                raise
             self._replicas.replicated(len(piece))
             if _is_under_throttle(partition):
                 self._replicas.throttles.follower.take(len(piece), self._replicas.surroundings.now_ms)
@@ -306,9 +315,20 @@ class ReplicaFetcher:
         if data:
             self._resume(followed)
 
-    def _restart_inside(self, partition: Partition, log: Log, base_offset: int) -> None:
+    def _take_producers(self, followed: Followed, answer: FetchPartitionResponse, snapshot: Buffer) -> None:
+        log = followed.partition.log
+        assert log is not None, "only an online partition follows"
+        if followed.wants_producers:
+            log.take_producers(snapshot)
+            followed.has_producers = True
+        followed.failures = 0
+        followed.leader_watermark, followed.leader_start = answer.high_watermark, answer.log_start_offset
+        self._learn_offsets(followed)
+        self._resume(followed)
+
+    def _restart(self, partition: Partition, offset: int, log_start_offset: int) -> None:
         try:
-            partition.restart_at(base_offset, log.log_start_offset)
+            partition.restart_at(offset, log_start_offset)
         except DiskFullError as error:  # nobody knows how much of it is done
             raise KafkaStorageError(str(error)) from error
         self._replicas.moves.was_cut(partition)
@@ -396,6 +416,7 @@ class ReplicaFetcher:
         try:
             if cut.is_restart:
                 partition.restart_at(cut.offset)
+                followed.has_producers = False
             else:
                 partition.truncate_to(cut.offset)
         except KafkaStorageError as error:

@@ -61,8 +61,9 @@ class PartitionState(Enum):
 class Partition:
     """The local replica of one partition.
 
-    Invariant: high_watermark <= log end offset. It never moves back while the partition leads; a follower's
-    does only if its log is cut below it, after an unclean election.
+    Invariant: high_watermark <= log end offset, but for a replica that begins anew inside a batch which it
+    does not have yet. It never moves back while the partition leads; a follower's does only if its log is cut
+    below it, after an unclean election.
     Invariant: with durability=fsync, high_watermark <= flushed_offset after each move of it.
     Invariant: an offline or deleted partition never comes back; a new object takes its place.
     Invariant: `in_sync` is there exactly while this node leads the partition and others follow it.
@@ -86,6 +87,7 @@ class Partition:
         "key",
         "leader",
         "leader_epoch",
+        "led_before",
         "log",
         "min_isr",
         "node_id",
@@ -114,6 +116,7 @@ class Partition:
         self.state = PartitionState.ONLINE if log is not None else PartitionState.OFFLINE
         self.leader: int = NO_NODE
         self.leader_epoch: int = NO_EPOCH
+        self.led_before: int | None = None  # the leader of the epoch before; None: not known
         self.partition_epoch = -1
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
@@ -182,6 +185,8 @@ class Partition:
             return False
         changed = (registration.leader, registration.leader_epoch) != (self.leader, self.leader_epoch)
         if changed:
+            is_next = registration.leader_epoch == self.leader_epoch + 1
+            self.led_before = self.leader if is_next else None
             self.leader, self.leader_epoch = registration.leader, registration.leader_epoch
             self.in_sync = None
             if self.is_leader and self.log is not None:
@@ -321,8 +326,10 @@ class Partition:
         assert self.log is not None, "only an online partition is cut"
         assert not self.is_leader, "a leader never cuts its log"
         assert not self.is_flushing, "truncation must not overtake a flush"
-        self.log.truncate_to(offset)
-        self._was_cut()
+        try:
+            self.log.truncate_to(offset)
+        finally:  # what is written about it later may find no room on the disk
+            self._was_cut()
 
     def restart_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """As a follower: forget everything and go on at `offset`, where the leader's log starts, or the batch
@@ -330,8 +337,10 @@ class Partition:
         assert self.log is not None, "only an online partition is cut"
         assert not self.is_leader, "a leader never cuts its log"
         assert not self.is_flushing, "truncation must not overtake a flush"
-        self.log.truncate_fully_and_start_at(offset, log_start_offset)
-        self._was_cut()
+        try:
+            self.log.truncate_fully_and_start_at(offset, log_start_offset)
+        finally:
+            self._was_cut()
 
     def _was_cut(self) -> None:
         log = self.log
@@ -396,5 +405,6 @@ class Partition:
         if self.in_sync is not None:
             self.in_sync.check()
         if self.log is not None and self.state is PartitionState.ONLINE:
-            assert self.high_watermark <= self.log.log_end_offset, "the high watermark passed the log end"
+            end_offset = max(self.log.log_end_offset, self.log.log_start_offset)
+            assert self.high_watermark <= end_offset, "the high watermark passed the log end"
             assert self.flushed_offset <= self.log.log_end_offset, "flushed more than there is"

@@ -29,7 +29,8 @@ from ...protocol.records.header import (
     read_batch_header,
 )
 from ..log.verification import NO_GUARD, NO_TRANSACTION, UNCHECKED
-from .appending import AwaitingAcks, Waiting, append_to_leader
+from .appending import Acked, append_to_leader
+from .delayed_entries import DelayedEntries, Waiting
 from .partition import ACKS_ALL
 from .verifying import OpenedBy
 
@@ -58,6 +59,7 @@ class _Produce:
     """A request under way. `asked` entries wait for a transaction coordinator, `waiting` ones for acks."""
 
     request: Incoming
+    deadline_ms: int
     answers: list[ProducePartitionResponse]
     waiting: list[Waiting]
     asked: int = 0
@@ -103,7 +105,8 @@ class ProduceHandler:
         body: ProduceRequest = request.body
         frames = request.frames
         self._check_shape(body, frames)
-        produce = _Produce(request, [_PENDING] * len(frames), [])
+        deadline_ms = now_ms + min(max(body.timeout_ms, 0), self._max_wait_ms)
+        produce = _Produce(request, deadline_ms, [_PENDING] * len(frames), [])
         if body.transactional_id is not None:
             self._take_transactional(produce, now_ms, wall_ms)
             return
@@ -112,14 +115,14 @@ class ProduceHandler:
                 self._append(produce, index, NO_TRANSACTION, wall_ms)
             except KafkaError as error:
                 produce.answers[index] = self._failed(body.partitions[index], error)
-        self._conclude(produce, now_ms)
+        self._conclude(produce)
 
     def _take_transactional(self, produce: _Produce, now_ms: int, wall_ms: int) -> None:
         """Entries of a producer with a transactional id. Errors: as `handle`."""
         body: ProduceRequest = produce.request.body
         frames = produce.request.frames
         transaction = self._transaction_of(body, frames)
-        asks: list[tuple[TopicPartition, Callable[[KafkaError | None, int, int], None]]] = []
+        asks: list[tuple[TopicPartition, Callable[[KafkaError | None, int], None]]] = []
         for index, frame in enumerate(frames):
             guard = NO_GUARD
             try:
@@ -132,12 +135,12 @@ class ProduceHandler:
             except KafkaError as error:
                 produce.answers[index] = self._failed(body.partitions[index], error)
         if not asks:
-            self._conclude(produce, now_ms)
+            self._conclude(produce)
             return
         produce.asked = len(asks)
         self._held_requests += 1
         self._held_bytes += produce.held_bytes
-        self._verifier.ask(transaction, asks, now_ms, wall_ms)
+        self._verifier.ask(transaction, asks, produce.deadline_ms, now_ms, wall_ms)
 
     def _check_shape(self, body: ProduceRequest, frames: Sequence[Buffer]) -> None:
         if len(frames) != len(body.partitions):
@@ -194,10 +197,9 @@ class ProduceHandler:
         index: int,
         guard: int,
         error: KafkaError | None,
-        now_ms: int,
         wall_ms: int,
     ) -> None:
-        """The coordinator has answered for one entry."""
+        """The coordinator has answered for one entry, or the request's time is over."""
         try:
             if error is not None:
                 self._counters.failed_verifications += 1
@@ -209,7 +211,7 @@ class ProduceHandler:
         if not produce.asked:
             self._held_requests -= 1
             self._held_bytes -= produce.held_bytes
-            self._conclude(produce, now_ms)
+            self._conclude(produce)
 
     # --- appending --------------------------------------------------------------------------------------
 
@@ -243,7 +245,7 @@ class ProduceHandler:
 
     # --- answering --------------------------------------------------------------------------------------
 
-    def _conclude(self, produce: _Produce, now_ms: int) -> None:
+    def _conclude(self, produce: _Produce) -> None:
         """Every entry is appended or refused."""
         request = produce.request
         body: ProduceRequest = request.body
@@ -252,18 +254,17 @@ class ProduceHandler:
         elif not produce.waiting:
             self._answer(produce)
         else:
-            delayed = AwaitingAcks(
+            delayed = DelayedEntries(
                 produce.waiting,
-                body.acks,
+                Acked(body.acks),
                 settled=partial(self._settled, produce),
                 finished=partial(self._answer, produce),
                 is_wanted=lambda: request.peer.is_connected,
                 abandoned=lambda: self._replies.no_reply(request),
             )
             keys = (request.peer.session, *dict.fromkeys(item.partition.key for item in produce.waiting))
-            wait_ms = min(max(body.timeout_ms, 0), self._max_wait_ms)
             try:
-                self._purgatory.park(delayed, keys, now_ms + wait_ms)
+                self._purgatory.park(delayed, keys, produce.deadline_ms)
             except ThrottlingQuotaExceededError as error:  # markers and coordinators have taken the room
                 self._replies.reply_error(request, error)
 

@@ -214,8 +214,8 @@ class ReplicaFetchHandler:
         """What goes wrong here is met again, and told, when the answer is made."""
         asked = entry.asked
         partition = self._replicas.partitions.get((asked.topic_id, asked.partition))
-        if partition is None or entry.is_silent:
-            return
+        if partition is None or entry.is_silent or asked.wants_producers:
+            return  # without its producers it is not in sync
         try:
             log = partition.leader_log(asked.current_leader_epoch)
             if self._divergence(log, asked) is not None:
@@ -264,7 +264,7 @@ class ReplicaFetchHandler:
             asked = entry.asked
             try:
                 partition, log = self._led(asked, session.replica_id)
-                if self._divergence(log, asked) is not None:
+                if asked.wants_producers or self._divergence(log, asked) is not None:
                     return True
             except KafkaError:
                 return True
@@ -375,6 +375,9 @@ class ReplicaFetchHandler:
                 0, watermark, end, start, diverging_epoch=epoch, diverging_end_offset=end_offset
             )
             return _Told(answer, [], is_reaction_due=True)
+        if asked.wants_producers:
+            answer = FetchPartitionResponse(0, watermark, end, start, 1, has_producers=True)
+            return _Told(answer, [log.producers_before(asked.fetch_offset)], is_reaction_due=True)
         data: list[Buffer] | None = []
         limit = max(min(asked.max_bytes, max_bytes), 0)
         is_throttled = self._is_throttled(partition, session.replica_id)

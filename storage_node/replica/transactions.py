@@ -28,7 +28,8 @@ from ...protocol.messages.transactions import (
 )
 from ...protocol.records.control import EndTransaction
 from ..log.log_producers import encode_marker
-from .appending import AwaitingAcks, Waiting, append_to_leader
+from .appending import Acked, append_to_leader
+from .delayed_entries import DelayedEntries, Waiting
 from .partition import ACKS_ALL
 
 if TYPE_CHECKING:
@@ -132,9 +133,9 @@ class TransactionsHandler:
         if not writing.waiting:
             self._answer(writing)
             return
-        delayed = AwaitingAcks(
+        delayed = DelayedEntries(
             writing.waiting,
-            ACKS_ALL,
+            Acked(ACKS_ALL),
             settled=partial(self._settled, writing),
             finished=partial(self._answer, writing),
             is_wanted=lambda: request.peer.is_connected,

@@ -2,7 +2,8 @@
 
 Whoever wants the same partition in the same transaction while that is asked shares the answer, in the order
 in which they came. While a producer's transaction before is still ending the question is asked again for a
-little while, which is cheaper than to have the producer send its records again.
+little while, which is cheaper than to have the producer send its records again. Nobody waits longer than the
+producer wanted, and a coordinator that says nothing is not waited for once the metadata name another.
 Source: Kafka AddPartitionsToTxnManager.java, ReplicaManager.scala.
 """
 
@@ -32,11 +33,11 @@ from ...protocol.errors import (
 from ...protocol.messages import registry
 from ...protocol.messages.groups import TopicNamePartitions
 from ...protocol.messages.transactions import AddPartitionsToTxnRequest, TransactionPartitions
-from ...protocol.model import TRANSACTION_STATE
+from ...protocol.model import NO_NODE, TRANSACTION_STATE
 from ..effects import AskPeer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Hashable, Iterable
 
     from ...protocol.messages.transactions import AddPartitionsToTxnResponse
     from ...protocol.model import TopicPartition
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
     from ..live_config import LiveConfig
     from .replica_manager import ReplicaManager
 
-ASK_TIMEOUT_MS = 30_000
+    Settled = Callable[[KafkaError | None, int], None]
+
 _RETRIABLE = (
     NetworkError,
     RequestTimedOutError,
@@ -63,16 +65,48 @@ class OpenedBy(NamedTuple):
     adds: bool
 
 
+class _Waiter(NamedTuple):
+    """Who wants to know about one partition, until when."""
+
+    settled: Settled
+    deadline_ms: int
+
+
 @dataclass(slots=True, eq=False)
 class _Question:
-    """Partitions of one transaction, and who waits for the answer about each."""
+    """Partitions of one transaction, and who waits for the answer about each, in the order of their coming.
+    In purgatory it waits for its deadlines, and for metadata that name another coordinator.
 
+    Invariant: only the answer to the request of the newest `number` counts.
+    """
+
+    verifier: TransactionVerifier
     transaction: OpenedBy
     begun_ms: int
     wall_ms: int
-    waiting: dict[TopicPartition, list[Callable[[KafkaError | None, int, int], None]]] = field(
-        default_factory=dict
-    )
+    waiting: dict[TopicPartition, list[_Waiter]] = field(default_factory=dict)
+    node_id: int = NO_NODE  # who is asked
+    number: int = 0
+    again_ms: int | None = None  # when to ask once more
+
+    @property
+    def first_deadline_ms(self) -> int:
+        """When the first of those who wait gives up."""
+        return min(waiter.deadline_ms for waiters in self.waiting.values() for waiter in waiters)
+
+    @property
+    def last_deadline_ms(self) -> int:
+        """When nobody waits any more."""
+        return max(waiter.deadline_ms for waiters in self.waiting.values() for waiter in waiters)
+
+    def try_complete(self) -> bool:
+        """The metadata have moved on."""
+        self.verifier.follow(self)
+        return False
+
+    def on_expire(self) -> None:
+        """It is time to ask once more, or for somebody to give up."""
+        self.verifier.time_came(self)
 
 
 class TransactionVerifier:
@@ -84,11 +118,14 @@ class TransactionVerifier:
         config: LiveConfig,
         purgatory: Purgatory,
         settle: Callable[[], None],
+        metadata_key: Hashable,
     ) -> None:
+        """`metadata_key` is what purgatory checks after the metadata have moved on."""
         self._replicas = replicas
         self._config = config
         self._purgatory = purgatory
         self._settle = settle
+        self._metadata_key = metadata_key
         self._asked: dict[tuple[OpenedBy, TopicPartition], _Question] = {}
 
     def __len__(self) -> int:
@@ -103,28 +140,77 @@ class TransactionVerifier:
     def ask(
         self,
         transaction: OpenedBy,
-        wanted: Iterable[tuple[TopicPartition, Callable[[KafkaError | None, int, int], None]]],
+        wanted: Iterable[tuple[TopicPartition, Settled]],
+        deadline_ms: int,
         now_ms: int,
         wall_ms: int,
     ) -> None:
         """Have each partition in the transaction; then its callback, with an error for the producer or None,
-        now_ms and wall_ms. It may be called before this returns."""
-        question = _Question(transaction, now_ms, wall_ms)
+        and wall_ms. It may be called before this returns, and is at the deadline."""
+        question = _Question(self, transaction, now_ms, wall_ms)
         for name, settled in wanted:
             found = self._asked.get((transaction, name), question)
-            found.waiting.setdefault(name, []).append(settled)
+            found.waiting.setdefault(name, []).append(_Waiter(settled, deadline_ms))
             self._asked[transaction, name] = found
+            if found is not question:
+                self._park(found)  # its first deadline may be an earlier one
         if question.waiting:
-            self._send(question, list(question.waiting), now_ms, wall_ms)
+            try:
+                self._send(question)
+            except KafkaError as error:
+                self._end(question, error, wall_ms)
+            else:
+                self._park(question)
 
-    def _send(self, question: _Question, names: list[TopicPartition], now_ms: int, wall_ms: int) -> None:
-        transaction = question.transaction
+    # --- the question in purgatory ----------------------------------------------------------------------
+
+    def _park(self, question: _Question) -> None:
+        self._purgatory.cancel(question)
+        times = [question.first_deadline_ms, *([] if question.again_ms is None else [question.again_ms])]
         try:
-            node_id = self._coordinator_of(transaction.transactional_id)
-        except KafkaError as error:
-            for name in names:
-                self._answer(question, name, error, now_ms, wall_ms)
+            self._purgatory.park(question, (self._metadata_key,), min(times))
+        except ThrottlingQuotaExceededError as error:
+            self._end(question, error, question.wall_ms)
+
+    def follow(self, question: _Question) -> None:
+        """Ask the coordinator that the metadata name, if it is another one: the one before may never answer.
+        While nobody coordinates, wait."""
+        try:
+            if self._coordinator_of(question.transaction.transactional_id) != question.node_id:
+                question.again_ms = None
+                self._send(question)
+        except CoordinatorNotAvailableError:
             return
+
+    def time_came(self, question: _Question) -> None:
+        """Ask once more, and tell those who cannot wait any longer."""
+        now_ms, wall_ms = self._replicas.surroundings.now_ms, question.wall_ms
+        if question.again_ms is not None and question.again_ms <= now_ms:
+            question.again_ms = None
+            try:
+                self._send(question)
+            except CoordinatorNotAvailableError as error:
+                self._end(question, error, wall_ms)
+                return
+        late = RequestTimedOutError("its coordinator did not answer in time")
+        for name, waiters in list(question.waiting.items()):
+            overdue = [waiter for waiter in waiters if waiter.deadline_ms <= now_ms]
+            if len(overdue) == len(waiters):
+                self._answer(question, name, late, wall_ms)
+            else:
+                question.waiting[name] = [each for each in waiters if each not in overdue]
+                self._tell(question, overdue, late, wall_ms)
+        if question.waiting:
+            self._park(question)
+
+    # --- asking -----------------------------------------------------------------------------------------
+
+    def _send(self, question: _Question) -> None:
+        """Errors: CoordinatorNotAvailableError."""
+        transaction = question.transaction
+        question.node_id = self._coordinator_of(transaction.transactional_id)
+        question.number += 1
+        number, names = question.number, list(question.waiting)
         by_topic: dict[str, list[int]] = {}
         for name in names:
             by_topic.setdefault(name.topic, []).append(name.partition)
@@ -138,12 +224,14 @@ class TransactionVerifier:
 
         def answered(outcome: Any, at_ms: int, at_wall_ms: int) -> None:
             self._replicas.surroundings.now_ms = at_ms
-            self._heard(question, names, outcome, at_ms, at_wall_ms)
+            if question.number == number and question.waiting:
+                self._heard(question, outcome, at_ms, at_wall_ms)
             self._settle()
 
         api = registry.ADD_PARTITIONS_TO_TXN
-        effect = AskPeer(node_id, api, AddPartitionsToTxnRequest((asked,)), ASK_TIMEOUT_MS, answered)
-        self._replicas.effects.append(effect)
+        timeout_ms = max(question.last_deadline_ms - self._replicas.surroundings.now_ms, 1)
+        body = AddPartitionsToTxnRequest((asked,))
+        self._replicas.effects.append(AskPeer(question.node_id, api, body, timeout_ms, answered))
 
     def _coordinator_of(self, transactional_id: str) -> int:
         """Errors: CoordinatorNotAvailableError."""
@@ -157,63 +245,46 @@ class TransactionVerifier:
             raise CoordinatorNotAvailableError(f"{TRANSACTION_STATE}-{index} has no leader")
         return broker.node_id
 
+    # --- answers ----------------------------------------------------------------------------------------
+
     def _heard(
         self,
         question: _Question,
-        names: list[TopicPartition],
         outcome: AddPartitionsToTxnResponse | KafkaError,
         now_ms: int,
         wall_ms: int,
     ) -> None:
-        errors = _errors_in(outcome, names)
-        again = [name for name in names if isinstance(errors[name], ConcurrentTransactionsError)]
-        if again and question.transaction.adds and self._may_ask_again(question, again, now_ms):
-            names = [name for name in names if name not in again]
-        for name in names:
-            self._answer(question, name, errors[name], now_ms, wall_ms)
-
-    def _may_ask_again(self, question: _Question, names: list[TopicPartition], now_ms: int) -> bool:
+        errors = _errors_in(outcome, list(question.waiting))
         config = self._config.now
-        if now_ms - question.begun_ms >= config.add_partitions_to_txn_retry_backoff_max_ms:
-            return False
-        retry = _Retry(self, question, names)
-        deadline_ms = now_ms + config.add_partitions_to_txn_retry_backoff_ms
-        try:
-            self._purgatory.park(retry, (retry,), deadline_ms)
-        except ThrottlingQuotaExceededError:
-            return False
-        return True
+        waited_ms = now_ms - question.begun_ms
+        may_ask_again = (
+            question.transaction.adds and waited_ms < config.add_partitions_to_txn_retry_backoff_max_ms
+        )
+        for name, error in errors.items():
+            if not (may_ask_again and isinstance(error, ConcurrentTransactionsError)):
+                self._answer(question, name, error, wall_ms)
+        if question.waiting:
+            question.again_ms = now_ms + config.add_partitions_to_txn_retry_backoff_ms
+            self._park(question)
 
-    def ask_again(self, question: _Question, names: list[TopicPartition]) -> None:
-        """The pause is over."""
-        self._send(question, names, self._replicas.surroundings.now_ms, question.wall_ms)
+    def _end(self, question: _Question, error: KafkaError, wall_ms: int) -> None:
+        for name in list(question.waiting):
+            self._answer(question, name, error, wall_ms)
 
     def _answer(
-        self, question: _Question, name: TopicPartition, error: KafkaError | None, now_ms: int, wall_ms: int
+        self, question: _Question, name: TopicPartition, error: KafkaError | None, wall_ms: int
     ) -> None:
         del self._asked[question.transaction, name]
+        waiters = question.waiting.pop(name)
+        if not question.waiting:
+            self._purgatory.cancel(question)
+        self._tell(question, waiters, error, wall_ms)
+
+    @staticmethod
+    def _tell(question: _Question, waiters: list[_Waiter], error: KafkaError | None, wall_ms: int) -> None:
         told = None if error is None else _for_producer(error, adds=question.transaction.adds)
-        for settled in question.waiting.pop(name):
-            settled(told, now_ms, wall_ms)
-
-
-class _Retry:
-    """A pause in purgatory."""
-
-    __slots__ = ("_names", "_question", "_verifier")
-
-    def __init__(
-        self, verifier: TransactionVerifier, question: _Question, names: list[TopicPartition]
-    ) -> None:
-        self._verifier, self._question, self._names = verifier, question, names
-
-    def try_complete(self) -> bool:
-        """Only time ends it."""
-        return False
-
-    def on_expire(self) -> None:
-        """It is over."""
-        self._verifier.ask_again(self._question, self._names)
+        for waiter in waiters:
+            waiter.settled(told, wall_ms)
 
 
 def _errors_in(

@@ -104,6 +104,8 @@ class Host:
         self.broker_epoch = 7
         self.is_caught_up = True
         self.commits_at_once = True
+        self.holds_lease = True
+        self.handed_over: set[int] | None = None  # partitions; None: all
         self.refuses: KafkaError | None = None  # every append
         self.logs = [Partition() for _ in range(partitions)]
         self.reads: list[LogPiece] = []
@@ -145,6 +147,9 @@ class Host:
 
     def high_watermark(self, key: Any) -> int:
         return self.logs[key[1]].high_watermark
+
+    def is_handed_over(self, key: Any) -> bool:
+        return self.handed_over is None or key[1] in self.handed_over
 
     def known_end(self, key: Any) -> int | None:
         return self.known_ends.get(key)
@@ -206,6 +211,8 @@ class Counter:
     JoinGroup is answered by a timer 10 ms later, SyncGroup by what another node says, LeaveGroup when the
     next heartbeat of the group comes; DescribeGroups and ListGroups show the state.
     """
+
+    nothing = Record(OffsetCommitKey("", "", 0), None)
 
     def __init__(self, partition: int, around: Surroundings) -> None:
         self.partition, self.around = partition, around

@@ -158,15 +158,16 @@ def _check_aborted(log: Log, truth: Truth) -> None:
         for header in map(read_batch_header, read_all(log))
         if header.is_transactional and header.record_count and not header.is_control
     ]
-    for offset in range(log.log_start_offset, stable):
+    places = ((at, upto) for at in range(log.log_start_offset, stable) for upto in (at + 1, at + 3, stable))
+    for offset, upto in ((at, upto) for at, upto in places if upto <= stable):
         told = [
             # found again after compaction, it begins with the first batch that was left of it
             next((producer, first) for producer, first, end, _ in truth.ended if producer == who and at < end)
-            for who, at in log.aborted_between(offset, stable)
+            for who, at in log.aborted_between(offset, upto)
         ]
         assert len(set(told)) == len(told)
-        assert set(told) <= truth.aborted_between(offset, stable)
+        assert set(told) <= truth.aborted_between(offset, upto)
         for producer_id, first, marker, is_commit in truth.ended:
-            is_there = any(writer == producer_id and first <= at < marker for writer, at in data)
-            if is_there and not is_commit and marker >= offset and first < stable:
+            is_there = any(writer == producer_id and first <= at < min(marker, upto) for writer, at in data)
+            if is_there and not is_commit and marker >= offset:
                 assert (producer_id, first) in told

@@ -18,6 +18,7 @@ from headrace.protocol.errors import (
     InvalidProducerEpochError,
     InvalidRequestError,
     KafkaError,
+    MessageTooLargeError,
     NetworkError,
     NotLeaderOrFollowerError,
     TransactionCoordinatorFencedError,
@@ -138,6 +139,7 @@ class TxnRig:
         self.high_watermark = 0
         self.asks: list[Ask] = []
         self.max_markers = 1 << 30  # partitions that a node takes in one request
+        self.max_batch_bytes = 1 << 20
         self.restart()
 
     # --- surroundings ------------------------------------------------------------------------------------
@@ -224,14 +226,18 @@ class TxnRig:
                 raise
             call.answers.append(error)
             return
-        if outcome.records and self.refuses is not None:
-            undone = outcome.on_failed(self.refuses, self.moment) if outcome.on_failed else Outcome()
+        encoded = [encode_record(record.key, record.value) for record in outcome.records]
+        refusal = self.refuses
+        if sum(len(key) + len(value or b"") for key, value in encoded) > self.max_batch_bytes:
+            refusal = MessageTooLargeError("too many bytes")
+        if outcome.records and refusal is not None:
+            undone = outcome.on_failed(refusal, self.moment) if outcome.on_failed else Outcome()
             assert not undone.records
             for answer in outcome.answers:
-                answer.token.answers.append(self.refuses)  # type: ignore[attr-defined]
+                answer.token.answers.append(refusal)  # type: ignore[attr-defined]
             return
-        for record in outcome.records:
-            self.log.append(encode_record(record.key, record.value))
+        for record in encoded:
+            self.log.append(record)
             self._replay(len(self.log) - 1)
         self.held += [(len(self.log), answer.token, answer.body) for answer in outcome.answers]  # type: ignore[misc]
         if outcome.on_committed is not None:

@@ -477,12 +477,14 @@ class FaultCluster:
         return f"bytes by node: {logs}\n{self.evidence()}"
 
     def logs_of(self, topic: str, number: int = 0) -> dict[int, bytes]:
-        """By node the bytes of the partition's log, as they are in the files now."""
+        """By node the bytes of the partition's log, as they are in the files now; of those alone whose files
+        stay while they are read."""
         found = {}
         for server in self.nodes:
             folder = server.directory / f"{topic}-{number}"
             if folder.is_dir():
-                found[server.id] = b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+                with contextlib.suppress(FileNotFoundError):
+                    found[server.id] = b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
         return found
 
 

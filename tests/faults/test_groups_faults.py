@@ -13,7 +13,7 @@ import headrace
 import pytest
 from headrace import TopicPartition, errors
 from headrace.protocol.coordinator_ids import partition_of_id
-from headrace.protocol.errors import NotCoordinatorError
+from headrace.protocol.errors import CoordinatorNotAvailableError, NotCoordinatorError
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.groups import OffsetFetchGroup, OffsetFetchRequest, TopicNamePartitions
 from waiting import PATIENCE_S
@@ -253,11 +253,15 @@ def test_s51_members_bounce_and_are_killed(make_cluster: Any, kind: str, rounds:
     assert owners.complaints == []
 
 
+WHAT_IS_COMMITTED = OffsetFetchRequest(
+    (OffsetFetchGroup("g", (TopicNamePartitions("t", tuple(range(PARTITIONS))),)),), False
+)
+
+
 def coordinates_nothing(cluster: FaultCluster, node: Server) -> bool:
-    """Not the group, whatever it thought before."""
-    places = (TopicNamePartitions("t", tuple(range(PARTITIONS))),)
-    request = OffsetFetchRequest((OffsetFetchGroup("g", places),), False)
-    (answer,) = cluster.ask(node, registry.OFFSET_FETCH, request, PATIENCE_S).groups
+    """Not the group, whatever it thought before. It must never show what it thought."""
+    (answer,) = cluster.ask(node, registry.OFFSET_FETCH, WHAT_IS_COMMITTED, PATIENCE_S).groups
+    assert answer.error_code, f"{node.name} shows {answer}"
     return bool(answer.error_code == NotCoordinatorError.code)
 
 
@@ -284,7 +288,6 @@ def test_s52_the_coordinator_dies_in_a_rebalance(make_cluster: Any, kind: str) -
                 node.start()
             else:
                 node.resume()
-                # as soon as it has heard: until then it answers out of its memory, as Kafka's does
                 cluster.until(lambda node=node: coordinates_nothing(cluster, node), "it says so")
         sent = load.end()
         cluster.until(lambda: set().union(*(each.seen for each in members)) >= sent, "all is read")
@@ -295,6 +298,24 @@ def test_s52_the_coordinator_dies_in_a_rebalance(make_cluster: Any, kind: str) -
         found = consumer.committed(*TPS, timeout=PATIENCE_S)
     for tp, each in found.items():
         assert each.offset >= max(member.committed.get(tp, 0) for member in members)
+
+
+def test_s52_a_coordinator_that_is_cut_off_shows_nothing_old(make_cluster: Any) -> None:
+    """Neither the controller nor other nodes reach it, as for one that has just woken up: what it remembers
+    is no answer, however well it is remembered."""
+    cluster = make_cluster(config={**NODE, "offsets.commit.timeout.ms": 500})
+    cluster.create_topic("t", PARTITIONS)
+    with cluster.clients.consumer(group="g", enable_auto_commit=False) as consumer:
+        consumer.commit(dict.fromkeys(TPS, 1))
+        cluster.until_in_sync(OFFSETS)
+        node = coordinator(cluster)
+        cluster.isolate([node.name], [name for name in cluster.servers if name != node.name])
+        cluster.until(lambda: coordinator(cluster) is not node, "another node coordinates")
+        (answer,) = cluster.ask(node, registry.OFFSET_FETCH, WHAT_IS_COMMITTED, PATIENCE_S).groups
+        assert answer.error_code == CoordinatorNotAvailableError.code
+        cluster.network.heal()
+        cluster.until(lambda: coordinates_nothing(cluster, node), "it says so")
+        assert {each.offset for each in consumer.committed(*TPS, timeout=PATIENCE_S).values()} == {1}
 
 
 @pytest.mark.faults

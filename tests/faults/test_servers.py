@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import headrace
 import pytest
 from fault_cluster import SESSION_S, hold
-from headrace import errors
+from headrace import TopicPartition, errors
+from proxy import Way
+from waiting import PATIENCE_S
 from workload import Workload
 
 if TYPE_CHECKING:
@@ -196,3 +198,25 @@ def test_s07_all_nodes_are_restarted_one_after_the_other(make_cluster: Any, meas
     assert not work.errors
     for partition in range(6):
         cluster.until_replicas_agree("t", partition)
+
+
+@pytest.mark.parametrize("hard", [True, False], ids=["kill", "stop"])
+def test_the_only_replica_knows_again_what_it_has_stored(make_cluster: Any, hard: bool) -> None:
+    """Five batches are in the log and their answers lost when the only node ends. Snapshots of producers, in
+    which there is the last batch alone, lie among and behind them: none is given up, none is there twice."""
+    cluster = make_cluster(nodes=1)
+    cluster.create_topic("t", 1, 1, segment_bytes=1 << 20)
+    (node,) = cluster.nodes
+    options = {"client_id": "client-0", "request_timeout_ms": 3_000, "linger_ms": 0}
+    with headrace.Producer(cluster.bootstrap, **options) as producer:
+        producer.send("t", b"first").result(PATIENCE_S)
+        cluster.network.freeze(cluster.client_links([node]), Way.BACK)
+        sent = [producer.send("t", b"%d" % number * 400_000) for number in range(5)]
+        cluster.until(lambda: len(cluster.logs_of("t")[node.id]) > 2_000_000, "all five are in the log")
+        assert not any(future.done() for future in sent)
+        node.kill() if hard else node.stop()
+        cluster.network.heal(is_reset=True)
+        node.start()
+        assert [future.result(PATIENCE_S).offset for future in sent] == [1, 2, 3, 4, 5]
+    with cluster.clients.consumer() as consumer:
+        assert consumer.end_offsets(TopicPartition("t", 0), timeout=PATIENCE_S)[TopicPartition("t", 0)] == 6

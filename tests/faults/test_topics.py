@@ -112,6 +112,7 @@ def test_s23_a_topic_is_made_again_while_a_node_is_away(make_cluster: Any) -> No
         everywhere = {0: tuple(node.id for node in cluster.nodes)}
         again = headrace.NewTopic("t", configs={"min.insync.replicas": 2}, assignments=everywhere)
         admin.create_topics(again).raise_for_errors()
+    cluster.until_serving("t")
     work = Workload(cluster, "t").start()
     assert cluster.image().topics["t"].topic_id != old_id
     away.start()

@@ -12,6 +12,7 @@ from headrace import NewTopic, TopicPartition
 from headrace.protocol.errors import ClosedError, ConfigError
 from headrace.services import local_io
 from headrace.services.local_io import LocalCluster, local
+from headrace.storage_node.log import files_io
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +47,27 @@ def test_servers_come_back_over_the_same_files(tmp_path: Path) -> None:
     for facts in (after, restarted):
         assert facts["controller"]["cluster_id"] == before["controller"]["cluster_id"]
         assert facts["nodes"][0]["endpoint"] == before["nodes"][0]["endpoint"]
+
+
+@pytest.mark.parametrize("is_temporary", [True, False])
+def test_only_what_stays_is_brought_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_temporary: bool
+) -> None:
+    """Files that go at the end are not: with hundreds of small ones, of groups and transactions, both the
+    syncs and the removal of what is on a disk take seconds."""
+    synced: list[int] = []
+    for name in ("fdatasync", "fsync"):
+        monkeypatch.setattr(f"{files_io.__name__}.os.{name}", synced.append)
+    with local(data_dir=None if is_temporary else str(tmp_path), log_durability="fsync") as cluster:
+        with cluster.admin() as admin:
+            admin.create_topics(NewTopic("t", 1)).raise_for_errors()
+        with cluster.producer(transactional_id="me") as producer, producer.transaction() as txn:
+            txn.send("t", b"1")
+        cluster.restart_node(0)
+        with cluster.consumer("t", group="g", auto_offset_reset="earliest") as consumer:
+            assert consumer.poll(10)
+            consumer.commit()
+    assert bool(synced) is not is_temporary
 
 
 def test_clients_that_were_made_here_end_first(tmp_path: Path) -> None:

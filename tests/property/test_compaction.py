@@ -7,7 +7,7 @@ import hypothesis.strategies as st
 from cleaner_rig import Kept, clean, records
 from fake_files import Crash, FakeFiles
 from headrace.protocol.records.codec import active_codec
-from headrace.protocol.records.header import Compression
+from headrace.protocol.records.header import Compression, read_batch_header
 from headrace.storage_node.log.cleaner.plan import cleanable
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -147,9 +147,12 @@ class CompactedLog(RuleBasedStateMachine):
         self.clean_to = min(self.clean_to, end)
 
     def _note_kept_tombstones(self) -> None:
-        for record in records(self.log):
-            if record.value is None and record.offset < self.clean_to:
-                self.seen_ms.setdefault(record.offset, self.now_ms)
+        """A pass gives whole segments their horizon, also where its map was full before their end."""
+        for data in read_all(self.log):
+            if read_batch_header(data).delete_horizon_ms is not None:
+                for record in active_codec().decode(data):
+                    if record.value is None:
+                        self.seen_ms.setdefault(record.offset, self.now_ms)
 
     @invariant()
     def it_holds_the_last_of_each_key_where_it_was_written(self) -> None:

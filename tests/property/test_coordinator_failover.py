@@ -67,7 +67,9 @@ class Cluster:
             while len(view):
                 size = 12 + int.from_bytes(view[8:12], "big")
                 for record in active_codec().decode(view[:size]):
-                    found.append(decode_record(record.key, record.value)[1].offset)  # type: ignore[index]
+                    _, value = decode_record(record.key, record.value)  # type: ignore[misc]
+                    if value is not None:  # else it was appended for a reader
+                        found.append(value.offset)
                 view = view[size:]
         return found
 
@@ -85,7 +87,9 @@ def test_a_leader_that_is_cut_off_says_nothing() -> None:
     cluster.replicas.pass_time(200)
     assert not alone.is_answered
     assert not seen.is_answered
-    assert cluster.get(2).answer.groups[0].group_state == "1"
+    found = cluster.get(2)
+    cluster.replicas.settle()
+    assert found.answer.groups[0].group_state == "1"
     cluster.replicas.pass_time(5_000)
     assert isinstance(alone.error, CoordinatorNotAvailableError)
     waiting = cluster.set(1, 3)
@@ -99,8 +103,29 @@ def test_a_leader_that_is_cut_off_says_nothing() -> None:
     cluster.replicas.pass_time(1_000)
     cluster.replicas.change(leader=1)
     cluster.replicas.settle()
-    assert cluster.get(1).answer.groups[0].group_state == "4"
+    found = cluster.get(1)
+    cluster.replicas.settle()
+    assert found.answer.groups[0].group_state == "4"
     assert cluster.logged(1) == [1, 4]
+
+
+def test_a_leader_that_stood_still_shows_nothing() -> None:
+    """It has decided nothing since, so all that it remembers is committed; and is not true any more."""
+    cluster = Cluster()
+    cluster.set(1, 1)
+    cluster.replicas.settle()
+    cluster.replicas.isolate(1)
+    cluster.replicas.change(leader=2, isr=(2, 3))
+    cluster.replicas.settle()
+    cluster.replicas.pass_time(200)
+    second = cluster.set(2, 2)
+    cluster.replicas.settle()
+    assert second.answer.error_detail == "2"
+    seen = cluster.get(1)
+    assert not seen.is_answered
+    cluster.replicas.heal()
+    cluster.replicas.settle()
+    assert seen.answer.groups[0].error_code == NotCoordinatorError.code
 
 
 def test_too_few_in_sync_replicas_stop_a_coordinator() -> None:
@@ -131,6 +156,7 @@ class FailoverMachine(RuleBasedStateMachine):
         self.number = 0
         self.open: list[tuple[FakeRequest, int]] = []
         self.told: list[int] = []
+        self.reads: list[tuple[FakeRequest, int]] = []  # and what was told before
 
     @property
     def replicas(self) -> Replicas:
@@ -140,6 +166,10 @@ class FailoverMachine(RuleBasedStateMachine):
     def write(self, node: int) -> None:
         self.number += 1
         self.open.append((self.cluster.set(node, self.number), self.number))
+
+    @rule(node=st.integers(1, 3))
+    def read(self, node: int) -> None:
+        self.reads.append((self.cluster.get(node), max(self.told, default=0)))
 
     @rule()
     def settle(self) -> None:
@@ -192,6 +222,15 @@ class FailoverMachine(RuleBasedStateMachine):
         logged = self.cluster.logged(node)
         missing = [number for number in self.told if number not in logged]
         assert not missing, f"node {node} leads without {missing}"
+
+    @invariant()
+    def what_is_shown_is_true(self) -> None:
+        """Whoever shows it: nobody has a lease here."""
+        for request, told in self.reads:
+            if request.answer is not None and not request.answer.groups[0].error_code:
+                shown = request.answer.groups[0].group_state
+                assert int(shown if shown != "None" else 0) >= told
+        self.reads = [(request, told) for request, told in self.reads if not request.is_answered]
 
     @invariant()
     def the_state_is_the_log(self) -> None:

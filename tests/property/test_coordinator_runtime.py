@@ -1,8 +1,8 @@
 """A shard through any run of requests, commits, refusals, lost leaderships and reloads.
 
-What is claimed: an answer leaves only when all that was applied before it is committed, exactly one for each
-request; the state is at all times what the log says, so that a reload changes nothing; what is committed
-stays.
+What is claimed: an answer leaves only when all that was applied before it is committed, and without a lease
+something that was appended for it; exactly one for each request; the state is at all times what the log says,
+so that a reload changes nothing; what is committed stays.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class ShardMachine(RuleBasedStateMachine):
         for data in self.log.batches:
             for record in active_codec().decode(data):
                 key, value = decode_record(record.key, record.value)  # type: ignore[misc]
-                found[key.group] = value.offset
+                if value is not None:  # else it says nothing
+                    found[key.group] = value.offset
         return found
 
     @rule(group=GROUPS)
@@ -58,7 +59,14 @@ class ShardMachine(RuleBasedStateMachine):
     @rule(group=GROUPS)
     def read(self, group: str) -> None:
         shown, end = str(self.told().get(group)), self.log.end
-        self.reads.append((self.rig.describe(group), end, shown))
+        request = self.rig.describe(group)
+        is_served = not request.answers or not request.answer.groups[0].error_code
+        assert not is_served or (self.log.end > end) != self.rig.host.holds_lease
+        self.reads.append((request, self.log.end, shown))
+
+    @rule(holds=st.booleans())
+    def lease(self, holds: bool) -> None:
+        self.rig.host.holds_lease = holds
 
     @rule(part=st.floats(0, 1))
     def commit(self, part: float) -> None:

@@ -26,7 +26,7 @@ from headrace.storage_node.log.cleaner import work as cleaner_work
 from headrace.storage_node.log.flush import Flush
 from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.names import METADATA_TOPIC
-from headrace.storage_node.replica.appending import AwaitingAcks
+from headrace.storage_node.replica.delayed_entries import DelayedEntries
 from headrace.storage_node.replica.fetch import DelayedFetch, FetchHandler
 from headrace.storage_node.replica.follower import ReplicaFetcher
 from headrace.storage_node.replica.in_sync import InSyncReplicas
@@ -194,11 +194,11 @@ def counts_as_flushed_what_is_not(patch: pytest.MonkeyPatch) -> None:
 def answers_twice(patch: pytest.MonkeyPatch) -> None:
     """A produce request stays in purgatory after its answer."""
 
-    def try_complete(self: AwaitingAcks, try_complete: Any = AwaitingAcks.try_complete) -> bool:
+    def try_complete(self: DelayedEntries, try_complete: Any = DelayedEntries.try_complete) -> bool:
         try_complete(self)
         return False
 
-    patch.setattr(AwaitingAcks, "try_complete", try_complete)
+    patch.setattr(DelayedEntries, "try_complete", try_complete)
 
 
 def never_expires(patch: pytest.MonkeyPatch) -> None:

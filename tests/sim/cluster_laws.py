@@ -192,7 +192,8 @@ class Laws:
             seen.cuts, seen.end = log.cuts, -1
         if log.log_end_offset == seen.end:
             return
-        start = log.log_start_offset if seen.end < 0 else seen.end
+        # one that begins anew inside a batch may not have the batch yet
+        start = min(log.log_start_offset, log.log_end_offset) if seen.end < 0 else seen.end
         expected, epoch = start, -1
         for batch in stored(log, start, log.log_end_offset):
             is_cut = batch.base_offset < expected == log.log_start_offset < batch.next_offset

@@ -246,7 +246,8 @@ class Faults:
         self._any().stop()
 
     def _pause(self) -> None:
-        self._any().paused_until_ms = self._world.now_ms + self._random.randrange(1, 4_000)
+        node, pause_ms = self._any(), self._random.randrange(1, 4_000)
+        node.paused_until_ms, node.deaf_ms = self._world.now_ms + pause_ms, pause_ms % 30
 
     def _slow(self) -> None:
         """A disk that takes its time, for a while."""

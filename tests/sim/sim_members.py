@@ -28,8 +28,8 @@ from headrace.protocol.messages.registry import OFFSET_COMMIT, OFFSET_FETCH, TXN
 from headrace.protocol.messages.transactions import TxnOffsetCommitRequest
 from headrace.protocol.model import EARLIEST_TIMESTAMP, TopicPartition
 from headrace.protocol.records.codec import active_codec
-from sim_clients import SimConsumer
-from sim_scripts import CoordinatorLink, first_error, run, sleep
+from sim_clients import SimClient, SimConsumer
+from sim_scripts import CoordinatorLink, ask, first_error, run, sleep
 from sim_transactions import COPY, SOURCE, TIMEOUT_MS, Seat, TransactionalProducer
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class SimMember(SimConsumer):
             return
         for found in answer.groups[0].offsets:
             tp = TopicPartition(found.topic, found.partition)
-            self.cluster.groups.check_fetched(self, tp, found.offset, floors[tp])
+            self.cluster.groups.check_fetched(self.group, tp, found.offset, floors[tp])
             self.fetcher.start(
                 tp, versions[tp], None if found.offset < 0 else found.offset, found.leader_epoch
             )
@@ -213,6 +213,44 @@ def _fetch_error(answer: Any) -> KafkaError | None:
     (found,) = answer.groups
     codes = [found.error_code, *(each.error_code for each in found.offsets)]
     return next((error_from_code(code) for code in codes if code), None)
+
+
+class Asker(SimClient):
+    """Asks any node, whoever coordinates, what is committed: whoever answers must know."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        super().__init__(cluster, "asker")
+        self._is_asking_on = True
+
+    def start(self) -> None:
+        """Begin."""
+        run(self._ask_on())
+
+    def stop(self) -> None:
+        """It is enough."""
+        self._is_asking_on = False
+
+    def _ask_on(self) -> Steps:
+        while self._is_asking_on:
+            yield from sleep(self, 1 + self.random.randrange(60))
+            source = self.cluster.rules.image.topics.get(SOURCE)
+            if source is not None:
+                run(self._ask(self.random.choice((COPIERS, READERS)), len(source.partitions)))
+
+    def _ask(self, group: str, partitions: int) -> Steps:
+        tps = [TopicPartition(SOURCE, number) for number in range(partitions)]
+        request = OffsetFetchRequest(
+            (OffsetFetchGroup(group, (TopicNamePartitions(SOURCE, tuple(range(partitions))),)),), True
+        )
+        floors = {tp: self.cluster.groups.floor(group, tp) for tp in tps}
+        node_id = self.random.choice(sorted(self.cluster.nodes))
+        answer = yield from ask(self, node_id, OFFSET_FETCH, request)
+        if isinstance(answer, KafkaError) or answer.groups[0].error_code:
+            return
+        for found in answer.groups[0].offsets:
+            tp = TopicPartition(found.topic, found.partition)
+            if not found.error_code:
+                self.cluster.groups.check_fetched(group, tp, found.offset, floors[tp])
 
 
 class Copier(TransactionalProducer):

@@ -54,6 +54,7 @@ class SimNode(NodeEffects, NodeControl):
         self.replies = SimReplies()
         self.requests: list[SimRequest] = []  # not answered when last looked at
         self.paused_until_ms = 0
+        self.deaf_ms = 0  # after a pause: it reads what others ask before what it is answered
         self.wall_skew_ms = 0
         self.flush_ms = self.read_ms = 2  # mean; what a slow disk raises
         self.has_bad_disk = False
@@ -146,6 +147,7 @@ class SimNode(NodeEffects, NodeControl):
             room=lambda: 1 << 30,
             guest=self.guest,
         )
+        self.core.guest.lease = self.membership.lease
         self.core.guest.note_time(self.world.now_ms, self.wall_ms)
         for purge in self.manager.purge_tasks():
             purge()
@@ -269,11 +271,12 @@ class SimNode(NodeEffects, NodeControl):
     def awake(self, label: str, action: Callable[[], None]) -> None:
         """Do it now, or when the process is continued; never in another life."""
         now_ms, life = self.world.now_ms, self.life
-        if now_ms >= self.paused_until_ms:
+        until_ms = self.paused_until_ms + (self.deaf_ms if label == "answer" else 0)
+        if now_ms >= until_ms:
             self._guarded(action)
             return
         self.world.after(
-            self.paused_until_ms - now_ms,
+            until_ms - now_ms,
             f"{self.name} at last {label}",
             lambda: self.awake(label, action) if self.life == life and self.is_alive else None,
         )

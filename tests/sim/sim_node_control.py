@@ -38,8 +38,8 @@ class NodeControl:
                     self._register()
                 case m.AdoptIdentity(node_id, cluster_id):
                     self._adopt(node_id, cluster_id)
-                case m.SendHeartbeat(broker_epoch, want_shutdown):
-                    self._beat(broker_epoch, want_shutdown=want_shutdown)
+                case m.SendHeartbeat(broker_epoch, want_shutdown, sent_ms):
+                    self._beat(broker_epoch, sent_ms, want_shutdown=want_shutdown)
                 case m.FollowMetadata():
                     if not self._is_following:
                         self._is_following = True
@@ -112,7 +112,7 @@ class NodeControl:
 
         self._ask(registry.BROKER_REGISTRATION, body, self.config.controller_request_timeout_ms, done)
 
-    def _beat(self, broker_epoch: int, *, want_shutdown: bool) -> None:
+    def _beat(self, broker_epoch: int, sent_ms: int, *, want_shutdown: bool) -> None:
         news = self.running.replicas.disks.news()
         body = BrokerHeartbeatRequest(
             self.node_id,
@@ -127,7 +127,7 @@ class NodeControl:
             registry.BROKER_HEARTBEAT,
             body,
             self.config.controller_request_timeout_ms,
-            lambda response: self._submit(m.HeartbeatAnswered(response)),
+            lambda response: self._submit(m.HeartbeatAnswered(response, sent_ms)),
         )
 
     def _adopt(self, node_id: int, cluster_id: str) -> None:

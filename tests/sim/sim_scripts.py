@@ -55,14 +55,14 @@ class CoordinatorLink:
         client = self._client
         if self._node_id is None:
             node_id = client.random.choice(sorted(client.cluster.nodes))
-            answer = yield from _asked(client, node_id, FIND_COORDINATOR, self._request, 0)
+            answer = yield from ask(client, node_id, FIND_COORDINATOR, self._request, 0)
             if isinstance(answer, KafkaError):
                 return answer
             (found,) = answer.coordinators
             if found.error_code:
                 return error_from_code(found.error_code, found.error_detail)
             self._node_id = found.node_id
-        answer = yield from _asked(client, self._node_id, api, body, timeout_ms)
+        answer = yield from ask(client, self._node_id, api, body, timeout_ms)
         if isinstance(answer, KafkaError):
             self.forget()
         return answer
@@ -86,7 +86,8 @@ class CoordinatorLink:
             yield from sleep(client, wait_after(error, failures, backoff))
 
 
-def _asked(client: SimClient, node_id: int, api: Api, body: Any, timeout_ms: int) -> Steps:
+def ask(client: SimClient, node_id: int, api: Api, body: Any, timeout_ms: int = 0) -> Steps:
+    """The node's answer, or the KafkaError of why there is none."""
     answer = yield lambda resume: client.ask(
         node_id, api, body, (), lambda found, _frames: resume(found), timeout_ms
     )

@@ -46,6 +46,7 @@ MARKS = (
 )
 
 
+@pytest.mark.timeout(600)  # of CPU time it takes a minute; a machine may be busy
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, GROUP))
 def test_random_faults_break_no_law(first: int) -> None:
     """Some seeds, each a world of its own; after it has healed the cluster goes on with equal replicas and

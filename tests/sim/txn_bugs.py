@@ -19,6 +19,7 @@ from headrace.coordinators.txn import shard as txn_shard
 from headrace.coordinators.txn.markers import Markers
 from headrace.coordinators.txn.shard import TransactionShard
 from headrace.coordinators.txn.states import PREPARED
+from headrace.storage_node.lease import Lease
 from headrace.storage_node.log.log_producers import LogProducers
 from headrace.storage_node.log.producer_state import Producer
 
@@ -114,6 +115,11 @@ def answers_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(HostedShard, "_answer", answer)
 
 
+def trusts_its_memory(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator that does not know whether it leads still answers out of what it remembers."""
+    patch.setattr(Lease, "holds", lambda *_: True)
+
+
 def shows_what_is_open(patch: pytest.MonkeyPatch) -> None:
     """The last stable offset is the high watermark."""
     patch.setattr(LogProducers, "last_stable_offset", property(lambda self: self.high_watermark))
@@ -192,6 +198,7 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     lets_anybody_commit_offsets: (("ExactlyOnce", "OffsetsKept"), AWAY, 20),
     lets_zombies_end_transactions: (WRONG, CLASSIC, 20),
     answers_before_it_is_committed: (("OffsetsKept", "OneOwner", "AnsweredCommitted", *WRONG), CLASSIC, 20),
+    trusts_its_memory: (("OffsetsKept",), AWAY, 20),
     shows_what_is_open: (("G1a", *WRONG), QUIET, 3),
     shows_what_was_aborted: (("G1a", *WRONG), QUIET, 3),
     forgets_what_was_decided: (HANGS, CLASSIC, 10),

@@ -9,7 +9,7 @@ the history's to find.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from cluster_laws import buffers
@@ -23,7 +23,7 @@ from headrace.coordinators.txn.shard import TransactionShard
 from headrace.protocol.model import TopicPartition
 from history import Outcome
 from sim_clients import SimConsumer
-from sim_members import COPY_OF, READERS, Copier, CopierSeat, SimMember
+from sim_members import COPY_OF, READERS, Asker, Copier, CopierSeat, SimMember
 from sim_transactions import COPY, SOURCE, Seat
 
 if TYPE_CHECKING:
@@ -57,25 +57,26 @@ class Groups:
         self._cluster = cluster
         self._owners: dict[tuple[str, int, TopicPartition], str] = {}
         self._floors: dict[tuple[str, TopicPartition], int] = {}
-        self._asked: dict[tuple[str, TopicPartition], set[int]] = defaultdict(set)
+        self._asked: dict[tuple[str, TopicPartition], Counter[int]] = defaultdict(Counter)
         self._read: dict[tuple[str, TopicPartition], set[bytes]] = defaultdict(set)
         self._ops: list[Op] = []
         self.watcher = Watcher(cluster, "watcher")
         self.seats = [Seat(cluster, "x0"), Seat(cluster, "x1")]
         self.copiers = [CopierSeat(cluster, "y0"), CopierSeat(cluster, "y1")]
         self.readers = [SimMember(cluster, f"r{n}", READERS) for n in range(2)]
+        self.asker = Asker(cluster)
 
     @property
     def clients(self) -> list[Any]:
         """All who are to begin."""
-        return [self.watcher, *self.seats, *self.copiers, *self.readers]
+        return [self.watcher, *self.seats, *self.copiers, *self.readers, self.asker]
 
     def names(self) -> list[str]:
         """Of all who are there now."""
         producers = [each for seat in (*self.seats, *self.copiers) for each in seat.producers]
         members = [each.member for each in producers if isinstance(each, Copier)]
         living = [each for each in producers if not each.has_ended]
-        return [client.name for client in (self.watcher, *self.readers, *living, *members)]
+        return [client.name for client in (self.watcher, *self.readers, self.asker, *living, *members)]
 
     # --- what happens -------------------------------------------------------------------------------------
 
@@ -109,22 +110,23 @@ class Groups:
     def asked(self, member: SimMember, offsets: tuple[CommittedOffset, ...]) -> None:
         """A member asks to commit these, outside of a transaction; the request may come late."""
         for each in offsets:
-            self._asked[member.group, TopicPartition(each.topic, each.partition)].add(each.offset)
+            self._asked[member.group, TopicPartition(each.topic, each.partition)][each.offset] += 1
 
     def committed(self, group: str, offsets: tuple[CommittedOffset, ...]) -> None:
-        """They were told to be safe."""
+        """They were told to be safe; the request will not come again."""
         for each in offsets:
             key = (group, TopicPartition(each.topic, each.partition))
             self._floors[key] = max(self._floors.get(key, -1), each.offset)
+            self._asked[key][each.offset] -= 1
 
     def floor(self, group: str, tp: TopicPartition) -> int:
         """Up to where the group has committed, at least."""
         return self._floors.get((group, tp), -1)
 
-    def check_fetched(self, member: SimMember, tp: TopicPartition, offset: int, floor: int) -> None:
+    def check_fetched(self, group: str, tp: TopicPartition, offset: int, floor: int) -> None:
         """OffsetsKept: not lower than what was acknowledged before, unless an older request came late."""
-        is_late = offset in self._asked[member.group, tp]
-        assert offset >= floor or is_late, f"OffsetsKept: {member.group} is at {offset} of {tp}, not {floor}"
+        is_late = self._asked[group, tp][offset] > 0
+        assert offset >= floor or is_late, f"OffsetsKept: {group} is at {offset} of {tp}, not {floor}"
         self._cluster.rules.marks["offsets fetched"] += offset > 0
 
     def read_by(self, member: SimMember, reads: Reads) -> None:
@@ -173,7 +175,7 @@ class Groups:
             seat.is_sending = False
         cluster.require(60_000, lambda: all(seat.is_done for seat in self.copiers), "a copier waits for ever")
         cluster.require(60_000, self.is_watched, f"HangingTransaction: {self.watcher.positions()}")
-        for reader in self.readers:
+        for reader in (*self.readers, self.asker):
             reader.stop()
         self._check_aborted()
         self._check_whole()

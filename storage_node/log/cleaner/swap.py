@@ -38,7 +38,7 @@ def stage(files: Files, segment: Segment) -> None:
 def settle(files: Files, old: Sequence[Segment], new: Segment) -> None:
     """Steps 3 and 4, once the log serves `new`. Errors: KafkaStorageError."""
     for segment in old:
-        segment.retire(keeps_snapshot=segment is old[0])
+        segment.retire()
     _rename(files, new, "")
     files.fsync_directory(new.directory)
 

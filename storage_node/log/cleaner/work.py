@@ -26,6 +26,7 @@ from ....protocol.records.header import HEADER_BYTES
 from .. import names
 from ..batches import header_at
 from ..files import DiskFullError, sync_files
+from ..producer_recovery import remove_snapshots, snapshot_offsets
 from ..producer_state import NO_PRODUCER_EPOCH
 from ..segment import Segment
 from ..transaction_index import TransactionIndex
@@ -97,12 +98,16 @@ class Cleaning:
     _transactions: CleanedTransactions = field(init=False)
     _groups: list[tuple[Segment, ...]] = field(default_factory=list)
     _producers: dict[int, tuple[int, int]] = field(init=False)
+    _aborted: list[AbortedTransaction] = field(init=False)
     _replacement: _Replacement | None = None
     _is_aborted: bool = False
 
     def __post_init__(self) -> None:
         self._files = self.log.files
         self._producers = self.log.last_of_producers()
+        # What is decided of the plan's data may be written behind it, down to the active segment.
+        found = (each for segment in self.log.segments for each in segment.aborted or ())
+        self._aborted = [each for each in found if each.first_offset < self.plan.end_offset]
 
     def abort(self) -> None:
         """See log_cleaning.Abortable."""
@@ -134,6 +139,7 @@ class Cleaning:
             for segment in segments:
                 if segment.synced_bytes != segment.size_bytes:
                     segment.file.fdatasync()
+            self._drop_snapshots(segments[-1].next_offset)
 
     def rewrite(self) -> bool:
         """Write the next group, up to where only `install` is left; False if there is none. Errors: as
@@ -203,14 +209,17 @@ class Cleaning:
                 offset_map.advance(header.last_offset)
         return True
 
+    def _drop_snapshots(self, upto_offset: int) -> None:
+        """Of producers, from among the batches that are written anew: what was open then may have its marker
+        there, and who read on from such a snapshot, after a crash, would miss that. Durable on return."""
+        directory = self.log.directory
+        offsets = snapshot_offsets(self._files.listdir(directory))
+        remove_snapshots(self._files, directory, [each for each in offsets if each < upto_offset])
+        self._files.fsync_directory(directory)
+
     def _aborted_from(self, start: int) -> list[AbortedTransaction]:
         """The aborted transactions that reach `start` or more and begin below the end of the plan."""
-        return [
-            each
-            for segment in self.log.sealed_segments
-            for each in segment.aborted or ()
-            if each.first_offset < self.plan.end_offset and each.last_offset >= start
-        ]
+        return [each for each in self._aborted if each.last_offset >= start]
 
     # --- writing anew ------------------------------------------------------------------------------------
 

@@ -12,6 +12,8 @@ from headrace.benchmarks.page import METRICS
 from headrace.benchmarks.replicated import NODES
 from headrace.benchmarks.results import CEILINGS
 from headrace.benchmarks.session_io import Session
+from headrace.benchmarks.systems_io import Kafka
+from headrace.storage_node.config import NodeConfig
 
 IDS = [group.id for group in GROUPS]
 MOST_BYTES = 2_000_000_000  # beyond, the kernel's write-back is measured too
@@ -95,6 +97,46 @@ def test_both_systems_do_their_upkeep_alike() -> None:
     assert (goal.metric, goal.goal, goal.is_beside) == ("ack_p99_ms", 2.0, False)
 
 
+COORDINATED = [group for group in GROUPS if group.workload in ("W12", "W13")]
+
+
+@pytest.mark.parametrize("group", COORDINATED, ids=[group.id for group in COORDINATED])
+def test_coordinators_have_the_same_to_do(group: Group) -> None:
+    """Cells that are compared have one spec but for the face; Kafka's own settings are those that headrace
+    has not, and every setting that both have is given to both."""
+    for one in group.comparisons:
+        above, below = (dict(group.cell(name).spec) for name in (one.above, one.below))
+        assert {**above, "face": ""} == {**below, "face": ""}
+        assert (group.cell(one.above).system, group.cell(one.below).system) == ("headrace", "kafka")
+    known = set(NodeConfig.keys())
+    assert {name for name, _ in group.settings} <= known
+    assert not {name for name, _ in group.kafka_settings} & known
+
+
+def test_what_coordinators_do_is_judged() -> None:
+    """Transactions of both sizes, reading what is committed, commits, and rebalances by both protocols."""
+    judged = {g.id for g in COORDINATED if any(c.goal and not c.is_beside for c in g.comparisons)}
+    assert judged == {
+        "w12-100",
+        "w12-1000",
+        "w12-read",
+        "w13-commits",
+        "w13-commits-at-once",
+        "w13-classic",
+        "w13-new",
+    }
+    for group in COORDINATED:
+        for one in group.comparisons:
+            if one.goal is not None:
+                assert one.goal == pytest.approx(1.5 if one.at_least else 1 / 1.5)
+
+
+def test_both_wait_alike_for_a_groups_first_members() -> None:
+    """The default, on the servers that last."""
+    delay = NodeConfig.of({"node.id": 1, "log.dirs": "x"}).group_initial_rebalance_delay_ms
+    assert Kafka.SETTINGS["group.initial.rebalance.delay.ms"] == str(delay)
+
+
 def test_three_replicas_are_acknowledged_by_all() -> None:
     """In every cell of three nodes, of both systems."""
     found = [cell.spec["acks"] for group in GROUPS if group.nodes > 1 for cell in group.cells]
@@ -120,8 +162,8 @@ def test_choosing_parts() -> None:
 
 
 def test_every_workload_so_far_is_there_in_both_modes() -> None:
-    """W1 to W11, the bare ceilings, three nodes, fail-over and the cleaner."""
-    wanted = {f"W{number}" for number in range(1, 12)} | {"BARE", "R3", "FAILOVER", "CLEANER"}
+    """W1 to W13, the bare ceilings, three nodes, fail-over and the cleaner."""
+    wanted = {f"W{number}" for number in range(1, 14)} | {"BARE", "R3", "FAILOVER", "CLEANER"}
     for is_quick in (True, False):
         assert {group.workload for group in cells.chosen(set(), is_quick=is_quick)} == wanted
 

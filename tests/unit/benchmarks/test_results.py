@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from headrace.benchmarks import cells, page, plots_io, results, warm_up_io
 from headrace.benchmarks.__main__ import write_page
-from headrace.benchmarks.session_io import total, with_rates, worst
+from headrace.benchmarks.reports import total, with_rates, worst
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from headrace.protocol.errors import ConfigError
-from headrace.services.server_config import scaled, split_config
+from headrace.services.server_config import of_node, scaled, split_config
 
 
 def test_keys_go_where_they_are_declared() -> None:
@@ -50,3 +50,16 @@ def test_internal_topics_have_as_many_replicas_as_there_can_be() -> None:
     assert found == {1: (1, 1, 1), 2: (2, 2, 2), 3: (3, 3, 2), 9: (3, 3, 2)}
     asked = scaled({names[0]: "3", "num.partitions": "4"}, 1)
     assert (asked[names[0]], asked[names[1]], asked["num.partitions"]) == ("3", 1, "4")
+
+
+def test_each_node_has_its_own_ports_for_kafkas_clients() -> None:
+    """From the named one on; 0 stays any free one."""
+    node = {
+        "listeners": "PLAINTEXT://:9092,OTHER://h:0",
+        "advertised.listeners": ("PLAINTEXT://out:19092",),
+    }
+    found = of_node(node, 3, "/d")
+    assert found["listeners"] == ("PLAINTEXT://:9094", "OTHER://h:0")
+    assert found["advertised.listeners"] == ("PLAINTEXT://out:19094",)
+    assert (found["node.id"], found["log.dirs"]) == (3, "/d")
+    assert "listeners" not in of_node({}, 2, "/d")

@@ -18,7 +18,7 @@ from headrace.protocol.errors import (
 )
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.groups import HeartbeatRequest
-from headrace.protocol.metadata.records import PartitionChangeRecord
+from headrace.protocol.metadata.records import FenceBrokerRecord, PartitionChangeRecord, RegisterBrokerRecord
 from headrace.protocol.model import CONSUMER_OFFSETS, NO_NODE
 from headrace.protocol.records.header import CRC_POSITION, assigned_prefix
 from headrace.storage_node.effects import AskPeer, ReadForGuest
@@ -349,3 +349,86 @@ def test_ends_of_other_partitions_are_known_where_there_is_a_replica() -> None:
     rig.produce(other, batch(b"a", b"b"))
     assert rig.visitor.host.known_end((other, 0)) == 2
     assert rig.visitor.host.known_end((other, 1)) is None
+
+
+def test_the_guest_knows_whether_it_has_a_lease() -> None:
+    """By the time of the event, and only with the metadata that the lease is about."""
+    rig = Rig()
+    host, lease = rig.visitor.host, rig.core.guest.lease
+    assert not host.holds_lease
+    lease.length_ms = 10
+    lease.granted(rig.now_ms, rig.image.offset + 1)
+    assert not host.holds_lease
+    rig.topic("other")
+    assert host.holds_lease
+    rig.pass_time(10)
+    rig.core.expire(rig.now_ms)
+    assert not host.holds_lease
+
+
+def test_a_partition_that_nobody_led_is_handed_over_at_once() -> None:
+    """A new one; one whose leader was fenced; one that this node has led before itself."""
+    rig = Rig()
+    rig.core.guest.lease.length_ms = 1_000
+    assert rig.visitor.host.is_handed_over(rig.key)
+    for leader in (NO_NODE, NODE):
+        rig.set_leader(rig.topic_id, leader)
+    assert rig.visitor.host.is_handed_over(rig.key)
+    rig.metadata(PartitionChangeRecord(rig.topic_id, 0, leader=NODE))
+    assert rig.partition().leader_epoch == 3
+    assert rig.visitor.host.is_handed_over(rig.key)
+
+
+class Takeover(Rig):
+    """The other node has led, and now this one does."""
+
+    def __init__(self) -> None:
+        super().__init__(replicas=(NODE, 2))
+        self.core.guest.lease.length_ms = 1_000
+        self.metadata(RegisterBrokerRecord(2, bytes(16), "h", 9_092, None, (), 5, is_fenced=False))
+        self.set_leader(self.topic_id, 2)
+        self.set_leader(self.topic_id, NODE)
+
+    @property
+    def is_done(self) -> bool:
+        return self.visitor.host.is_handed_over(self.key)
+
+
+def test_the_one_before_may_believe_in_its_lease() -> None:
+    """Until no lease of a heartbeat from before can hold any more. It is the same in later epochs of the same
+    leader."""
+    rig = Takeover()
+    assert not rig.is_done
+    rig.metadata(PartitionChangeRecord(rig.topic_id, 0, leader=NODE))
+    rig.pass_time(999)
+    rig.core.expire(rig.now_ms)
+    assert not rig.is_done
+    rig.pass_time(1)
+    rig.core.expire(rig.now_ms)
+    assert rig.is_done
+
+
+def test_the_one_before_has_heard_of_it_when_it_follows() -> None:
+    """Its fetch is of the new epoch."""
+    rig = Takeover()
+    in_sync = rig.partition().in_sync
+    in_sync.fetched(2, 0, 0, broker_epoch=1, now_ms=rig.now_ms)
+    assert rig.is_done
+
+
+def test_the_one_before_has_no_lease_when_it_is_fenced() -> None:
+    """Nor when it is removed."""
+    rig = Takeover()
+    rig.metadata(FenceBrokerRecord(2, 5))
+    assert rig.is_done
+
+
+def test_who_has_led_before_may_be_unknown() -> None:
+    """Two epochs were passed over: only time tells."""
+    rig = Takeover()
+    rig.metadata(*(PartitionChangeRecord(rig.topic_id, 0, leader=leader) for leader in (2, NODE)))
+    rig.partition().in_sync.fetched(2, 0, 0, broker_epoch=1, now_ms=rig.now_ms)
+    assert not rig.is_done
+    rig.pass_time(1_000)
+    rig.core.expire(rig.now_ms)
+    assert rig.is_done

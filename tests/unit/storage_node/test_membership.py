@@ -24,7 +24,7 @@ TIMES = m.MembershipTimes(
     shutdown_timeout_ms=2_000,
 )
 REGISTERED = m.RegistrationAnswered(
-    BrokerRegistrationResponse(0, "", node_id=7, broker_epoch=12, cluster_id="c", heartbeat_interval_ms=300)
+    BrokerRegistrationResponse(0, "", 7, 12, "c", heartbeat_interval_ms=300, session_timeout_ms=1_500)
 )
 
 
@@ -32,8 +32,14 @@ def refused(error: type[Any]) -> m.RegistrationAnswered:
     return m.RegistrationAnswered(BrokerRegistrationResponse(error.code, "no"))
 
 
-def beat(*, error: int = 0, fenced: bool = False, shutdown: bool = False) -> m.HeartbeatAnswered:
-    return m.HeartbeatAnswered(BrokerHeartbeatResponse(error, "", fenced, shutdown))
+def beat(
+    *, error: int = 0, fenced: bool = False, shutdown: bool = False, offset: int = -1, sent_ms: int = 0
+) -> m.HeartbeatAnswered:
+    return m.HeartbeatAnswered(BrokerHeartbeatResponse(error, "", fenced, shutdown, offset), sent_ms)
+
+
+def say(broker_epoch: int, sent_ms: int = 0, *, want_shutdown: bool = False) -> m.SendHeartbeat:
+    return m.SendHeartbeat(broker_epoch, want_shutdown, sent_ms)
 
 
 class Driver:
@@ -73,7 +79,7 @@ def test_a_new_node_registers_follows_the_metadata_and_is_let_in(node: Driver) -
         m.SetTimer(m.HEARTBEAT_TIMER, 1_300),
     )
     assert node(m.MetadataApplied(11)) == ()
-    assert node(m.MetadataApplied(12)) == (m.SendHeartbeat(12, want_shutdown=False),)
+    assert node(m.MetadataApplied(12)) == (say(12),)
     assert node(beat(), 2_000) == (m.SetTimer(m.HEARTBEAT_TIMER, 2_300),)
     assert node.core.state is m.MembershipState.ACTIVE
 
@@ -82,21 +88,37 @@ def test_metadata_that_overtakes_the_registration_is_not_forgotten(node: Driver)
     """On re-registration the follow loop runs on and may apply the new epoch before its answer comes."""
     node(m.Connected())
     node(m.MetadataApplied(12))
-    assert m.SendHeartbeat(12, want_shutdown=False) in node(REGISTERED)
+    assert say(12) in node(REGISTERED)
 
 
 def test_heartbeats_go_on_one_at_a_time(active: Driver) -> None:
     """The timer asks for the next heartbeat; while it is under way no second one goes out."""
-    assert active(m.TimeCame(m.HEARTBEAT_TIMER)) == (m.SendHeartbeat(12, want_shutdown=False),)
+    assert active(m.TimeCame(m.HEARTBEAT_TIMER)) == (say(12),)
     assert active(m.TimeCame(m.HEARTBEAT_TIMER)) == ()
     assert active(beat(), 500) == (m.SetTimer(m.HEARTBEAT_TIMER, 800),)
 
 
+def test_a_heartbeat_that_was_heard_is_a_lease_from_when_it_was_sent(active: Driver) -> None:
+    """By a third of the session, for a node that has the metadata of then; not while it is fenced, and not
+    from a controller that says nothing about its metadata."""
+    lease = active.core.lease
+    lease.learned(70)
+    assert active(m.TimeCame(m.HEARTBEAT_TIMER), 2_000) == (say(12, 2_000),)
+    active(beat(offset=70, sent_ms=2_000), 2_400)
+    assert lease.holds(2_499)
+    assert not lease.holds(2_500)
+    stale = StaleBrokerEpochError.code
+    for without in (beat(fenced=True, offset=70, sent_ms=3_000), beat(sent_ms=3_000)):
+        active(without, 3_000)
+    active(beat(error=stale, offset=70, sent_ms=3_000), 3_000)
+    assert not lease.holds(2_500)
+
+
 def test_news_do_not_wait_for_the_next_heartbeat(active: Driver) -> None:
     """A disk failed: told at once; while a heartbeat is under way, right behind its answer."""
-    assert active(m.NewsCame()) == (m.SendHeartbeat(12, want_shutdown=False),)
+    assert active(m.NewsCame()) == (say(12),)
     assert active(m.NewsCame()) == ()
-    assert active(beat(), 500) == (m.SendHeartbeat(12, want_shutdown=False),)
+    assert active(beat(), 500) == (say(12, 500),)
     assert active(beat(), 600) == (m.SetTimer(m.HEARTBEAT_TIMER, 900),)
     active(m.Disconnected())
     assert active(m.NewsCame()) == (), "the first heartbeat of the next connection tells it"
@@ -135,7 +157,7 @@ def test_an_election_is_not_backed_off_from(active: Driver) -> None:
 def test_after_a_reconnect_the_old_registration_is_used_on(active: Driver) -> None:
     """A restarted controller knows us from its log: no new registration, no new epoch."""
     active(m.Disconnected())
-    assert active(m.Connected()) == (m.FollowMetadata(), m.SendHeartbeat(12, want_shutdown=False))
+    assert active(m.Connected()) == (m.FollowMetadata(), say(12))
     active(beat())
     assert active.core.state is m.MembershipState.ACTIVE
 
@@ -148,7 +170,7 @@ def test_a_lost_registration_is_made_anew(active: Driver, error: type[Any]) -> N
         m.RegistrationAnswered(BrokerRegistrationResponse(0, "", 7, 40, "c", heartbeat_interval_ms=300))
     )
     assert m.AdoptIdentity(7, "c") in effects
-    assert active(m.MetadataApplied(40)) == (m.SendHeartbeat(40, want_shutdown=False),)
+    assert active(m.MetadataApplied(40)) == (say(40),)
 
 
 def test_a_duplicate_is_asked_again_until_the_time_is_over(node: Driver) -> None:
@@ -198,10 +220,10 @@ def test_a_stopping_node_waits_until_nothing_depends_on_it(active: Driver) -> No
     """Controlled shutdown: heartbeats with want_shutdown until the controller agrees."""
     assert active(m.StopAsked(), 100) == (
         m.SetTimer(m.LEAVE_TIMER, 2_100),
-        m.SendHeartbeat(12, want_shutdown=True),
+        say(12, 100, want_shutdown=True),
     )
     assert active(beat(), 150) == (m.SetTimer(m.HEARTBEAT_TIMER, 170),)
-    assert active(m.TimeCame(m.HEARTBEAT_TIMER), 170) == (m.SendHeartbeat(12, want_shutdown=True),)
+    assert active(m.TimeCame(m.HEARTBEAT_TIMER), 170) == (say(12, 170, want_shutdown=True),)
     assert active(beat(shutdown=True)) == (m.Left(),)
     assert active(beat()) == ()
 

@@ -183,6 +183,23 @@ def test_a_cooperative_assignor_cannot_give_away_what_others_have() -> None:
     assert shares_of(sync) == {"me": (), "x": (T1,)}
 
 
+@pytest.mark.parametrize(
+    ("mine", "other", "given"), [(3, 4, ()), (4, 3, (T0,)), (4, 4, ()), (4, -1, ()), (-1, 4, ())]
+)
+def test_an_old_claim_takes_nothing_from_who_has_it_now(mine: int, other: int, given: Any) -> None:
+    """A static member that is away still claims what it had when it joined last; whoever claims it of a later
+    generation has it. A client that does not say of which generation has it, for all that is known."""
+    told = [Subscription(3, ("t",), owned=(T0,), generation_id=generation) for generation in (mine, other)]
+    everyone = [
+        groups.JoinedMember(name, None, encode_subscription(each))
+        for name, each in zip(("me", "x"), told, strict=True)
+    ]
+    core = new(Naughty({"me": [T0]}, is_cooperative=True))
+    lead(core, "naughty", tuple(everyone))
+    sync = asked(core.divide(1, {"t": Topic(1)}, 0), SYNC_GROUP)
+    assert shares_of(sync) == {"me": given, "x": ()}
+
+
 def test_eager_members_give_up_everything_before_they_join_again() -> None:
     """When the user comes, and beat meanwhile; nothing happens to work that has begun."""
     core = new()

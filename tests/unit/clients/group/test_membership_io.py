@@ -4,72 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from fake_cluster import Fault
+from group_members import Told, each_kind, member, owned, read, until
 from headrace.clients.group.group_metadata import OffsetAndMetadata
 from headrace.protocol import errors
-from headrace.protocol.model import CONSUMER_OFFSETS, TopicPartition
+from headrace.protocol.model import TopicPartition
 
 Play = Callable[..., Any]
 T0, T1, T2, T3 = (TopicPartition("t", number) for number in range(4))
-KINDS: dict[str, dict[str, Any]] = {
-    "eager": {"assignors": ["range"]},
-    "cooperative": {"assignors": ["cooperative-sticky"]},
-    "new": {"group_protocol": "consumer"},
-}
-each_kind = pytest.mark.parametrize("kind", sorted(KINDS))
-
-
-def member(cluster: Any, kind: str = "eager", **options: Any) -> Any:
-    """One consumer of group g; with `topics` None it has no subscription yet."""
-    topics = options.pop("topics", ("t",))
-    return cluster.consumer(
-        *(topics or ()), group="g", auto_offset_reset="earliest", **{**KINDS[kind], **options}
-    )
-
-
-async def read(consumer: Any, quiet_s: float = 2.0) -> list[bytes]:
-    """The values of everything until nothing comes for `quiet_s`."""
-    found: list[bytes] = []
-    while batch := await consumer.poll(quiet_s):
-        found += [record.value for record in batch]
-    return found
-
-
-async def until(condition: Callable[[], Any], *consumers: Any) -> None:
-    """Let consumers poll until it holds."""
-    for _ in range(600):
-        if condition():
-            return
-        for consumer in consumers:
-            await consumer.poll(0.05)
-        await asyncio.sleep(0.05)
-    raise AssertionError("it never came about")
-
-
-def owned(consumer: Any) -> tuple[TopicPartition, ...]:
-    found: tuple[TopicPartition, ...] = consumer._engine.assignment()
-    return found
-
-
-class Told:
-    """A listener that writes down what it hears."""
-
-    def __init__(self) -> None:
-        self.heard: list[tuple[str, tuple[TopicPartition, ...]]] = []
-
-    def on_assigned(self, _consumer: Any, tps: Any) -> None:
-        self.heard.append(("assigned", tps))
-
-    def on_revoked(self, _consumer: Any, tps: Any) -> None:
-        self.heard.append(("revoked", tps))
-
-    def on_lost(self, _consumer: Any, tps: Any) -> None:
-        self.heard.append(("lost", tps))
 
 
 @each_kind
@@ -146,6 +92,23 @@ def test_auto_commit_never_goes_beyond_what_is_finished(play: Play, kind: str) -
             break
         await consumer.close()
         assert fake.committed("g") == {("t", 0): 8}, "closing does not finish what is in hand"
+
+    play(scenario)
+
+
+def test_auto_commit_goes_back_with_a_seek(play: Play) -> None:
+    """Whoever seeks back wants what follows again, also after a restart."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", 1)
+        fake.put("t", 0, b"1", b"2", b"3")
+        first = member(cluster, auto_commit_interval_ms=3_600_000)
+        assert await read(first) == [b"1", b"2", b"3"]
+        await first.commit()
+        assert fake.committed("g") == {("t", 0): 3}
+        await first.seek(T0, 1)
+        await first.close()
+        assert fake.committed("g") == {("t", 0): 1}
 
     play(scenario)
 
@@ -463,98 +426,6 @@ def test_wakeup_ends_a_poll_with_an_error(play: Play) -> None:
         with pytest.raises(errors.WakeupError):
             await consumer.poll(60)
         assert await read(consumer) == [b"1"]
-
-    play(scenario)
-
-
-@each_kind
-def test_a_pattern_chooses_topics(play: Play, kind: str) -> None:
-    """Later ones too, but not internal ones; a deleted one no more."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        for name in ("ta", "tb", "other", CONSUMER_OFFSETS):
-            fake.create(name)
-            fake.put(name, 0, name.encode())
-        consumer = member(cluster, kind, topics=None, session_timeout_ms=10_000)
-        await consumer.subscribe(pattern="t.*|__consumer.*")
-        await until(lambda: len(owned(consumer)) == 2, consumer)
-        assert consumer.subscription() == ("ta", "tb")
-        fake.create("tc")
-        fake.put("tc", 0, b"tc")
-        consumer._engine._hub.metadata.refresh_soon()
-        await until(lambda: len(owned(consumer)) == 3, consumer)
-        del fake.topics["ta"]
-        fake.metadata_offset += 1
-        consumer._engine._hub.metadata.refresh_soon()
-        await until(lambda: [tp.topic for tp in owned(consumer)] == ["tb", "tc"], consumer)
-        await consumer.subscribe("other")
-        await until(lambda: [tp.topic for tp in owned(consumer)] == ["other"], consumer)
-        assert "tb" not in consumer._engine._hub.metadata.view.topics
-
-    play(scenario)
-
-
-@each_kind
-def test_internal_topics_when_they_are_wanted(play: Play, kind: str) -> None:
-    """With exclude.internal.topics=false a pattern means them too, whoever matches it."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create(CONSUMER_OFFSETS)
-        fake.create("t")
-        consumer = member(cluster, kind, topics=None, pattern=".*", exclude_internal_topics=False)
-        await until(lambda: len(owned(consumer)) == 2, consumer)
-        assert consumer.subscription() == (CONSUMER_OFFSETS, "t")
-
-    play(scenario)
-
-
-@each_kind
-def test_a_compiled_pattern_is_matched_as_python_does(play: Play, kind: str) -> None:
-    """Flags and look-ahead count under every protocol; topics may come after it."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create("tOld")
-        consumer = member(
-            cluster,
-            kind,
-            topics=None,
-            pattern=re.compile("T(?!old).*", re.IGNORECASE),
-            session_timeout_ms=10_000,
-        )
-        await read(consumer, 20)
-        assert owned(consumer) == ()
-        fake.create("tNew")
-        fake.put("tNew", 0, b"1")
-        consumer._engine._hub.metadata.refresh_soon()
-        assert await read(consumer) == [b"1"]
-        assert owned(consumer) == (TopicPartition("tNew", 0),)
-        await consumer.close()
-
-    play(scenario)
-
-
-@each_kind
-def test_unsubscribing_and_subscribing_anew(play: Play, kind: str) -> None:
-    """The group forgets the member; another subscription begins where that group stands."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create("t")
-        fake.create("u")
-        fake.put("t", 0, b"t1")
-        fake.put("u", 0, b"u1")
-        told = Told()
-        consumer = member(cluster, kind, listener=told)
-        assert consumer.subscription() in ((), ("t",))
-        assert await read(consumer) == [b"t1"]
-        await consumer.subscribe(["t", "u"], listener=told)
-        assert await read(consumer, 8.0) == [b"u1"]
-        await consumer.unsubscribe()
-        assert fake.group_members("g") == []
-        assert consumer.subscription() == ()
-        assert told.heard[-1] == ("revoked", (T0, TopicPartition("u", 0)))
-        fake.put("t", 0, b"t2")
-        await consumer.subscribe("t")
-        assert await read(consumer) == [b"t2"]
 
     play(scenario)
 

@@ -137,6 +137,28 @@ def test_a_heartbeat_without_an_answer_is_sent_again_in_full() -> None:
     assert again.rebalance_timeout_ms == 60_000
 
 
+def test_what_is_being_taken_over_is_told_as_owned() -> None:
+    """The user's side goes on with it whatever comes. Were it not told, the coordinator would take it for
+    given back, if the target changes with this very heartbeat, and give it to another at once."""
+    core = joined(0)
+    core.on_answer(beat(core.poll(5_000)), target(2, 0, 1), 5_000)
+    lost = beat(core.poll(10_000))
+    assert lost.request.owned is None
+    core.on_failure(lost, errors.NetworkError(), 10_000)
+    assert beat(core.poll(10_200)).request.owned == (groups.TopicIdPartitions(ID, (0,)),), "not begun yet"
+    core = joined(0)
+    core.on_answer(beat(core.poll(5_000)), target(2, 0, 1), 5_000)
+    assert core.begin() == Work(WorkKind.ASSIGNED, (T1,))
+    core.on_failure(beat(core.poll(10_000)), errors.NetworkError(), 10_000)
+    again = beat(core.poll(10_200))
+    assert again.request.owned == (groups.TopicIdPartitions(ID, (0, 1)),)
+    core.on_answer(again, target(2, 0), 10_200)
+    core.on_answer(beat(core.on_done(10_300)), same(2), 10_300)
+    assert core.begin() == Work(WorkKind.REVOKED, (T1,))
+    told = beat(core.on_done(10_300))
+    assert told.request.owned == (groups.TopicIdPartitions(ID, (0,)),)
+
+
 @pytest.mark.parametrize(
     "error", [errors.UnknownMemberIdError, errors.FencedMemberEpochError, errors.GroupIdNotFoundError]
 )

@@ -243,3 +243,12 @@ def test_the_table_of_states_allows_nothing_else() -> None:
 def test_incarnations_are_told_apart() -> None:
     """The kit's own helper makes distinct ids; the tests above rest on it."""
     assert incarnation(1) != incarnation(2)
+
+
+def test_a_heartbeat_is_told_how_far_the_metadata_was_decided() -> None:
+    """With what it decides itself: a node that knows all of it knows what it led when it was heard."""
+    driver = Driver()
+    epoch = driver.register(1).broker_epoch
+    let_in = driver.beat(1, metadata_offset=epoch)
+    assert let_in.metadata_offset == driver.image.offset
+    assert driver.beat(1, metadata_offset=epoch).metadata_offset == driver.image.offset

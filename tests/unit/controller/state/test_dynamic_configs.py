@@ -22,6 +22,7 @@ from headrace.protocol.metadata.replay import image_records
 from headrace.runtime.config import text_of
 
 TOPIC, CLUSTER, NODE = ConfigResource(2, "t"), ConfigResource(4, ""), ConfigResource(4, "1")
+GROUP = ConfigResource(32, "g")
 SET, DELETE, APPEND = 0, 1, 2
 DAY = 24 * 3_600_000
 
@@ -60,6 +61,11 @@ def refused(driver, resource, **values):
     [
         (CLUSTER, "log.retention.msx", "did you mean 'log.retention.ms'"),
         (TOPIC, "retention.msx", "did you mean 'retention.ms'"),
+        (GROUP, "consumer.session.timeout", "did you mean 'consumer.session.timeout.ms'"),
+        (GROUP, "group.consumer.session.timeout.ms", "there it is consumer.session.timeout.ms"),
+        (GROUP, "retention.ms", "unknown config key"),
+        (NODE, "consumer.heartbeat.interval.ms", "there it is group.consumer.heartbeat.interval.ms"),
+        (TOPIC, "consumer.heartbeat.interval.ms", "unknown config key"),
         (CLUSTER, "retention.ms", "there it is log.retention.ms"),
         (NODE, "max.message.bytes", "there it is message.max.bytes"),
         (TOPIC, "log.segment.bytes", "there it is segment.bytes"),
@@ -295,3 +301,35 @@ def test_unclean_elections_come_as_soon_as_the_new_interval_says(driver) -> None
     assert not driver.core.decide_unclean(driver.now_ms)
     assert not alter(driver, CLUSTER, unclean_leader_election_interval_ms=10).error_code
     assert driver.core.decide_unclean(driver.now_ms + 10)
+
+
+def test_a_group_has_configs_before_it_is_there(driver: Driver) -> None:
+    """Set, described with what they hide, listed, taken back; the session is longer than the interval."""
+    assert alter(driver, GROUP, consumer_session_timeout_ms=8_000).error_code == 0
+    assert alter(driver, CLUSTER, group_consumer_session_timeout_ms=60_000).error_code == 0
+    described = driver.ask(DescribeConfigsRequest((GROUP,), include_synonyms=True)).results[0]
+    session, interval = described.entries
+    assert [(each.name, each.value, each.source) for each in session.synonyms] == [
+        ("consumer.session.timeout.ms", "8000", 8),
+        ("group.consumer.session.timeout.ms", "60000", 3),
+        ("group.consumer.session.timeout.ms", "45000", 5),
+    ]
+    assert (session.value, session.is_default, interval.value, interval.is_default) == (
+        "8000",
+        False,
+        "5000",
+        True,
+    )
+    assert "must be longer" in refused(driver, GROUP, consumer_heartbeat_interval_ms=8_000)
+    assert "must be longer" in refused(driver, GROUP, consumer_session_timeout_ms=5_000)
+    assert refused(driver, GROUP, consumer_session_timeout_ms=0)
+    assert driver.ask(ListConfigResourcesRequest((32,))).resources == (GROUP,)
+    assert alter(driver, GROUP, consumer_session_timeout_ms=None).error_code == 0
+    assert driver.ask(ListConfigResourcesRequest((32,))).resources == ()
+
+
+@pytest.mark.parametrize("name", ["", "g" * 2_049])
+def test_a_group_has_a_name(driver: Driver, name: str) -> None:
+    """As coordinators take it."""
+    answer = alter(driver, ConfigResource(32, name), consumer_session_timeout_ms=8_000)
+    assert answer.error_code == InvalidRequestError.code

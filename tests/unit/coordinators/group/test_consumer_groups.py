@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from headrace.coordinators.group.consumer_group import GroupState
 from headrace.coordinators.group.consumer_member import MemberState
@@ -13,6 +15,7 @@ from headrace.protocol.messages.groups import (
     OffsetCommitRequest,
     TopicIdPartitions,
 )
+from headrace.protocol.metadata.image import GROUP_RESOURCE
 
 from tests.fakes.consumer_group_rig import (
     GROUP,
@@ -38,13 +41,31 @@ def member(rig: ConsumerGroupRig, member_id: str, *topics: str, **facts: object)
 
 
 def test_first_member_gets_everything_at_once(rig: ConsumerGroupRig) -> None:
-    """Epoch 1, all partitions, and how often to be heard."""
+    """Epoch 1, all partitions, and to be heard again soon: others may be about to join."""
     first = member(rig, "a")
     answer = first.beat()
     assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "a", 1)
-    assert answer.heartbeat_interval_ms == 5_000
+    assert answer.heartbeat_interval_ms == 100
     assert first.owned == {"events": {0, 1, 2, 3, 4, 5}}
     assert rig.group.state is GroupState.STABLE
+
+
+def test_members_are_heard_oftener_for_an_interval_after_a_change(rig: ConsumerGroupRig) -> None:
+    """Joining and leaving are changes, waiting for them is none; who waits for others hears soon of it."""
+    first, second = member(rig, "a"), member(rig, "b")
+    first.beat()
+    rig.advance(4_999)
+    assert first.beat().heartbeat_interval_ms == 100
+    rig.advance(1)
+    assert first.beat().heartbeat_interval_ms == 5_000
+    assert second.beat().heartbeat_interval_ms == 100
+    rig.advance(5_000)
+    assert first.beat().heartbeat_interval_ms == 5_000
+    run(first, second)
+    second.leave()
+    assert first.beat().heartbeat_interval_ms == 100
+    rig.advance(5_000)
+    assert first.beat().heartbeat_interval_ms == 5_000
 
 
 def test_second_member_gets_its_half_after_the_first_has_given_it_back(rig: ConsumerGroupRig) -> None:
@@ -109,6 +130,27 @@ def test_silent_member_is_taken_out(rig: ConsumerGroupRig) -> None:
     assert len(first.owned["events"]) == 6
     with pytest.raises(errors.UnknownMemberIdError):
         second.beat()
+
+
+def test_group_may_have_times_of_its_own(rig: ConsumerGroupRig) -> None:
+    """From the next heartbeat on; other groups keep to the node's."""
+    own = {"consumer.session.timeout.ms": "8000", "consumer.heartbeat.interval.ms": "1000"}
+    rig.image = replace(rig.image, configs={(GROUP_RESOURCE, GROUP): own})
+    first = member(rig, "a")
+    assert first.beat().heartbeat_interval_ms == 1_000
+    other = SimMember(rig, "b", ("events",), group_id="other")
+    assert other.beat().heartbeat_interval_ms == 5_000
+    rig.advance(8_000)
+    with pytest.raises(errors.UnknownMemberIdError):
+        first.beat()
+    other.beat()
+    rig.image = replace(
+        rig.image, configs={(GROUP_RESOURCE, "other"): {"consumer.session.timeout.ms": "9000"}}
+    )
+    assert other.beat().heartbeat_interval_ms == 5_000
+    rig.advance(9_000)
+    with pytest.raises(errors.UnknownMemberIdError):
+        other.beat()
 
 
 def test_member_that_does_not_give_back_in_time_is_taken_out(rig: ConsumerGroupRig) -> None:

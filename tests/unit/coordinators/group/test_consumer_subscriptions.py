@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from headrace.coordinators.group.consumer_group import GroupState
 from headrace.coordinators.group.consumer_member import MemberState
+from headrace.coordinators.group.consumer_members import MIN_REVOCATION_MS
 from headrace.protocol import errors
 
 from tests.fakes.consumer_group_rig import (
@@ -12,6 +13,7 @@ from tests.fakes.consumer_group_rig import (
     REBALANCE_MS,
     SESSION_MS,
     ConsumerGroupRig,
+    SimClassicMember,
     SimMember,
     held_by,
     run,
@@ -309,6 +311,21 @@ def test_time_to_give_back_begins_anew_when_there_is_more_to_give_back(rig: Cons
     assert rig.deadline_of(key) is None
 
 
+def test_member_that_asked_for_no_time_to_give_back_has_some(rig: ConsumerGroupRig) -> None:
+    """Else the group tries to take it out, cannot write that, and tries again without end."""
+    first = SimMember(rig, "a", ("log_a", "other"), rebalance_timeout_ms=1)
+    first.beat()
+    SimMember(rig, "b", ("log_a", "other")).beat()
+    first.take(first.send())
+    assert rig.deadline_of(("rebalance", GROUP, "a")) == rig.now_ms + MIN_REVOCATION_MS
+    rig.refuses = errors.NotEnoughReplicasError("no")
+    rig.advance(MIN_REVOCATION_MS)
+    assert rig.deadline_of(("rebalance", GROUP, "a")) == rig.now_ms + MIN_REVOCATION_MS
+    rig.refuses = None
+    rig.advance(MIN_REVOCATION_MS)
+    assert set(rig.group.members) == {"b"}
+
+
 def test_member_that_cannot_be_taken_out_has_another_session(rig: ConsumerGroupRig) -> None:
     """While nothing can be written it stays; then it is taken out after all."""
     first = SimMember(rig, "a", ("log_a",))
@@ -319,3 +336,44 @@ def test_member_that_cannot_be_taken_out_has_another_session(rig: ConsumerGroupR
     rig.refuses = None
     rig.advance(SESSION_MS)
     assert rig.group.is_empty
+
+
+def test_what_is_remembered_of_what_members_say_is_bounded(rig: ConsumerGroupRig) -> None:
+    """What a member claims beyond what it has is not kept, nor anything of one that was replaced."""
+    reported = rig.shard._consumer._members.reported
+    first = _static(rig, "m0")
+    first.beat()
+    first.beat()
+    assert reported == {(GROUP, "m0"): dict(rig.group.members["m0"].assigned)}
+    for number in range(5):
+        first.leave(-2)
+        first = _static(rig, f"m{number + 1}")
+        first.beat()
+        first.beat()
+    assert reported.keys() == {(GROUP, "m5")}
+    first.owned["other"] = {0, *range(10_000)}
+    first.send()
+    assert len(reported) == 0
+    first.owned = {}
+    assert first.beat().assignment, "it is told what it has until it says so"
+    first.beat()
+    assert reported.keys() == {(GROUP, "m5")}
+    first.leave()
+    assert not reported
+
+
+def test_static_member_that_could_not_be_replaced_is_taken_out_when_it_is_silent(
+    rig: ConsumerGroupRig,
+) -> None:
+    """A classic member wants its place, but that cannot be written, and nobody comes again."""
+    modern = SimMember(rig, "a", ("log_a",))
+    first = SimClassicMember(rig, ("log_a",), instance_id="one")
+    run(modern, first)
+    rig.refuses = errors.NotEnoughReplicasError("no")
+    again = rig.join("", GROUP, protocols=first.protocols(), group_instance_id="one")
+    assert again.code == errors.CoordinatorNotAvailableError.code
+    rig.refuses = None
+    for _ in range(3):
+        rig.advance(10_000)
+        modern.beat()
+    assert set(rig.group.members) == {"a"}

@@ -106,6 +106,38 @@ def test_while_a_group_rebalances_nothing_expires() -> None:
     assert rig.offsets() == {("u", 0): 1}
 
 
+def test_what_a_static_member_reads_when_it_comes_back_counts_at_once() -> None:
+    """It goes on without a rebalance; the log has it too, so a load must change nothing."""
+    rig = rig_of()
+    (member,) = rig.stable_group(group_instance_id="i", **reading("t"))
+    rig.commit_offset(1, member, 1, tp=("u", 0), group_instance_id="i")
+    back = rig.join(group_instance_id="i", **reading("t", "u")).answer.member_id
+    for _ in range(20):
+        rig.advance(10 * MINUTE)
+        assert rig.heartbeat(back, 1, instance_id="i").code == 0
+    assert rig.offsets() == {("u", 0): 1}
+
+
+@pytest.mark.parametrize("more", [{"protocol_type": "connect"}, {}])
+def test_an_expiry_of_its_own_does_not_take_offsets_from_a_live_group(more: dict[str, object]) -> None:
+    """Workers that do something else than read topics tell nobody what they need: as long as there are any,
+    nothing of the group expires, and nothing while consumers rebalance. Source: Kafka
+    ClassicGroup.offsetExpirationCondition."""
+    rig = rig_of()
+    asked = {**reading("t"), "rebalance_timeout_ms": 2**31 - 1, **more}
+    (member,) = rig.stable_group(**asked)
+    rig.commit_offset(1, member, 1, tp=("u", 0), retention_time_ms=MINUTE)
+    if not more:
+        rig.join(session_timeout_ms=1_800_000)
+        rig.join(member, **asked)
+    for _ in range(3):
+        rig.join(session_timeout_ms=1_800_000)
+        if more:
+            rig.heartbeat(member, 1)
+        rig.advance(10 * MINUTE)
+    assert rig.offsets() == {("u", 0): 1}
+
+
 @pytest.mark.parametrize("leaves", [False, True])
 def test_a_load_makes_nothing_expire_early(leaves: bool) -> None:
     """KAFKA-8069, scenario 53: what counts stands in the log, and members that were there at the last

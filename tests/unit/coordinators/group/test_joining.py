@@ -6,7 +6,7 @@ import pytest
 from group_rig import START_MS, GroupRig
 from headrace.coordinators.group.classic_group import ClassicGroup
 from headrace.coordinators.group.classic_states import ClassicState
-from headrace.coordinators.group.joining import MAX_PENDING_JOINS
+from headrace.coordinators.group.joining import MAX_METADATA_BYTES, MAX_PENDING_JOINS, MAX_PROTOCOLS
 from headrace.coordinators.group.rebalances import NEW_MEMBER_JOIN_TIMEOUT_MS
 from headrace.protocol.errors import (
     GroupMaxSizeReachedError,
@@ -358,3 +358,19 @@ def test_a_connection_that_goes_takes_no_member_with_it() -> None:
     assert group_of(rig).member_count == 2
     rig.advance(10_000)
     assert group_of(rig).member_count == 0
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        (m.GroupProtocol("range", bytes(MAX_METADATA_BYTES + 1)),),
+        tuple(m.GroupProtocol(f"p{number}", b"") for number in range(MAX_PROTOCOLS + 1)),
+    ],
+)
+def test_what_a_member_tells_of_itself_is_bounded(told: tuple[m.GroupProtocol, ...]) -> None:
+    """It is kept while the member waits, before any record could turn out to be too large for it."""
+    rig = GroupRig()
+    assert rig.join(protocols=told).code == InvalidRequestError.code
+    assert not rig.shard.groups
+    (member,) = rig.stable_group(protocols=(m.GroupProtocol("range", bytes(MAX_METADATA_BYTES)),))
+    assert rig.heartbeat(member, 1).code == 0

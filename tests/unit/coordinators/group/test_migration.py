@@ -8,6 +8,7 @@ from headrace.coordinators.group.consumer_group import ConsumerGroup, GroupState
 from headrace.protocol import errors
 from headrace.protocol.consumer_protocol import Assignment, encode_assignment
 from headrace.protocol.messages.groups import GroupProtocol, LeavingMember
+from headrace.protocol.model import TopicPartition
 
 from tests.fakes.consumer_group_rig import (
     GROUP,
@@ -310,3 +311,25 @@ def test_commits_of_classic_members_are_checked_as_generations(rig: ConsumerGrou
     assert code(classic.member_id, classic.generation) == 0
     assert code(classic.member_id, 99) == errors.IllegalGenerationError.code
     assert code("a", 99) == errors.StaleMemberEpochError.code
+
+
+def test_data_of_an_assignor_that_is_not_in_use_need_not_be_readable(rig: ConsumerGroupRig) -> None:
+    """What a custom assignor tells of itself may be anything. The last member of the new protocol goes when
+    its session is over: nobody is asking then who could be told of an error, and it would end every node that
+    leads the partition, one after the other."""
+    plain = SimClassicMember(rig)
+    data = plain.protocols()[0].metadata
+    protocols = (GroupProtocol("mine", b"?"), GroupProtocol("range", data))
+    asked = {"requires_member_id": False, "session_timeout_ms": 1_800_000}
+    first = rig.join("", GROUP, protocols=protocols, **asked)
+    rig.join("", GROUP, protocols=protocols[1:], **asked)
+    rig.advance(0)
+    member_id, generation = first.answer.member_id, first.answer.generation_id
+    share = encode_assignment(Assignment(1, (TopicPartition("events", 3),)))
+    assert rig.sync(member_id, generation, GROUP, assignments={member_id: share}).code == 0
+    _new(rig, "a").send()
+    assert rig.group.members[member_id].classic is not None
+    rig.advance(46_000)
+    group = rig.shard.groups[GROUP]
+    assert isinstance(group, ClassicGroup)
+    assert group.members[member_id].assignment

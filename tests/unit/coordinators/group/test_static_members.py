@@ -6,6 +6,8 @@ import pytest
 from group_rig import RANGE, GroupRig
 from headrace.coordinators.group.classic_group import ClassicGroup
 from headrace.coordinators.group.classic_states import ClassicState
+from headrace.coordinators.group.rebalances import MIN_WAIT_MS
+from headrace.coordinators.runtime.ports import Outcome
 from headrace.protocol.errors import (
     CoordinatorNotAvailableError,
     FencedInstanceIdError,
@@ -195,6 +197,21 @@ def test_if_only_static_members_that_are_away_are_left_nobody_leads() -> None:
     assert group_of(rig).state is ClassicState.PREPARING_REBALANCE
     rig.advance(40_000)
     assert group_of(rig).state is ClassicState.EMPTY
+
+
+def test_waiting_for_static_members_that_ask_for_no_time_is_no_loop() -> None:
+    """They are looked for again and again until their sessions are over, but not at once again."""
+    rig = GroupRig()
+    leader, _ = static_group(rig)
+    back = rig.join(group_instance_id="i", rebalance_timeout_ms=0)
+    assert back.code == 0
+    rig.leave(m.LeavingMember(leader))
+    assert group_of(rig).state is ClassicState.PREPARING_REBALANCE
+    _, _, action = rig._timers["join", "g"]
+    assert action(rig.now) == Outcome()
+    assert rig.deadline_of(("join", "g")) == rig.now_ms + MIN_WAIT_MS
+    rig.advance(10_000)
+    assert group_of(rig).is_empty
 
 
 def test_a_new_static_member_of_a_stable_group_leaves_nobody_stuck() -> None:

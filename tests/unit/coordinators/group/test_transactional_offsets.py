@@ -163,6 +163,14 @@ def test_they_may_while_the_group_completes_a_rebalance() -> None:
     assert error_of(rig.txn_commit_offset(5, P, member_id=member_id, generation_id=1)) == 0
 
 
+@pytest.mark.parametrize("stamp", [(-1, -1), (-1, 5), (1 << 63, 0), (9, -1), (9, 1 << 15)])
+def test_who_is_no_producer_commits_nothing(stamp: tuple[int, int]) -> None:
+    """Without a producer it would count at once; what no batch can name would end the node."""
+    rig = trusting()
+    assert error_of(rig.txn_commit_offset(1, Stamp(*stamp))) == InvalidProducerIdMappingError.code
+    assert rig.offsets() == {}
+
+
 def test_a_partition_that_is_not_there() -> None:
     """Nothing is appended, so nothing of the transaction is here."""
     rig = trusting()

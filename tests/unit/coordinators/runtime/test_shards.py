@@ -137,6 +137,20 @@ def test_a_damaged_log_fails_the_shard_alone() -> None:
     assert rig.shard.numbers == {"g": 1}
 
 
+def test_bytes_that_have_changed_on_the_disk_are_not_believed() -> None:
+    """A log that was closed in order is not scanned at the next start: a flipped bit of an offset would be
+    loaded, shown, and read from."""
+    rig = CoordinatorRig()
+    rig.host.put(0, batch_of(("g", 1)))
+    batch = rig.host.logs[0].batches[0]
+    assert batch.count(b"g") == 1
+    rig.host.logs[0].batches[0] = batch.replace(b"g", b"h")
+    rig.lead()
+    rig.load()
+    assert isinstance(rig.set(1).answer, CoordinatorNotAvailableError)
+    assert "offset 0: CRC" in rig.host.notes[0]
+
+
 def test_a_record_that_cannot_be_decoded_names_its_offset() -> None:
     """It is a fault of the log as well."""
     rig = CoordinatorRig()
@@ -265,6 +279,17 @@ def test_answers_leave_in_order_when_they_are_committed() -> None:
     assert second.answer == HeartbeatResponse(0, "2")
 
 
+def test_no_answer_overtakes_those_that_wait() -> None:
+    """The high watermark has moved, but the shard has not heard of it yet."""
+    rig = late()
+    first = rig.set(1)
+    rig.host.logs[0].high_watermark = rig.host.logs[0].end
+    shown = rig.describe("g")
+    assert [r.is_waiting for r in (first, shown)] == [True, True]
+    rig.commit()
+    assert [r.is_waiting for r in (first, shown)] == [False, False]
+
+
 def test_an_answer_that_shows_nothing_need_not_wait() -> None:
     """`waits=False` is for those."""
 
@@ -351,6 +376,22 @@ def test_records_that_no_batch_holds_are_refused(rig: CoordinatorRig) -> None:
     assert isinstance(rig.set(1 << 70).answer, InvalidRequestError)
     assert rig.host.logs[0].end == 0
     assert rig.shard.numbers == {}
+
+
+@pytest.mark.parametrize("stamp", [Stamp(11, 1 << 15), Stamp(1 << 63, 0), Stamp(-1, 2)])
+def test_a_stamp_that_no_batch_can_have_is_refused(stamp: Stamp) -> None:
+    """As a record that cannot be encoded."""
+
+    class Stamped(Counter):
+        def _set(self, body: Any, token: Any) -> Outcome:
+            outcome = super()._set(body, token)
+            outcome.stamp = stamp
+            return outcome
+
+    rig = CoordinatorRig(make=Stamped)
+    rig.lead()
+    assert isinstance(rig.set(3).answer, InvalidRequestError)
+    assert rig.host.logs[0].batches == []
 
 
 def test_an_error_of_a_handler_is_its_answer(rig: CoordinatorRig) -> None:

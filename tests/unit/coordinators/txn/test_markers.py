@@ -258,6 +258,23 @@ def test_many_are_overdue_at_once() -> None:
     assert sorted(rig.leaders[T0].aborted) == list(range(250))
 
 
+def test_what_does_not_fit_one_batch_goes_in_several() -> None:
+    """Together they are too large: to abort, to complete and to forget; none of it may wait for ever."""
+    rig = TxnRig()
+    names = ["x" * 500 + str(i) for i in range(50)]
+    for name in names:
+        rig.write(rig.begun(name, timeout_ms=1_000), T0, name, name=name)
+    rig.max_batch_bytes = 2_000
+    rig.pass_time(120_000)
+    while rig.asks:
+        rig.deliver()
+    assert sorted(rig.leaders[T0].aborted) == sorted(names)
+    rig.pass_time(10_000)
+    assert {rig.state(name) for name in names} == {"CompleteAbort"}
+    rig.pass_time(9 * 24 * 3_600_000)
+    assert not rig.shard._known
+
+
 def test_ids_that_nobody_used_for_long_are_forgotten() -> None:
     """Those in a transaction are not."""
     config = {"transactional.id.expiration.ms": "100000000"}

@@ -5,13 +5,25 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from fake_files import FakeFiles
 from headrace.protocol.errors import KafkaError
 from headrace.protocol.records.header import read_batch_header
 from headrace.storage_node.log.files_io import OsFiles
-from log_rig import NOW, append, batch, check_dense, open_log
+from log_rig import FOLDER, NOW, append, batch, check_dense, open_log
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+def test_a_folder_is_brought_to_the_disk_once_per_flush() -> None:
+    """Hundreds of partitions end at the same time; nothing is lost with the power either way."""
+    files = FakeFiles()
+    log = open_log(files)
+    append(log, batch(2))
+    before = len(files.operations)
+    log.close()
+    assert files.operations[before:].count(f"fsync_directory {FOLDER}") == 1
+    assert open_log(files.power_loss("none"), was_clean=True, recovery_point=2).log_end_offset == 2
 
 
 def test_readers_and_flushes_on_threads_while_the_owner_appends_and_rolls(tmp_path: Path) -> None:

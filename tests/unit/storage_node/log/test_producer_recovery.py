@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING
 import pytest
 from cleaner_rig import clean
 from fake_files import Crash, FakeFiles
+from headrace.protocol.records.header import read_batch_header
 from headrace.storage_node.log.disk_room import DiskRoom
 from headrace.storage_node.log.guarded_files import Fuse, GuardedFiles
 from headrace.storage_node.log.producer_recovery import snapshot_offsets, stray_snapshots
 from headrace.storage_node.log.producer_snapshot import parse_producer_snapshot
-from log_rig import FOLDER, NOW, append, batch, open_log
-from producer_oracle import check_producers, end, idempotent, transactional, verified
+from log_rig import FOLDER, NOW, append, batch, open_log, read_all
+from producer_oracle import (
+    check_producers,
+    end,
+    follow,
+    idempotent,
+    marker_batch,
+    transactional,
+    verified,
+)
 
 if TYPE_CHECKING:
     from headrace.storage_node.log.log import Log
@@ -47,7 +56,8 @@ def reopened(files: FakeFiles, *, was_clean: bool = False, recovery_point: int =
 
 
 def test_a_snapshot_lies_where_each_segment_begins_and_at_the_end() -> None:
-    """Kafka's names and shape; after an orderly end no batch is read for it."""
+    """Kafka's names and shape; after an orderly end no batch is read for it,
+    but at the tail of the active segment for the index."""
     files = FakeFiles()
     log = open_log(files, **KEYS)
     fill(log)
@@ -57,9 +67,10 @@ def test_a_snapshot_lies_where_each_segment_begins_and_at_the_end() -> None:
     assert snapshots(files) == [*bases[1:], log.log_end_offset]
     content = files.content(f"{FOLDER}/{log.log_end_offset:020d}.snapshot")
     assert parse_producer_snapshot(content) == log.producers.to_snapshot()
-    again = reopened(files.restart(), was_clean=True, recovery_point=log.log_end_offset)
-    check_producers(again)
-    assert not [line for line in again.files._files.operations if line.startswith("pread") and ".log" in line]
+    found = files.restart()
+    found.fail("pread", f"{bases[-2]:020d}.log")
+    again = reopened(found, was_clean=True, recovery_point=log.log_end_offset)
+    assert again.producers.to_snapshot() == log.producers.to_snapshot()
 
 
 @pytest.mark.parametrize("lost", ["newest", "all"])
@@ -155,6 +166,22 @@ def test_segments_take_their_snapshots_along() -> None:
         files.restart(), was_clean=True, recovery_point=log.log_end_offset, log_start_offset=start, **KEYS
     )
     assert again.producers.to_snapshot() == before
+    killed = open_log(files.restart(), recovery_point=start, log_start_offset=start, **KEYS)
+    assert {each.producer_id for each in before} == {each.producer_id for each in killed.producers.all()}
+
+
+def test_a_producer_whose_batches_were_deleted_is_known_after_a_crash() -> None:
+    """By the snapshot where the log begins now: what it sends again is not stored twice."""
+    files = FakeFiles()
+    log = open_log(files, **KEYS)
+    append(log, idempotent(1, 0))
+    log.roll(NOW)
+    append(log, batch(1))
+    log.advance_log_start_offset(1)
+    log.delete_segments_below(1)
+    again = open_log(files.restart(), log_start_offset=1, **KEYS)
+    assert append(again, idempotent(1, 0)) == 0
+    assert again.log_end_offset == log.log_end_offset
 
 
 def test_an_old_snapshot_does_not_speak_for_batches_that_are_gone() -> None:
@@ -170,13 +197,63 @@ def test_an_old_snapshot_does_not_speak_for_batches_that_are_gone() -> None:
         if any(each.transaction_first_offset >= 0 for each in parse_producer_snapshot(content))
     )
     log.flush()
-    append(log, batch(1))
+    end(log, 2, epoch=2)
     log.roll()
     log.advance_log_start_offset(log.log_end_offset)
     log.delete_segments_below(log.log_end_offset)
     files.put(f"{FOLDER}/{3:020d}.snapshot", stale)
+    for point in (0, log.log_end_offset):
+        again = open_log(files.restart(), log_start_offset=log.log_start_offset, recovery_point=point, **KEYS)
+        assert again.producers.to_snapshot() == log.producers.to_snapshot()
+    files.put(f"{FOLDER}/{log.log_end_offset:020d}.snapshot", b"damaged")
     again = open_log(files.restart(), log_start_offset=log.log_start_offset, **KEYS)
+    assert again.producers.is_empty
+
+
+def test_a_cut_opens_a_transaction_again_though_its_producer_was_forgotten() -> None:
+    """A follower that was alone for a day has a marker that nobody else has; it was restarted, too."""
+    files = FakeFiles()
+    log = open_log(files, **KEYS)
+    append(log, batch(1))
+    verified(log, transactional(2, 0))
+    log.roll(NOW)
+    append(log, batch(1))
+    end(log, 2, epoch=1, is_commit=False)
+    log.expire_producers(NOW)
+    log.close()
+    log = open_log(files.restart(), was_clean=True, recovery_point=4, **KEYS)
+    log.truncate_to(3)
+    log.high_watermark = 3
+    assert log.last_stable_offset == 1
+    follow(log, marker_batch(2, 1, is_commit=False))
+    log.high_watermark = 4
+    assert log.aborted_between(0, 4) == ((2, 1),)
+
+
+@pytest.mark.parametrize("lost", ["newest", "none"])
+def test_a_transaction_whose_marker_was_compacted_away_stays_ended(lost: str) -> None:
+    """A snapshot of when it was open is not to be believed any more: nothing behind it would end it."""
+    files = FakeFiles()
+    more = {**KEYS, "cleanup_policy": ("compact",), "delete_retention_ms": 0}
+    log = open_log(files, **more)
+    verified(log, transactional(2, 0))
+    append(log, batch(1, tag="a", size=150))
+    log.roll(NOW)
+    end(log, 2, epoch=1, is_commit=False)
+    append(log, batch(1, tag="b", size=150))
+    for number in range(5):
+        log.roll(NOW)
+        log.high_watermark = log.log_end_offset
+        log.expire_producers(NOW)
+        clean(log, wall_ms=NOW)
+        append(log, batch(1, tag=str(number)))
+    assert not any(read_batch_header(data).is_control for data in read_all(log))
+    if lost == "newest":
+        files.remove(f"{FOLDER}/{snapshots(files)[-1]:020d}.snapshot")
+    again = open_log(files.restart(), recovery_point=3, cleaner_offset=log.cleaner_offset, **more)
+    again.high_watermark = again.log_end_offset
     assert again.producers.oldest_transaction is None
+    assert again.last_stable_offset == again.log_end_offset
 
 
 def test_stray_snapshots_go_but_the_newest() -> None:
@@ -256,3 +333,14 @@ def _live(files: FakeFiles, flushed: list[int]) -> None:
     end(log, 2, epoch=3, is_commit=False)
     log.close()
     flushed.append(log.recovery_point)
+
+
+def test_a_log_of_which_all_records_went_knows_who_wrote_them() -> None:
+    """Its own retention takes no knowledge away: unknown is who never was there, or expired."""
+    log = open_log(FakeFiles(), **KEYS)
+    append(log, idempotent(1, 0))
+    log.roll()
+    log.advance_log_start_offset(1)
+    log.delete_segments_below(1)
+    assert append(log, idempotent(2, 9)) == 1
+    assert append(log, idempotent(1, 0)) == 0

@@ -263,6 +263,20 @@ def test_transactions_that_overlap_are_told_apart(log: Log) -> None:
     check_producers(log)
 
 
+def test_an_abort_does_not_hide_one_that_comes_later(log: Log) -> None:
+    """Who reads a part hears of all that were open there, also of those that ended behind the first end."""
+    verified(log, transactional(8, 0))
+    verified(log, transactional(9, 0))
+    end(log, 8, epoch=1, is_commit=False)
+    append(log, batch(2))
+    end(log, 9, epoch=1, is_commit=False)
+    log.high_watermark = log.log_end_offset
+    assert log.aborted_between(3, 4) == ((8, 3),)
+    assert log.aborted_between(3, 5) == ((8, 3), (9, 4))
+    assert log.aborted_between(4, 5) == ((8, 3), (9, 4))
+    check_producers(log)
+
+
 def test_what_is_of_no_transaction_is_refused_while_one_is_open(log: Log) -> None:
     """It would be lost or shown with the transaction."""
     verified(log, transactional(9, 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
+from cleaner_rig import clean
 from core_rig import CoreRig, FakePeer, FakeRequest
 from headrace.protocol.errors import (
     CorruptMessageError,
@@ -342,6 +343,26 @@ def test_a_result_of_an_older_leadership_is_read_again(rig: CoreRig) -> None:
     assert not waiting.is_answered
     assert rig.read_cold() == 1
     assert len(values(waiting)) == 1
+
+
+def test_a_result_of_before_a_compaction_is_read_again(rig: CoreRig) -> None:
+    """It may have records of aborted transactions that the transaction index does not name any more."""
+    topic_id = rig.topic(cleanup_policy="compact")
+    for number in range(3):
+        rig.produce(topic_id, batch(b"%d" % number, key=b"k"))
+    log = rig.core.replicas.partitions[topic_id, 0].log
+    log.roll(0)
+    rig.core.flush_all()
+    rig.check()
+    rig.flush()
+    rig.files.evict("t-0/")
+    waiting = rig.fetch(topic_id)
+    (effect,) = rig.pop(ReadCold)
+    effect.read.run()
+    clean(log)
+    rig.core.cold_read(effect.read, rig.now_ms)
+    rig.read_cold()
+    assert values(waiting) == [b"2"]
 
 
 def test_a_log_deleted_during_a_cold_read(rig: CoreRig) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
@@ -236,6 +237,31 @@ def test_a_leader_that_loses_its_leadership_says_so() -> None:
 def test_a_follower_begins_inside_a_batch() -> None:
     """Records were deleted up to the middle of a batch, and a replica starts anew: it takes the whole batch,
     also if it cannot at first because its checkpoints are being written."""
+    cluster = _beginning_inside_a_batch()
+    cluster.nodes[3].begin_checkpoint()
+    cluster.settle()
+    assert cluster.end(3) == 2
+    cluster.nodes[3].end_checkpoint()
+    _has_come_in(cluster)
+
+
+def test_a_follower_without_room_for_the_batch_in_which_its_log_starts_stays_empty() -> None:
+    """Its log never ends before it starts: it begins anew each time that there is no room for that batch."""
+    cluster = _beginning_inside_a_batch()
+    full = cluster.nodes[3]
+    full.files.capacity_bytes = full.files.used_bytes() + 60
+    for _ in range(50):
+        cluster.step()
+        log = cluster.partition(3).log
+        assert log.log_start_offset == cluster.partition(3).high_watermark == log.log_end_offset == 2
+    assert "nothing is appended there until there is room" in full.notes()
+    full.files.capacity_bytes = None
+    full.tick()
+    _has_come_in(cluster)
+
+
+def _beginning_inside_a_batch() -> Replicas:
+    """Replica 3 lost its disk, and has just begun its log at offset 2, within the batch of four records."""
     cluster = Replicas()
     cluster.settle()
     cluster.produce(b"a", b"b", b"c", b"d")
@@ -251,16 +277,38 @@ def test_a_follower_begins_inside_a_batch() -> None:
         if cluster.partition(3).log.log_start_offset == 2:
             break
         cluster.step()
-    cluster.nodes[3].begin_checkpoint()
-    cluster.settle()
     assert cluster.end(3) == 2
-    cluster.nodes[3].end_checkpoint()
+    return cluster
+
+
+def _has_come_in(cluster: Replicas) -> None:
     cluster.pass_time(3_000)
     assert (starts(cluster), cluster.end(3)) == ({1: 2, 2: 2, 3: 2}, 4)
     assert cluster.registration.isr == (1, 2, 3)
     assert cluster.values(3) == cluster.values(1)
     again = cluster.crash(3, power="none")
     assert _start_on(again, 3) == 2
+
+
+def test_a_follower_that_has_no_room_to_begin_inside_a_batch() -> None:
+    """Its log ends before it starts then; nothing is committed there, and when there is room it goes on."""
+    cluster = Replicas()
+    cluster.settle()
+    cluster.produce(b"a", b"b", b"c", b"d")
+    cluster.settle()
+    asked(cluster.leader, TOPIC, 2)
+    cluster.settle()
+    cluster.crash(3)
+    cluster.fence(3)
+    cluster.change(isr=(1, 2))
+    files = FakeFiles()
+    files.fail("pwrite", f"{0:020d}.log", errno.ENOSPC)
+    cluster.restart(3, files)
+    for _ in range(100):
+        cluster.step()
+    cluster.pass_time(3_000)
+    assert cluster.end(3) == 4
+    assert cluster.values(3) == cluster.values(1)
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from core_rig import CoreRig
+from fake_files import FakeFiles
 from headrace.protocol.errors import (
     InvalidProducerEpochError,
     NotEnoughReplicasError,
@@ -13,6 +14,7 @@ from headrace.protocol.errors import (
     RequestTimedOutError,
 )
 from headrace.protocol.messages import registry
+from headrace.protocol.messages.data import DeleteRecordsPartition, DeleteRecordsRequest
 from headrace.protocol.messages.groups import TopicNamePartitions
 from headrace.protocol.messages.transactions import TransactionMarker, WriteTxnMarkersRequest
 from headrace.storage_node.log.verification import UNCHECKED
@@ -123,6 +125,76 @@ def test_a_replica_that_comes_back_knows_the_producers(power: str | int | None) 
     following = send(cluster, idempotent(9, 5))
     cluster.settle()
     assert (again.first.base_offset, following.first.base_offset) == (4, 5)
+
+
+@pytest.mark.parametrize("power", [None, "none"])
+@pytest.mark.parametrize("start", [2, 3, 4])
+def test_a_replica_that_begins_behind_deleted_records_knows_who_sent_them(
+    start: int, power: str | None
+) -> None:
+    """All that a producer had sent may be deleted while its answer is on the way, or the log may start inside
+    its last batch: a replica that never had it tells a repeat as well as the one that had, also after a
+    crash."""
+    cluster = Replicas(min_isr=2)
+    cluster.settle()
+    send(cluster, idempotent(8, 0))
+    send(cluster, idempotent(9, 0))
+    last = send(cluster, idempotent(9, 1, 2))
+    cluster.settle()
+    assert last.first.base_offset == 2
+    cluster.crash(3)
+    cluster.fence(3)
+    cluster.change(isr=(1, 2))
+    deletion = DeleteRecordsRequest(1_000, (DeleteRecordsPartition(TOPIC, 0, start),))
+    deleted = cluster.leader.ask(registry.DELETE_RECORDS, deletion)
+    cluster.settle()
+    assert deleted.first.low_watermark == start
+    cluster.restart(3, FakeFiles())
+    cluster.settle()
+    cluster.pass_time(3_000)
+    assert cluster.registration.isr == (1, 2, 3)
+    files = cluster.crash(3, power)
+    cluster.restart(3, files)
+    cluster.settle()
+    cluster.pass_time(3_000)
+    cluster.change(leader=3)
+    cluster.settle()
+    assert cluster.partition(3).log.log_start_offset == start
+    batches = (idempotent(8, 0), idempotent(9, 1, 2), idempotent(9, 3))
+    answers = [send(cluster, each) for each in batches]
+    cluster.settle()
+    assert [each.first.base_offset for each in answers] == [0, 2, 4]
+
+
+def test_a_replica_without_its_producers_is_not_in_sync() -> None:
+    """It asks for them before anything else, and again if its disk had no room for them."""
+    cluster = Replicas(min_isr=2)
+    cluster.settle()
+    send(cluster, idempotent(9, 0))
+    cluster.settle()
+    cluster.crash(3)
+    cluster.fence(3)
+    cluster.change(isr=(1, 2))
+    deletion = DeleteRecordsRequest(1_000, (DeleteRecordsPartition(TOPIC, 0, -1),))
+    cluster.leader.ask(registry.DELETE_RECORDS, deletion)
+    cluster.settle()
+    cluster.restart(3, FakeFiles())
+    full = cluster.nodes[3]
+    for _ in range(100):
+        partition = cluster.partition(3)
+        if partition is not None and partition.log is not None and partition.log.log_start_offset == 1:
+            break
+        cluster.step()
+    full.files.capacity_bytes = full.files.used_bytes()
+    cluster.settle()
+    cluster.pass_time(1_000)
+    assert cluster.registration.isr == (1, 2)
+    assert cluster.partition(3).log.producers.is_empty
+    full.files.capacity_bytes = None
+    full.tick()
+    cluster.pass_time(3_000)
+    assert cluster.registration.isr == (1, 2, 3)
+    assert cluster.partition(3).log.producers.get(9).last_sequence == 0
 
 
 def test_a_repeat_needs_enough_replicas_too() -> None:

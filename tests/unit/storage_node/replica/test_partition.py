@@ -15,6 +15,7 @@ from headrace.protocol.errors import (
 from headrace.protocol.metadata.image import PartitionRegistration
 from headrace.protocol.model import TopicPartition
 from headrace.storage_node.log.config import LogConfig
+from headrace.storage_node.log.files import DiskFullError
 from headrace.storage_node.log.log import Log
 from headrace.storage_node.replica.partition import ACKS_ALL, Partition
 from node_rig import WALL_MS, batch
@@ -171,3 +172,38 @@ def test_without_a_log_it_is_offline() -> None:
         partition.leader_log()
     assert not partition.wants_flush()
     assert not partition.has_unflushed
+
+
+@pytest.mark.parametrize("cut", ["truncate_to", "restart_at"])
+def test_a_cut_that_finds_no_room_at_its_end_is_a_cut(cut: str) -> None:
+    """The log is shorter although what is told of it could not be written: nothing is committed behind it."""
+    partition = leading(new_log())
+    log = partition.log
+    assert log is not None
+    for _ in range(3):
+        append(partition)
+    partition.advance()
+    assert partition.assign(registration(2, 4))
+
+    def no_room(_log: Log) -> None:
+        raise DiskFullError("no room for a checkpoint")
+
+    log.on_truncate = no_room
+    with pytest.raises(DiskFullError):
+        getattr(partition, cut)(1)
+    assert log.log_end_offset == 1
+    partition.check()
+
+
+def test_a_replica_may_begin_inside_a_batch_that_it_does_not_have_yet() -> None:
+    """The batch may be late: the disk is full."""
+    partition = leading(new_log())
+    for _ in range(3):
+        append(partition)
+    partition.advance()
+    assert partition.assign(registration(2, 4))
+    partition.restart_at(1, 3)
+    assert partition.log is not None
+    assert (partition.log.log_end_offset, partition.high_watermark) == (1, 3)
+    partition.check()
+    assert not partition.log.expire(WALL_MS), "retention has nothing to do"

@@ -187,7 +187,8 @@ def test_tombstones_stay_for_delete_retention_ms_after_they_were_first_cleaned()
 
 
 def test_what_an_abort_leaves() -> None:
-    """It stops within a buffer, and nothing of it is left, not even a file."""
+    """It stops within a buffer, and nothing of it is left, not even a file; but for producers' snapshots, of
+    which the newest does."""
     files = FakeFiles()
     log = filled(files, rounds=10)
     before, listed = read_all(log), files.listdir(FOLDER)
@@ -196,7 +197,9 @@ def test_what_an_abort_leaves() -> None:
     job.abort()
     with pytest.raises(CleaningAbortedError):
         job.rewrite()
-    assert (read_all(log), [n for n in files.listdir(FOLDER) if n != names.OFFSET_GAPS]) == (before, listed)
+    gone = {name for name in listed if name.endswith(names.SNAPSHOT)} - {f"{40 - 4:020d}.snapshot"}
+    assert read_all(log) == before
+    assert {*files.listdir(FOLDER)} == {*listed, names.OFFSET_GAPS} - gone
     job = cleaning(log)
     job.abort()
     with pytest.raises(CleaningAbortedError):
@@ -229,9 +232,11 @@ def test_a_full_disk_leaves_the_log_as_it_was() -> None:
     files = FakeFiles()
     log = filled(files)
     wanted = records(log)
+    job = cleaning(log)
+    job.index()
     files.capacity_bytes = files.used_bytes() + 50
     with pytest.raises(Exception, match="ENOSPC"):
-        clean(log)
+        job.rewrite()
     assert log.is_offline
     assert records(open_log(files.restart(), **KEYS)) == wanted
 
@@ -273,6 +278,23 @@ def test_aborted_data_goes_and_hides_nothing_older() -> None:
     assert {2, 4} <= kept, "the committed one has its data still"
     assert not files.exists(index)
     assert not log.has_aborted
+
+
+def test_aborted_data_hides_nothing_older_if_its_marker_is_in_the_active_segment() -> None:
+    """The segments below are cleaned already: the abort counts for them, and for the index that they get."""
+    log = open_log(FakeFiles(), **KEYS)
+    put(log, (b"a", b"old"))
+    store(log, (b"a", b"aborted"), is_transactional=True, **PRODUCER)
+    commit_and_roll(log)
+    mark(log, is_commit=False)
+    log.high_watermark = log.log_end_offset
+    clean(log)
+    assert values(log)[b"a"] == b"old"
+    assert log.aborted_between(0, log.log_end_offset) == ((7, 1),)
+    put(log, (b"z", b"1"))
+    commit_and_roll(log)
+    clean(log)
+    assert values(log)[b"a"] == b"old"
 
 
 def test_the_last_batch_of_each_producer_stays_if_only_its_header() -> None:

@@ -1,0 +1,19 @@
+"""The listener for Kafka's clients, if it is installed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ...storage_node.gateway import Gateway, GatewayHost
+
+
+def new_kafka_listener(host: GatewayHost) -> Gateway:
+    """For a node; a GatewayFactory. Errors: ConfigError without the library that knows Kafka's messages."""
+    try:
+        from .listener_io import KafkaListener
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"`listeners` needs {error.name}: pip install 'headrace[kafka]'") from None
+    return KafkaListener(host)

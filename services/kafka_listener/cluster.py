@@ -1,0 +1,252 @@
+"""ApiVersions and Metadata: what a client asks first. Pure."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import (
+    InvalidRequestError,
+    LeaderNotAvailableError,
+    ListenerNotFoundError,
+    UnknownTopicOrPartitionError,
+)
+from ...protocol.messages import registry
+from ...protocol.messages.control import CreateTopicsRequest, NewTopicSpec
+from ...protocol.messages.data import MetadataRequest
+from ...protocol.model import INTERNAL_TOPICS, NO_NODE
+from .calls import NO_OPERATIONS, Call, KafkaApi
+from .entities import id_of
+from .topics import NO_TOPIC_ID, endpoints
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...protocol.messages.data import MetadataResponse, PartitionMetadata, TopicMetadata
+
+UNSUPPORTED_VERSION = 35
+API_VERSIONS_KEY = 18
+# What Kafka's clients look for: transactions by KIP-890, groups by KIP-848.
+_FEATURES = {"group.version": (0, 1), "transaction.version": (0, 2)}
+_FEATURES_SHOW_ZERO = 4  # clients before this version of ApiVersions take a lowest level 0 for an error
+# Clients wait 30 s for an answer, and more.
+_MAKE_TIMEOUT_MS = 10_000
+MAX_PAGE = 2_000  # partitions in one answer of DescribeTopicPartitions
+
+
+# --- ApiVersions ---------------------------------------------------------------------------------------
+
+
+def _api_versions(call: Call) -> None:
+    if not _is_named(getattr(call.body, "client_software_name", "x")):
+        raise InvalidRequestError("a client software name has letters, digits, '.' and '-'")
+    features = {n: span for n, span in _FEATURES.items() if call.version >= _FEATURES_SHOW_ZERO or span[0]}
+    call.answer(
+        {
+            "error_code": 0,
+            "api_keys": _ranges(call),
+            "supported_features": [
+                {"name": name, "min_version": low, "max_version": high}
+                for name, (low, high) in features.items()
+            ],
+            "finalized_features_epoch": max(call.host.image.offset, 0),
+            "finalized_features": [
+                {"name": name, "min_version_level": high, "max_version_level": high}
+                for name, (_, high) in _FEATURES.items()
+            ],
+        }
+    )
+
+
+def _ranges(call: Call) -> list[dict[str, int]]:
+    return [
+        {
+            "api_key": api.key,
+            "min_version": api.low if api.advertised_low is None else api.advertised_low,
+            "max_version": api.high,
+        }
+        for api in call.plane.served.values()
+    ]
+
+
+def _api_versions_failed(call: Call, code: int, _text: str) -> dict[str, Any]:
+    """With the range of ApiVersions alone, by which a client finds the version that both speak."""
+    own = [each for each in _ranges(call) if each["api_key"] == API_VERSIONS_KEY]
+    return {"error_code": code, "api_keys": own if code == UNSUPPORTED_VERSION else []}
+
+
+def _is_named(name: str) -> bool:
+    return bool(name) and name[0].isalnum() and all(c.isascii() and (c.isalnum() or c in ".-") for c in name)
+
+
+# --- Metadata ------------------------------------------------------------------------------------------
+
+
+def _metadata(call: Call) -> None:
+    topics = call.body.topics
+    if topics is None or (call.version == 0 and not topics):
+        asked = MetadataRequest()
+    else:
+        names = [topic.name for topic in topics if topic.name is not None]
+        ids = [id_of(topic.topic_id) for topic in topics if topic.name is None]
+        if NO_TOPIC_ID in ids:
+            raise InvalidRequestError("a topic without a name has an id")
+        asked = MetadataRequest(tuple(names), tuple(ids))
+    call.ask(registry.METADATA, asked, partial(_found, call, asked))
+
+
+def _found(call: Call, asked: MetadataRequest, response: MetadataResponse) -> None:
+    """Make what is missing, if the client asks for that, and look again."""
+    missing = [
+        topic.name
+        for topic in response.topics
+        if topic.error_code == UnknownTopicOrPartitionError.code and topic.name not in INTERNAL_TOPICS
+    ]
+    may_make = getattr(call.body, "allow_auto_topic_creation", True)  # the first versions had no choice
+    if not missing or not may_make or not call.host.config.now.auto_create_topics_enable:
+        _describe(call, response)
+        return
+    specs = tuple(NewTopicSpec(name) for name in missing)
+
+    def again(_outcome: Any) -> None:
+        # whatever became of it, also if another client was faster
+        call.ask(registry.METADATA, asked, partial(_describe, call))
+
+    call.ask(registry.CREATE_TOPICS, CreateTopicsRequest(specs, _MAKE_TIMEOUT_MS), again, failed=again)
+
+
+def _describe(call: Call, response: MetadataResponse) -> None:
+    image, listener = call.host.image, call.peer.listener
+    brokers = endpoints(image, listener, {node.node_id for node in response.nodes})
+    reachable = {broker["node_id"] for broker in brokers}
+    call.answer(
+        {
+            "brokers": brokers,
+            "cluster_id": response.cluster_id,
+            # Any node passes on what the controller decides; clients take this one.
+            "controller_id": call.host.node_id,
+            "topics": [_topic(topic, reachable, call.version) for topic in response.topics],
+            "cluster_authorized_operations": NO_OPERATIONS,
+            "error_code": 0,
+        }
+    )
+
+
+def _topic(topic: TopicMetadata, reachable: set[int], version: int) -> dict[str, Any]:
+    return {
+        "error_code": topic.error_code,
+        # by name alone, or an id that nobody knows
+        "name": topic.name or (None if version >= 12 else ""),
+        "topic_id": topic.topic_id,
+        "is_internal": topic.is_internal,
+        "partitions": [_partition(each, reachable) for each in topic.partitions],
+        "topic_authorized_operations": NO_OPERATIONS,
+    }
+
+
+def _partition(partition: PartitionMetadata, reachable: set[int]) -> dict[str, Any]:
+    leader, code = partition.leader, 0
+    if leader == NO_NODE:
+        code = LeaderNotAvailableError.code
+    elif leader not in reachable:
+        code = ListenerNotFoundError.code
+        leader = NO_NODE
+    return {
+        "error_code": code,
+        "partition_index": partition.partition,
+        "leader_id": leader,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": partition.replicas,
+        "isr_nodes": partition.isr,
+        "offline_replicas": partition.offline_replicas,
+    }
+
+
+def _metadata_failed(call: Call, code: int, _text: str) -> dict[str, Any]:
+    topics = call.body.topics or ()
+    return {
+        "brokers": (),
+        "controller_id": NO_NODE,
+        "topics": [
+            {
+                "error_code": code,
+                "name": topic.name,
+                "topic_id": id_of(getattr(topic, "topic_id", None)),
+                "partitions": (),
+            }
+            for topic in topics
+        ],
+        "error_code": code,
+    }
+
+
+# --- DescribeTopicPartitions ---------------------------------------------------------------------------
+
+
+def _describe_partitions(call: Call) -> None:
+    names = tuple(topic.name for topic in call.body.topics)
+    asked = MetadataRequest(names or None)
+    call.ask(registry.METADATA, asked, partial(_page, call))
+
+
+def _page(call: Call, response: MetadataResponse) -> None:
+    """As many partitions as are wanted, from the cursor on, in the order of topics' names (KIP-966)."""
+    body = call.body
+    cursor = body.cursor
+    first, number = ("", 0) if cursor is None else (cursor.topic_name, max(cursor.partition_index, 0))
+    left = max(min(body.response_partition_limit, MAX_PAGE), 1)
+    told: list[dict[str, Any]] = []
+    next_cursor = None
+    for topic in sorted(response.topics, key=lambda each: each.name):
+        if topic.name < first:
+            continue
+        skipped = number if topic.name == first else 0
+        partitions = topic.partitions[skipped : skipped + left]
+        if not left:
+            next_cursor = {"topic_name": topic.name, "partition_index": skipped}
+            break
+        told.append(_described_topic(topic, partitions))
+        left -= len(partitions)
+        if skipped + len(partitions) < len(topic.partitions):
+            next_cursor = {"topic_name": topic.name, "partition_index": skipped + len(partitions)}
+            break
+    call.answer({"topics": told, "next_cursor": next_cursor})
+
+
+def _described_topic(topic: TopicMetadata, partitions: Sequence[PartitionMetadata]) -> dict[str, Any]:
+    return {
+        "error_code": topic.error_code,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.is_internal,
+        "partitions": [
+            {
+                "error_code": 0 if each.leader != NO_NODE else LeaderNotAvailableError.code,
+                "partition_index": each.partition,
+                "leader_id": each.leader,
+                "leader_epoch": each.leader_epoch,
+                "replica_nodes": each.replicas,
+                "isr_nodes": each.isr,
+                "eligible_leader_replicas": each.elr,
+                "last_known_elr": each.last_known_elr,
+                "offline_replicas": each.offline_replicas,
+            }
+            for each in partitions
+        ],
+        "topic_authorized_operations": NO_OPERATIONS,
+    }
+
+
+def _describe_partitions_failed(call: Call, code: int, _text: str) -> dict[str, Any]:
+    topics = [
+        {"error_code": code, "name": topic.name, "partitions": (), "topic_id": b"", "is_internal": False}
+        for topic in call.body.topics
+    ]
+    return {"topics": topics, "next_cursor": None}
+
+
+CLUSTER_APIS = (
+    KafkaApi(3, "Metadata", 0, 13, _metadata, _metadata_failed),
+    KafkaApi(API_VERSIONS_KEY, "ApiVersions", 0, 4, _api_versions, _api_versions_failed),
+    KafkaApi(75, "DescribeTopicPartitions", 0, 0, _describe_partitions, _describe_partitions_failed),
+)

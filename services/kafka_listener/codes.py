@@ -1,0 +1,35 @@
+"""Error codes that older versions of an api do not know, and what they are told instead. Pure.
+
+Source: Kafka KafkaApis.scala, AddPartitionsToTxnManager.java, OffsetMetadataManager.java.
+"""
+
+from __future__ import annotations
+
+from ...protocol import errors as e
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
+OFFSET_COMMIT, DESCRIBE_GROUPS, TXN_OFFSET_COMMIT = 8, 15, 28
+INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN = 22, 24, 25, 26
+
+# api, first version that knows the code, the code, what older ones are told
+_OLDER: tuple[tuple[int, int, int, int], ...] = (
+    (PRODUCE, 4, e.KafkaStorageError.code, e.NotLeaderOrFollowerError.code),
+    (PRODUCE, 11, e.TransactionAbortableError.code, e.InvalidTxnStateError.code),
+    (FETCH, 6, e.KafkaStorageError.code, e.NotLeaderOrFollowerError.code),
+    (LIST_OFFSETS, 5, e.OffsetNotAvailableError.code, e.LeaderNotAvailableError.code),
+    (METADATA, 6, e.ListenerNotFoundError.code, e.LeaderNotAvailableError.code),
+    (OFFSET_COMMIT, 9, e.StaleMemberEpochError.code, e.UnsupportedVersionError.code),
+    (OFFSET_COMMIT, 9, e.GroupIdNotFoundError.code, e.IllegalGenerationError.code),
+    (DESCRIBE_GROUPS, 6, e.GroupIdNotFoundError.code, e.NO_ERROR),  # the state says it
+    (INIT_PRODUCER_ID, 4, e.ProducerFencedError.code, e.InvalidProducerEpochError.code),
+    (ADD_PARTITIONS, 2, e.ProducerFencedError.code, e.InvalidProducerEpochError.code),
+    (ADD_OFFSETS, 2, e.ProducerFencedError.code, e.InvalidProducerEpochError.code),
+    (END_TXN, 2, e.ProducerFencedError.code, e.InvalidProducerEpochError.code),
+    (TXN_OFFSET_COMMIT, 2, e.CoordinatorLoadInProgressError.code, e.CoordinatorNotAvailableError.code),
+    (TXN_OFFSET_COMMIT, 4, e.TransactionAbortableError.code, e.InvalidTxnStateError.code),
+)
+
+
+def told_instead(api_key: int, version: int) -> dict[int, int]:
+    """By code."""
+    return {code: instead for api, knows, code, instead in _OLDER if api == api_key and version < knows}

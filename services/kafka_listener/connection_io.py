@@ -1,0 +1,261 @@
+"""One connection of a Kafka client: frames in, calls started in order, answers out in order.
+
+As with Kafka a request waits until those before it on its connection are answered; only apis that say so may
+be under way together. What is not started waits as bytes, and while something waits nothing more is read:
+a client that sends without reading fills its own socket, and nothing of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import InvalidRequestError, KafkaError, UnsupportedVersionError
+from .calls import Call, KafkaPeer
+from .cluster import API_VERSIONS_KEY
+from .entities import layout
+from .framing import FrameReader, read_header
+from .skimming import no_tags
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...protocol.records.header import Buffer
+    from .framing import RequestHeader
+    from .listener_io import KafkaListener
+
+# Answers of one connection that the kernel has not taken yet: above it no further call is started.
+WRITE_HIGH_BYTES = 64 * 1024
+
+
+class KafkaConnection(asyncio.BufferedProtocol):
+    """Fulfils Caller.
+
+    Invariant: `_calls` are those under way, in the order of their frames; `_waiting` the frames behind them.
+    """
+
+    def __init__(self, listener: KafkaListener, name: str) -> None:
+        """`name` is that of the address it came to."""
+        self._listener = listener
+        self._name = name
+        self._reader = FrameReader(listener.shared, listener.max_frame_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._calls: deque[Call] = deque()
+        self._waiting: deque[bytes] = deque()
+        self._is_starting = self._is_choked = self._is_reading_paused = self._is_ending = False
+        self._queued_bytes = 0  # of calls under way and of frames that wait
+        self._counted_bytes = 0
+        self.peer = KafkaPeer(0, name, "")
+        self.last_active_ms = 0
+
+    # --- of the connection -------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Somebody has connected."""
+        self._listener.guarded(self._begin, transport)
+
+    def _begin(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        far = transport.get_extra_info("peername") or ("", 0)
+        self.peer = KafkaPeer(self._listener.new_session(), self._name, f"{far[0]}:{far[1]}")
+        self.last_active_ms = self._listener.now_ms()
+        transport.set_write_buffer_limits(WRITE_HIGH_BYTES)
+        if not self._listener.opened(self):
+            self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone; nobody hears the answers of its calls."""
+        self._listener.guarded(self._end)
+
+    def _end(self) -> None:
+        self.peer.is_connected = False
+        self._is_ending = True
+        self._waiting.clear()
+        self._count()
+        self._listener.closed(self)
+
+    def eof_received(self) -> bool:
+        """The client has closed its end: so do we."""
+        return False
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as it asks."""
+        self._is_choked = True
+
+    def resume_writing(self) -> None:
+        """It has read."""
+        self._is_choked = False
+        self._listener.soon(self.go_on)
+
+    def abort(self) -> None:
+        """End it now; what was not sent is lost."""
+        self._is_ending = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self) -> None:
+        """End it behind the answers that were given."""
+        self._is_ending = True
+        if self._transport is not None:
+            self._transport.close()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Of answers, not taken by the kernel."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way for it."""
+        return not self._calls
+
+    # --- requests ----------------------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the loop reads to."""
+        return self._reader.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """So many bytes have come."""
+        self._listener.guarded(self._take, nbytes)
+
+    def _take(self, count: int) -> None:
+        self.last_active_ms = self._listener.now_ms()
+        try:
+            for frame in self._reader.received(count):
+                if self._is_ending:
+                    return
+                # Order: a frame lies in memory that the next read overwrites, so what waits is copied.
+                if self._waiting or not self._may_start(frame):
+                    self._waiting.append(bytes(frame))
+                    self._queued_bytes += len(frame)
+                else:
+                    self._start(frame)
+        except InvalidRequestError as error:
+            self._refused(error)
+        self._count()
+
+    def go_on(self) -> None:
+        """Start what waits, as far as it may."""
+        try:
+            while self._waiting and not self._is_ending and self._may_start(memoryview(self._waiting[0])):
+                frame = memoryview(self._waiting.popleft())
+                self._queued_bytes -= len(frame)
+                self._start(frame)
+        except InvalidRequestError as error:
+            self._refused(error)
+        self._count()
+
+    def _may_start(self, frame: memoryview) -> bool:
+        if not self._calls:
+            return not self._is_choked
+        api = self._listener.served.get(int.from_bytes(frame[:2], "big", signed=True))
+        return (
+            api is not None
+            and api.is_pipelined
+            and self._calls[-1].api.is_pipelined
+            and len(self._calls) < self._listener.max_in_flight
+            and not self._is_choked
+        )
+
+    def _start(self, frame: memoryview) -> None:
+        """Errors: InvalidRequestError for what Kafka, too, ends a connection for."""
+        header = read_header(frame)
+        self.peer.client_id = header.client_id
+        call = self._call(header, frame)
+        self._calls.append(call)
+        self._queued_bytes += call.size
+        self._is_starting = True
+        try:
+            call.reason = call.reason or self._listener.authorize(self.peer, call.api, call.body)
+            call.start()
+        finally:
+            self._is_starting = False
+        self._send_ready()
+
+    def _call(self, header: RequestHeader, frame: memoryview) -> Call:
+        api = self._listener.served.get(header.api_key)
+        version, is_unsupported = header.api_version, False
+        if api is None:
+            raise InvalidRequestError(f"api {header.api_key} is not served")
+        if not api.low <= version <= api.high:
+            if api.key != API_VERSIONS_KEY:
+                raise InvalidRequestError(f"{api.name} has no version {version}")
+            version, is_unsupported = 0, True
+        shape = layout(api.key, version)
+        body = None
+        if not is_unsupported:
+            start = no_tags(frame, header.end) if shape.is_flexible else header.end
+            body = shape.decode(frame, start)
+        call = Call(
+            api, version, header.correlation_id, shape, body, self.peer, self._listener, self, len(frame)
+        )
+        if is_unsupported:
+            call.reason = UnsupportedVersionError(f"ApiVersions has no version {header.api_version}")
+        return call
+
+    def _refused(self, error: KafkaError) -> None:
+        """Bytes that nothing sensible can follow."""
+        self._listener.note_refusal(self.peer, error)
+        self.close()
+
+    # --- answers -----------------------------------------------------------------------------------------
+
+    def finished(self, call: Call, buffers: Sequence[Buffer]) -> None:
+        """It goes out when all before it have gone."""
+        assert call.buffers is None, "a request is answered exactly once"
+        call.buffers = buffers
+        if not self._is_starting:
+            self._send_ready()
+            self._count()
+            if self._waiting:
+                self._listener.soon(self.go_on)
+
+    def hung_up(self, call: Call) -> None:
+        """It cannot be told otherwise that the request failed."""
+        if call.buffers is None:
+            self.finished(call, ())
+        self.close()
+
+    def broken(self, call: Call, error: Exception) -> None:
+        """A bug of ours in translating."""
+        self._listener.note_bug(self.peer, call, error)
+        self.abort()
+
+    def _send_ready(self) -> None:
+        ready: list[Buffer] = []
+        while self._calls and self._calls[0].buffers is not None:
+            call = self._calls.popleft()
+            self._queued_bytes -= call.size
+            ready += call.buffers or ()
+        if ready and self._transport is not None and not self._is_ending:
+            self.last_active_ms = self._listener.now_ms()
+            self._transport.writelines(ready)
+            self._listener.sent(self)
+
+    # --- memory ------------------------------------------------------------------------------------------
+
+    def _count(self) -> None:
+        """Tell the listener what this connection holds, and read on, or not."""
+        held = 0 if self._is_ending else self._reader.held_bytes + self._queued_bytes
+        self._listener.count(self, held - self._counted_bytes)
+        self._counted_bytes = held
+        self.update_reading()
+
+    @property
+    def is_within_frame(self) -> bool:
+        """Whether memory is held by a frame that has not come whole."""
+        return self._reader.held_bytes > 0
+
+    def update_reading(self) -> None:
+        """Read on if there is nothing that waits, and room for more."""
+        transport = self._transport
+        if transport is None or self._is_ending or transport.is_closing():
+            return
+        must_pause = bool(self._waiting) or self._is_choked or not self._listener.has_room(self)
+        if must_pause and not self._is_reading_paused:
+            transport.pause_reading()
+        elif self._is_reading_paused and not must_pause:
+            transport.resume_reading()
+        self._is_reading_paused = must_pause

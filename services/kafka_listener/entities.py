@@ -1,0 +1,214 @@
+"""Kafka's messages by kio: one layout for each api and version, read from bytes and written to them.
+
+Handlers know no versions. What they answer is a tree of plain values (mappings, sequences, ints, text, bytes)
+under the names of Kafka's schemas, and each version takes the fields that it has. Units: times are ms, ids
+are 16 bytes.
+
+Pure, but for the import of kio's modules, one for each version of each api, when it is needed first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+import uuid
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_reader, entity_writer
+
+from ...protocol.errors import InvalidRequestError
+from .codes import told_instead
+from .skimming import kind_of, skim
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ...protocol.records.header import Buffer
+
+MS = datetime.timedelta(milliseconds=1)
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_API_VERSIONS_KEY = 18
+_NO_ID = bytes(16)
+_NO_TAGS = b"\x00"
+
+
+class Records:
+    """Record batches on their way out: counted by kio, never touched by it."""
+
+    __slots__ = ("_size", "buffers")
+
+    def __init__(self, buffers: Sequence[Buffer]) -> None:
+        self.buffers = buffers
+        self._size = sum(map(len, buffers))
+
+    def __len__(self) -> int:
+        return self._size
+
+
+class Sink:
+    """What kio writes into; record batches stay the buffers that they are."""
+
+    __slots__ = ("_small", "parts", "size")
+
+    def __init__(self) -> None:
+        self.parts: list[Buffer] = []
+        self.size = 0
+        self._small: list[bytes] = []
+
+    def write(self, piece: Any) -> None:
+        """Take bytes, or Records."""
+        self.size += len(piece)
+        if type(piece) is Records:
+            self._join()
+            self.parts.extend(piece.buffers)
+        else:
+            self._small.append(piece)
+
+    def framed(self) -> list[Buffer]:
+        """All that was written, after its length: one frame."""
+        self._join()
+        head = self.size.to_bytes(4, "big")
+        first = self.parts[0]
+        assert isinstance(first, bytes), "a frame begins with its header"
+        self.parts[0] = head + first
+        return self.parts
+
+    def _join(self) -> None:
+        if self._small:
+            self.parts.append(b"".join(self._small))
+            self._small.clear()
+
+
+class Layout(NamedTuple):
+    """How one version of one api looks."""
+
+    request: Any
+    read: Callable[[Buffer, int], tuple[Any, int]]
+    write: Callable[[Sink, Any], None]
+    make: Callable[[Mapping[str, Any]], Any]
+    is_flexible: bool  # the request's header, and with it all of its body
+    has_tagged_header: bool  # the answer's
+
+    def decode(self, frame: memoryview, offset: int) -> Any:
+        """The body of a request, which begins at `offset`. Errors: InvalidRequestError."""
+        skim(self.request, frame, offset)
+        try:
+            body, _ = self.read(frame, offset)
+        except Exception as error:  # noqa: BLE001 -- kio has errors of its own for bad bytes, and Python's
+            raise InvalidRequestError(f"a request that cannot be read: {error!r}"[:300]) from None
+        return body
+
+    def encode(self, correlation_id: int, answer: Mapping[str, Any]) -> list[Buffer]:
+        """An answer as a frame, in buffers that follow each other."""
+        sink = Sink()
+        sink.write(correlation_id.to_bytes(4, "big", signed=True))
+        if self.has_tagged_header:
+            sink.write(_NO_TAGS)
+        self.write(sink, self.make(answer))
+        return sink.framed()
+
+
+@functools.cache
+def layout(api_key: int, version: int) -> Layout:
+    """Errors: KeyError and kio's own for what kio does not know."""
+    request: Any = load_request_schema(api_key, version)
+    response: Any = load_response_schema(api_key, version)
+    has_tagged_header = bool(response.__flexible__) and api_key != _API_VERSIONS_KEY
+    return Layout(
+        request,
+        entity_reader(request),
+        entity_writer(response),  # type: ignore[arg-type]  # it only asks for `write`
+        _maker(response),
+        bool(request.__flexible__),
+        has_tagged_header,
+    )
+
+
+def ms_of(duration: datetime.timedelta) -> int:
+    """kio reads times as timedelta."""
+    return duration // MS
+
+
+def id_of(value: uuid.UUID | None) -> bytes:
+    """kio reads the id of zeros as None."""
+    return _NO_ID if value is None else value.bytes
+
+
+# --- from plain values to what kio writes --------------------------------------------------------------
+
+
+@functools.cache
+def _maker(entity: Any) -> Callable[[Mapping[str, Any]], Any]:
+    """Makes an entity out of the fields that it has."""
+    steps = [(field.name, _converter(entity, field)) for field in dataclasses.fields(entity)]
+    is_throttled = any(name == "throttle_time" for name, _ in steps)
+
+    def make(values: Mapping[str, Any]) -> Any:
+        taken = {
+            name: values[name] if convert is None else convert(values[name])
+            for name, convert in steps
+            if name in values
+        }
+        if is_throttled and "throttle_time" not in taken:
+            taken["throttle_time"] = 0 * MS
+        return entity(**taken)
+
+    return make
+
+
+def _converter(entity: Any, field: Any) -> Callable[[Any], Any] | None:
+    """Of one field; None where kio writes the plain value."""
+    kind, is_array = kind_of(field.type)
+    one: Callable[[Any], Any] | None
+    is_entity = dataclasses.is_dataclass(kind)
+    kafka_type = field.metadata.get("kafka_type", "")
+    if kafka_type == "error_code":
+        instead = told_instead(entity.__api_key__, entity.__version__)
+        return functools.partial(_to_code, instead) if instead else _known_code
+    if kafka_type == "datetime_i64":
+        return _to_time_or_none if type(None) in get_args(field.type) else _to_time
+    one = _maker(kind) if is_entity else _PLAIN.get(kafka_type)
+    if is_array:
+        return functools.partial(_each, one)
+    return functools.partial(_unless_none, one) if is_entity else one
+
+
+def _each(convert: Callable[[Any], Any] | None, values: Any) -> Any:
+    if values is None:
+        return None
+    return tuple(values) if convert is None else tuple([convert(value) for value in values])
+
+
+def _unless_none(convert: Any, value: Any) -> Any:
+    return None if value is None else convert(value)
+
+
+def _to_code(instead: Mapping[int, int], code: int) -> ErrorCode:
+    return _known_code(instead.get(code, code))
+
+
+def _known_code(code: int) -> ErrorCode:
+    return _CODES.get(code, ErrorCode.unknown_server_error)
+
+
+def _to_time(ms: int) -> datetime.datetime:
+    return _EPOCH + ms * MS
+
+
+def _to_time_or_none(ms: int) -> datetime.datetime | None:
+    return None if ms < 0 else _to_time(ms)
+
+
+def _to_uuid(value: bytes) -> uuid.UUID | None:
+    return None if value == _NO_ID or not value else uuid.UUID(bytes=bytes(value))
+
+
+_CODES: dict[int, ErrorCode] = {int(code): code for code in ErrorCode}
+_PLAIN: dict[str, Callable[[Any], Any]] = {
+    "timedelta_i32": lambda ms: ms * MS,
+    "timedelta_i64": lambda ms: ms * MS,
+    "uuid": _to_uuid,
+}

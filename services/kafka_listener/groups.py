@@ -1,0 +1,335 @@
+"""Groups, classic and new, and their committed offsets. Pure."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import (
+    CoordinatorNotAvailableError,
+)
+from ...protocol.messages import groups as m
+from ...protocol.messages import registry
+from ...protocol.model import CONSUMER_OFFSETS
+from .calls import NO_OPERATIONS, Call, KafkaApi, error_alone
+from .coordinating import Many, ask_many, ask_one
+from .entities import id_of, ms_of
+from .plain import each, fields, message
+from .topics import endpoint_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...protocol.messages.envelope import Api
+
+# From these versions on clients understand.
+_BATCHED_KEYS = 4  # FindCoordinator
+_MEMBER_IDS = 4  # JoinGroup: KIP-394
+_NO_PROTOCOL_NAME = 7  # JoinGroup
+_SKIPPED_ASSIGNMENT = 9  # JoinGroup: KIP-814
+_SEVERAL_MEMBERS = 3  # LeaveGroup
+_OWN_MEMBER_IDS = 1  # ConsumerGroupHeartbeat: KIP-1082
+_REBALANCE_SLACK_MS = 10_000
+
+
+def client_host(call: Call) -> str:
+    """As Kafka writes it."""
+    return "/" + call.peer.address.rpartition(":")[0]
+
+
+# --- FindCoordinator -----------------------------------------------------------------------------------
+
+
+def _find_coordinator(call: Call) -> None:
+    body = call.body
+    keys = body.coordinator_keys if call.version >= _BATCHED_KEYS else (body.key,)
+    request = m.FindCoordinatorRequest(getattr(body, "key_type", m.GROUP_KEY), tuple(keys))
+    call.ask(registry.FIND_COORDINATOR, request, partial(_found, call))
+
+
+def _found(call: Call, response: m.FindCoordinatorResponse) -> None:
+    told = [_coordinator(call, each) for each in response.coordinators]
+    call.answer({"coordinators": told} if call.version >= _BATCHED_KEYS else told[0])
+
+
+def _coordinator(call: Call, found: m.Coordinator) -> dict[str, Any]:
+    code, text = found.error_code, found.error_detail
+    if not code:
+        where = endpoint_of(call.host.image.brokers[found.node_id], call.peer.listener)
+        if where is not None:
+            return {
+                "error_code": 0,
+                "key": found.key,
+                "node_id": found.node_id,
+                "host": where[0],
+                "port": where[1],
+                "error_message": None,
+            }
+        code, text = CoordinatorNotAvailableError.code, "the coordinator has no such listener"
+    return _no_coordinator(found.key, code, text)
+
+
+def _no_coordinator(key: str, code: int, text: str) -> dict[str, Any]:
+    return {
+        "error_code": code,
+        "key": key,
+        "node_id": -1,
+        "host": "",
+        "port": -1,
+        "error_message": text or None,
+    }
+
+
+def _find_failed(call: Call, code: int, text: str) -> dict[str, Any]:
+    if call.version < _BATCHED_KEYS:
+        return _no_coordinator(call.body.key, code, text)
+    return {"coordinators": [_no_coordinator(key, code, text) for key in call.body.coordinator_keys]}
+
+
+# --- the classic protocol ------------------------------------------------------------------------------
+
+
+def _join(call: Call) -> None:
+    body = call.body
+    # the first version waits as long for a member as for its heartbeats
+    rebalance_ms = ms_of(getattr(body, "rebalance_timeout", body.session_timeout))
+    request = message(
+        m.JoinGroupRequest,
+        body,
+        rebalance_timeout_ms=rebalance_ms,
+        protocols=tuple(m.GroupProtocol(each.name, each.metadata) for each in body.protocols),
+        client_id=call.peer.client_id,
+        client_host=client_host(call),
+        requires_member_id=call.version >= _MEMBER_IDS,
+    )
+    timeout_ms = max(rebalance_ms, 0) + _REBALANCE_SLACK_MS
+    ask_one(
+        call,
+        CONSUMER_OFFSETS,
+        body.group_id,
+        registry.JOIN_GROUP,
+        request,
+        partial(_joined, call),
+        timeout_ms,
+    )
+
+
+def _joined(call: Call, response: m.JoinGroupResponse) -> None:
+    told = fields(response)
+    told["members"] = each(response.members)
+    told["member_id"] = response.member_id or call.body.member_id
+    if call.version < _NO_PROTOCOL_NAME:
+        told["protocol_name"] = response.protocol_name or ""
+    if call.version < _SKIPPED_ASSIGNMENT and response.skip_assignment:
+        # a client that cannot skip the assignment must not take itself for the leader
+        told |= {"leader": "", "members": ()}
+    call.answer(told)
+
+
+def _join_failed(call: Call, code: int, _text: str) -> dict[str, Any]:
+    return {
+        "error_code": code,
+        "generation_id": -1,
+        "protocol_type": None,
+        "protocol_name": "",
+        "leader": "",
+        "member_id": call.body.member_id,
+        "members": (),
+    }
+
+
+def _sync(call: Call) -> None:
+    assignments = tuple(m.MemberAssignment(each.member_id, each.assignment) for each in call.body.assignments)
+    request = message(m.SyncGroupRequest, call.body, assignments=assignments)
+    _ask_group(call, registry.SYNC_GROUP, request)
+
+
+def _sync_failed(_call: Call, code: int, _text: str) -> dict[str, Any]:
+    return {"error_code": code, "protocol_type": None, "protocol_name": None, "assignment": b""}
+
+
+def _heartbeat(call: Call) -> None:
+    _ask_group(call, registry.HEARTBEAT, message(m.HeartbeatRequest, call.body))
+
+
+def _leave(call: Call) -> None:
+    body = call.body
+    if call.version < _SEVERAL_MEMBERS:
+        members: tuple[m.LeavingMember, ...] = (m.LeavingMember(body.member_id),)
+    else:
+        members = tuple(message(m.LeavingMember, each) for each in body.members)
+    request = m.LeaveGroupRequest(body.group_id, members)
+    ask_one(call, CONSUMER_OFFSETS, body.group_id, registry.LEAVE_GROUP, request, partial(_left, call))
+
+
+def _left(call: Call, response: m.LeaveGroupResponse) -> None:
+    code = response.error_code
+    if call.version < _SEVERAL_MEMBERS and not code:
+        code = response.members[0].error_code
+    call.answer({"error_code": code, "members": each(response.members)})
+
+
+def _leave_failed(_call: Call, code: int, _text: str) -> dict[str, Any]:
+    return {"error_code": code, "members": ()}
+
+
+def _ask_group(call: Call, api: Api, request: Any) -> None:
+    """Ask the coordinator of the request's group; its answer has the fields of Kafka's."""
+    ask_one(
+        call, CONSUMER_OFFSETS, request.group_id, api, request, lambda answer: call.answer(fields(answer))
+    )
+
+
+# --- the new protocol ----------------------------------------------------------------------------------
+
+
+def _beat(call: Call) -> None:
+    body = call.body
+    member_id = body.member_id
+    if not member_id and call.version < _OWN_MEMBER_IDS:
+        member_id = call.plane.new_member_id()
+    owned = None if body.topic_partitions is None else tuple(map(_of_id, body.topic_partitions))
+    names = body.subscribed_topic_names
+    request = message(
+        m.ConsumerGroupHeartbeatRequest,
+        body,
+        member_id=member_id,
+        subscribed_topic_names=None if names is None else tuple(names),
+        owned=owned,
+        client_id=call.peer.client_id,
+        client_host=client_host(call),
+    )
+    api = registry.CONSUMER_GROUP_HEARTBEAT
+    ask_one(call, CONSUMER_OFFSETS, body.group_id, api, request, partial(_beaten, call))
+
+
+def _of_id(topic: Any) -> m.TopicIdPartitions:
+    return m.TopicIdPartitions(id_of(topic.topic_id), tuple(topic.partitions))
+
+
+def _beaten(call: Call, response: m.ConsumerGroupHeartbeatResponse) -> None:
+    told = fields(response, heartbeat_interval_ms="heartbeat_interval")
+    if response.assignment is not None:
+        told["assignment"] = {"topic_partitions": each(response.assignment)}
+    call.answer(told)
+
+
+def _beat_failed(_call: Call, code: int, text: str) -> dict[str, Any]:
+    return {
+        "error_code": code,
+        "error_message": text or None,
+        "member_id": None,
+        "member_epoch": 0,
+        "heartbeat_interval": 0,
+        "assignment": None,
+    }
+
+
+# --- what admins ask -----------------------------------------------------------------------------------
+
+
+def _many_groups(
+    api: Api,
+    request: Callable[[tuple[str, ...]], Any],
+    ids: str,
+    answers: str,
+    failed: Callable[[str, int, str], Any],
+    tell: Callable[[Call, Any], dict[str, Any]],
+    *,
+    field: str = "groups",
+) -> tuple[Callable[[Call], None], Callable[[Call, int, str], dict[str, Any]]]:
+    """Handler and failure of an api that names groups: `ids` is where, `answers` the field of the response,
+    `field` that of Kafka's."""
+    many = Many(
+        CONSUMER_OFFSETS,
+        api,
+        lambda some: request(tuple(some)),
+        lambda response: getattr(response, answers),
+        failed,
+    )
+
+    def handle(call: Call) -> None:
+        def done(found: list[Any]) -> None:
+            call.answer({field: [tell(call, answer) for answer in found]})
+
+        ask_many(call, many, [(group_id, group_id) for group_id in getattr(call.body, ids)], done)
+
+    def whole_failed(call: Call, code: int, text: str) -> dict[str, Any]:
+        return {field: [tell(call, failed(group_id, code, text)) for group_id in getattr(call.body, ids)]}
+
+    return handle, whole_failed
+
+
+def _described_group(_call: Call, group: m.DescribedGroup) -> dict[str, Any]:
+    told = fields(group, protocol="protocol_data")
+    told["members"] = each(group.members, metadata="member_metadata", assignment="member_assignment")
+    return told | {"authorized_operations": NO_OPERATIONS}
+
+
+def _described_consumer_group(_call: Call, group: m.DescribedConsumerGroup) -> dict[str, Any]:
+    told = fields(group)
+    told["members"] = [
+        fields(member)
+        | {
+            "assignment": {"topic_partitions": each(member.assignment, topic="topic_name")},
+            "target_assignment": {"topic_partitions": each(member.target_assignment, topic="topic_name")},
+        }
+        for member in group.members
+    ]
+    return told | {"authorized_operations": NO_OPERATIONS}
+
+
+_describe = _many_groups(
+    registry.DESCRIBE_GROUPS,
+    m.DescribeGroupsRequest,
+    "groups",
+    "groups",
+    lambda group_id, code, text: m.DescribedGroup(code, group_id, error_detail=text),
+    _described_group,
+)
+_describe_consumers = _many_groups(
+    registry.CONSUMER_GROUP_DESCRIBE,
+    m.ConsumerGroupDescribeRequest,
+    "group_ids",
+    "groups",
+    lambda group_id, code, text: m.DescribedConsumerGroup(code, group_id, error_detail=text),
+    _described_consumer_group,
+)
+_delete = _many_groups(
+    registry.DELETE_GROUPS,
+    m.DeleteGroupsRequest,
+    "groups_names",
+    "results",
+    m.DeletedGroup,
+    lambda _call, deleted: fields(deleted),
+    field="results",
+)
+
+
+def _list(call: Call) -> None:
+    """The groups of this node alone: clients ask all nodes."""
+    states = tuple(getattr(call.body, "states_filter", ()))
+    types = tuple(getattr(call.body, "types_filter", ()))
+
+    def done(response: m.ListGroupsResponse) -> None:
+        call.answer({"error_code": response.error_code, "groups": each(response.groups)})
+
+    call.ask(registry.LIST_GROUPS, m.ListGroupsRequest(states, types), done)
+
+
+def _list_failed(_call: Call, code: int, _text: str) -> dict[str, Any]:
+    return {"error_code": code, "groups": ()}
+
+
+GROUP_APIS = (
+    KafkaApi(10, "FindCoordinator", 0, 6, _find_coordinator, _find_failed),
+    KafkaApi(11, "JoinGroup", 0, 9, _join, _join_failed),
+    KafkaApi(12, "Heartbeat", 0, 4, _heartbeat, error_alone),
+    KafkaApi(13, "LeaveGroup", 0, 5, _leave, _leave_failed),
+    KafkaApi(14, "SyncGroup", 0, 5, _sync, _sync_failed),
+    KafkaApi(15, "DescribeGroups", 0, 6, *_describe),
+    KafkaApi(16, "ListGroups", 0, 5, _list, _list_failed),
+    KafkaApi(42, "DeleteGroups", 0, 2, *_delete),
+    KafkaApi(68, "ConsumerGroupHeartbeat", 0, 1, _beat, _beat_failed),
+    KafkaApi(69, "ConsumerGroupDescribe", 0, 1, *_describe_consumers),
+)

@@ -1,0 +1,303 @@
+"""The listener for Kafka's clients: its ports, its connections, and what they may hold together.
+
+Fulfils Gateway (storage_node/gateway.py) and Plane (calls.py). One loop, one thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.transport.peers import printable
+from ...storage_node.gateway_config import advertised, wanted_listeners
+from .calls import allow_all
+from .connection_io import KafkaConnection
+from .fetch_sessions import FetchSessions
+from .framing import SHARED_BYTES
+from .served import SERVED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...protocol.errors import KafkaError
+    from ...protocol.model import ListenerEndpoint
+    from ...storage_node.gateway import GatewayHost
+    from .calls import Call, KafkaApi, KafkaPeer
+
+    Authorize = Callable[[KafkaPeer, KafkaApi, Any], KafkaError | None]
+
+_LOG = logging.getLogger(__name__)
+BACKLOG = 1024
+SWEEP_S = 1.0
+LINGER_S = 1.0
+LOG_INTERVAL_MS = 1_000
+
+
+class KafkaListener:
+    """All connections of Kafka's clients to one node."""
+
+    served = SERVED
+
+    def __init__(self, host: GatewayHost, authorize: Authorize = allow_all) -> None:
+        self.host = host
+        self.authorize = authorize
+        self.shared = bytearray(SHARED_BYTES)
+        self.fetch_sessions = FetchSessions(
+            lambda: self.host.config.now.max_incremental_fetch_session_cache_slots,
+            lambda: secrets.randbelow(2**31 - 1) + 1,
+        )
+        self._sockets: dict[str, socket.socket] = {}
+        self._told: list[ListenerEndpoint] = []
+        self._servers: list[asyncio.Server] = []
+        self._connections: set[KafkaConnection] = set()
+        self._unsent: set[KafkaConnection] = set()
+        self._held_bytes = 0
+        self._hungry: dict[KafkaConnection, None] = {}  # they wait for room, the first comes first
+        self._favoured: KafkaConnection | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._last_log_ms = 0
+        self._is_closed = False
+        self.accepted = self.refused = self.broken = 0
+
+    # --- life --------------------------------------------------------------------------------------------
+
+    def bind(self) -> tuple[ListenerEndpoint, ...]:
+        """Take the ports. Errors: OSError."""
+        config = self.host.config.now
+        try:
+            for listener in wanted_listeners(config, config.listener_host):
+                port = self._bind(listener)
+                self._told.append(advertised(config, listener.name, port, config.host))
+        except BaseException:
+            self.close()
+            raise
+        return tuple(self._told)
+
+    def _bind(self, listener: ListenerEndpoint) -> int:
+        remembered = 0 if listener.port else self.host.remembered_port(listener.name)
+        try:
+            bound = _bound_socket(listener.host, listener.port or remembered)
+        except OSError:
+            if not remembered:
+                raise
+            bound = _bound_socket(listener.host, 0)
+        self._sockets[listener.name] = bound
+        port = int(bound.getsockname()[1])
+        if not listener.port:
+            self.host.remember_port(listener.name, port)
+        return port
+
+    async def start(self) -> None:
+        """Accept connections."""
+        loop = asyncio.get_running_loop()
+        self.max_frame_bytes = self.host.config.now.socket_request_max_bytes
+        for name, bound in self._sockets.items():
+            server = await loop.create_server(
+                lambda name=name: KafkaConnection(self, name),  # type: ignore[misc]
+                sock=bound,
+                backlog=BACKLOG,
+            )
+            self._servers.append(server)
+        if self._servers:
+            self._sweeper = loop.call_later(SWEEP_S, self.guarded, self._sweep)
+
+    async def stop(self) -> None:
+        """Let nobody in, give what is under way a moment, and end all connections."""
+        if self._is_closed:
+            return
+        for server in self._servers:
+            server.close()
+        end_s = time.monotonic() + LINGER_S
+        while any(not each.is_idle or each.unsent_bytes for each in self._connections):
+            if time.monotonic() >= end_s:
+                break
+            await asyncio.sleep(0.005)
+        self.close()
+
+    def close(self) -> None:
+        """End at once."""
+        self._is_closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for server in self._servers:
+            server.close()
+        for bound in self._sockets.values():
+            bound.close()
+        for connection in list(self._connections):
+            connection.abort()
+
+    def status(self) -> dict[str, Any]:
+        """JSON-able facts."""
+        return {
+            "listeners": {told.name: f"{told.host}:{told.port}" for told in self._told},
+            "connections": len(self._connections),
+            "fetch_sessions": len(self.fetch_sessions),
+            "accepted": self.accepted,
+            "refused": self.refused,
+            "broken": self.broken,
+            "held_request_bytes": self._held_bytes,
+            "pending_response_bytes": self.pending_response_bytes,
+        }
+
+    # --- what connections use ----------------------------------------------------------------------------
+
+    @property
+    def max_in_flight(self) -> int:
+        """Calls under way on one connection, of those that may be together."""
+        return self.host.config.now.max_in_flight_requests
+
+    def now_ms(self) -> int:
+        """Monotonic."""
+        return int(time.monotonic() * 1000)
+
+    def new_session(self) -> int:
+        """A number that no other connection has."""
+        return secrets.randbits(62) + 1
+
+    def opened(self, connection: KafkaConnection) -> bool:
+        """Whether it may stay."""
+        if self._is_closed or len(self._connections) >= self.host.config.now.max_connections:
+            self.refused += 1
+            return False
+        self.accepted += 1
+        self._connections.add(connection)
+        return True
+
+    def closed(self, connection: KafkaConnection) -> None:
+        """It is gone."""
+        self._unsent.discard(connection)
+        self._hungry.pop(connection, None)
+        if self._favoured is connection:
+            self._favoured = None
+            self.soon(self._feed)
+        if connection in self._connections:
+            self._connections.remove(connection)
+            if not self._is_closed:
+                self.soon(lambda: self.host.connection_gone(connection.peer.session))
+
+    def sent(self, connection: KafkaConnection) -> None:
+        """It was given an answer."""
+        if connection.unsent_bytes:
+            self._unsent.add(connection)
+
+    @property
+    def pending_response_bytes(self) -> int:
+        """Of answers that clients have not taken yet."""
+        if not self._unsent:
+            return 0
+        left = {connection: connection.unsent_bytes for connection in self._unsent}
+        self._unsent = {connection for connection, size in left.items() if size}
+        return sum(left.values())
+
+    def soon(self, action: Callable[[], None]) -> None:
+        """In the loop's next turn."""
+        asyncio.get_running_loop().call_soon(self._unless_closed, action)
+
+    def later(self, delay_ms: int, action: Callable[[], None]) -> None:
+        """After a while, unless the listener is closed by then."""
+        asyncio.get_running_loop().call_later(delay_ms / 1000, self._unless_closed, action)
+
+    def _unless_closed(self, action: Callable[[], None]) -> None:
+        if not self._is_closed:
+            self.guarded(action)
+
+    def wall_ms(self) -> int:
+        """The time of day."""
+        return int(time.time() * 1000)
+
+    def new_member_id(self) -> str:
+        """One that nobody has."""
+        return str(uuid.uuid4())
+
+    def guarded(self, action: Callable[..., None], *args: Any) -> None:
+        """Run a callback of the loop: what it raises is a bug that must not pass unseen."""
+        try:
+            action(*args)
+        except Exception as error:  # noqa: BLE001 -- the node ends with it
+            self.host.fail(error)
+
+    def note_refusal(self, peer: KafkaPeer, error: KafkaError) -> None:
+        """A client sent what cannot be understood."""
+        self.refused += 1
+        if self._may_log():
+            _LOG.warning("connection of %s %s ended: %s", peer.address, printable(peer.client_id), error)
+
+    def note_bug(self, peer: KafkaPeer, call: Call, error: Exception) -> None:
+        """A call could not be translated."""
+        self.broken += 1
+        _LOG.error(
+            "%s version %d of %s %s could not be answered",
+            call.api.name,
+            call.version,
+            peer.address,
+            printable(peer.client_id),
+            exc_info=error,
+        )
+
+    def _may_log(self) -> bool:
+        now_ms = self.now_ms()
+        if now_ms - self._last_log_ms < LOG_INTERVAL_MS:
+            return False
+        self._last_log_ms = now_ms
+        return True
+
+    # --- memory ------------------------------------------------------------------------------------------
+
+    def count(self, connection: KafkaConnection, more: int) -> None:
+        """A connection holds more bytes of requests than before, or less."""
+        self._held_bytes += more
+        assert self._held_bytes >= 0, "nobody gives back what it has not"
+        if self._favoured is connection and not connection.is_within_frame:
+            self._favoured = None
+        if more < 0 and self._hungry:
+            self.soon(self._feed)
+
+    def has_room(self, connection: KafkaConnection) -> bool:
+        """Whether it may read on. When all is taken, one connection alone may finish its frame: else those
+        that have begun one could wait for each other for ever."""
+        if self._held_bytes <= self.host.config.now.queued_max_request_bytes:
+            self._hungry.pop(connection, None)
+            return True
+        if self._favoured is None and connection.is_within_frame:
+            self._favoured = connection
+        if self._favoured is connection:
+            self._hungry.pop(connection, None)
+            return True
+        self._hungry[connection] = None
+        return False
+
+    def _feed(self) -> None:
+        for connection in list(self._hungry):
+            connection.update_reading()
+
+    def _sweep(self) -> None:
+        """End connections that are idle."""
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self.guarded, self._sweep)
+        limit_ms = self.host.config.now.connections_max_idle_ms
+        now_ms = self.now_ms()
+        for connection in list(self._connections):
+            if now_ms - connection.last_active_ms > limit_ms and connection.is_idle:
+                connection.abort()
+
+
+def _bound_socket(host: str, port: int) -> socket.socket:
+    """Errors: OSError."""
+    (family, kind, proto, _, address), *_ = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    made = socket.socket(family, kind, proto)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6 and host in ("", "::"):
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        made.bind(address)
+        made.setblocking(False)
+    except BaseException:
+        made.close()
+        raise
+    return made

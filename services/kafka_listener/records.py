@@ -1,0 +1,355 @@
+"""Produce, Fetch and ListOffsets: Kafka's requests about records, as headrace's own. Pure.
+
+Batches pass through as buffers: kio copies those of a Produce once, out of the memory that they were received
+into, and those of a Fetch never.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import (
+    NO_ERROR,
+    InvalidRecordError,
+    RequestTimedOutError,
+    UnsupportedCompressionTypeError,
+    UnsupportedVersionError,
+)
+from ...protocol.messages import registry
+from ...protocol.messages.data import (
+    FetchPartition,
+    FetchRequest,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ProducePartition,
+    ProduceRequest,
+)
+from ...protocol.model import EARLIEST_TIMESTAMP, MAX_TIMESTAMP, NO_NODE
+from ...protocol.records.header import ATTRIBUTES_POSITION, COMPRESSION_MASK, HEADER_BYTES, Compression
+from .calls import Call, KafkaApi
+from .entities import Records, ms_of
+from .topics import NamedTopics, endpoints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ...protocol.messages.data import FetchResponse, ListOffsetsResponse, ProduceResponse
+    from ...protocol.records.header import Buffer
+    from .fetch_sessions import FetchContext
+
+# Who wants no answer is to lose the connection if it failed; so the node is asked for one.
+_LEADER_ACKS = 1
+# From this version on clients may compress with zstd.
+_PRODUCE_ZSTD = 7
+# From this version on the leaders of partitions add them to the transaction (KIP-890).
+_PRODUCE_ADDS_PARTITIONS = 12
+_EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -4, -5, -6
+# ListOffsets: the first version in which a timestamp has its meaning. Source: KIP-734, 405, 1005, 1023.
+_MEANT_SINCE = {MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}
+
+
+# --- what answers of these apis have in common ---------------------------------------------------------
+
+
+class Asked:
+    """The partitions of a request in its order: some go to the node, the others fail here.
+
+    `answers` are made of both, in topics as the request named them.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._topics = NamedTopics(call.host.image)
+        self._found: list[tuple[dict[str, Any], list[tuple[Any, int]]]] = []
+        self.entries: list[Any] = []  # what goes to the node
+
+    def add(
+        self,
+        topics: Sequence[Any],
+        partitions: str,
+        make: Callable[[bytes, Any], Any],
+        name_field: str = "name",
+    ) -> None:
+        """Take what the request names; `make` gives the node's entry, or an error code."""
+        for topic in topics:
+            topic_id, names = self._topics.find(topic, name_field)
+            code = self._topics.unknown_code(topic_id)
+            rows: list[tuple[Any, int]] = []
+            for asked in getattr(topic, partitions):
+                entry = code or make(topic_id, asked)
+                if isinstance(entry, int):
+                    rows.append((asked, entry))
+                else:
+                    rows.append((asked, 0))
+                    self.entries.append(entry)
+            self._found.append((names, rows))
+
+    def answers(
+        self, partitions: str, results: Sequence[Any], tell: Callable[[Any, Any, int], dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Topics with their partitions; `tell` gets the asked one, the node's result or None, and the error
+        code if there is no result."""
+        left = iter(results)
+        return [
+            names | {partitions: [tell(asked, None if code else next(left), code) for asked, code in rows]}
+            for names, rows in self._found
+        ]
+
+
+def failed_topics(
+    topics: str,
+    answers: str,
+    partitions: str,
+    answered: str,
+    tell: Callable[[Any, int], dict[str, Any]],
+    name_field: str = "name",
+) -> Callable[[Call, int, str], dict[str, Any]]:
+    """How an api with topics and partitions answers when all of it failed: the fields of its request and of
+    its answer, and the answer for one partition."""
+
+    def failed(call: Call, code: int, _text: str) -> dict[str, Any]:
+        find = NamedTopics(call.host.image).find
+        return {
+            answers: [
+                find(topic, name_field)[1]
+                | {answered: [tell(asked, code) for asked in getattr(topic, partitions)]}
+                for topic in getattr(call.body, topics)
+            ]
+        }
+
+    return failed
+
+
+def _leader(result: Any) -> dict[str, Any]:
+    """Who leads, where a client asked somebody else (KIP-951)."""
+    if result.leader_id == NO_NODE:
+        return {}
+    return {"current_leader": {"leader_id": result.leader_id, "leader_epoch": result.leader_epoch}}
+
+
+def _leaders(call: Call, results: Sequence[Any]) -> list[dict[str, Any]]:
+    found = {result.leader_id for result in results if result.leader_id != NO_NODE}
+    return endpoints(call.host.image, call.peer.listener, found) if found else []
+
+
+# --- Produce -------------------------------------------------------------------------------------------
+
+
+def _produce(call: Call) -> None:
+    body = call.body
+    frames: list[Buffer] = []
+    asked = Asked(call)
+    is_old = call.version < _PRODUCE_ZSTD
+
+    def entry(topic_id: bytes, data: Any) -> ProducePartition | int:
+        if data.records is None:
+            return InvalidRecordError.code
+        if is_old and _codec_of(data.records) == Compression.ZSTD:
+            return UnsupportedCompressionTypeError.code
+        frames.append(data.records)
+        return ProducePartition(topic_id, data.index)
+
+    asked.add(body.topic_data, "partition_data", entry)
+    request = ProduceRequest(
+        body.acks or _LEADER_ACKS,
+        ms_of(body.timeout),
+        tuple(asked.entries),
+        body.transactional_id,
+        adds_partitions=call.version >= _PRODUCE_ADDS_PARTITIONS,
+    )
+    call.ask(registry.PRODUCE, request, partial(_produced, call, asked), frames)
+
+
+def _produced(call: Call, asked: Asked, response: ProduceResponse) -> None:
+    def tell(data: Any, result: Any, code: int) -> dict[str, Any]:
+        if result is None:
+            return _produce_failed(data, code)
+        return {
+            "index": data.index,
+            "error_code": result.error_code,
+            "base_offset": result.base_offset,
+            "log_append_time": result.log_append_time_ms,
+            "log_start_offset": result.log_start_offset,
+            "record_errors": (),
+            "error_message": result.error_detail or None,
+        } | _leader(result)
+
+    answers = asked.answers("partition_responses", response.partitions, tell)
+    if call.is_silent:
+        codes = {row["error_code"] for topic in answers for row in topic["partition_responses"]}
+        call.done() if codes <= {NO_ERROR, RequestTimedOutError.code} else call.hang_up()
+        return
+    call.answer({"responses": answers, "node_endpoints": _leaders(call, response.partitions)})
+
+
+def _codec_of(batch: bytes) -> int:
+    return batch[ATTRIBUTES_POSITION + 1] & COMPRESSION_MASK if len(batch) >= HEADER_BYTES else 0
+
+
+def _produce_failed(data: Any, code: int) -> dict[str, Any]:
+    return {
+        "index": data.index,
+        "error_code": code,
+        "base_offset": -1,
+        "log_append_time": -1,
+        "log_start_offset": -1,
+        "record_errors": (),
+    }
+
+
+# --- Fetch ---------------------------------------------------------------------------------------------
+
+
+def _fetch(call: Call) -> None:
+    body = call.body
+    context = call.plane.fetch_sessions.begin(body, call.plane.now_ms())
+    asked = Asked(call)
+
+    def entry(topic_id: bytes, wanted: Any) -> FetchPartition:
+        return FetchPartition(
+            topic_id,
+            wanted.partition,
+            wanted.fetch_offset,
+            wanted.partition_max_bytes,
+            getattr(wanted, "current_leader_epoch", -1),
+            getattr(wanted, "last_fetched_epoch", -1),
+        )
+
+    asked.add(context.topics, "partitions", entry, "topic")
+    request = FetchRequest(
+        ms_of(body.max_wait),
+        body.min_bytes,
+        body.max_bytes,
+        body.isolation_level,
+        tuple(asked.entries),
+        rack=getattr(body, "rack_id", ""),
+    )
+    call.ask(registry.FETCH, request, partial(_fetched, call, context, asked), with_frames=True)
+
+
+def _fetched(
+    call: Call, context: FetchContext, asked: Asked, response: FetchResponse, frames: Sequence[Buffer]
+) -> None:
+    left = iter(frames)
+    is_committed = call.body.isolation_level == 1
+
+    def tell(wanted: Any, result: Any, code: int) -> dict[str, Any]:
+        if result is None:
+            return _fetch_failed(wanted, code)
+        told = {
+            "partition_index": wanted.partition,
+            "error_code": result.error_code,
+            "high_watermark": result.high_watermark,
+            "last_stable_offset": result.last_stable_offset,
+            "log_start_offset": -1 if result.error_code else result.log_start_offset,
+            "aborted_transactions": [
+                {"producer_id": producer_id, "first_offset": first} for producer_id, first in result.aborted
+            ]
+            if is_committed
+            # null: nobody asked; no transactions, where nothing was read
+            else ()
+            if result.error_code
+            else None,
+            "preferred_read_replica": result.preferred_read_replica,
+            "records": Records([next(left) for _ in range(result.frame_count)]),
+        } | _leader(result)
+        if result.diverging_epoch >= 0:
+            told["diverging_epoch"] = {
+                "epoch": result.diverging_epoch,
+                "end_offset": result.diverging_end_offset,
+            }
+        return told
+
+    told_topics = context.answer(asked.answers("partitions", response.partitions, tell))
+    call.answer(told_topics | {"node_endpoints": _leaders(call, response.partitions)})
+
+
+def _fetch_failed(wanted: Any, code: int) -> dict[str, Any]:
+    return {
+        "partition_index": wanted.partition,
+        "error_code": code,
+        "high_watermark": -1,
+        "aborted_transactions": (),
+        "records": b"",
+    }
+
+
+_fetch_topics_failed = failed_topics(
+    "topics", "responses", "partitions", "partitions", _fetch_failed, "topic"
+)
+
+
+def _all_of_fetch_failed(call: Call, code: int, text: str) -> dict[str, Any]:
+    """An error of the whole has a place of its own since there are sessions."""
+    if hasattr(call.body, "session_epoch"):
+        return {"error_code": code, "responses": ()}
+    return _fetch_topics_failed(call, code, text)
+
+
+# --- ListOffsets ---------------------------------------------------------------------------------------
+
+
+def _list_offsets(call: Call) -> None:
+    body = call.body
+    asked = Asked(call)
+
+    def entry(topic_id: bytes, wanted: Any) -> ListOffsetsPartition | int:
+        timestamp = wanted.timestamp
+        if call.version < _MEANT_SINCE.get(timestamp, 0):
+            return UnsupportedVersionError.code
+        # no record lies anywhere but on these disks
+        if timestamp == _EARLIEST_LOCAL:
+            timestamp = EARLIEST_TIMESTAMP
+        return ListOffsetsPartition(
+            topic_id, wanted.partition_index, timestamp, getattr(wanted, "current_leader_epoch", -1)
+        )
+
+    asked.add(body.topics, "partitions", entry)
+    request = ListOffsetsRequest(getattr(body, "isolation_level", 0), tuple(asked.entries))
+    call.ask(registry.LIST_OFFSETS, request, partial(_listed, call, asked))
+
+
+def _listed(call: Call, asked: Asked, response: ListOffsetsResponse) -> None:
+    def tell(wanted: Any, result: Any, code: int) -> dict[str, Any]:
+        if result is None:
+            return _list_failed(wanted, code)
+        if wanted.timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
+            return _list_failed(wanted, 0)
+        return {
+            "partition_index": wanted.partition_index,
+            "error_code": result.error_code,
+            "timestamp": result.timestamp,
+            "offset": result.offset,
+            # of no offset, no epoch
+            "leader_epoch": result.leader_epoch if result.offset >= 0 else -1,
+        }
+
+    call.answer({"topics": asked.answers("partitions", response.partitions, tell)})
+
+
+def _list_failed(wanted: Any, code: int) -> dict[str, Any]:
+    return {"partition_index": wanted.partition_index, "error_code": code, "timestamp": -1, "offset": -1}
+
+
+RECORD_APIS = (
+    KafkaApi(
+        0,
+        "Produce",
+        3,
+        13,
+        _produce,
+        failed_topics("topic_data", "responses", "partition_data", "partition_responses", _produce_failed),
+        advertised_low=0,  # librdkafka takes a broker without version 0 for one that cannot compress
+        is_pipelined=True,
+        is_silent=lambda body: bool(body.acks == 0),
+    ),
+    KafkaApi(1, "Fetch", 4, 18, _fetch, _all_of_fetch_failed),
+    KafkaApi(
+        2,
+        "ListOffsets",
+        1,
+        11,
+        _list_offsets,
+        failed_topics("topics", "topics", "partitions", "partitions", _list_failed),
+    ),
+)

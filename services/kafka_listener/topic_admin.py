@@ -1,0 +1,316 @@
+"""Topics and configs: made, grown, deleted, changed and described. Pure.
+
+What the controller decides any node passes on to it; that is the node's matter, not the client's.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import InvalidRequestError, UnknownTopicIdError
+from ...protocol.messages import control as m
+from ...protocol.messages import registry
+from ...protocol.messages.data import DeleteRecordsPartition, DeleteRecordsRequest
+from ...protocol.metadata.image import TOPIC_RESOURCE
+from .calls import Call, KafkaApi
+from .entities import id_of, ms_of
+from .plain import each, fields, message
+from .records import Asked, failed_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...protocol.messages.data import DeleteRecordsResponse
+
+_BY_ID = 6  # DeleteTopics: from this version on topics have names or ids
+
+
+_SET, _DELETE = 0, 1  # operations on a config
+# Which source of a config is the resource itself: by whether it is a topic, and has a name.
+_OWN_SOURCE = {(True, True): 1, (True, False): 1, (False, True): 2, (False, False): 3}
+
+
+# --- topics --------------------------------------------------------------------------------------------
+
+
+def _create_topics(call: Call) -> None:
+    specs = tuple(
+        m.NewTopicSpec(
+            topic.name,
+            topic.num_partitions,
+            topic.replication_factor,
+            tuple(
+                m.ReplicaAssignment(each.partition_index, tuple(each.broker_ids))
+                for each in topic.assignments
+            ),
+            {config.name: config.value or "" for config in topic.configs},
+        )
+        for topic in call.body.topics
+    )
+    request = m.CreateTopicsRequest(specs, ms_of(call.body.timeout), call.body.validate_only)
+
+    def done(response: m.CreateTopicsResponse) -> None:
+        # a name that comes twice is told once
+        call.answer(
+            {"topics": [_created(topic) for topic in {each.name: each for each in response.topics}.values()]}
+        )
+
+    call.ask(registry.CREATE_TOPICS, request, done)
+
+
+def _created(topic: m.CreatedTopic) -> dict[str, Any]:
+    # none, though Kafka's brokers tell all of them: who wants them asks; Java's client reads no null
+    return fields(topic) | {"configs": ()}
+
+
+def _create_topics_failed(call: Call, code: int, text: str) -> dict[str, Any]:
+    return {"topics": [_created(m.CreatedTopic(topic.name, code, text)) for topic in call.body.topics]}
+
+
+def _delete_topics(call: Call) -> None:
+    rows = _to_delete(call)
+    names = tuple(name for name, _, code in rows if not code and name is not None)
+    request = m.DeleteTopicsRequest(names, ms_of(call.body.timeout))
+
+    def done(response: m.DeleteTopicsResponse) -> None:
+        results = {result.name: result for result in response.results}
+        call.answer({"responses": [_deleted(row, results) for row in rows]})
+
+    call.ask(registry.DELETE_TOPICS, request, done)
+
+
+_Row = tuple["str | None", bytes, int]
+
+
+def _to_delete(call: Call) -> list[_Row]:
+    """Name, id and error code of each topic. Errors: InvalidRequestError."""
+    if call.version < _BY_ID:
+        return [(name, b"", 0) for name in call.body.topic_names]
+    topics = call.host.image.topics
+    rows: list[_Row] = []
+    for topic in call.body.topics:
+        topic_id = id_of(topic.topic_id)
+        if (topic.name is None) == (topic.topic_id is None):
+            raise InvalidRequestError("a topic is named by its name or by its id")
+        name = topic.name or call.host.image.topic_names.get(topic_id)
+        if name is not None and name in topics:
+            topic_id = topics[name].topic_id
+        rows.append((name, topic_id, 0 if name is not None else UnknownTopicIdError.code))
+    return rows
+
+
+def _deleted(row: _Row, results: dict[str, m.ItemError]) -> dict[str, Any]:
+    name, topic_id, code = row
+    told: dict[str, Any] = {"name": name, "topic_id": topic_id, "error_code": code, "error_message": None}
+    return told | fields(results[name]) if name is not None and not code else told
+
+
+def _delete_topics_failed(call: Call, code: int, _text: str) -> dict[str, Any]:
+    if call.version < _BY_ID:
+        return {"responses": [{"name": name, "error_code": code} for name in call.body.topic_names]}
+    return {
+        "responses": [
+            {"name": topic.name, "topic_id": id_of(topic.topic_id), "error_code": code}
+            for topic in call.body.topics
+        ]
+    }
+
+
+def _create_partitions(call: Call) -> None:
+    body, image = call.body, call.host.image
+
+    def growth(topic: Any) -> m.PartitionGrowth:
+        known = image.topics.get(topic.name)
+        first = 0 if known is None else len(known.partitions)
+        replicas = [tuple(each.broker_ids) for each in topic.assignments or ()]
+        assigned = tuple(m.ReplicaAssignment(first + i, each) for i, each in enumerate(replicas))
+        return m.PartitionGrowth(topic.name, topic.count, assigned)
+
+    growths = tuple(growth(topic) for topic in body.topics)
+    request = m.CreatePartitionsRequest(growths, ms_of(body.timeout), body.validate_only)
+
+    def done(response: m.CreatePartitionsResponse) -> None:
+        call.answer({"results": each(response.results)})
+
+    call.ask(registry.CREATE_PARTITIONS, request, done)
+
+
+def _create_partitions_failed(call: Call, code: int, text: str) -> dict[str, Any]:
+    return {"results": each(m.ItemError(topic.name, code, text) for topic in call.body.topics)}
+
+
+def _delete_records(call: Call) -> None:
+    asked = Asked(call)
+
+    def entry(topic_id: bytes, partition: Any) -> DeleteRecordsPartition:
+        return DeleteRecordsPartition(topic_id, partition.partition_index, partition.offset)
+
+    asked.add(call.body.topics, "partitions", entry)
+    request = DeleteRecordsRequest(ms_of(call.body.timeout), tuple(asked.entries))
+
+    def done(response: DeleteRecordsResponse) -> None:
+        call.answer({"topics": asked.answers("partitions", response.partitions, _records_deleted)})
+
+    call.ask(registry.DELETE_RECORDS, request, done)
+
+
+def _records_deleted(partition: Any, result: Any, code: int) -> dict[str, Any]:
+    return {
+        "partition_index": partition.partition_index,
+        "low_watermark": -1 if result is None else result.low_watermark,
+        "error_code": code if result is None else result.error_code,
+    }
+
+
+def _not_deleted(partition: Any, code: int) -> dict[str, Any]:
+    return _records_deleted(partition, None, code)
+
+
+# --- configs -------------------------------------------------------------------------------------------
+
+
+def _describe_configs(call: Call) -> None:
+    body = call.body
+    request = message(m.DescribeConfigsRequest, body, resources=_resources(body.resources))
+    call.ask(registry.DESCRIBE_CONFIGS, request, partial(_configs, call))
+
+
+def _resources(resources: Sequence[Any]) -> tuple[m.ConfigResource, ...]:
+    return tuple(m.ConfigResource(each.resource_type, each.resource_name) for each in resources)
+
+
+def _configs(call: Call, response: m.DescribeConfigsResponse) -> None:
+    call.answer(
+        {
+            "results": [
+                _described(asked, result)
+                for asked, result in zip(call.body.resources, response.results, strict=True)
+            ]
+        }
+    )
+
+
+def _described(asked: Any, result: m.DescribedConfigs) -> dict[str, Any]:
+    wanted = asked.configuration_keys
+    return {
+        "error_code": result.error_code,
+        "error_message": result.error_detail or None,
+        "resource_type": asked.resource_type,
+        "resource_name": asked.resource_name,
+        "configs": [
+            fields(entry, source="config_source", is_read_only="read_only")
+            | {"synonyms": each(entry.synonyms), "documentation": entry.doc or None}
+            for entry in result.entries
+            if wanted is None or entry.name in wanted
+        ],
+    }
+
+
+def _configs_failed(call: Call, code: int, text: str) -> dict[str, Any]:
+    failed = [
+        m.DescribedConfigs(m.ConfigResource(each.resource_type, each.resource_name), code, text)
+        for each in call.body.resources
+    ]
+    pairs = zip(call.body.resources, failed, strict=True)
+    return {"results": [_described(asked, result) for asked, result in pairs]}
+
+
+def _alter_configs(call: Call) -> None:
+    alterations = tuple(
+        m.AlterConfigs(
+            m.ConfigResource(resource.resource_type, resource.resource_name),
+            tuple(
+                m.ConfigChange(config.name, config.config_operation, config.value or "")
+                for config in resource.configs
+            ),
+        )
+        for resource in call.body.resources
+    )
+    request = m.IncrementalAlterConfigsRequest(alterations, call.body.validate_only)
+
+    def done(response: m.IncrementalAlterConfigsResponse) -> None:
+        call.answer(_altered(call, response.results))
+
+    call.ask(registry.INCREMENTAL_ALTER_CONFIGS, request, done)
+
+
+def _replace_configs(call: Call) -> None:
+    """The older way to change configs: what is not named goes back to its default."""
+    described = m.DescribeConfigsRequest(_resources(call.body.resources))
+    call.ask(registry.DESCRIBE_CONFIGS, described, partial(_replace, call))
+
+
+def _replace(call: Call, response: m.DescribeConfigsResponse) -> None:
+    alterations = []
+    for resource, known in zip(call.body.resources, response.results, strict=True):
+        named = {config.name: config.value or "" for config in resource.configs}
+        own = _OWN_SOURCE[bool(resource.resource_type == TOPIC_RESOURCE), bool(resource.resource_name)]
+        gone = [each.name for each in known.entries if each.source == own and each.name not in named]
+        changes = [m.ConfigChange(name, _SET, value) for name, value in named.items()]
+        changes += [m.ConfigChange(name, _DELETE) for name in gone]
+        alterations.append(m.AlterConfigs(known.resource, tuple(changes)))
+    request = m.IncrementalAlterConfigsRequest(tuple(alterations), call.body.validate_only)
+
+    def done(altered: m.IncrementalAlterConfigsResponse) -> None:
+        call.answer(_altered(call, altered.results))
+
+    call.ask(registry.INCREMENTAL_ALTER_CONFIGS, request, done)
+
+
+def _altered(call: Call, results: Sequence[m.ItemError]) -> dict[str, Any]:
+    pairs = zip(call.body.resources, results, strict=True)
+    return {
+        "responses": [
+            fields(result)
+            | {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+            for resource, result in pairs
+        ]
+    }
+
+
+def _alter_configs_failed(call: Call, code: int, text: str) -> dict[str, Any]:
+    return _altered(call, [m.ItemError("", code, text)] * len(call.body.resources))
+
+
+def _list_resources(call: Call) -> None:
+    if call.version == 0:  # it lists what clients' metrics are subscribed to
+        call.answer({"error_code": 0, "config_resources": ()})
+        return
+
+    def done(response: m.ListConfigResourcesResponse) -> None:
+        told = each(response.resources, name="resource_name")
+        call.answer({"error_code": response.error_code, "config_resources": told})
+
+    call.ask(
+        registry.LIST_CONFIG_RESOURCES, m.ListConfigResourcesRequest(tuple(call.body.resource_types)), done
+    )
+
+
+def _list_resources_failed(_call: Call, code: int, _text: str) -> dict[str, Any]:
+    return {"error_code": code, "config_resources": ()}
+
+
+TOPIC_ADMIN_APIS = (
+    KafkaApi(19, "CreateTopics", 2, 7, _create_topics, _create_topics_failed),
+    KafkaApi(20, "DeleteTopics", 1, 6, _delete_topics, _delete_topics_failed),
+    KafkaApi(
+        21,
+        "DeleteRecords",
+        0,
+        2,
+        _delete_records,
+        failed_topics(
+            "topics",
+            "topics",
+            "partitions",
+            "partitions",
+            _not_deleted,
+        ),
+    ),
+    KafkaApi(32, "DescribeConfigs", 1, 4, _describe_configs, _configs_failed),
+    KafkaApi(33, "AlterConfigs", 0, 2, _replace_configs, _alter_configs_failed),
+    KafkaApi(37, "CreatePartitions", 0, 3, _create_partitions, _create_partitions_failed),
+    KafkaApi(44, "IncrementalAlterConfigs", 0, 1, _alter_configs, _alter_configs_failed),
+    KafkaApi(74, "ListConfigResources", 0, 1, _list_resources, _list_resources_failed),
+)

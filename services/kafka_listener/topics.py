@@ -1,0 +1,54 @@
+"""Topics by the names and ids that requests give them. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import UnknownTopicIdError, UnknownTopicOrPartitionError
+from .entities import id_of
+
+if TYPE_CHECKING:
+    from ...protocol.metadata.image import BrokerRegistration, MetadataImage
+
+NO_TOPIC_ID = bytes(16)
+
+
+class NamedTopics:
+    """The topics of one request, whose entries name them as their version does: by name, or by id."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+
+    def find(self, entry: Any, name_field: str = "name") -> tuple[bytes, dict[str, Any]]:
+        """The id, empty for a topic that does not exist, and what the answer names it by."""
+        if hasattr(entry, "topic_id"):
+            topic_id = id_of(entry.topic_id)
+            return topic_id, {"topic_id": topic_id}
+        name = getattr(entry, name_field)
+        topic = self._image.topics.get(name)
+        return b"" if topic is None else topic.topic_id, {name_field: name}
+
+    def unknown_code(self, topic_id: bytes) -> int:
+        """The error code for one that `find` does not know, 0 for one that it knows."""
+        if not topic_id:
+            return UnknownTopicOrPartitionError.code
+        return 0 if topic_id in self._image.topic_names else UnknownTopicIdError.code
+
+
+def endpoint_of(broker: BrokerRegistration, listener: str) -> tuple[str, int] | None:
+    """Where clients of a listener reach a node; None if it does not have that listener."""
+    for each in broker.listeners:
+        if each.name == listener:
+            return each.host, each.port
+    return None
+
+
+def endpoints(image: MetadataImage, listener: str, node_ids: set[int]) -> list[dict[str, Any]]:
+    """Some nodes as answers name them, as far as they are known."""
+    found = []
+    for node_id in sorted(node_ids):
+        broker = image.brokers.get(node_id)
+        where = None if broker is None else endpoint_of(broker, listener)
+        if broker is not None and where is not None:
+            found.append({"node_id": node_id, "host": where[0], "port": where[1], "rack": broker.rack})
+    return found

@@ -1,0 +1,68 @@
+"""Consumers of one group on a fake cluster, under each protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.protocol.model import TopicPartition
+
+KINDS: dict[str, dict[str, Any]] = {
+    "eager": {"assignors": ["range"]},
+    "cooperative": {"assignors": ["cooperative-sticky"]},
+    "new": {"group_protocol": "consumer"},
+}
+each_kind = pytest.mark.parametrize("kind", sorted(KINDS))
+
+
+def member(cluster: Any, kind: str = "eager", **options: Any) -> Any:
+    """One consumer of group g; with `topics` None it has no subscription yet."""
+    topics = options.pop("topics", ("t",))
+    return cluster.consumer(
+        *(topics or ()), group="g", auto_offset_reset="earliest", **{**KINDS[kind], **options}
+    )
+
+
+async def read(consumer: Any, quiet_s: float = 2.0) -> list[bytes]:
+    """The values of everything until nothing comes for `quiet_s`."""
+    found: list[bytes] = []
+    while batch := await consumer.poll(quiet_s):
+        found += [record.value for record in batch]
+    return found
+
+
+async def until(condition: Callable[[], Any], *consumers: Any) -> None:
+    """Let consumers poll until it holds."""
+    for _ in range(600):
+        if condition():
+            return
+        for consumer in consumers:
+            await consumer.poll(0.05)
+        await asyncio.sleep(0.05)
+    raise AssertionError("it never came about")
+
+
+def owned(consumer: Any) -> tuple[TopicPartition, ...]:
+    found: tuple[TopicPartition, ...] = consumer._engine.assignment()
+    return found
+
+
+class Told:
+    """A listener that writes down what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, tuple[TopicPartition, ...]]] = []
+
+    def on_assigned(self, _consumer: Any, tps: Any) -> None:
+        self.heard.append(("assigned", tps))
+
+    def on_revoked(self, _consumer: Any, tps: Any) -> None:
+        self.heard.append(("revoked", tps))
+
+    def on_lost(self, _consumer: Any, tps: Any) -> None:
+        self.heard.append(("lost", tps))

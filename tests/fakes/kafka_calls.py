@@ -1,0 +1,100 @@
+"""Calls of Kafka's clients without a connection: handlers alone, before a node that the test plays."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from headrace.services.kafka_listener.calls import Call, KafkaApi, KafkaPeer
+from headrace.services.kafka_listener.entities import layout
+from headrace.services.kafka_listener.fetch_sessions import FetchSessions
+from headrace.services.kafka_listener.framing import read_header
+from headrace.services.kafka_listener.served import SERVED
+from headrace.services.kafka_listener.skimming import no_tags
+from headrace.storage_node.config import NodeConfig
+from kafka_listener_rig import NODE, small_image
+from kafka_wire import answer_of, example_request, request_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.protocol.metadata.image import MetadataImage
+
+
+class FakePlane:
+    """Fulfils Plane, GatewayHost and Caller."""
+
+    served = SERVED
+
+    def __init__(self, image: MetadataImage | None = None) -> None:
+        self.host = self.config = self
+        self.now = NodeConfig.of({"log.dirs": "/nowhere"})
+        self.image = small_image() if image is None else image
+        self.node_id = NODE
+        numbers = itertools.count(1)
+        self.fetch_sessions = FetchSessions(lambda: 2, lambda: next(numbers))
+        self.asked: list[Any] = []  # OwnRequest, or what another node was asked
+        self.sent: list[bytes] = []
+        self.is_hung_up = False
+        self.clock_ms = 0
+
+    def handle(self, request: Any) -> None:
+        self.asked.append(request)
+
+    def ask(self, *asked: Any) -> None:
+        self.asked.append(asked)
+
+    def now_ms(self) -> int:
+        return self.clock_ms
+
+    def soon(self, action: Any) -> None:
+        action()
+
+    def later(self, _delay_ms: int, action: Any) -> None:
+        action()
+
+    def wall_ms(self) -> int:
+        return 1_000_000
+
+    def new_member_id(self) -> str:
+        return "new"
+
+    def finished(self, _call: Call, buffers: Sequence[Any]) -> None:
+        self.sent.append(b"".join(map(bytes, buffers)))
+
+    def hung_up(self, _call: Call) -> None:
+        self.is_hung_up = True
+
+    def broken(self, _call: Call, error: Exception) -> None:
+        raise error
+
+    def start(self, api_key: int, version: int, body: Any = None, **values: Any) -> Call:
+        """Run a handler; without a `body` that of an example with these values."""
+        body = example_request(api_key, version, **values) if body is None else body
+        call = self.call(SERVED[api_key], version, body)
+        call.start()
+        return call
+
+    def call(self, api: KafkaApi, version: int, body: Any) -> Call:
+        """As it came off the wire."""
+        frame = memoryview(request_frame(api.key, version, body))
+        header = read_header(frame)
+        shape = layout(api.key, version)
+        start = no_tags(frame, header.end) if shape.is_flexible else header.end
+        peer = KafkaPeer(1, "PLAINTEXT", "127.0.0.1:1", "client")
+        read = shape.decode(frame, start)
+        return Call(api, version, header.correlation_id, shape, read, peer, self, self, len(frame))  # type: ignore[arg-type]
+
+    def answer(self, body: Any, frames: Sequence[Any] = ()) -> None:
+        """The node's answer to what it was asked last."""
+        asked = self.asked[-1]
+        if isinstance(asked, tuple):
+            asked[-1](body)
+        else:
+            asked.answered(body, frames)
+
+    def told(self, api_key: int, version: int) -> Any:
+        """The only answer so far."""
+        (sent,) = self.sent
+        assert int.from_bytes(sent[:4], "big") == len(sent) - 4
+        return answer_of(api_key, version, sent[4:])[1]

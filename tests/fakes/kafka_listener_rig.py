@@ -1,0 +1,161 @@
+"""A listener for Kafka's clients over real sockets, before a node whose answers the test gives."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from headrace.protocol.metadata.image import (
+    BrokerRegistration,
+    MetadataImage,
+    PartitionRegistration,
+    TopicImage,
+)
+from headrace.protocol.model import ListenerEndpoint
+from headrace.services.kafka_listener.listener_io import KafkaListener
+from headrace.storage_node.config import NodeConfig
+from kafka_wire import answer_of, example_request, framed, request_frame
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from headrace.storage_node.gateway import OwnRequest
+
+NODE = 1
+TOPIC, TOPIC_ID = "t", b"t" * 16
+
+
+def small_image(nodes: int = 1) -> MetadataImage:
+    """Some nodes with listeners, and a topic with one partition that the first one leads."""
+    brokers = {
+        node: BrokerRegistration(
+            node,
+            1,
+            bytes([node]) * 16,
+            "own",
+            1,
+            None,
+            (),
+            is_fenced=False,
+            listeners=(ListenerEndpoint("PLAINTEXT", "host", 9_000 + node),),
+        )
+        for node in range(1, nodes + 1)
+    }
+    replicas = tuple(brokers)
+    partition = PartitionRegistration(replicas, replicas, NODE, 3, 1)
+    topic = TopicImage(TOPIC, TOPIC_ID, (partition,))
+    return MetadataImage(
+        cluster_id="c", offset=5, brokers=brokers, topics={TOPIC: topic}, topic_names={TOPIC_ID: TOPIC}
+    )
+
+
+class FakeHost:
+    """Fulfils GatewayHost; requests are kept until the test answers them."""
+
+    def __init__(self, **config: Any) -> None:
+        listeners = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": "/nowhere"}
+        self.now = NodeConfig.of({**listeners, **{k.replace("_", "."): v for k, v in config.items()}})
+        self.config = self
+        self.image = small_image()
+        self.node_id = NODE
+        self.requests: list[OwnRequest] = []
+        self.arrived = asyncio.Event()
+        self.asked: list[tuple[Any, ...]] = []
+        self.gone: list[int] = []
+        self.failures: list[BaseException] = []
+        self.ports: dict[str, int] = {}
+
+    def handle(self, request: OwnRequest) -> None:
+        self.requests.append(request)
+        self.arrived.set()
+
+    async def request(self, number: int) -> OwnRequest:
+        """Number `number`, from 0, once it is there."""
+        while len(self.requests) <= number:
+            self.arrived.clear()
+            await self.arrived.wait()
+        return self.requests[number]
+
+    def ask(self, *asked: Any) -> None:
+        self.asked.append(asked)
+
+    def connection_gone(self, session: int) -> None:
+        self.gone.append(session)
+
+    def remembered_port(self, name: str) -> int:
+        return self.ports.get(name, 0)
+
+    def remember_port(self, name: str, port: int) -> None:
+        self.ports[name] = port
+
+    def fail(self, error: BaseException) -> None:
+        self.failures.append(error)
+
+
+class WireClient:
+    """One connection that speaks Kafka's protocol."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    @classmethod
+    async def to(cls, port: int) -> WireClient:
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
+
+    def send(self, api_key: int, version: int, correlation_id: int = 7, **values: Any) -> None:
+        body = example_request(api_key, version, **values)
+        self.write(framed(request_frame(api_key, version, body, correlation_id)))
+
+    def write(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def frame(self) -> bytes:
+        """The next answer, without its length."""
+        (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+        return await self.reader.readexactly(size)
+
+    async def answer(self, api_key: int, version: int) -> tuple[int, Any]:
+        """Correlation id and body of the next answer."""
+        return answer_of(api_key, version, await self.frame())
+
+    async def ended(self) -> bytes:
+        """What came before the other side ended the connection."""
+        try:
+            return await self.reader.read()
+        except ConnectionError:
+            return b""
+
+    def close(self) -> None:
+        self.writer.transport.abort()
+
+
+class ListenerRig:
+    """A listener and its node."""
+
+    def __init__(self, host: FakeHost, listener: KafkaListener, port: int) -> None:
+        self.host, self.listener, self.port = host, listener, port
+        self.clients: list[WireClient] = []
+
+    async def client(self) -> WireClient:
+        made = await WireClient.to(self.port)
+        self.clients.append(made)
+        return made
+
+
+@asynccontextmanager
+async def listening(authorize: Any = None, **config: Any) -> AsyncIterator[ListenerRig]:
+    """Until the end of the block; then the node must not have failed."""
+    host = FakeHost(**config)
+    listener = KafkaListener(host) if authorize is None else KafkaListener(host, authorize)
+    ((_, _, port),) = listener.bind()
+    await listener.start()
+    rig = ListenerRig(host, listener, port)
+    try:
+        yield rig
+    finally:
+        for client in rig.clients:
+            client.close()
+        listener.close()
+    assert host.failures == []

@@ -1,0 +1,123 @@
+"""What answers hold besides their error codes: each once differed from that of an Apache Kafka that was
+asked the same (tests/oracle)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import headrace
+import pytest
+from beside.wire import Wire
+from headrace.runtime.waiting_io import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TOPIC = "answers"
+
+
+@pytest.fixture(scope="module")
+def wire() -> Iterator[Wire]:
+    """A connection to a cluster with a topic and a group coordinator."""
+    with (
+        headrace.local(listeners="PLAINTEXT://127.0.0.1:0") as cluster,
+        Wire(cluster.kafka_bootstrap) as wire,
+    ):
+        create(wire, 7, TOPIC)
+        assert until(lambda: wire.ask("find_coordinator", 2, key="g")["error_code"] == "none", 30)
+        yield wire
+
+
+def create(wire: Wire, version: int, name: str, **more: Any) -> dict[str, Any]:
+    topics = [{"name": name, "num_partitions": 2, "replication_factor": 1}]
+    (made,) = wire.ask("create_topics", version, topics=topics, timeout=10_000, **more)["topics"]
+    assert made["error_code"] == "none"
+    return made
+
+
+def test_a_topic_that_is_made_or_gone_is_told_as_java_reads_it(wire: Wire) -> None:
+    """Configs that are null end Java's admin client; a topic deleted by name is told by its id, too."""
+    for version in (5, 6, 7):
+        made = create(wire, version, f"made-{version}")
+        assert made["configs"] == []
+    gone = wire.ask("delete_topics", 6, topics=[{"name": "made-7"}], timeout=10_000)
+    assert gone["responses"][0]["topic_id"] == made["topic_id"]
+
+
+def test_configs_have_no_documentation_unless_it_was_asked_for(wire: Wire) -> None:
+    """Null, not an empty text."""
+    resources = [{"resource_type": 2, "resource_name": TOPIC, "configuration_keys": ["retention.ms"]}]
+    for is_asked in (False, True):
+        told = wire.ask("describe_configs", 3, resources=resources, include_documentation=is_asked)
+        assert bool(told["results"][0]["configs"][0]["documentation"]) is is_asked
+        assert is_asked or told["results"][0]["configs"][0]["documentation"] is None
+
+
+def listed(wire: Wire, version: int, timestamp: int) -> dict[str, Any]:
+    part = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp}
+    topics = [{"name": TOPIC, "partitions": [part]}]
+    (found,) = wire.ask("list_offsets", version, replica_id=-1, topics=topics)["topics"][0]["partitions"]
+    return found
+
+
+@pytest.mark.parametrize(("timestamp", "since"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11)])
+def test_a_special_timestamp_means_something_since_a_version(wire: Wire, timestamp: int, since: int) -> None:
+    """Before, it is a time that no version of that age has."""
+    assert listed(wire, since - 1, timestamp)["error_code"] == "unsupported_version"
+    assert listed(wire, since, timestamp)["error_code"] == "none"
+
+
+def test_no_offset_has_no_leader_epoch(wire: Wire) -> None:
+    """No record is as young as that."""
+    found = listed(wire, 7, 1_700_000_000_000)
+    assert (found["offset"], found["leader_epoch"]) == (-1, -1)
+
+
+def test_a_member_that_nobody_knows_is_told_its_id(wire: Wire) -> None:
+    """As in every answer to a join."""
+    fields = {
+        "group_id": "g",
+        "session_timeout": 10_000,
+        "rebalance_timeout": 10_000,
+        "member_id": "nobody",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+    }
+    told = wire.ask("join_group", 3, **fields)
+    assert (told["error_code"], told["member_id"]) == ("unknown_member_id", "nobody")
+
+
+def commit(wire: Wire, version: int, group: str, generation: int, partition: int = 0) -> str:
+    part = {"partition_index": partition, "committed_offset": 1}
+    fields = {
+        "group_id": group,
+        "generation_id_or_member_epoch": generation,
+        "topics": [{"name": TOPIC, "partitions": [part]}],
+    }
+    told = wire.ask("offset_commit", version, **fields)
+    return str(told["topics"][0]["partitions"][0]["error_code"])
+
+
+@pytest.mark.parametrize(("version", "code"), [(8, "illegal_generation"), (9, "group_id_not_found")])
+def test_a_commit_of_no_group_is_told_as_its_version_knows_it(wire: Wire, version: int, code: str) -> None:
+    """Older clients would not know what to do about a group that is not there."""
+    assert commit(wire, version, "no-such-group", 1) == code
+
+
+def test_offsets_of_partitions_that_do_not_exist_are_not_deleted(wire: Wire) -> None:
+    """Each partition has an answer of its own."""
+    assert commit(wire, 8, "simple", -1) == "none"
+    parts = [{"partition_index": 0}, {"partition_index": 7}]
+    topics = [{"name": TOPIC, "partitions": parts}, {"name": "no-such-topic", "partitions": parts[:1]}]
+    told = wire.ask("offset_delete", 0, group_id="simple", topics=topics)
+    assert told["error_code"] == "none"
+    codes = {
+        (topic["name"], part["partition_index"]): part["error_code"]
+        for topic in told["topics"]
+        for part in topic["partitions"]
+    }
+    assert codes == {
+        (TOPIC, 0): "none",
+        (TOPIC, 7): "unknown_topic_or_partition",
+        ("no-such-topic", 0): "unknown_topic_or_partition",
+    }

@@ -1,0 +1,212 @@
+"""Raw requests inside a scenario: asked, and their answers noted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.protocol.records.codec import active_codec
+from headrace.protocol.records.header import HEADER_BYTES, Compression, read_batch_header
+from headrace.runtime.waiting_io import until
+
+from .wire import KEYS, Closed, Wire
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from .scene import Scene
+
+NOW = 1_700_000_000_000
+NOT_SERVED = "not advertised"
+BUSY = (
+    "coordinator_load_in_progress",
+    "coordinator_not_available",
+    "not_coordinator",
+    "concurrent_transactions",
+    "not_leader_or_follower",
+)
+BUSY_S = 30.0
+
+
+def batch(
+    count: int = 3,
+    *,
+    timestamp: int = NOW,
+    compression: Compression = Compression.NONE,
+    key: bytes | None = b"key",
+    **more: Any,
+) -> bytes:
+    """Records with values v-0, v-1, ...; `more`: who produces them."""
+    builder = active_codec().builder(max_bytes=1 << 20, compression=compression, **more)
+    for number in range(count):
+        builder.append(timestamp + number, key, b"v-%d" % number, [("h", b"x")])
+    return builder.build()
+
+
+def _opened(value: Any) -> Any:
+    """An answer whose batches are told by what they say; bytes behind the last whole one by their number."""
+    if isinstance(value, list):
+        return [_opened(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    told = {name: _opened(each) for name, each in value.items()}
+    if isinstance(value.get("records"), bytes):
+        told["records"] = batches(value["records"])
+    return told
+
+
+def batches(data: bytes) -> list[Any]:
+    """What each batch says, and its records."""
+    found: list[Any] = []
+    view = memoryview(data)
+    while len(view) >= HEADER_BYTES and len(view) >= read_batch_header(view).size_bytes:
+        header = read_batch_header(view)
+        records = active_codec().decode(view[: header.size_bytes])
+        found.append(
+            {
+                "offsets": [header.base_offset, header.last_offset],
+                "leader_epoch": header.leader_epoch,
+                "compression": header.compression_id,
+                "timestamps": [header.timestamp_type.name, header.base_timestamp, header.max_timestamp],
+                "producer_id": header.producer_id,
+                "producer": [header.producer_epoch, header.base_sequence],
+                "kind": [header.is_transactional, header.is_control],
+                "records": [
+                    [each.offset, each.timestamp, each.key, each.value, each.headers] for each in records
+                ],
+            }
+        )
+        view = view[header.size_bytes :]
+    return [*found, len(view)] if view else found
+
+
+class Asking:
+    """A connection of a scenario. A version that the system does not advertise is noted as that."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.wire = Wire(scene.bootstrap)
+        ranges = self.wire.ask("api_versions", 0)["api_keys"]
+        self.ranges = {
+            each["api_key"]: range(each["min_version"], each["max_version"] + 1) for each in ranges
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wire.__exit__()
+
+    def ask(self, label: str, api: str, version: int, **fields: Any) -> dict[str, Any]:
+        """The answer, noted under `label` if that is not empty; {} when there is none."""
+        answer: dict[str, Any] = {}
+        if version not in self.ranges.get(KEYS[api], ()):
+            noted: Any = NOT_SERVED
+        else:
+            try:
+                noted = answer = self.wire.ask(api, version, **fields)
+            except Closed:
+                noted = "closed"
+                self.wire = Wire(self.scene.bootstrap)
+            except TimeoutError:
+                noted = "no answer"
+                self.wire = Wire(self.scene.bootstrap)
+        if label:
+            self.scene.note(label, _opened(noted))
+        return answer
+
+    def settled(self, label: str, api: str, version: int, **fields: Any) -> dict[str, Any]:
+        """As `ask`, again and again while a coordinator is still busy with what was asked before."""
+        found: dict[str, Any] = {}
+
+        def is_settled() -> bool:
+            found.clear()
+            found.update(self.ask("", api, version, **fields))
+            return not any(repr(word) in str(found) for word in BUSY)
+
+        if version in self.ranges.get(KEYS[api], ()):
+            assert until(is_settled, BUSY_S), found
+        if label:
+            self.scene.note(label, found or NOT_SERVED)
+        return found
+
+    def create(self, topic: str = "", partitions: int = 1, **configs: str) -> str:
+        """A topic of this scenario, by default its only one; its id as text."""
+        made = self.ask(
+            "",
+            "create_topics",
+            7,
+            timeout=10_000,
+            topics=[
+                {
+                    "name": topic or self.scene.topic,
+                    "num_partitions": partitions,
+                    "replication_factor": 1,
+                    "configs": [
+                        {"name": name.replace("_", "."), "value": value} for name, value in configs.items()
+                    ],
+                }
+            ],
+        )
+        assert made["topics"][0]["error_code"] == "none", made
+        wanted = [{"name": topic or self.scene.topic}]
+
+        def is_led() -> bool:
+            (described,) = self.wire.ask("metadata", 5, topics=wanted)["topics"]
+            led = [part for part in described["partitions"] if part["leader_id"] >= 0]
+            return len(led) == partitions
+
+        assert until(is_led, BUSY_S), topic
+        return str(self.wire.ask("metadata", 12, topics=wanted)["topics"][0]["topic_id"])
+
+    def until_stable(self) -> None:
+        """Until the markers of all transactions are in partition 0 of the scenario's topic."""
+
+        def end(isolation: int) -> int:
+            part = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
+            topics = [{"name": self.scene.topic, "partitions": [part]}]
+            fields = {"replica_id": -1, "isolation_level": isolation, "topics": topics}
+            return int(self.wire.ask("list_offsets", 5, **fields)["topics"][0]["partitions"][0]["offset"])
+
+        assert until(lambda: end(1) == end(0), BUSY_S)
+
+    def produce(
+        self, label: str, data: bytes | None, *, version: int = 9, acks: int = -1, **more: Any
+    ) -> dict[str, Any]:
+        """One batch to partition 0 of the scenario's topic; `more`: topic, partition, transactional_id."""
+        part = {"index": more.pop("partition", 0), "records": data}
+        topic = {"name": more.pop("topic", self.scene.topic), "partition_data": [part]}
+        return self.ask(label, "produce", version, acks=acks, timeout=10_000, topic_data=[topic], **more)
+
+    def all_committed(self, label: str) -> None:
+        """What a reader of committed records sees of partition 0, and which transactions it is told to skip.
+
+        Read from batch to batch: Kafka gives out a single one while it has to look up where they end.
+        """
+        found: list[Any] = []
+        aborted: list[Any] = []
+        offset, end = 0, 1
+        while offset < end:
+            (part,) = self.fetch("", offset=offset, isolation_level=1)["responses"][0]["partitions"]
+            end, more = part["last_stable_offset"], batches(part["records"])
+            aborted += [each for each in part["aborted_transactions"] if each not in aborted]
+            found += more
+            offset = more[-1]["offsets"][1] + 1
+        self.scene.note(label, {"batches": found, "aborted": aborted})
+
+    def fetch(self, label: str, *, version: int = 11, **more: Any) -> dict[str, Any]:
+        """From partition 0 of the scenario's topic; `more`: offset, topic, and fields of the request."""
+        part = {
+            "partition": more.pop("partition", 0),
+            "fetch_offset": more.pop("offset", 0),
+            "current_leader_epoch": more.pop("epoch", -1),
+            "partition_max_bytes": 1 << 20,
+        }
+        topics = [{"topic": more.pop("topic", self.scene.topic), "partitions": [part]}]
+        request = {
+            "replica_id": -1,
+            "max_bytes": 1 << 20,
+            "min_bytes": 1,
+            "max_wait": 100,
+            "session_epoch": -1,
+        }
+        return self.ask(label, "fetch", version, **{**request, "topics": topics, **more})

@@ -1,0 +1,84 @@
+"""Kafka's Java tools, many of them in one JVM."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+from headrace.benchmarks import kafka_io
+
+SOURCES = Path(__file__).parent / "java"
+JVM = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
+TIMEOUT_S = 60
+
+
+class Printed(NamedTuple):
+    """What a tool left: its exit status, -1 when it did not end in time, and what it printed."""
+
+    status: int
+    out: str
+    err: str
+
+
+def compiled(folder: Path) -> Path:
+    """Our Java programs, compiled into `folder`."""
+    command = ["javac", "-cp", kafka_io.classpath(), "-d", str(folder), *map(str, SOURCES.glob("*.java"))]
+    subprocess.run(command, check=True, timeout=120)
+    return folder
+
+
+class JavaTools:
+    """Runs tools one at a time; `close` it. A JVM that a tool did not give back in time is replaced."""
+
+    def __init__(self, classes: Path) -> None:
+        self._classes = classes
+        self._process: subprocess.Popen[str] | None = None
+        self._lock = threading.Lock()
+
+    def run(self, main_class: str, *arguments: str, given: str = "", timeout_s: int = TIMEOUT_S) -> Printed:
+        """`given` is its standard input."""
+        command = " ".join([str(timeout_s), *map(_encoded, (main_class, given, *arguments))])
+        with self._lock:
+            process = self._running()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(command + "\n")
+            process.stdin.flush()
+            status, out, err = process.stdout.readline().split(" ")
+            if int(status) == -1:
+                self._end()
+        return Printed(int(status), _decoded(out), _decoded(err))
+
+    def close(self) -> None:
+        """End the JVM."""
+        with self._lock:
+            self._end()
+
+    def _running(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            classpath = f"{self._classes}:{kafka_io.classpath()}"
+            command = ["java", *JVM, "-cp", classpath, "ToolShell"]
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            )
+        return self._process
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None
+                pipe.close()
+
+
+def _encoded(text: str) -> str:
+    return "=" + base64.b64encode(text.encode()).decode()
+
+
+def _decoded(part: str) -> str:
+    return base64.b64decode(part.strip()[1:]).decode(errors="replace")

@@ -1,0 +1,144 @@
+"""The command behind `make oracle`: start both, play all, compare, write the page, tell the result."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import importlib
+import json
+import pkgutil
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.benchmarks import kafka_io
+
+from . import scenarios
+from .comparing import Known, read_known, shown, unexplained
+from .java_io import JavaTools, compiled
+from .page import Api, page
+from .playing_io import Outcome, Player
+from .scene import ALL
+from .systems_io import Headrace, Kafka, running
+from .wire import KEYS, Wire
+
+if TYPE_CHECKING:
+    from .scene import Scenario
+    from .systems_io import System
+
+ROOT = Path(__file__).parents[3]
+KNOWN = ROOT / "tests" / "oracle" / "differences.toml"
+PAGE = ROOT / "docs" / "COMPATIBILITY.md"
+# what a second Kafka is told, so that the harness has something to find
+PLANTED = {"auto.create.topics.enable": "false", "message.max.bytes": "100000"}
+
+
+def main() -> int:
+    """0 when every scenario worked on Kafka and every difference is listed, and none is listed in vain."""
+    options = _options()
+    for module in pkgutil.iter_modules(scenarios.__path__):
+        importlib.import_module(f"{scenarios.__name__}.{module.name}")
+    chosen = [each for each in ALL if any(fnmatch.fnmatchcase(each.name, only) for only in options.only)]
+    if options.list:
+        print(*(each.name for each in chosen), sep="\n")
+        return 0
+    reason = kafka_io.absent()
+    if reason is not None or not chosen:
+        print(f"oracle: nothing compared: {reason or 'no scenario has such a name'}")
+        return 2
+    known = [] if options.against != "headrace" else read_known(KNOWN.read_text())
+    with tempfile.TemporaryDirectory(prefix="headrace-oracle-") as folder:
+        scratch = Path(folder)
+        kafka, other = Kafka(scratch, {}), _other(options.against, scratch)
+        with running(kafka, other):
+            outcomes = _play(kafka, other, chosen, scratch, known, is_shown=options.show)
+            apis = _apis(kafka, other)
+    result, status = _judged(outcomes, known, is_whole=len(chosen) == len(ALL))
+    if options.write:
+        PAGE.write_text(page(kafka_io.VERSION, result, apis, other.tap.seen, outcomes, known))
+    print(result)
+    return status
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--only", action="append", help="scenarios of these names, with * and ?")
+    parser.add_argument("--list", action="store_true", help="the names of the scenarios")
+    parser.add_argument("--show", action="store_true", help="print what was seen of Kafka")
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
+    against = ("headrace", "kafka", "planted")
+    parser.add_argument("--against", choices=against, default="headrace", help="the second system")
+    options = parser.parse_args()
+    options.only = options.only or ["*"]
+    return options
+
+
+def _other(kind: str, scratch: Path) -> System:
+    if kind == "headrace":
+        return Headrace(scratch, {})
+    return Kafka(scratch, PLANTED if kind == "planted" else {}, "other")
+
+
+def _play(
+    kafka: System, other: System, chosen: list[Scenario], scratch: Path, known: list[Known], *, is_shown: bool
+) -> list[Outcome]:
+    classes = scratch / "classes"
+    classes.mkdir()
+    compiled(classes)
+    outcomes = []
+    with closing(JavaTools(classes)) as one, closing(JavaTools(classes)) as two:
+        player = Player(kafka, other, (one, two))
+        for scenario in chosen:
+            outcome = player.play(scenario)
+            outcomes.append(outcome)
+            _tell(outcome, known)
+            if is_shown:
+                print(json.dumps(outcome.noted, indent=1))
+    return outcomes
+
+
+def _tell(outcome: Outcome, known: list[Known]) -> None:
+    left = unexplained(list(outcome.differences), known)
+    word = "BROKEN" if outcome.broken else "DIFFERS" if left else "listed" if outcome.differences else "same"
+    print(f"{word:8} {outcome.scenario.name} ({outcome.values} values, {outcome.seconds:.1f} s)", flush=True)
+    if outcome.broken:
+        print(f"    on Kafka itself: {outcome.broken}")
+    outcome.unexplained = tuple(left)
+    for each in left:
+        print(f"    {each.place}\n        kafka:    {shown(each.kafka)}")
+        print(f"        headrace: {shown(each.headrace)}")
+
+
+def _judged(outcomes: list[Outcome], known: list[Known], *, is_whole: bool) -> tuple[str, int]:
+    broken = sum(bool(outcome.broken) for outcome in outcomes)
+    found = sum(len(outcome.differences) for outcome in outcomes)
+    left = sum(len(outcome.unexplained) for outcome in outcomes)
+    vain = [each.place for each in known if not each.matched] if is_whole else []
+    for place in vain:
+        print(f"listed in vain: {place}")
+    is_good = not (broken or left or vain)
+    values = sum(outcome.values for outcome in outcomes)
+    return (
+        f"oracle: {'ok' if is_good else 'FAILED'}: {len(outcomes)} scenarios, {values:,} values compared, "
+        f"{found} differ, {left} of them not listed, {len(vain)} listed in vain, {broken} scenarios broken",
+        0 if is_good else 1,
+    )
+
+
+def _apis(kafka: System, other: System) -> list[Api]:
+    ranges = []
+    for system in (kafka, other):
+        with Wire(system.bootstrap) as wire:
+            answer = wire.ask("api_versions", 0)
+        ranges.append(
+            {each["api_key"]: (each["min_version"], each["max_version"]) for each in answer["api_keys"]}
+        )
+    names = {key: name for name, key in KEYS.items()}
+    keys = sorted({*ranges[0], *ranges[1]})
+    return [Api(key, names.get(key, "?"), ranges[0].get(key), ranges[1].get(key)) for key in keys]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

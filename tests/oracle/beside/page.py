@@ -1,0 +1,117 @@
+"""docs/COMPATIBILITY.md, from one run: what each client sent in which version, and what differed."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+from .comparing import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from .comparing import Known
+    from .playing_io import Outcome
+
+HEAD = """\
+# Compatibility with Apache Kafka
+
+What `make oracle` found: Apache Kafka {version} and headrace, one node each, ran side by side and were sent
+the same; answers, error codes and the logs on disk were compared. This page is written by the run.
+
+{result}
+
+"""
+API_HEAD = """\
+## APIs
+
+Versions that each system advertises, and those that a client sent to headrace in the scenarios below. Raw:
+requests made by hand.
+
+"""
+SCENARIO_HEAD = """\
+## Scenarios
+
+"""
+DIFFERENCE_HEAD = """\
+## Differences
+
+Each with its reason, from tests/oracle/differences.toml; a difference that is not listed there, and a listed
+one that is gone, fail the run.
+
+"""
+
+
+class Api(NamedTuple):
+    """An API: the lowest and highest version of Kafka and of headrace, None where it is not served."""
+
+    key: int
+    name: str
+    kafka: tuple[int, int] | None
+    headrace: tuple[int, int] | None
+
+
+def page(
+    version: str,
+    result: str,
+    apis: Iterable[Api],
+    seen: Mapping[tuple[int, int], Collection[str]],
+    outcomes: list[Outcome],
+    known: list[Known],
+) -> str:
+    """All of it."""
+    parts = [HEAD.format(version=version, result=result), API_HEAD, *_apis(list(apis), seen, outcomes)]
+    parts += ["\n", SCENARIO_HEAD, *_scenarios(outcomes), "\n", DIFFERENCE_HEAD, *_differences(known)]
+    return "".join(parts)
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """Versions as people write them: 0-3, 5."""
+    groups = [
+        [number for _, number in group]
+        for _, group in groupby(enumerate(sorted(set(numbers))), lambda pair: pair[1] - pair[0])
+    ]
+    return ", ".join(f"{each[0]}" if len(each) == 1 else f"{each[0]}-{each[-1]}" for each in groups)
+
+
+def _apis(
+    apis: list[Api], seen: Mapping[tuple[int, int], Collection[str]], outcomes: list[Outcome]
+) -> list[str]:
+    clients = list(dict.fromkeys(outcome.scenario.client for outcome in outcomes))
+    rows = [f"| key | API | Kafka | headrace | {' | '.join(clients)} |\n"]
+    rows.append("| --- " * (4 + len(clients)) + "|\n")
+    for api in apis:
+        cells = [str(api.key), api.name]
+        cells += [
+            "-" if each is None else spans(range(each[0], each[1] + 1)) for each in (api.kafka, api.headrace)
+        ]
+        for client in clients:
+            cells.append(
+                spans(version for (key, version), who in seen.items() if key == api.key and client in who)
+            )
+        rows.append(f"| {' | '.join(cells)} |\n")
+    return rows
+
+
+def _scenarios(outcomes: list[Outcome]) -> list[str]:
+    rows = ["| client | scenario | values compared | differences |\n", "| --- | --- | --- | --- |\n"]
+    for outcome in outcomes:
+        scenario, found = outcome.scenario, len(outcome.differences)
+        rows.append(f"| {scenario.client} | {scenario.title} | {outcome.values:,} | {found or 'none'} |\n")
+    return rows
+
+
+def _differences(known: list[Known]) -> list[str]:
+    rows = ["| where | Kafka | headrace | reason |\n", "| --- | --- | --- | --- |\n"]
+    for each in known:
+        if not each.matched:
+            continue
+        first, more = each.matched[0], len(each.matched) - 1
+        where = f"`{first.place}`" + (f" and {more} more: `{each.place}`" if more else "")
+        cells = [where, *(f"`{_cell(value)}`" for value in (first.kafka, first.headrace)), each.reason]
+        rows.append(f"| {' | '.join(cells)} |\n")
+    return rows
+
+
+def _cell(value: object) -> str:
+    return shown(value).replace("|", "\\|").replace("`", "'")

@@ -1,0 +1,103 @@
+"""Plays a scenario on both systems at once and compares what they noted."""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .comparing import Difference, count, differences
+from .normal import Normal
+from .scene import Scene
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .java_io import JavaTools
+    from .scene import Scenario
+    from .systems_io import System
+
+TIMEOUT_S = 180.0
+RAISED = "raised"
+
+
+@dataclass
+class Outcome:
+    """One scenario, played. `broken`: why it says nothing, since it did not work on Kafka itself; `noted`:
+    what was seen of Kafka."""
+
+    scenario: Scenario
+    values: int = 0
+    differences: tuple[Difference, ...] = ()
+    unexplained: tuple[Difference, ...] = ()
+    broken: str = ""
+    noted: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+class Player:
+    """Two systems, each with a JVM for Kafka's tools."""
+
+    def __init__(self, kafka: System, other: System, tools: tuple[JavaTools, JavaTools]) -> None:
+        self.systems, self._tools = (kafka, other), tools
+
+    def play(self, scenario: Scenario) -> Outcome:
+        """Both at once; neither hangs it for longer than TIMEOUT_S."""
+        began = time.monotonic()
+        scenes = [
+            Scene(system, tools, scenario) for system, tools in zip(self.systems, self._tools, strict=True)
+        ]
+        raised = ["it did not end in time"] * 2
+        for system in self.systems:
+            system.tap.who = scenario.client
+
+        def one(number: int) -> None:
+            raised[number] = _raised(lambda: scenario.play(scenes[number]))
+
+        def both() -> None:
+            raised[:] = [_raised(lambda: scenario.play_pair((scenes[0], scenes[1])))] * 2
+
+        threads = [threading.Thread(target=both, daemon=True)]
+        if scenario.play is not None:
+            threads = [threading.Thread(target=one, args=(number,), daemon=True) for number in (0, 1)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(0.0, began + TIMEOUT_S - time.monotonic()))
+        return _compared(scenes, raised, time.monotonic() - began)
+
+
+def _raised(call: Callable[[], None]) -> str:
+    """What a scenario ended with, and where; nothing if it came to its end."""
+    try:
+        call()
+    except BaseException as error:  # noqa: BLE001 - whatever a client raises is what it saw
+        last = traceback.extract_tb(error.__traceback__)
+        place = next(each for each in reversed(last) if "scenarios" in each.filename)
+        return f"{type(error).__name__}: {error} at {place.line}"
+    return ""
+
+
+def _compared(scenes: list[Scene], raised: list[str], seconds: float) -> Outcome:
+    scenario = scenes[0].scenario
+    kafka, other = map(_named, scenes)
+    if raised[0] or not kafka:
+        return Outcome(scenario, broken=raised[0] or "it noted nothing", seconds=seconds)
+    if raised[1]:  # what it did not come to is not absent for a reason of its own
+        kafka, other = {**kafka, RAISED: "nothing"}, {**kafka, **other, RAISED: raised[1]}
+    found = tuple(differences(scenario.name, kafka, other))
+    return Outcome(scenario, count(kafka), found, noted=kafka, seconds=seconds)
+
+
+def _named(scene: Scene) -> dict[str, Any]:
+    """What was noted, with names for what was drawn."""
+    system = scene.system
+    normal = Normal(
+        ports={system.tap.port: "broker", system.tap.target: "behind the broker"},
+        paths={str(system.log_dir): "log dir"},
+        now_ms=int(time.time() * 1000),
+    )
+    found: dict[str, Any] = normal.of(dict(scene.notes))
+    return found

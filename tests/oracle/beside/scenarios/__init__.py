@@ -1,0 +1,1 @@
+"""What is sent to both systems: a module for each client."""

@@ -1,0 +1,359 @@
+"""Kafka's own command line tools: scripts of them, as data, and a Kafka Streams application.
+
+In arguments `{topic}` is the scenario's own name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import NamedTuple
+
+from headrace.benchmarks.kafka_io import run_tool
+
+from ..scene import Scene, scenario
+
+CLIENT = "java tools"
+TOOLS = "org.apache.kafka.tools"
+TOPICS, CONFIGS = f"{TOOLS}.TopicCommand", "kafka.admin.ConfigCommand"
+PRODUCER, CONSUMER = f"{TOOLS}.ConsoleProducer", f"{TOOLS}.consumer.ConsoleConsumer"
+GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
+READ = ("--from-beginning", "--timeout-ms", "15000", "--max-messages")
+PRINT = tuple(
+    part
+    for name in ("key", "offset", "partition", "headers")
+    for part in ("--property", f"print.{name}=true")
+)
+
+
+class Call(NamedTuple):
+    """One tool: what its result is noted as, its class, its arguments without the bootstrap address."""
+
+    label: str
+    tool: str
+    arguments: tuple[str, ...]
+    given: str = ""
+
+
+def call(label: str, tool: str, arguments: str, given: str = "") -> Call:
+    return Call(label, tool, tuple(arguments.split()), given)
+
+
+MAKE = call("made", TOPICS, "--create --topic {topic} --partitions 1 --replication-factor 1")
+FILL = call(
+    "filled",
+    PRODUCER,
+    "--topic {topic} --sync --timeout 0",
+    "".join(f"line {number}\n" for number in range(10)),
+)
+
+SCRIPTS: dict[str, list[Call]] = {
+    "kafka-topics": [
+        call("create", TOPICS, "--create --topic {topic} --partitions 3 --config retention.ms=3600000"),
+        call("again", TOPICS, "--create --topic {topic}"),
+        call("if not there", TOPICS, "--create --topic {topic} --if-not-exists"),
+        call("bad config", TOPICS, "--create --topic {topic}-2 --config retention.ms=long"),
+        call("no such config", TOPICS, "--create --topic {topic}-2 --config no.such=1"),
+        call("too many replicas", TOPICS, "--create --topic {topic}-2 --replication-factor 3"),
+        call("placed", TOPICS, "--create --topic {topic}-placed --replica-assignment 1,1"),
+        call("placed badly", TOPICS, "--create --topic {topic}-2 --replica-assignment 7"),
+        call("describe", TOPICS, "--describe --topic {topic}"),
+        call("alter", TOPICS, "--alter --topic {topic} --partitions 4"),
+        call("fewer", TOPICS, "--alter --topic {topic} --partitions 2"),
+        call("described again", TOPICS, "--describe --topic {topic}"),
+        call("under-replicated", TOPICS, "--describe --under-replicated-partitions"),
+        call("unknown", TOPICS, "--describe --topic no-such-topic"),
+        call("listed", TOPICS, "--list --topic {topic}.*"),
+        call("delete", TOPICS, "--delete --topic {topic}"),
+        call("deleted again", TOPICS, "--delete --topic {topic}"),
+    ],
+    "console producer and consumer": [
+        MAKE,
+        call(
+            "keys",
+            PRODUCER,
+            "--topic {topic} --sync --timeout 0 --property parse.key=true --property parse.headers=true",
+            "".join(f"h:{number}\tk{number}\tv{number}\n" for number in range(6)),
+        ),
+        *(
+            call(
+                codec,
+                PRODUCER,
+                f"--topic {{topic}} --sync --timeout 0 --compression-codec {codec}",
+                "one\ntwo\n",
+            )
+            for codec in ("none", "gzip", "snappy", "lz4", "zstd")
+        ),
+        Call(
+            "read 0",
+            CONSUMER,
+            ("--topic", "{topic}", "--partition", "0", "--offset", "earliest", *READ[1:], "5", *PRINT),
+        ),
+        Call("read", CONSUMER, ("--topic", "{topic}", "--group", "{topic}", *READ, "16")),
+        call("more", PRODUCER, "--topic {topic} --sync --timeout 0", "later\n"),
+        Call("goes on", CONSUMER, ("--topic", "{topic}", "--group", "{topic}", *READ, "1")),
+        call("new protocol", PRODUCER, "--topic {topic} --sync --timeout 0", "by the new protocol\n"),
+        Call(
+            "goes on anew",
+            CONSUMER,
+            (
+                "--topic",
+                "{topic}",
+                "--group",
+                "{topic}",
+                "--consumer-property",
+                "group.protocol=consumer",
+                *READ,
+                "1",
+            ),
+        ),
+    ],
+    "kafka-consumer-groups": [
+        MAKE,
+        FILL,
+        Call("read", CONSUMER, ("--topic", "{topic}", "--group", "{topic}", *READ, "10")),
+        call("describe", GROUPS, "--describe --group {topic}"),
+        call("members", GROUPS, "--describe --group {topic} --members --verbose"),
+        call("state", GROUPS, "--describe --group {topic} --state"),
+        call("dry run", GROUPS, "--reset-offsets --group {topic} --topic {topic} --to-earliest --dry-run"),
+        call("reset", GROUPS, "--reset-offsets --group {topic} --topic {topic} --shift-by -1 --execute"),
+        call("by time", GROUPS, "--reset-offsets --group {topic} --all-topics --by-duration PT1H --execute"),
+        call(
+            "to offset", GROUPS, "--reset-offsets --group {topic} --topic {topic}:0 --to-offset 2 --execute"
+        ),
+        call(
+            "too far", GROUPS, "--reset-offsets --group {topic} --topic {topic}:0 --to-offset 999 --execute"
+        ),
+        call("describe again", GROUPS, "--describe --group {topic}"),
+        call("delete offsets", GROUPS, "--delete-offsets --group {topic} --topic {topic}:0"),
+        call("unknown", GROUPS, "--describe --group no-such-group"),
+        call("delete", GROUPS, "--delete --group {topic}"),
+        call("deleted again", GROUPS, "--delete --group {topic}"),
+        call("list", f"{TOOLS}.GroupsCommand", "--list --group-type share"),
+    ],
+    "kafka-configs": [
+        MAKE,
+        call("set", CONFIGS, "--alter --topic {topic} --add-config retention.ms=1000,cleanup.policy=compact"),
+        call("describe", CONFIGS, "--describe --topic {topic}"),
+        call("all", CONFIGS, "--describe --topic {topic} --all"),
+        call("remove", CONFIGS, "--alter --topic {topic} --delete-config retention.ms"),
+        call("bad", CONFIGS, "--alter --topic {topic} --add-config retention.ms=long"),
+        call("no such", CONFIGS, "--alter --topic {topic} --add-config no.such=1"),
+        call("unknown topic", CONFIGS, "--alter --topic no-such-topic --add-config retention.ms=1"),
+        call("broker", CONFIGS, "--alter --broker 1 --add-config log.cleaner.threads=2"),
+        call("all brokers", CONFIGS, "--describe --broker-defaults"),
+        call("read only", CONFIGS, "--alter --broker 1 --add-config node.id=2"),
+        call("group", CONFIGS, "--alter --group {topic} --add-config consumer.session.timeout.ms=50000"),
+        call("describe group", CONFIGS, "--describe --group {topic}"),
+        call(
+            "client metrics",
+            CONFIGS,
+            "--alter --client-metrics {topic} --add-config interval.ms=5000,metrics=*",
+        ),
+        call("describe client metrics", CONFIGS, "--describe --client-metrics {topic}"),
+        call("describe broker", CONFIGS, "--describe --broker 1"),
+        call("broker back", CONFIGS, "--alter --broker 1 --delete-config log.cleaner.threads"),
+        call(
+            "quota",
+            CONFIGS,
+            "--alter --entity-type clients --entity-name c --add-config producer_byte_rate=9999999",
+        ),
+        call("describe quota", CONFIGS, "--describe --entity-type clients --entity-name c"),
+        call(
+            "no quota",
+            CONFIGS,
+            "--alter --entity-type clients --entity-name c --delete-config producer_byte_rate",
+        ),
+    ],
+    "offsets and records": [
+        MAKE,
+        FILL,
+        call("latest", f"{TOOLS}.GetOffsetShell", "--topic {topic} --time latest"),
+        call("earliest", f"{TOOLS}.GetOffsetShell", "--topic {topic} --time earliest"),
+        call("local", f"{TOOLS}.GetOffsetShell", "--topic {topic} --time earliest-local"),
+        call("tiered", f"{TOOLS}.GetOffsetShell", "--topic {topic} --time latest-tiered"),
+        call("by time", f"{TOOLS}.GetOffsetShell", "--topic {topic} --time 1000"),
+        call("unknown", f"{TOOLS}.GetOffsetShell", "--topic no-such-topic"),
+        call("log dirs", f"{TOOLS}.LogDirsCommand", "--describe --topic-list {topic}"),
+    ],
+    "the cluster": [
+        call("id", f"{TOOLS}.ClusterTool", "cluster-id"),
+        call("endpoints", f"{TOOLS}.ClusterTool", "list-endpoints"),
+        call("features", f"{TOOLS}.FeatureCommand", "describe"),
+        call("quorum", f"{TOOLS}.MetadataQuorumCommand", "describe --status"),
+        call("elect", f"{TOOLS}.LeaderElectionCommand", "--election-type preferred --all-topic-partitions"),
+        call("api versions", f"{TOOLS}.BrokerApiVersionsCommand", ""),
+        call("metrics", f"{TOOLS}.ClientMetricsCommand", "--list"),
+    ],
+    "kafka-transactions": [
+        MAKE,
+        call("unknown", f"{TOOLS}.TransactionsCommand", "describe --transactional-id no-such-id"),
+        call("producers", f"{TOOLS}.TransactionsCommand", "describe-producers --topic {topic} --partition 0"),
+        call("hanging", f"{TOOLS}.TransactionsCommand", "find-hanging --broker-id 1"),
+    ],
+}
+# what a line of a tool holds that is measured, drawn, or in no order
+MEASURED = (
+    (re.compile(r"\d+(\.\d+)? (records/sec|MB/sec|ms)"), r"<n> \2"),
+    (re.compile(r"^\[?\d{4}-\d\d-\d\d[ T][\d:,.]+\]?"), "<time>"),
+    (re.compile(r"\b(FinalizedVersionLevel|SupportedMaxVersion)(.*)Epoch: \d+"), r"\1\2Epoch: <n>"),
+    (re.compile(r"^(HighWatermark|MaxFollowerLagTimeMs|LeaderEpoch):\s+\d+"), r"\1: <n>"),
+)
+
+
+def play(scene: Scene, script: list[Call]) -> None:
+    for each in script:
+        arguments = [part.replace("{topic}", scene.topic) for part in each.arguments]
+        where = ["--bootstrap-server", scene.bootstrap]
+        # these take the kind of call first
+        whole = [*arguments, *where] if each.tool.endswith("ClusterTool") else [*where, *arguments]
+        done = scene.tool(each.tool, *whole, given=each.given)
+        scene.note(each.label, {"status": done.status, "out": lines(done.out), "err": lines(done.err)})
+
+
+def lines(text: str) -> list[str]:
+    found = [line for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
+    for pattern, name in MEASURED:
+        found = [pattern.sub(name, line) for line in found]
+    return found
+
+
+def _add(title: str, script: list[Call]) -> None:
+    scenario(CLIENT, title)(lambda scene: play(scene, script))
+
+
+for _title, _script in SCRIPTS.items():
+    _add(_title, _script)
+
+
+@scenario(CLIENT, "deletes records, moves replicas")
+def files(scene: Scene) -> None:
+    """Tools that take a file."""
+    play(scene, [MAKE, FILL])
+    part = {"topic": scene.topic, "partition": 0}
+
+    def tool(label: str, name: str, *arguments: str) -> None:
+        done = scene.tool(f"{TOOLS}.{name}", "--bootstrap-server", scene.bootstrap, *arguments)
+        scene.note(label, {"status": done.status, "out": lines(done.out), "err": lines(done.err)})
+
+    with scene.file(json.dumps({"partitions": [{**part, "offset": 1}], "version": 1})) as wanted:
+        tool("deleted", "DeleteRecordsCommand", "--offset-json-file", wanted)
+    with scene.file(json.dumps({"partitions": [{**part, "offset": 999}], "version": 1})) as wanted:
+        tool("too far", "DeleteRecordsCommand", "--offset-json-file", wanted)
+    moves = {"partitions": [{**part, "replicas": [1], "log_dirs": ["any"]}], "version": 1}
+    with scene.file(json.dumps(moves)) as wanted:
+        for step in ("--execute", "--verify"):
+            arguments = ("--reassignment-json-file", wanted, step)
+            tool(f"moved {step}", "reassign.ReassignPartitionsCommand", *arguments)
+    moves["partitions"][0]["replicas"] = [7]
+    with scene.file(json.dumps(moves)) as wanted:
+        arguments = ("--reassignment-json-file", wanted, "--execute")
+        tool("moved to nowhere", "reassign.ReassignPartitionsCommand", *arguments)
+    tool("moving", "reassign.ReassignPartitionsCommand", "--list")
+
+
+@scenario(CLIENT, "verifiable and perf tools")
+def loads(scene: Scene) -> None:
+    """The tools of Kafka's own system tests, and those that measure: counts, not speeds."""
+    play(scene, [MAKE])
+    where = ("--bootstrap-server", scene.bootstrap, "--topic", scene.topic)
+    # in a JVM of its own, since it ends its work in a hook of that
+    out = run_tool(f"{TOOLS}.VerifiableProducer", *where, "--max-messages", "1000", "--acks", "-1")
+    told = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    scene.note("produced", [each["name"] for each in told if each["name"] != "producer_send_success"])
+    scene.note("successes", sum(each["name"] == "producer_send_success" for each in told))
+    for protocol in ("classic", "consumer"):
+        group = ("--group-id", f"{scene.topic}-{protocol}", "--group-protocol", protocol)
+        more = ("--max-messages", "1000", "--reset-policy", "earliest")
+        done = scene.tool(f"{TOOLS}.VerifiableConsumer", *where, *group, *more)
+        told = [json.loads(line) for line in done.out.splitlines() if line.startswith("{")]
+        read = sum(each["count"] for each in told if each["name"] == "records_consumed")
+        scene.note(f"consumed {protocol}", read)
+        committed = [each for each in told if each["name"] == "offsets_committed"]
+        scene.note(f"committed {protocol}", committed[-1]["offsets"] if committed else None)
+    speed = ("--num-records", "20000", "--record-size", "100", "--throughput", "-1")
+    props = ("--producer-props", f"bootstrap.servers={scene.bootstrap}", "acks=all")
+    for more in ((), ("--transaction-duration-ms", "50")):
+        done = scene.tool(f"{TOOLS}.ProducerPerformance", "--topic", scene.topic, *speed, *props, *more)
+        last = (lines(done.out) or [""])[-1]
+        scene.note(f"perf {more}", [done.status, last.split(",")[0], done.err])
+    for protocol in ("classic", "consumer"):
+        with scene.file(f"group.protocol={protocol}\n") as config:
+            more = ("--messages", "30000", "--consumer.config", config, "--timeout", "20000")
+            done = scene.tool(f"{TOOLS}.ConsumerPerformance", *where, *more)
+        read = (lines(done.out) or [""])[-1].split(", ")
+        enough = len(read) > 4 and float(read[4]) >= 30_000
+        scene.note(f"perf reads by {protocol}", [done.status, enough, done.err])
+    done = scene.tool(
+        f"{TOOLS}.EndToEndLatency", scene.bootstrap, f"{scene.topic}-latency", "200", "all", "100"
+    )
+    scene.note("latency", [done.status, done.err, "Percentiles" in done.out])
+
+
+@scenario(CLIENT, "Kafka's own check of what a broker can do")
+def compatibility(scene: Scene) -> None:
+    names = (
+        "offsets-for-times",
+        "cluster-id",
+        "expect-record-too-large-exception",
+        "num-cluster-nodes",
+        "create-topics",
+        "describe-acls",
+        "describe-configs",
+        "idempotent-producer",
+    )
+    values = {
+        "num-cluster-nodes": "1",
+        "expect-record-too-large-exception": "False",
+        "describe-acls": "True",
+    }
+    flags = [
+        part
+        for name in names
+        for part in (
+            f"--{name}" if name.startswith(("expect", "num")) else f"--{name}-supported",
+            values.get(name, "True"),
+        )
+    ]
+    play(scene, [MAKE])
+    done = scene.tool(
+        f"{TOOLS}.ClientCompatibilityTest",
+        "--bootstrap-server",
+        scene.bootstrap,
+        "--topic",
+        scene.topic,
+        *flags,
+    )
+    scene.note("checked", [done.status, lines(done.out), lines(done.err)])
+
+
+@scenario("kafka streams", "counts words, at least once and exactly once")
+def word_count(scene: Scene) -> None:
+    text = "the log is the thing\nthe log and nothing but the log\n" * 5
+    for guarantee in ("at_least_once", "exactly_once_v2"):
+        name = f"{scene.topic}-{guarantee.replace('_', '-')}"
+        for topic in (f"{name}-in", f"{name}-out"):
+            scene.tool(
+                TOPICS,
+                "--bootstrap-server",
+                scene.bootstrap,
+                "--create",
+                "--topic",
+                topic,
+                "--partitions",
+                "1",
+            )
+        scene.tool(
+            PRODUCER, "--bootstrap-server", scene.bootstrap, "--topic", f"{name}-in", "--sync", given=text
+        )
+        with scene.folder() as state:
+            arguments = (scene.bootstrap, name, guarantee, f"{name}-in", f"{name}-out", state, "60")
+            done = scene.tool("WordCount", *arguments, timeout_s=90)
+        scene.note(f"{guarantee} ended", [done.status, done.out, done.err])
+        reading = ("--topic", f"{name}-out", "--isolation-level", "read_committed", *READ, "60", *PRINT[:2])
+        found = scene.tool(CONSUMER, "--bootstrap-server", scene.bootstrap, *reading)
+        scene.note(f"{guarantee} counted", found.out.splitlines())
+        listed = scene.tool(TOPICS, "--bootstrap-server", scene.bootstrap, "--list", "--topic", f"{name}.*")
+        scene.note(f"{guarantee} topics", listed.out.splitlines())
+        described = scene.tool(GROUPS, "--bootstrap-server", scene.bootstrap, "--describe", "--group", name)
+        scene.note(f"{guarantee} group", lines(described.out))

@@ -1,0 +1,110 @@
+"""What a scenario is, and what it is given."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .java_io import JavaTools, Printed
+    from .systems_io import System
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`client` is whose requests it sends. Both systems run `play`, each with a scene of its own; what needs
+    both at once is `play_pair`, and gets Kafka's scene first."""
+
+    client: str
+    title: str
+    play: Callable[[Scene], None] | None = None
+    play_pair: Callable[[tuple[Scene, Scene]], None] | None = None
+
+    @property
+    def name(self) -> str:
+        """Unique among all."""
+        return f"{self.client}/{self.title}"
+
+
+@dataclass
+class Scene:
+    """One run of a scenario on one system."""
+
+    system: System
+    tools: JavaTools
+    scenario: Scenario
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients go."""
+        return self.system.bootstrap
+
+    @property
+    def topic(self) -> str:
+        """A name that no other scenario uses, for topics, groups and transactional ids."""
+        return re.sub(r"[^a-z0-9]+", "-", self.scenario.name)
+
+    def note(self, label: str, value: Any) -> None:
+        """Something that was seen, and that both systems should have in common; labels are unique."""
+        assert label not in self.notes, label
+        self.notes[label] = value
+
+    def tool(self, main_class: str, *arguments: str, given: str = "", timeout_s: int = 60) -> Printed:
+        """Run one of Kafka's Java tools; see `java_io`."""
+        return self.tools.run(main_class, *arguments, given=given, timeout_s=timeout_s)
+
+    @contextlib.contextmanager
+    def folder(self) -> Iterator[str]:
+        """An empty folder."""
+        with tempfile.TemporaryDirectory() as path:
+            yield path
+
+    @contextlib.contextmanager
+    def file(self, text: str) -> Iterator[str]:
+        """A file with this text."""
+        with self.folder() as folder:
+            path = Path(folder) / "given"
+            path.write_text(text)
+            yield str(path)
+
+    def restart(self) -> None:
+        """Stop the system cleanly and start it again."""
+        self.system.stop()
+        self.system.start()
+
+
+ALL: list[Scenario] = []
+
+
+def pair(
+    client: str, title: str
+) -> Callable[[Callable[[tuple[Scene, Scene]], None]], Callable[[tuple[Scene, Scene]], None]]:
+    """As `scenario`, of a function that needs both systems at once."""
+
+    def add(play: Callable[[tuple[Scene, Scene]], None]) -> Callable[[tuple[Scene, Scene]], None]:
+        _add(Scenario(client, title, play_pair=play))
+        return play
+
+    return add
+
+
+def _add(made: Scenario) -> None:
+    assert made.name not in {each.name for each in ALL}, made.name
+    ALL.append(made)
+
+
+def scenario(client: str, title: str) -> Callable[[Callable[[Scene], None]], Callable[[Scene], None]]:
+    """Make a scenario of a function, and add it to `ALL`."""
+
+    def add(play: Callable[[Scene], None]) -> Callable[[Scene], None]:
+        _add(Scenario(client, title, play))
+        return play
+
+    return add

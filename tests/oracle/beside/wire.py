@@ -1,0 +1,176 @@
+"""Raw requests: any API in any version from plain values, and its answer as plain values.
+
+The shapes come from `kio`, which is made from Kafka's own message files. A field that a version does not have
+is left out; one that is not given gets its default, or zero, or nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import enum
+import io
+import itertools
+import socket
+import struct
+import types
+import typing
+import uuid
+from typing import Any
+
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.index import api_key_map
+from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import TZAware, i32Timedelta, i64Timedelta
+
+if typing.TYPE_CHECKING:
+    from typing import Self
+
+KEYS = {name: key for key, name in api_key_map.items()}
+TIMEOUT_S = 20.0
+CLIENT_ID = "raw"
+_EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
+_NOTHING = (
+    (bool, False),
+    (int, 0),
+    (float, 0.0),
+    (str, ""),
+    (bytes, b""),
+    (datetime.timedelta, datetime.timedelta(0)),
+    (datetime.datetime, _EPOCH),
+    (uuid.UUID, uuid.UUID(int=0)),
+)
+
+
+class Closed(Exception):
+    """The other side closed the connection instead of answering."""
+
+
+def versions_of(api: str) -> list[int]:
+    """The versions of an API that kio knows."""
+    from kio.schema.index import schema_name_map
+
+    return sorted(schema_name_map[api])
+
+
+def frame(api: str, version: int, fields: dict[str, Any], correlation: int = 1) -> bytes:
+    """A whole request with its size in front."""
+    body_type = load_request_schema(KEYS[api], version)
+    header_type = body_type.__header_schema__
+    header = header_type(
+        request_api_key=KEYS[api],
+        request_api_version=version,
+        correlation_id=correlation,
+        client_id=CLIENT_ID,
+    )
+    out = io.BytesIO()
+    entity_writer(header_type)(out, header)
+    entity_writer(body_type)(out, _entity(body_type, fields))
+    return struct.pack(">i", len(out.getvalue())) + out.getvalue()
+
+
+def parsed(api: str, version: int, answer: bytes) -> dict[str, Any]:
+    """The body of an answer, without its size, as dicts, lists, numbers and texts."""
+    body_type = load_response_schema(KEYS[api], version)
+    _, size = entity_reader(body_type.__header_schema__)(answer, 0)
+    body, more = entity_reader(body_type)(answer, size)
+    if size + more != len(answer):
+        return {"bytes behind the answer": len(answer) - size - more, **_plain(body)}
+    return _plain(body)
+
+
+class Wire:
+    """One connection that asks and waits for each answer."""
+
+    def __init__(self, bootstrap: str, timeout_s: float = TIMEOUT_S) -> None:
+        host, port = bootstrap.rsplit(":", 1)
+        self._socket = socket.create_connection((host, int(port)), timeout_s)
+        self._numbers = itertools.count(1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def ask(self, api: str, version: int, **fields: Any) -> dict[str, Any]:
+        """Errors: Closed, TimeoutError."""
+        self._socket.sendall(frame(api, version, fields, next(self._numbers)))
+        return parsed(api, version, self.answer())
+
+    def send(self, data: bytes) -> None:
+        """Bytes as they are."""
+        self._socket.sendall(data)
+
+    def answer(self) -> bytes:
+        """One answer without its size. Errors: Closed, TimeoutError."""
+        return self._exactly(struct.unpack(">i", self._exactly(4))[0])
+
+    def _exactly(self, size: int) -> bytes:
+        found = bytearray()
+        while len(found) < size:
+            try:
+                more = self._socket.recv(size - len(found))
+            except ConnectionResetError:
+                more = b""
+            if not more:
+                raise Closed
+            found += more
+        return bytes(found)
+
+
+def _entity(made: Any, fields: dict[str, Any]) -> Any:
+    values = {}
+    for field in dataclasses.fields(made):
+        if field.name in fields:
+            values[field.name] = _value(field.type, fields[field.name])
+        elif field.default is dataclasses.MISSING:
+            values[field.name] = _nothing(field.type)
+    return made(**values)
+
+
+def _value(kind: Any, value: Any) -> Any:
+    """What a field of this type takes, from a plain value."""
+    kind = _not_none(kind)
+    if value is None:
+        made = None
+    elif typing.get_origin(kind) is tuple:
+        made = tuple(_value(typing.get_args(kind)[0], each) for each in value)
+    elif dataclasses.is_dataclass(kind):
+        made = _entity(kind, value)
+    elif kind in (i32Timedelta, i64Timedelta):
+        made = datetime.timedelta(milliseconds=value)
+    elif kind is TZAware:
+        made = _EPOCH + datetime.timedelta(milliseconds=value)
+    else:
+        made = uuid.UUID(value) if kind is uuid.UUID and isinstance(value, str) else value
+    return made
+
+
+def _nothing(kind: Any) -> Any:
+    """What a field of this type holds when nothing is said: null where it may be."""
+    if isinstance(kind, types.UnionType):
+        return None
+    if dataclasses.is_dataclass(kind):
+        return _entity(kind, {})
+    if typing.get_origin(kind) is tuple:
+        return ()
+    return next(nothing for base, nothing in _NOTHING if issubclass(kind, base))
+
+
+def _not_none(kind: Any) -> Any:
+    if isinstance(kind, types.UnionType):
+        (kind,) = (each for each in typing.get_args(kind) if each is not types.NoneType)
+    return kind
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, datetime.timedelta):
+        return round(value.total_seconds() * 1000)
+    if isinstance(value, datetime.datetime):
+        return round((value - _EPOCH).total_seconds() * 1000)
+    return value.name if isinstance(value, enum.Enum) else value

@@ -1,0 +1,143 @@
+"""The harness of `make oracle`: that it finds what differs, names what is drawn, and tells the truth."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import kafka_oracle
+import pytest
+from beside.comparing import Difference, Known, count, differences, read_known, unexplained
+from beside.normal import Normal
+from beside.page import Api, page, spans
+from beside.playing_io import Outcome
+from beside.scene import Scenario
+from beside.tap_io import Requests
+from beside.wire import KEYS, frame, parsed, versions_of
+
+NOW = 1_700_000_000_000
+RUN = Path(__file__).with_name("run.py")
+
+
+def test_differences_are_told_as_deep_as_they_can_be() -> None:
+    """A value that differs inside, one that is absent, lists of two lengths, and a type that changed."""
+    kafka = {"a": [{"b": 1, "c": "x"}], "gone": None, "list": [1, 2], "flag": True, "same": 5}
+    headrace = {"a": [{"b": 2, "c": "x"}], "list": [1], "flag": 1, "same": 5, "more": 0}
+    assert list(differences("s", kafka, headrace)) == [
+        Difference("s/a/0/b", 1, 2),
+        Difference("s/gone", None, "(absent)"),
+        Difference("s/list", [1, 2], [1]),
+        Difference("s/flag", True, 1),
+        Difference("s/more", "(absent)", 0),
+    ]
+    assert list(differences("s", kafka, kafka)) == []
+    assert count(kafka) == 7
+
+
+def test_a_known_difference_explains_its_place_and_its_values_only() -> None:
+    """Other values at the same place are a difference of their own; an entry remembers what it explained."""
+    known = read_known(
+        '[[difference]]\nplace = "raw/*/error_code"\nreason = "why"\n'
+        'kafka = "NONE"\nheadrace = "UNSUPPORTED*"'
+    )
+    meant = Difference("raw/x/topics/0/error_code", "NONE", "UNSUPPORTED_VERSION")
+    other_value = Difference("raw/x/topics/0/error_code", "NONE", "UNKNOWN")
+    other_place = Difference("raw/x/topics/0/name", "NONE", "UNSUPPORTED_VERSION")
+    assert unexplained([meant, other_value, other_place], known) == [other_value, other_place]
+    assert known[0].matched == [meant]
+    with pytest.raises(TypeError):
+        read_known('[[difference]]\nplace = "raw/*"')
+
+
+def test_what_is_drawn_gets_a_name() -> None:
+    """Ids by the order in which they come, one id always by one name; ports, paths, times; nothing else."""
+    normal = Normal(ports={9092: "broker"}, paths={"/tmp/x/data": "log dir"}, now_ms=NOW)
+    first, second = "0d5c8e9a-6b0f-4a4e-9f43-0123456789ab", "moWikkl-R7CLix4OGg3tHQ"
+    found = normal.of(
+        {
+            "member": f"client-{first}",
+            "again": first,
+            "topic": f"TopicId: {second}",
+            "at": "127.0.0.1:9092 and localhost:9092",
+            "port": 9092,
+            "time": NOW + 5,
+            "line": f"CreateTime:{NOW}",
+            "path": "/tmp/x/data/t-0",
+            "producer_id": 1000,
+            "no": {"producer_id": -1, "zero": "00000000-0000-0000-0000-000000000000"},
+            "error_message": "a text for people",
+            "topics": [{"name": "b", "n": 1}, {"name": "a", "n": 2}],
+            "kept": [1, 90921, "InvalidTopicNameException", "java-tools-kafka-topics", True, None, b"\xff"],
+        }
+    )
+    assert found == {
+        "member": "client-<id 1>",
+        "again": "<id 1>",
+        "topic": "TopicId: <id 2>",
+        "at": "<broker> and <broker>",
+        "port": "<broker>",
+        "time": "<now>",
+        "line": "CreateTime:<now>",
+        "path": "<log dir>/t-0",
+        "producer_id": "<producer 3>",
+        "no": {"producer_id": -1, "zero": "0"},
+        "error_message": "<text>",
+        "topics": [{"name": "a", "n": 2}, {"name": "b", "n": 1}],
+        "kept": [1, 90921, "InvalidTopicNameException", "java-tools-kafka-topics", True, None, "\\xff"],
+    }
+
+
+def test_the_tap_finds_each_request_however_the_stream_is_cut() -> None:
+    """Whole, byte by byte, and with a request that says a size too small for its own head."""
+    stream = frame("metadata", 9, {"topics": [{"name": "t"}]}) + frame("api_versions", 3, {})
+    stream += struct.pack(">ihh", 2, 1, 4)
+    expected = [(3, 9), (18, 3), (1, 4)]
+    assert Requests().found(stream) == expected
+    requests = Requests()
+    assert [head for byte in stream for head in requests.found(bytes([byte]))] == expected
+
+
+def test_every_api_can_be_asked_in_every_version() -> None:
+    """From nothing but defaults; and an answer is read back to its last byte."""
+    for api in KEYS:
+        for version in versions_of(api):
+            made = frame(api, version, {})
+            assert struct.unpack_from(">ihh", made) == (len(made) - 4, KEYS[api], version)
+    answer = struct.pack(">ihihhhi", 7, 0, 1, 18, 0, 4, 5)
+    assert parsed("api_versions", 1, answer)["api_keys"] == [
+        {"api_key": 18, "min_version": 0, "max_version": 4}
+    ]
+    assert parsed("api_versions", 1, answer + b"xy")["bytes behind the answer"] == 2
+
+
+def test_the_page_holds_apis_scenarios_and_reasons() -> None:
+    """A row for each, `-` for what is not served, versions as spans."""
+    scenario = Scenario("kcat", "reads", lambda _: None)
+    difference = Difference("kcat/reads/x", "a|b", "c")
+    outcome = Outcome(scenario, values=1234, differences=(difference,))
+    known = [Known("kcat/*", "a reason", matched=[difference, difference]), Known("none", "unused")]
+    apis = [Api(3, "metadata", (0, 13), (0, 12)), Api(80, "add_raft_voter", (0, 1), None)]
+    text = page("4.1.0", "oracle: ok", apis, {(3, 4): {"kcat"}, (3, 5): {"kcat", "raw"}}, [outcome], known)
+    assert "| 3 | metadata | 0-13 | 0-12 | 4-5 |\n" in text
+    assert "| 80 | add_raft_voter | 0-1 | - |  |\n" in text
+    assert "| kcat | reads | 1,234 | 1 |\n" in text
+    assert "| `kcat/reads/x` and 1 more: `kcat/*` | `a\\|b` | `c` | a reason |\n" in text
+    assert "unused" not in text
+    assert spans([5, 0, 1, 3, 2]) == "0-3, 5"
+
+
+@pytest.mark.xdist_group("kafka")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("against", "status"), [("kafka", 0), ("planted", 1)])
+def test_a_planted_difference_is_found(against: str, status: int) -> None:
+    """Two equal Kafkas have none; one that is told two configs otherwise does, and the exit code says so."""
+    kafka_oracle.require()
+    command = [sys.executable, str(RUN), "--against", against, "--only", "raw/metadata*"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    last = done.stdout.splitlines()[-1]
+    assert done.returncode == status, done.stdout + done.stderr
+    assert last.startswith("oracle: FAILED: 1 scenario" if status else "oracle: ok: 1 scenario"), last
+    if status:
+        assert "headrace: 100000" in done.stdout

@@ -1,0 +1,105 @@
+"""What consumers in groups subscribe to, by name and by pattern, over a fake cluster in virtual time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from group_members import Told, each_kind, member, owned, read, until
+from headrace.protocol.model import CONSUMER_OFFSETS, TopicPartition
+
+Play = Callable[..., Any]
+T0 = TopicPartition("t", 0)
+
+
+@each_kind
+def test_a_pattern_chooses_topics(play: Play, kind: str) -> None:
+    """Later ones too, but not internal ones; a deleted one no more."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        for name in ("ta", "tb", "other", CONSUMER_OFFSETS):
+            fake.create(name)
+            fake.put(name, 0, name.encode())
+        consumer = member(cluster, kind, topics=None, session_timeout_ms=10_000)
+        await consumer.subscribe(pattern="t.*|__consumer.*")
+        await until(lambda: len(owned(consumer)) == 2, consumer)
+        assert consumer.subscription() == ("ta", "tb")
+        fake.create("tc")
+        fake.put("tc", 0, b"tc")
+        consumer._engine._hub.metadata.refresh_soon()
+        await until(lambda: len(owned(consumer)) == 3, consumer)
+        del fake.topics["ta"]
+        fake.metadata_offset += 1
+        consumer._engine._hub.metadata.refresh_soon()
+        await until(lambda: [tp.topic for tp in owned(consumer)] == ["tb", "tc"], consumer)
+        await consumer.subscribe("other")
+        await until(lambda: [tp.topic for tp in owned(consumer)] == ["other"], consumer)
+        assert "tb" not in consumer._engine._hub.metadata.view.topics
+
+    play(scenario)
+
+
+@each_kind
+def test_internal_topics_when_they_are_wanted(play: Play, kind: str) -> None:
+    """With exclude.internal.topics=false a pattern means them too, whoever matches it."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create(CONSUMER_OFFSETS)
+        fake.create("t")
+        consumer = member(cluster, kind, topics=None, pattern=".*", exclude_internal_topics=False)
+        await until(lambda: len(owned(consumer)) == 2, consumer)
+        assert consumer.subscription() == (CONSUMER_OFFSETS, "t")
+
+    play(scenario)
+
+
+@each_kind
+def test_a_compiled_pattern_is_matched_as_python_does(play: Play, kind: str) -> None:
+    """Flags and look-ahead count under every protocol; topics may come after it."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("tOld")
+        consumer = member(
+            cluster,
+            kind,
+            topics=None,
+            pattern=re.compile("T(?!old).*", re.IGNORECASE),
+            session_timeout_ms=10_000,
+        )
+        await read(consumer, 20)
+        assert owned(consumer) == ()
+        fake.create("tNew")
+        fake.put("tNew", 0, b"1")
+        consumer._engine._hub.metadata.refresh_soon()
+        assert await read(consumer) == [b"1"]
+        assert owned(consumer) == (TopicPartition("tNew", 0),)
+        await consumer.close()
+
+    play(scenario)
+
+
+@each_kind
+def test_unsubscribing_and_subscribing_anew(play: Play, kind: str) -> None:
+    """The group forgets the member; another subscription begins where that group stands."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        fake.create("u")
+        fake.put("t", 0, b"t1")
+        fake.put("u", 0, b"u1")
+        told = Told()
+        consumer = member(cluster, kind, listener=told)
+        assert consumer.subscription() in ((), ("t",))
+        assert await read(consumer) == [b"t1"]
+        await consumer.subscribe(["t", "u"], listener=told)
+        assert await read(consumer, 8.0) == [b"u1"]
+        await consumer.unsubscribe()
+        assert fake.group_members("g") == []
+        assert consumer.subscription() == ()
+        assert told.heard[-1] == ("revoked", (T0, TopicPartition("u", 0)))
+        fake.put("t", 0, b"t2")
+        await consumer.subscribe("t")
+        assert await read(consumer) == [b"t2"]
+
+    play(scenario)

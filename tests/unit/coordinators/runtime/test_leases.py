@@ -1,0 +1,128 @@
+"""What a coordinator shows while it cannot know that it still coordinates, and while another may believe that
+it does."""
+
+from __future__ import annotations
+
+import pytest
+from coordinator_rig import CoordinatorRig
+from headrace.protocol.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    KafkaError,
+    NotCoordinatorError,
+    NotEnoughReplicasError,
+    UnknownServerError,
+)
+from headrace.protocol.messages.groups import HeartbeatResponse
+from headrace.protocol.records.codec import active_codec
+from headrace.protocol.records.coordinator_records import decode_record
+
+
+@pytest.fixture
+def rig() -> CoordinatorRig:
+    """Loaded; what is appended is committed by `commit`; there is no lease."""
+    rig = CoordinatorRig()
+    rig.host.commits_at_once = False
+    rig.lead()
+    rig.set(5)
+    rig.commit()
+    rig.host.holds_lease = False
+    return rig
+
+
+def test_what_is_only_remembered_waits_for_a_commit(rig: CoordinatorRig) -> None:
+    """Of something that says nothing, appended for it. A lease that comes later does not speak for then."""
+    shown = rig.describe("g")
+    assert shown.is_waiting
+    assert rig.host.logs[0].end == 2
+    rig.host.holds_lease = True
+    assert rig.describe("g").is_waiting, "others wait for all that is applied"
+    rig.commit()
+    assert shown.answer.groups[0].group_state == "5"
+    assert rig.describe("g").answer == shown.answer
+    assert rig.host.logs[0].end == 2
+
+
+def test_what_says_nothing_changes_nothing(rig: CoordinatorRig) -> None:
+    """It deletes what can never be there."""
+    rig.describe("g")
+    (record,) = active_codec().decode(rig.host.logs[0].batches[-1])
+    key, value = decode_record(record.key, record.value)  # type: ignore[misc]
+    assert (key, value) == rig.shard.nothing
+    assert rig.shard.numbers == {"g": 5}
+
+
+def test_an_earlier_append_is_no_proof(rig: CoordinatorRig) -> None:
+    """The next leader may have had it before it began to lead."""
+    written = rig.set(6)
+    shown = rig.describe("g")
+    rig.commit(2)
+    assert written.answer == HeartbeatResponse(0, "6")
+    assert shown.is_waiting
+    rig.commit(3)
+    assert shown.answer.groups[0].group_state == "6"
+
+
+def test_who_does_not_lead_any_more_shows_nothing(rig: CoordinatorRig) -> None:
+    """It hears of it, or waits in vain."""
+    late = rig.describe("g")
+    rig.pass_time(5_000)
+    assert late.answer.groups[0].error_code == CoordinatorNotAvailableError.code
+    shown = rig.describe("g")
+    rig.leave()
+    assert shown.answer.groups[0].error_code == NotCoordinatorError.code
+
+
+def test_too_few_replicas_show_nothing_without_a_lease(rig: CoordinatorRig) -> None:
+    """Nobody can know whether others have gone on."""
+    rig.host.refuses = NotEnoughReplicasError("too few")
+    assert rig.describe("g").answer.groups[0].error_code == CoordinatorNotAvailableError.code
+    rig.host.holds_lease = True
+    assert rig.describe("g").answer.groups[0].group_state == "5"
+
+
+def test_an_error_is_shown_like_an_answer(rig: CoordinatorRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be out of date as well: a member that is not known here may be known elsewhere."""
+
+    def refuse(*_: object) -> None:
+        raise UnknownServerError("who is that?")
+
+    monkeypatch.setattr(rig.shard, "handle", refuse)
+    refused = rig.describe("g")
+    assert refused.is_waiting
+    rig.commit()
+    assert refused.answer.groups[0].error_code == UnknownServerError.code
+    rig.host.holds_lease = True
+    assert not rig.describe("g").is_waiting
+
+
+def test_what_a_timer_answers_waits_as_well(rig: CoordinatorRig) -> None:
+    """Whoever decided it."""
+    joined = rig.join()
+    rig.pass_time(10)
+    assert joined.is_waiting
+    rig.commit()
+    assert not isinstance(joined.answer, KafkaError)
+
+
+def test_nothing_is_shown_before_the_partition_is_handed_over() -> None:
+    """The log is read meanwhile, also what is written to it; then the coordinator looks every so often."""
+    rig = CoordinatorRig()
+    rig.host.handed_over = set()
+    rig.lead()
+    for _ in range(3):
+        assert isinstance(rig.set(5).answer, CoordinatorLoadInProgressError)
+        rig.pass_time(10)
+    assert not rig.shard.is_loaded
+    rig.host.handed_over.add(0)
+    rig.pass_time(10)
+    assert rig.set(5).answer == HeartbeatResponse(0, "5")
+
+
+def test_one_that_loses_the_partition_before_it_was_handed_over_is_gone() -> None:
+    """Its timer with it."""
+    rig = CoordinatorRig()
+    rig.host.handed_over = set()
+    rig.lead()
+    rig.leave()
+    assert rig.all.next_deadline_ms() is None

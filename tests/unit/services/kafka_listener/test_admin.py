@@ -1,0 +1,155 @@
+"""What admins ask, where an answer needs more than other names: paging, replaced configs, ids of topics."""
+
+from __future__ import annotations
+
+import importlib
+import uuid
+from typing import Any
+
+import pytest
+from headrace.protocol.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.control import (
+    ConfigEntry,
+    ConfigResource,
+    CreatedTopic,
+    CreateTopicsResponse,
+    DeleteTopicsResponse,
+    DescribeConfigsResponse,
+    DescribedConfigs,
+    IncrementalAlterConfigsResponse,
+    ItemError,
+)
+from headrace.protocol.messages.data import MetadataResponse, NodeEndpoint, PartitionMetadata, TopicMetadata
+from headrace.protocol.messages.quorum import DescribeQuorumResponse, QuorumReplica
+from headrace.services.kafka_listener.entities import MS
+from kafka_calls import FakePlane
+from kafka_listener_rig import TOPIC, TOPIC_ID, small_image
+
+METADATA, DELETE_TOPICS, ALTER_CONFIGS, QUORUM, DESCRIBE_PARTITIONS = 3, 20, 33, 55, 75
+
+
+def topic_of(name: str, partitions: int, code: int = 0) -> TopicMetadata:
+    """As the node describes it."""
+    numbers = range(partitions)
+    return TopicMetadata(
+        code, name, b"i" * 16, False, tuple(PartitionMetadata(each, 1, 3, (1,), (1,)) for each in numbers)
+    )
+
+
+def test_topics_are_described_page_by_page() -> None:
+    """Each page goes on where the last one ended, also in the middle of a topic; together they are all."""
+    m = importlib.import_module("kio.schema.describe_topic_partitions.v0.request")
+    topics = (topic_of("b", 3), topic_of("a", 2), topic_of("c", 1))
+    cursor, found, pages = None, [], 0
+    while True:
+        plane = FakePlane()
+        body = m.DescribeTopicPartitionsRequest(topics=(), response_partition_limit=2, cursor=cursor)
+        plane.start(DESCRIBE_PARTITIONS, 0, body)
+        assert plane.asked[0].body.topics is None
+        plane.answer(MetadataResponse("c", 1, 5, (), topics))
+        told = plane.told(DESCRIBE_PARTITIONS, 0)
+        page = [(topic.name, each.partition_index) for topic in told.topics for each in topic.partitions]
+        assert len(page) <= 2
+        found += page
+        pages += 1
+        if told.next_cursor is None:
+            break
+        cursor = m.Cursor(
+            topic_name=told.next_cursor.topic_name, partition_index=told.next_cursor.partition_index
+        )
+    assert found == [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("b", 2), ("c", 0)]
+    assert pages == 3
+
+
+def test_replaced_configs_forget_what_is_not_named() -> None:
+    """What the resource itself says and the request does not goes back to its default."""
+    plane = FakePlane()
+    plane.start(ALTER_CONFIGS, 1, resource_type=2, resource_name="t", name="retention.ms", value="5")
+    entries = (
+        ConfigEntry("retention.ms", "9", 1, False),
+        ConfigEntry("segment.bytes", "9", 1, False),
+        ConfigEntry("cleanup.policy", "delete", 5, True),
+        ConfigEntry("max.message.bytes", "9", 3, True),
+    )
+    plane.answer(DescribeConfigsResponse((DescribedConfigs(ConfigResource(2, "t"), entries=entries),)))
+    asked = plane.asked[-1]
+    assert asked.api is registry.INCREMENTAL_ALTER_CONFIGS
+    (alteration,) = asked.body.resources
+    changes = [(each.name, each.operation, each.value) for each in alteration.changes]
+    assert changes == [("retention.ms", 0, "5"), ("segment.bytes", 1, "")]
+    plane.answer(IncrementalAlterConfigsResponse((ItemError("t"),)))
+    told = plane.told(ALTER_CONFIGS, 1).responses[0]
+    assert (int(told.error_code), told.resource_name) == (0, "t")
+
+
+def test_topics_are_deleted_by_their_ids() -> None:
+    """Unknown ids fail alone; the controller hears names."""
+    m = importlib.import_module("kio.schema.delete_topics.v6.request")
+    known = m.DeleteTopicState(name=None, topic_id=uuid.UUID(bytes=TOPIC_ID))
+    unknown = m.DeleteTopicState(name=None, topic_id=uuid.UUID(bytes=b"u" * 16))
+    by_name = m.DeleteTopicState(name="other", topic_id=None)
+    plane = FakePlane()
+    plane.start(DELETE_TOPICS, 6, m.DeleteTopicsRequest(topics=(unknown, known, by_name), timeout=5 * MS))
+    assert plane.asked[0].body.names == (TOPIC, "other")
+    plane.answer(DeleteTopicsResponse((ItemError(TOPIC), ItemError("other", 3, "no such topic"))))
+    told = plane.told(DELETE_TOPICS, 6).responses
+    assert [int(each.error_code) for each in told] == [100, 0, 3]
+    assert told[1].topic_id == uuid.UUID(bytes=TOPIC_ID)
+    assert told[2].error_message == "no such topic"
+
+
+@pytest.mark.parametrize(("allows", "makes"), [(True, True), (False, False)])
+def test_topics_are_made_for_those_who_ask_where_they_are(allows: bool, makes: bool) -> None:
+    """If the client wants that; another client may be faster. Internal topics are nobody's to make."""
+    plane = FakePlane()
+    plane.start(METADATA, 9, name="new", allow_auto_topic_creation=allows)
+    missing = TopicMetadata(UnknownTopicOrPartitionError.code, "new", b"", False, ())
+    plane.answer(MetadataResponse("c", 1, 5, (), (missing,)))
+    if makes:
+        assert [each.name for each in plane.asked[-1].body.topics] == ["new"]
+        plane.answer(CreateTopicsResponse((CreatedTopic("new", TopicAlreadyExistsError.code),)))
+        plane.answer(MetadataResponse("c", 1, 6, (), (topic_of("new", 1),)))
+    told = plane.told(METADATA, 9)
+    assert [int(topic.error_code) for topic in told.topics] == [0 if makes else 3]
+    internal = FakePlane()
+    internal.start(METADATA, 9, name="__consumer_offsets", allow_auto_topic_creation=True)
+    nowhere = TopicMetadata(UnknownTopicOrPartitionError.code, "__consumer_offsets", b"", True, ())
+    internal.answer(MetadataResponse("c", 1, 5, (), (nowhere,)))
+    assert len(internal.asked) == 1
+
+
+def test_nodes_without_the_listener_are_not_told() -> None:
+    """A client cannot reach them; partitions that they lead say so, in words that its version knows."""
+    for version, code in ((5, 5), (6, 72)):
+        plane = FakePlane(small_image(nodes=2))
+        plane.start(METADATA, version, name=TOPIC)
+        partitions = (PartitionMetadata(0, 1, 3, (1, 3), (1,)), PartitionMetadata(1, 3, 3, (1, 3), (3,)))
+        topic = TopicMetadata(0, TOPIC, TOPIC_ID, False, partitions)
+        plane.answer(MetadataResponse("c", 9, 5, tuple(map(node, (1, 2, 3))), (topic,)))
+        told = plane.told(METADATA, version)
+        assert [(each.node_id, each.host, each.port) for each in told.brokers] == [
+            (1, "host", 9_001),
+            (2, "host", 9_002),
+        ]
+        assert told.controller_id == 1
+        found = [(int(each.error_code), each.leader_id) for each in told.topics[0].partitions]
+        assert found == [(0, 1), (code, -1)]
+
+
+def node(node_id: int) -> Any:
+    """As the node itself names others: by its own plane."""
+    return NodeEndpoint(node_id, "own", 1)
+
+
+def test_the_quorum_has_points_in_time() -> None:
+    """Where headrace says how long ago something was."""
+    plane = FakePlane()
+    plane.start(QUORUM, 2)
+    voters = (QuorumReplica(1, b"d" * 16, 10), QuorumReplica(2, b"e" * 16, 9, 500, 700))
+    plane.answer(DescribeQuorumResponse(0, 1, 4, 9, voters))
+    told = plane.told(QUORUM, 2)
+    (log,) = told.topics[0].partitions
+    assert (log.leader_id, log.leader_epoch, log.high_watermark) == (1, 4, 9)
+    found = [(each.last_fetch_timestamp, each.last_caught_up_timestamp) for each in log.current_voters]
+    assert found == [(-1, -1), (999_500, 999_300)]

@@ -1,0 +1,372 @@
+"""Connections of Kafka's clients: order, what may be under way together, what ends them, what they hold."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from headrace.protocol.errors import (
+    InvalidRequestError,
+    NotLeaderOrFollowerError,
+    ThrottlingQuotaExceededError,
+)
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.data import (
+    FetchPartitionResponse,
+    FetchResponse,
+    MetadataResponse,
+    ProducePartitionResponse,
+    ProduceResponse,
+)
+from kafka_listener_rig import TOPIC, WireClient, listening
+from kafka_wire import framed, request_head
+from node_rig import run, until
+
+if TYPE_CHECKING:
+    from headrace.storage_node.gateway import OwnRequest
+
+PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
+
+
+def answer_produce(request: OwnRequest, offset: int = 0) -> None:
+    """All went well."""
+    request.answered(ProduceResponse((ProducePartitionResponse(0, offset),)), ())
+
+
+def answer_fetch(request: OwnRequest, *batches: bytes) -> None:
+    """With some batches."""
+    partition = FetchPartitionResponse(0, 9, 9, 0, len(batches))
+    request.answered(FetchResponse((partition,)), [memoryview(batch) for batch in batches])
+
+
+def ask_produce(client: WireClient, correlation_id: int, **values: Any) -> None:
+    """One batch for the topic."""
+    client.send(PRODUCE, 9, correlation_id, name=TOPIC, index=0, acks=1, transactional_id=None, **values)
+
+
+def ask_fetch(client: WireClient, correlation_id: int) -> None:
+    """Of the topic."""
+    client.send(FETCH, 11, correlation_id, topic=TOPIC, partition=0, session_epoch=-1, isolation_level=0)
+
+
+def test_produce_requests_are_under_way_together_and_answered_in_order() -> None:
+    """Whatever order the node answers in."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            client = await rig.client()
+            for number in range(3):
+                ask_produce(client, number)
+            requests = [await rig.host.request(number) for number in range(3)]
+            for number in (2, 0, 1):
+                answer_produce(requests[number], number)
+            for number in range(3):
+                correlation_id, body = await client.answer(PRODUCE, 9)
+                assert correlation_id == number
+                assert body.responses[0].partition_responses[0].base_offset == number
+            await until(lambda: rig.listener.status()["held_request_bytes"] == 0)
+
+    run(scenario)
+
+
+def test_other_requests_wait_for_the_answers_before_them() -> None:
+    """A fetch behind a produce, and a produce behind a fetch, as with Kafka."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            client = await rig.client()
+            ask_produce(client, 0)
+            ask_fetch(client, 1)
+            ask_produce(client, 2)
+            answer_produce(await rig.host.request(0))
+            await client.answer(PRODUCE, 9)
+            fetch = await rig.host.request(1)
+            assert fetch.api is registry.FETCH
+            assert len(rig.host.requests) == 2
+            answer_fetch(fetch, b"batch one", b"two")
+            _, body = await client.answer(FETCH, 11)
+            assert body.responses[0].partitions[0].records == b"batch onetwo"
+            answer_produce(await rig.host.request(2))
+            assert (await client.answer(PRODUCE, 9))[0] == 2
+
+    run(scenario)
+
+
+def test_no_more_than_the_limit_are_under_way() -> None:
+    """max.in.flight.requests.per.connection; the others start as answers leave."""
+
+    async def scenario() -> None:
+        async with listening(max_in_flight_requests_per_connection=8) as rig:
+            client = await rig.client()
+            for number in range(20):
+                ask_produce(client, number)
+            await rig.host.request(7)
+            other = await rig.client()
+            other.send(API_VERSIONS, 3, client_software_name="x")
+            await other.answer(API_VERSIONS, 3)
+            assert len(rig.host.requests) == 8
+            for number in range(20):
+                answer_produce(await rig.host.request(number), number)
+                assert (await client.answer(PRODUCE, 9))[0] == number
+
+    run(scenario)
+
+
+def test_acks_0_has_no_answer() -> None:
+    """The next answer is that to the next question."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            client = await rig.client()
+            client.send(PRODUCE, 9, 1, name=TOPIC, index=0, acks=0, transactional_id=None)
+            client.send(API_VERSIONS, 3, 2, client_software_name="x")
+            answer_produce(await rig.host.request(0))
+            assert (await client.answer(API_VERSIONS, 3))[0] == 2
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("fails_here", [True, False])
+def test_acks_0_that_failed_loses_its_connection(fails_here: bool) -> None:
+    """So that the client asks anew where the leader is, as with Kafka."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            client = await rig.client()
+            name = "unknown" if fails_here else TOPIC
+            client.send(PRODUCE, 9, 1, name=name, index=0, acks=0, transactional_id=None)
+            request = await rig.host.request(0)
+            answers = () if fails_here else (ProducePartitionResponse(NotLeaderOrFollowerError.code),)
+            request.answered(ProduceResponse(answers), ())
+            assert await client.ended() == b""
+            assert rig.listener.status()["broken"] == 0
+
+    run(scenario)
+
+
+def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
+    """A client of tomorrow finds the version that both speak; its header and body are not even looked at."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            client = await rig.client()
+            client.write(framed(struct.pack(">hhih", API_VERSIONS, 99, 5, -1) + b"\xff\xff"))
+            correlation_id, body = await client.answer(API_VERSIONS, 0)
+            assert (correlation_id, int(body.error_code)) == (5, 35)
+            assert [(k.api_key, k.min_version, k.max_version) for k in body.api_keys] == [(18, 0, 4)]
+            client.send(API_VERSIONS, 4, 6, client_software_name="x")
+            assert (await client.answer(API_VERSIONS, 4))[0] == 6
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        framed(request_head(PRODUCE, 9)[:4] + b"\0\0\0\1\x7f\xff"),  # a client id beyond the frame
+        framed(struct.pack(">hhih", 999, 0, 1, 0)),  # no such api
+        framed(struct.pack(">hhih", FETCH, 99, 1, 0)),  # no such version
+        framed(struct.pack(">hhih", PRODUCE, 0, 1, 0)),  # advertised, never served
+        framed(request_head(METADATA, 9) + b"\xff\xff\xff\xff\x0f"),  # an array of 4 billion
+        b"GET / HTTP/1.1\r\n\r\n",
+        struct.pack(">i", -1) + bytes(20),
+        struct.pack(">i", 2**31 - 1) + bytes(20),
+    ],
+)
+def test_what_cannot_be_understood_ends_its_connection_alone(data: bytes) -> None:
+    """Nothing sensible can follow; the answers before it still come, and everybody else is served."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            client, other = await rig.client(), await rig.client()
+            client.send(API_VERSIONS, 3, 1, client_software_name="x")
+            client.write(data)
+            assert (await client.answer(API_VERSIONS, 3))[0] == 1
+            assert await client.ended() == b""
+            other.send(API_VERSIONS, 3, 2, client_software_name="x")
+            assert (await other.answer(API_VERSIONS, 3))[0] == 2
+            await until(lambda: rig.listener.status()["connections"] == 1)
+            assert rig.listener.status()["held_request_bytes"] == 0
+
+    run(scenario)
+
+
+def test_a_client_that_does_not_read_is_not_served_on() -> None:
+    """Its answers pile up to a limit and no request is started; when it reads, all come."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            client = await rig.client()
+            batch = bytes(1_000_000)
+            count = 30
+            for number in range(count):
+                ask_fetch(client, number)
+            served = 0
+            while rig.listener.pending_response_bytes == 0:
+                answer_fetch(await rig.host.request(served), batch)
+                served += 1
+                await asyncio.sleep(0)
+            assert served < count
+            other = await rig.client()
+            other.send(API_VERSIONS, 3, 2, client_software_name="x")
+            await other.answer(API_VERSIONS, 3)
+            assert len(rig.host.requests) == served
+            assert rig.listener.pending_response_bytes < 3_000_000
+            for number in range(count):
+                if number >= served:
+                    answer_fetch(await rig.host.request(number), batch)
+                assert (await client.answer(FETCH, 11))[0] == number
+            await until(lambda: rig.listener.pending_response_bytes == 0)
+
+    run(scenario)
+
+
+def test_requests_of_all_hold_no_more_than_is_allowed() -> None:
+    """queued.max.request.bytes: clients that have begun large frames wait for each other's end, all are
+    served in the end, and small ones go on being served once there is room."""
+
+    async def scenario() -> None:
+        async with listening(queued_max_request_bytes=1 << 20) as rig:
+            clients = [await rig.client() for _ in range(8)]
+            records = bytes(900_000)
+            for client in clients:
+                ask_produce(client, 1, records=records)
+            highest = 0
+            for number in range(8):
+                request = await rig.host.request(number)
+                highest = max(highest, rig.listener.status()["held_request_bytes"])
+                answer_produce(request)
+            for client in clients:
+                assert (await client.answer(PRODUCE, 9))[0] == 1
+            assert highest < 4 << 20
+            await until(lambda: rig.listener.status()["held_request_bytes"] == 0)
+
+    run(scenario)
+
+
+def test_a_node_without_room_is_asked_again() -> None:
+    """Kafka's brokers would not have read the request yet."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            client = await rig.client()
+            ask_produce(client, 1)
+            request = await rig.host.request(0)
+            request.answered(ThrottlingQuotaExceededError("full"), ())
+            again = await rig.host.request(1)
+            assert again is request
+            answer_produce(again)
+            assert (await client.answer(PRODUCE, 9))[0] == 1
+
+    run(scenario)
+
+
+def test_a_client_that_goes_is_told_of_and_its_answers_are_dropped() -> None:
+    """The node frees what waits for it."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            client = await rig.client()
+            ask_fetch(client, 1)
+            request = await rig.host.request(0)
+            assert request.peer.is_connected
+            client.close()
+            await until(lambda: bool(rig.host.gone))
+            assert rig.host.gone == [request.peer.session]
+            assert not request.peer.is_connected
+            answer_fetch(request, b"nobody reads it")
+            assert rig.listener.status()["held_request_bytes"] == 0
+
+    run(scenario)
+
+
+def test_idle_connections_end() -> None:
+    """connections.max.idle.ms; one that waits for an answer is not idle."""
+
+    async def scenario() -> None:
+        async with listening(connections_max_idle_ms=100) as rig:
+            idle, waiting = await rig.client(), await rig.client()
+            ask_fetch(waiting, 1)
+            request = await rig.host.request(0)
+            assert await idle.ended() == b""
+            answer_fetch(request)
+            assert (await waiting.answer(FETCH, 11))[0] == 1
+
+    run(scenario)
+
+
+def test_connections_beyond_the_limit_are_refused() -> None:
+    """max.connections; room comes back when others leave."""
+
+    async def scenario() -> None:
+        async with listening(max_connections=2) as rig:
+            first, _second = await rig.client(), await rig.client()
+            await until(lambda: rig.listener.status()["connections"] == 2)
+            third = await rig.client()
+            assert await third.ended() == b""
+            first.close()
+            await until(lambda: rig.listener.status()["connections"] == 1)
+            fourth = await rig.client()
+            fourth.send(API_VERSIONS, 3, 1, client_software_name="x")
+            assert (await fourth.answer(API_VERSIONS, 3))[0] == 1
+
+    run(scenario)
+
+
+def test_everybody_is_asked_about_before_a_handler_runs() -> None:
+    """The seam for security: the principal of the connection, the api and its request."""
+    seen = []
+
+    def authorize(peer: Any, api: Any, body: Any) -> Any:
+        seen.append((peer.principal.name, api.name))
+        return InvalidRequestError("no") if api.name == "Produce" else None
+
+    async def scenario() -> None:
+        async with listening(authorize) as rig:
+            client = await rig.client()
+            ask_produce(client, 1)
+            client.send(METADATA, 9, 2, name=TOPIC)
+            _, body = await client.answer(PRODUCE, 9)
+            assert int(body.responses[0].partition_responses[0].error_code) == 42
+            (await rig.host.request(0)).answered(MetadataResponse("c", 1, 5, (), ()), ())
+            await client.answer(METADATA, 9)
+            assert seen == [("ANONYMOUS", "Produce"), ("ANONYMOUS", "Metadata")]
+
+    run(scenario)
+
+
+def test_a_bug_in_translating_ends_the_connection_and_not_the_node(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged and counted."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            client = await rig.client()
+            ask_produce(client, 1)
+            (await rig.host.request(0)).answered("no answer of ours", ())
+            assert await client.ended() == b""
+            assert rig.listener.status()["broken"] == 1
+            assert "Produce version 9" in caplog.text
+
+    run(scenario)
+
+
+def test_a_stop_lets_what_is_under_way_be_answered() -> None:
+    """Nobody new comes in, and the answer comes before the end."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            client = await rig.client()
+            ask_produce(client, 1)
+            request = await rig.host.request(0)
+            stopping = asyncio.create_task(rig.listener.stop())
+            await asyncio.sleep(0)
+            answer_produce(request)
+            assert (await client.answer(PRODUCE, 9))[0] == 1
+            await stopping
+            assert await client.ended() == b""
+            with pytest.raises(ConnectionRefusedError):
+                await rig.client()
+
+    run(scenario)

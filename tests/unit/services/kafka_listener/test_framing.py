@@ -1,0 +1,90 @@
+"""Frames out of bytes that come in any pieces, and what is refused before it costs memory."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from headrace.protocol.errors import InvalidRequestError
+from headrace.services.kafka_listener.framing import (
+    FIRST_BYTES,
+    FrameReader,
+    read_header,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+def feed(reader: FrameReader, data: bytes, pieces: list[int]) -> list[bytes]:
+    """What comes out when `data` comes in `pieces`, over and over."""
+    found, at, turn = [], 0, 0
+    while at < len(data):
+        room = reader.room()
+        size = min(len(room), len(data) - at, pieces[turn % len(pieces)])
+        room[:size] = data[at : at + size]
+        del room
+        at, turn = at + size, turn + 1
+        found += [bytes(frame) for frame in reader.received(size)]
+    return found
+
+
+def framed(*frames: bytes) -> bytes:
+    return b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.binary(min_size=10, max_size=600), max_size=6),
+    st.lists(st.integers(1, 300), min_size=1, max_size=6),
+)
+def test_frames_come_out_as_they_were_sent(frames: list[bytes], pieces: list[int]) -> None:
+    """However the bytes come; two connections share one buffer and do not mix."""
+    shared = bytearray(256)
+    one, other = FrameReader(shared, 1_000), FrameReader(shared, 1_000)
+    assert feed(other, framed(b"x" * 50)[:30], [30]) == []
+    assert feed(one, framed(*frames), pieces) == frames
+    assert not one.is_within
+    assert feed(other, framed(b"x" * 50)[30:], [7]) == [b"x" * 50]
+
+
+def test_a_large_frame_gets_memory_as_it_comes() -> None:
+    """Announcing 100 MB costs us a little; what has come at most doubles."""
+    reader = FrameReader(bytearray(64 * 1024), 1 << 30)
+    size = 100_000_000
+    feed(reader, struct.pack(">i", size), [4])
+    assert reader.held_bytes <= FIRST_BYTES
+    feed(reader, bytes(1_000_000), [50_000])
+    assert reader.held_bytes <= 2_000_000
+    assert feed(reader, bytes(size - 1_000_000), [1 << 22]) == [bytes(size)]
+    assert reader.held_bytes == 0
+
+
+@pytest.mark.parametrize("size", [-1, 0, 9, 1_001, 2**31 - 1, -(2**31)])
+def test_impossible_lengths_are_refused(size: int) -> None:
+    """Too short for a header, too long, negative: before any memory is taken."""
+    reader = FrameReader(bytearray(256), 1_000)
+    with pytest.raises(InvalidRequestError):
+        feed(reader, struct.pack(">i", size) + bytes(20), [24])
+    assert reader.held_bytes == 0
+
+
+def test_whole_frames_before_a_bad_one_are_given_out() -> None:
+    """They were asked before the connection went wrong."""
+    reader = FrameReader(bytearray(256), 100)
+    found = []
+    room = reader.room()
+    data = framed(b"a" * 10, b"b" * 20) + struct.pack(">i", 5_000)
+    room[: len(data)] = data
+    with pytest.raises(InvalidRequestError):
+        found += [bytes(frame) for frame in reader.received(len(data)) if found.append(bytes(frame)) is None]
+    assert found == [b"a" * 10, b"b" * 20]
+
+
+def test_headers() -> None:
+    """Null client ids are empty; those that lie are refused."""
+    head = struct.pack(">hhih", 18, 3, -5, 2) + b"hi"
+    assert read_header(memoryview(head + b"\0")) == (18, 3, -5, "hi", 12)
+    assert read_header(memoryview(struct.pack(">hhih", 1, 2, 3, -1))) == (1, 2, 3, "", 10)
+    for bad in (struct.pack(">hhih", 1, 2, 3, 5) + b"1234", struct.pack(">hhih", 1, 2, 3, 2) + b"\xff\xfe"):
+        with pytest.raises(InvalidRequestError):
+            read_header(memoryview(bad))

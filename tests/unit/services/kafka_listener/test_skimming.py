@@ -1,0 +1,104 @@
+"""Nothing reaches kio that announces more than there is: it would take memory for it, and end the process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from headrace.protocol.errors import InvalidRequestError
+from headrace.services.kafka_listener.entities import layout
+from headrace.services.kafka_listener.framing import read_header
+from headrace.services.kafka_listener.served import SERVED
+from headrace.services.kafka_listener.skimming import MAX_ELEMENTS, MAX_TAGS, no_tags, skim
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka_wire import example_request, request_frame
+
+if TYPE_CHECKING:
+    from headrace.services.kafka_listener.calls import KafkaApi
+
+VERSIONS = [(api, version) for api in SERVED.values() for version in range(api.low, api.high + 1)]
+
+
+def body_of(api: KafkaApi, version: int) -> tuple[Any, bytes]:
+    """An example of a request, and its layout."""
+    frame = memoryview(request_frame(api.key, version, example_request(api.key, version)))
+    shape = layout(api.key, version)
+    end = read_header(frame).end
+    return shape, bytes(frame[no_tags(frame, end) if shape.is_flexible else end :])
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from(VERSIONS), st.data())
+def test_damaged_requests_are_refused_or_read(which: tuple[KafkaApi, int], data: st.DataObject) -> None:
+    """Any byte changed, cut or added: an error of ours or a request, and never more memory than there is."""
+    api, version = which
+    shape, body = body_of(api, version)
+    place = data.draw(st.integers(0, len(body)))
+    patch = data.draw(st.binary(max_size=6) | st.sampled_from([b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f"]))
+    cut = data.draw(st.integers(0, 8))
+    damaged = memoryview(body[:place] + patch + body[place + cut :])
+    try:
+        shape.decode(damaged, 0)
+    except InvalidRequestError:
+        return
+    assert skim(shape.request, damaged, 0) <= len(damaged)
+
+
+@pytest.mark.parametrize("version", [8, 9])
+@pytest.mark.parametrize("count", [MAX_ELEMENTS + 1, 2**31 - 1, 2**32 - 2])
+def test_arrays_are_bounded(version: int, count: int) -> None:
+    """By what may be announced at all, and by what is there."""
+    if version == 8 and count > 2**31 - 1:
+        return
+    head = count.to_bytes(4, "big") if version == 8 else compact(count)
+    with pytest.raises(InvalidRequestError, match="elements"):
+        layout(3, version).decode(memoryview(head + bytes(3 * MAX_ELEMENTS)), 0)
+
+
+def compact(count: int) -> bytes:
+    """Kafka's unsigned varint of one more."""
+    left, out = count + 1, b""
+    while left >= 0x80:
+        out, left = out + bytes([left & 0x7F | 0x80]), left >> 7
+    return out + bytes([left])
+
+
+def test_all_arrays_of_a_request_count_together() -> None:
+    """Many small ones are as much as a large one."""
+    topic = b"\2t" + compact(1_000) + bytes(1_000 * 4) + b"\0"
+    schema = layout(9, 6).request
+    small = b"\2g" + compact(2) + topic * 2 + b"\0"
+    assert skim(schema, memoryview(small), 0) == len(small)
+    with pytest.raises(InvalidRequestError, match="elements"):
+        skim(schema, memoryview(b"\2g" + compact(300) + topic * 300 + b"\0"), 0)
+
+
+def test_tags_are_bounded() -> None:
+    """As many as Kafka allows; unknown ones are skipped, known ones looked at."""
+    with pytest.raises(InvalidRequestError, match="tagged"):
+        no_tags(memoryview(compact(MAX_TAGS) + bytes(2 * MAX_TAGS + 2)), 0)
+    fetch = layout(1, 12)
+    _, body = body_of(SERVED[1], 12)
+    assert body[-1:] != b"\0", "the example has the tagged cluster id"
+    lying = body.replace(b"\1\0\5\5text", b"\1\0\5\x7ftext")
+    assert lying != body
+    with pytest.raises(InvalidRequestError):
+        fetch.decode(memoryview(lying), 0)
+
+
+@pytest.mark.parametrize(
+    ("tags", "end"), [(b"\0", 1), (b"\1\0\0", 3), (b"\2\0\2ab\1\0", 7), (b"\1\0\x80\0", 4)]
+)
+def test_tags_are_skipped(tags: bytes, end: int) -> None:
+    """Fields that later clients add to the header."""
+    assert no_tags(memoryview(tags + b"rest"), 0) == end
+
+
+@pytest.mark.parametrize(
+    "tags", [b"", b"\x80", b"\1", b"\1\0\5ab", b"\xff\xff\xff\xff\xff\1", b"\xff\xff\xff\xff\x07"]
+)
+def test_tags_that_lie_are_refused(tags: bytes) -> None:
+    """A count or a length beyond the frame."""
+    with pytest.raises(InvalidRequestError):
+        no_tags(memoryview(tags), 0)
