@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fake_files import FakeFiles
-from headrace.storage_node.log.tail_cache import JOIN_BELOW_BYTES, Tail, TailCache
+from headrace.protocol.records.codec import active_codec
+from headrace.storage_node.log.tail_cache import JOIN_BELOW_BYTES, Tail, TailCache, kept
 from log_rig import append, batch, open_log, read_all, split
 
 if TYPE_CHECKING:
@@ -106,6 +107,16 @@ def test_a_small_view_does_not_hold_a_large_frame() -> None:
     append(log, memoryview(frame)[: len(data)])
     frame[:] = bytes(1 << 20)
     assert from_memory(log, 0) == read_all(log)
+
+
+def test_a_small_batch_does_not_hold_the_block_it_was_built_in() -> None:
+    """Thirty times its size, and more than the cache counts; a large one is kept as it came."""
+    builder = active_codec().builder(max_bytes=1 << 20)
+    builder.append(1, b"key", b"value")
+    built = builder.finish()
+    assert type(kept(memoryview(built))) is bytes
+    large = memoryview(bytearray(10_000))
+    assert kept(large) is large
 
 
 def test_nothing_is_given_that_the_log_has_lost() -> None:
