@@ -106,6 +106,7 @@ class _Recovery:
         self._keeps_producers = keeps_producers
         self._producers = ProducerStates()
         self._snapshots: list[int] = []
+        self._has_producers = False  # it may have: there was a snapshot, whether it counts or not
         self._aborting: set[int] = set()  # base offsets of segments that have a transaction index
 
     def tidy_folder(self) -> list[int]:
@@ -127,6 +128,7 @@ class _Recovery:
                 self._aborting.add(found[0])
         if self._keeps_producers:
             self._snapshots = snapshot_offsets(listed)
+            self._has_producers = bool(self._snapshots)
             self._drop_snapshots(stray_snapshots(self._snapshots, sorted(bases)))
         return sorted(bases)
 
@@ -237,7 +239,7 @@ class _Recovery:
         self._report.has_loss |= bool(oldest) and oldest[0].start_offset < self._segments[0].base_offset
         self._epochs.truncate_from_start(max(log_start_offset, self._segments[0].base_offset))
         self._drop_snapshots([offset for offset in self._snapshots if offset > end_offset])
-        if not self._has_scanned and (self._snapshots or not was_clean):
+        if not self._has_scanned and (self._has_producers or not was_clean):
             self._load_producers(end_offset)
         return Recovered(
             self._segments,

@@ -84,6 +84,18 @@ def test_one_batch_is_under_way_until_a_leader_knows_the_producer() -> None:
     assert len(rig.step()) == len(sent_now(rig, b"3")) == 1
 
 
+def test_only_a_later_batch_tells_that_one_that_failed_left_no_gap() -> None:
+    """An earlier one says nothing of it: what is new waits on."""
+    rig = rig_with()
+    first, failed, later = sent_now(rig, b"1", b"2", b"3")
+    rig.refuse(failed, errors.UnknownServerError.code)
+    rig.ok(first)
+    assert sent_now(rig, b"4") == []
+    rig.ok(later)
+    (send,) = rig.step()
+    assert stamps_of(send) == [(7, 0, 4)]
+
+
 def test_sequences_are_counted_by_records_and_partition() -> None:
     """Three records, then one; the other partition counts for itself."""
     rig = ProducerRig(0, 0, is_idempotent=True)

@@ -234,6 +234,17 @@ def test_the_time_goes_on_over_a_reload() -> None:
     assert rig.state() == "PrepareAbort"
 
 
+def test_a_coordinator_whose_clock_is_behind_waits_no_longer_than_the_timeout() -> None:
+    """To it the transaction begins in the future."""
+    rig = TxnRig()
+    rig.write(rig.begun(timeout_ms=30_000), T0, "x")
+    rig.wall_shift_ms -= 3_600_000
+    rig.restart()
+    rig.pass_time(60_000)
+    rig.settle()
+    assert rig.leaders[T0].aborted == ["x"]
+
+
 def test_what_is_overdue_is_tried_once_in_a_while_where_nothing_can_be_written() -> None:
     """And not over and over."""
     rig = TxnRig()

@@ -256,6 +256,84 @@ def test_a_transaction_whose_marker_was_compacted_away_stays_ended(lost: str) ->
     assert again.last_stable_offset == again.log_end_offset
 
 
+def test_a_snapshot_behind_the_end_that_a_crash_left_does_not_count() -> None:
+    """Nor when the log has grown up to it again, with other batches, and another segment begins there."""
+    files = FakeFiles()
+    log = open_log(files, **KEYS)
+    for number in range(4):
+        append(log, idempotent(1, number))
+    log.close()
+    content = files.content(f"{FOLDER}/{4:020d}.snapshot")
+    files = FakeFiles()
+    log = open_log(files, **KEYS)
+    append(log, idempotent(2, 0))
+    files.put(f"{FOLDER}/{4:020d}.snapshot", content)
+    log = open_log(files.restart(), **KEYS)
+    for number in range(1, 4):
+        append(log, idempotent(2, number))
+    log.roll(NOW)
+    again = open_log(log.files._files.restart(), recovery_point=5, **KEYS)
+    assert [each.producer_id for each in again.producers.all()] == [2]
+
+
+@pytest.mark.parametrize("mode", ["none", "all", 1, 2])
+def test_a_flushed_transaction_index_survives_a_loss_of_power(mode: str | int) -> None:
+    """It is believed below the recovery point: what is missing there would be shown."""
+    files = FakeFiles()
+    log = open_log(files, **KEYS)
+    verified(log, transactional(2, 0))
+    end(log, 2, epoch=1, is_commit=False)
+    for _ in range(2):
+        log.roll(NOW)
+        append(log, batch(1))
+    log.flush()
+    again = reopened(files.power_loss(mode), recovery_point=log.recovery_point)
+    assert again.aborted_between(0, 1) == ((2, 0),)
+    check_producers(again)
+
+
+def test_an_abort_that_damage_has_taken_is_open_again() -> None:
+    """The end of the log cannot be read, although it was closed in order."""
+    files = FakeFiles()
+    log = open_log(files, **KEYS)
+    verified(log, transactional(2, 0))
+    end(log, 2, epoch=1, is_commit=False)
+    log.close()
+    files = files.restart()
+    path = f"{FOLDER}/{0:020d}.log"
+    files.put(path, files.content(path)[:-1])
+    again = reopened(files, was_clean=True, recovery_point=2)
+    assert again.recovery.faults
+    assert (again.log_end_offset, again.last_stable_offset, again.aborted_between(0, 1)) == (1, 0, ())
+
+
+def test_who_begins_anew_keeps_no_snapshot() -> None:
+    """Not that of an orderly end either, which no segment takes along."""
+    files = FakeFiles()
+    log = open_log(files, **KEYS)
+    append(log, idempotent(1, 0, 4))
+    log.close()
+    log = open_log(files.restart(), was_clean=True, recovery_point=4, **KEYS)
+    log.truncate_fully_and_start_at(2)
+    assert snapshots(log.files._files) == []
+
+
+def test_a_snapshot_of_an_orderly_end_that_was_cut_does_not_count() -> None:
+    """Nor when the log ends there again, with other batches, and is rolled."""
+    files = FakeFiles()
+    log = open_log(files, **KEYS)
+    for number in range(4):
+        append(log, idempotent(1, number))
+    log.close()
+    log = open_log(files.restart(), was_clean=True, recovery_point=4, **KEYS)
+    log.truncate_to(1)
+    for number in range(3):
+        append(log, idempotent(2, number))
+    log.roll(NOW)
+    again = open_log(log.files._files.restart(), recovery_point=5, **KEYS)
+    assert [(each.producer_id, each.last_sequence) for each in again.producers.all()] == [(1, 0), (2, 2)]
+
+
 def test_stray_snapshots_go_but_the_newest() -> None:
     """KAFKA-12520: that of an orderly end is behind the last segment's beginning."""
     assert stray_snapshots([3, 5, 7, 9, 12], [0, 5, 9]) == [3, 7]

@@ -297,6 +297,19 @@ def test_aborted_data_hides_nothing_older_if_its_marker_is_in_the_active_segment
     assert values(log)[b"a"] == b"old"
 
 
+def test_what_a_producer_commits_after_an_abort_replaces_what_is_older() -> None:
+    """Its marker ends the aborted one for the map, too."""
+    log = open_log(FakeFiles(), **KEYS)
+    put(log, (b"a", b"old"))
+    store(log, (b"a", b"aborted"), is_transactional=True, **PRODUCER)
+    mark(log, is_commit=False)
+    store(log, (b"a", b"new"), is_transactional=True, **PRODUCER)
+    mark(log, is_commit=True)
+    commit_and_roll(log)
+    clean(log)
+    assert [record.value for record in records(log) if record.key == b"a"] == [b"new"]
+
+
 def test_the_last_batch_of_each_producer_stays_if_only_its_header() -> None:
     """It says which sequence was the last. A producer silent for a day is forgotten."""
     files = FakeFiles()
