@@ -77,7 +77,8 @@ class ConsumerHeartbeats:
         if owned is not None:
             self._members.report(body.group_id, after, owned)
         self._members.begin_session(body.group_id, after, now)
-        has_all_told = self._members.reported.get((body.group_id, member_id), {}) == after.assigned
+        reported = self._members.reported.get((body.group_id, member_id), {})
+        has_all_told = reported == after.assigned and not after.pending
         is_told = is_full(body) or known_epoch != after.epoch or not has_all_told
         outcome = Outcome(draft.records)
         self._members.end_classic_waits(draft.group, outcome, now)

@@ -213,6 +213,17 @@ def test_lost_answer_within_an_epoch_is_repeated(rig: ConsumerGroupRig) -> None:
     assert len(first.wanted["events"]) == 3
 
 
+def test_member_that_is_to_give_back_all_is_told_again_after_a_load(rig: ConsumerGroupRig) -> None:
+    """Nobody knows any more whether it has heard that it has nothing now."""
+    first = member(rig, "a")
+    first.beat()
+    first.beat()
+    rig.set_topics(other=1)
+    first.send()  # told to give back, but the answer is lost
+    rig.reload()
+    assert first.send().assignment == ()
+
+
 def test_second_join_of_the_same_member_is_the_first(rig: ConsumerGroupRig) -> None:
     """Its answer was lost: nothing more is written, and it is told everything again."""
     first = member(rig, "a")
