@@ -76,6 +76,10 @@ class Sink:
         self.parts[0] = head + first
         return self.parts
 
+    def joined(self) -> bytes:
+        """All that was written, which had no Records."""
+        return b"".join(self._small)
+
     def _join(self) -> None:
         if self._small:
             self.parts.append(b"".join(self._small))
@@ -104,11 +108,24 @@ class Layout(NamedTuple):
     def encode(self, correlation_id: int, answer: Mapping[str, Any]) -> list[Buffer]:
         """An answer as a frame, in buffers that follow each other."""
         sink = Sink()
-        sink.write(correlation_id.to_bytes(4, "big", signed=True))
-        if self.has_tagged_header:
-            sink.write(_NO_TAGS)
+        sink.write(self._head(correlation_id))
         self.write(sink, self.make(answer))
         return sink.framed()
+
+    def body(self, answer: Mapping[str, Any]) -> bytes:
+        """An answer without its header; it has no records."""
+        sink = Sink()
+        self.write(sink, self.make(answer))
+        return sink.joined()
+
+    def framed(self, correlation_id: int, body: bytes) -> list[Buffer]:
+        """A frame around a body that was written before."""
+        head = self._head(correlation_id)
+        return [(len(head) + len(body)).to_bytes(4, "big") + head, body]
+
+    def _head(self, correlation_id: int) -> bytes:
+        head = correlation_id.to_bytes(4, "big", signed=True)
+        return head + _NO_TAGS if self.has_tagged_header else head
 
 
 @functools.cache
