@@ -183,7 +183,6 @@ SCRIPTS: dict[str, list[Call]] = {
         call("quorum", f"{TOOLS}.MetadataQuorumCommand", "describe --status"),
         call("elect", f"{TOOLS}.LeaderElectionCommand", "--election-type preferred --all-topic-partitions"),
         call("api versions", f"{TOOLS}.BrokerApiVersionsCommand", ""),
-        call("metrics", f"{TOOLS}.ClientMetricsCommand", "--list"),
     ],
     "kafka-transactions": [
         MAKE,
