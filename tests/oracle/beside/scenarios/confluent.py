@@ -277,12 +277,13 @@ def administration(scene: Scene) -> None:
             [ConfigResource(ResourceType.TOPIC, scene.topic, incremental_configs=[bad])]
         ),
     )
-    (future,) = boss.describe_configs([ConfigResource(ResourceType.TOPIC, scene.topic)]).values()
-    configs = {
-        name: [each.value, each.is_default, each.source]
-        for name, each in sorted(future.result(TIMEOUT_S).items())
-    }
-    scene.note("configs", configs)
+    wanted = ConfigResource(ResourceType.TOPIC, scene.topic)
+
+    def described() -> Any:
+        found = boss.describe_configs([wanted])[wanted].result(TIMEOUT_S)
+        return {name: [each.value, each.is_default, each.source] for name, each in sorted(found.items())}
+
+    scene.note("configs", scene.until(described, "1234567"))
     writer = producer(scene)
     scene.note("sent", send(writer, scene.topic, [(b"k", b"v")] * 5, partition=0, timestamp=NOW))
     part = TopicPartition(scene.topic, 0)

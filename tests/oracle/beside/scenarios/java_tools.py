@@ -159,11 +159,6 @@ SCRIPTS: dict[str, list[Call]] = {
             "--alter --entity-type clients --entity-name c --add-config producer_byte_rate=9999999",
         ),
         call("describe quota", CONFIGS, "--describe --entity-type clients --entity-name c"),
-        call(
-            "no quota",
-            CONFIGS,
-            "--alter --entity-type clients --entity-name c --delete-config producer_byte_rate",
-        ),
     ],
     "offsets and records": [
         MAKE,
