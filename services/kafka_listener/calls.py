@@ -14,11 +14,12 @@ from ...protocol.errors import KafkaError, ThrottlingQuotaExceededError
 from ...storage_node.gateway import OwnRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from ...protocol.messages.envelope import Api
     from ...protocol.records.header import Buffer
     from ...storage_node.gateway import GatewayHost
+    from .encoded import EncodedAnswers
     from .entities import Layout
     from .fetch_sessions import FetchSessions
 
@@ -92,6 +93,10 @@ class Plane(Protocol):
     @property
     def fetch_sessions(self) -> FetchSessions:
         """Of all clients."""
+
+    @property
+    def encoded(self) -> EncodedAnswers:
+        """Answers that many clients get alike."""
 
     def now_ms(self) -> int:
         """Monotonic."""
@@ -263,6 +268,11 @@ class Call:
     def answer(self, fields: Answer) -> None:
         """The answer, under the names of Kafka's schemas."""
         self._caller.finished(self, self._layout.encode(self.correlation_id, fields))
+
+    def answer_alike(self, key: Hashable, make: Callable[[], Answer]) -> None:
+        """An answer that others get, too: `key` names all that it is made of, but api and version."""
+        body = self.plane.encoded.get((self.api.key, self.version, key), lambda: self._layout.body(make()))
+        self._caller.finished(self, self._layout.framed(self.correlation_id, body))
 
     def refuse(self, error: KafkaError) -> None:
         """The request never ran."""

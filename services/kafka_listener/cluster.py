@@ -31,6 +31,8 @@ _FEATURES = {"group.version": (0, 1), "transaction.version": (0, 2)}
 _FEATURES_SHOW_ZERO = 4  # clients before this version of ApiVersions take a lowest level 0 for an error
 # Clients wait 30 s for an answer, and more.
 _MAKE_TIMEOUT_MS = 10_000
+# Bound: topics by name in an answer that is kept for others who ask for the same.
+_MAX_NAMED = 100
 MAX_PAGE = 2_000  # partitions in one answer of DescribeTopicPartitions
 
 
@@ -40,22 +42,24 @@ MAX_PAGE = 2_000  # partitions in one answer of DescribeTopicPartitions
 def _api_versions(call: Call) -> None:
     if not _is_named(getattr(call.body, "client_software_name", "x")):
         raise InvalidRequestError("a client software name has letters, digits, '.' and '-'")
+    offset = max(call.host.image.offset, 0)
+    call.answer_alike(offset, lambda: _versions(call, offset))
+
+
+def _versions(call: Call, offset: int) -> dict[str, Any]:
     features = {n: span for n, span in _FEATURES.items() if call.version >= _FEATURES_SHOW_ZERO or span[0]}
-    call.answer(
-        {
-            "error_code": 0,
-            "api_keys": _ranges(call),
-            "supported_features": [
-                {"name": name, "min_version": low, "max_version": high}
-                for name, (low, high) in features.items()
-            ],
-            "finalized_features_epoch": max(call.host.image.offset, 0),
-            "finalized_features": [
-                {"name": name, "min_version_level": high, "max_version_level": high}
-                for name, (_, high) in _FEATURES.items()
-            ],
-        }
-    )
+    return {
+        "error_code": 0,
+        "api_keys": _ranges(call),
+        "supported_features": [
+            {"name": name, "min_version": low, "max_version": high} for name, (low, high) in features.items()
+        ],
+        "finalized_features_epoch": offset,
+        "finalized_features": [
+            {"name": name, "min_version_level": high, "max_version_level": high}
+            for name, (_, high) in _FEATURES.items()
+        ],
+    }
 
 
 def _ranges(call: Call) -> list[dict[str, int]]:
@@ -104,32 +108,39 @@ def _found(call: Call, asked: MetadataRequest, response: MetadataResponse) -> No
     ]
     may_make = getattr(call.body, "allow_auto_topic_creation", True)  # the first versions had no choice
     if not missing or not may_make or not call.host.config.now.auto_create_topics_enable:
-        _describe(call, response)
+        _describe(call, asked, response)
         return
     specs = tuple(NewTopicSpec(name) for name in missing)
 
     def again(_outcome: Any) -> None:
         # whatever became of it, also if another client was faster
-        call.ask(registry.METADATA, asked, partial(_describe, call))
+        call.ask(registry.METADATA, asked, partial(_describe, call, asked))
 
     call.ask(registry.CREATE_TOPICS, CreateTopicsRequest(specs, _MAKE_TIMEOUT_MS), again, failed=again)
 
 
-def _describe(call: Call, response: MetadataResponse) -> None:
+def _describe(call: Call, asked: MetadataRequest, response: MetadataResponse) -> None:
+    if len(asked.topics or ()) + len(asked.topic_ids) > _MAX_NAMED:
+        call.answer(_described(call, response))
+        return
+    # all that the answer is made of: the image, who tells it, and to whom
+    key = (asked.topics, asked.topic_ids, response.metadata_offset, call.peer.listener)
+    call.answer_alike(key, lambda: _described(call, response))
+
+
+def _described(call: Call, response: MetadataResponse) -> dict[str, Any]:
     image, listener = call.host.image, call.peer.listener
     brokers = endpoints(image, listener, {node.node_id for node in response.nodes})
     reachable = {broker["node_id"] for broker in brokers}
-    call.answer(
-        {
-            "brokers": brokers,
-            "cluster_id": response.cluster_id,
-            # Any node passes on what the controller decides; clients take this one.
-            "controller_id": call.host.node_id,
-            "topics": [_topic(topic, reachable, call.version) for topic in response.topics],
-            "cluster_authorized_operations": NO_OPERATIONS,
-            "error_code": 0,
-        }
-    )
+    return {
+        "brokers": brokers,
+        "cluster_id": response.cluster_id,
+        # Any node passes on what the controller decides; clients take this one.
+        "controller_id": call.host.node_id,
+        "topics": [_topic(topic, reachable, call.version) for topic in response.topics],
+        "cluster_authorized_operations": NO_OPERATIONS,
+        "error_code": 0,
+    }
 
 
 def _topic(topic: TopicMetadata, reachable: set[int], version: int) -> dict[str, Any]:

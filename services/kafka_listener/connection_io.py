@@ -8,6 +8,7 @@ a client that sends without reading fills its own socket, and nothing of ours.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 # Answers of one connection that the kernel has not taken yet: above it no further call is started.
 WRITE_HIGH_BYTES = 64 * 1024
+# Bound: calls of one connection that are started before others have their turn, and for how long.
+TURN_CALLS = 32
+TURN_S = 0.002
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -44,6 +48,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._calls: deque[Call] = deque()
         self._waiting: deque[bytes] = deque()
         self._is_starting = self._is_choked = self._is_reading_paused = self._is_ending = False
+        self._is_going_on = False  # the next turn is arranged for
+        self._started, self._turn_ends_s = 0, 0.0
         self._queued_bytes = 0  # of calls under way and of frames that wait
         self._counted_bytes = 0
         self.peer = KafkaPeer(0, name, "")
@@ -86,7 +92,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """It has read."""
         self._is_choked = False
-        self._listener.soon(self.go_on)
+        self._end_turn()
 
     def abort(self) -> None:
         """End it now; what was not sent is lost."""
@@ -122,30 +128,49 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _take(self, count: int) -> None:
         self.last_active_ms = self._listener.now_ms()
+        self._begin_turn()
         try:
             for frame in self._reader.received(count):
                 if self._is_ending:
                     return
                 # Order: a frame lies in memory that the next read overwrites, so what waits is copied.
-                if self._waiting or not self._may_start(frame):
+                if self._waiting or not (self._has_turn() and self._may_start(frame)):
                     self._waiting.append(bytes(frame))
                     self._queued_bytes += len(frame)
                 else:
                     self._start(frame)
         except InvalidRequestError as error:
             self._refused(error)
-        self._count()
+        self._end_turn()
 
     def go_on(self) -> None:
         """Start what waits, as far as it may."""
+        self._is_going_on = False
+        self._begin_turn()
         try:
-            while self._waiting and not self._is_ending and self._may_start(memoryview(self._waiting[0])):
+            while self._waiting and not self._is_ending and self._has_turn():
+                if not self._may_start(memoryview(self._waiting[0])):
+                    break
                 frame = memoryview(self._waiting.popleft())
                 self._queued_bytes -= len(frame)
                 self._start(frame)
         except InvalidRequestError as error:
             self._refused(error)
+        self._end_turn()
+
+    def _begin_turn(self) -> None:
+        self._started, self._turn_ends_s = 0, time.monotonic() + TURN_S
+
+    def _has_turn(self) -> bool:
+        """Whether this connection may start one more now. The first one always: then time is looked at."""
+        self._started += 1
+        return self._started <= TURN_CALLS and (self._started == 1 or time.monotonic() < self._turn_ends_s)
+
+    def _end_turn(self) -> None:
         self._count()
+        if self._waiting and not self._is_going_on and self._may_start(memoryview(self._waiting[0])):
+            self._is_going_on = True
+            self._listener.soon(self.go_on)
 
     def _may_start(self, frame: memoryview) -> bool:
         if not self._calls:
@@ -208,9 +233,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         call.buffers = buffers
         if not self._is_starting:
             self._send_ready()
-            self._count()
-            if self._waiting:
-                self._listener.soon(self.go_on)
+            self._end_turn()
 
     def hung_up(self, call: Call) -> None:
         """It cannot be told otherwise that the request failed."""

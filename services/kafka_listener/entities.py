@@ -21,6 +21,7 @@ from kio.serial import entity_reader, entity_writer
 
 from ...protocol.errors import InvalidRequestError
 from .codes import told_instead
+from .hot_layouts import HOT_LAYOUTS
 from .skimming import kind_of, skim
 
 if TYPE_CHECKING:
@@ -51,16 +52,14 @@ class Records:
 class Sink:
     """What kio writes into; record batches stay the buffers that they are."""
 
-    __slots__ = ("_small", "parts", "size")
+    __slots__ = ("_small", "parts")
 
     def __init__(self) -> None:
         self.parts: list[Buffer] = []
-        self.size = 0
         self._small: list[bytes] = []
 
     def write(self, piece: Any) -> None:
         """Take bytes, or Records."""
-        self.size += len(piece)
         if type(piece) is Records:
             self._join()
             self.parts.extend(piece.buffers)
@@ -70,11 +69,15 @@ class Sink:
     def framed(self) -> list[Buffer]:
         """All that was written, after its length: one frame."""
         self._join()
-        head = self.size.to_bytes(4, "big")
+        head = sum(map(len, self.parts)).to_bytes(4, "big")
         first = self.parts[0]
         assert isinstance(first, bytes), "a frame begins with its header"
         self.parts[0] = head + first
         return self.parts
+
+    def joined(self) -> bytes:
+        """All that was written, which had no Records."""
+        return b"".join(self._small)
 
     def _join(self) -> None:
         if self._small:
@@ -87,8 +90,7 @@ class Layout(NamedTuple):
 
     request: Any
     read: Callable[[Buffer, int], tuple[Any, int]]
-    write: Callable[[Sink, Any], None]
-    make: Callable[[Mapping[str, Any]], Any]
+    write: Callable[[Sink, Mapping[str, Any]], None]
     is_flexible: bool  # the request's header, and with it all of its body
     has_tagged_header: bool  # the answer's
 
@@ -104,11 +106,24 @@ class Layout(NamedTuple):
     def encode(self, correlation_id: int, answer: Mapping[str, Any]) -> list[Buffer]:
         """An answer as a frame, in buffers that follow each other."""
         sink = Sink()
-        sink.write(correlation_id.to_bytes(4, "big", signed=True))
-        if self.has_tagged_header:
-            sink.write(_NO_TAGS)
-        self.write(sink, self.make(answer))
+        sink.write(self._head(correlation_id))
+        self.write(sink, answer)
         return sink.framed()
+
+    def body(self, answer: Mapping[str, Any]) -> bytes:
+        """An answer without its header; it has no records."""
+        sink = Sink()
+        self.write(sink, answer)
+        return sink.joined()
+
+    def framed(self, correlation_id: int, body: bytes) -> list[Buffer]:
+        """A frame around a body that was written before."""
+        head = self._head(correlation_id)
+        return [(len(head) + len(body)).to_bytes(4, "big") + head, body]
+
+    def _head(self, correlation_id: int) -> bytes:
+        head = correlation_id.to_bytes(4, "big", signed=True)
+        return head + _NO_TAGS if self.has_tagged_header else head
 
 
 @functools.cache
@@ -120,11 +135,17 @@ def layout(api_key: int, version: int) -> Layout:
     return Layout(
         request,
         entity_reader(request),
-        entity_writer(response),  # type: ignore[arg-type]  # it only asks for `write`
-        _maker(response),
+        HOT_LAYOUTS[api_key](version) if api_key in HOT_LAYOUTS else kio_layout(response),
         bool(request.__flexible__),
         has_tagged_header,
     )
+
+
+def kio_layout(response: Any) -> Callable[[Sink, Mapping[str, Any]], None]:
+    """Writes answers by kio's schema of them."""
+    write: Any = entity_writer(response)
+    make = _maker(response)
+    return lambda sink, answer: write(sink, make(answer))
 
 
 def ms_of(duration: datetime.timedelta) -> int:

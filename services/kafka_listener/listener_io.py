@@ -17,6 +17,7 @@ from ...protocol.transport.peers import printable
 from ...storage_node.gateway_config import advertised, wanted_listeners
 from .calls import allow_all
 from .connection_io import KafkaConnection
+from .encoded import EncodedAnswers
 from .fetch_sessions import FetchSessions
 from .framing import SHARED_BYTES
 from .served import SERVED
@@ -35,6 +36,8 @@ _LOG = logging.getLogger(__name__)
 BACKLOG = 1024
 SWEEP_S = 1.0
 LINGER_S = 1.0
+# How long the one that may finish its frame, when there is no memory for others, may send nothing.
+STALL_MS = 5_000
 LOG_INTERVAL_MS = 1_000
 
 
@@ -47,6 +50,7 @@ class KafkaListener:
         self.host = host
         self.authorize = authorize
         self.shared = bytearray(SHARED_BYTES)
+        self.encoded = EncodedAnswers()
         self.fetch_sessions = FetchSessions(
             lambda: self.host.config.now.max_incremental_fetch_session_cache_slots,
             lambda: secrets.randbelow(2**31 - 1) + 1,
@@ -62,6 +66,7 @@ class KafkaListener:
         self._sweeper: asyncio.TimerHandle | None = None
         self._last_log_ms = 0
         self._is_closed = False
+        self.stall_ms = STALL_MS
         self.accepted = self.refused = self.broken = 0
 
     # --- life --------------------------------------------------------------------------------------------
@@ -104,7 +109,7 @@ class KafkaListener:
             )
             self._servers.append(server)
         if self._servers:
-            self._sweeper = loop.call_later(SWEEP_S, self.guarded, self._sweep)
+            self._sweep()
 
     async def stop(self) -> None:
         """Let nobody in, give what is under way a moment, and end all connections."""
@@ -276,12 +281,15 @@ class KafkaListener:
             connection.update_reading()
 
     def _sweep(self) -> None:
-        """End connections that are idle."""
-        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self.guarded, self._sweep)
-        limit_ms = self.host.config.now.connections_max_idle_ms
-        now_ms = self.now_ms()
+        """End connections that are idle, and one that keeps others waiting for memory without sending."""
+        config, now_ms = self.host.config.now, self.now_ms()
+        idle_ms = config.connections_max_idle_ms
+        interval_s = min(SWEEP_S, idle_ms / 4000)
+        self._sweeper = asyncio.get_running_loop().call_later(interval_s, self.guarded, self._sweep)
         for connection in list(self._connections):
-            if now_ms - connection.last_active_ms > limit_ms and connection.is_idle:
+            silent_ms = now_ms - connection.last_active_ms
+            is_in_the_way = self._hungry and connection is self._favoured and silent_ms > self.stall_ms
+            if is_in_the_way or (silent_ms > idle_ms and connection.is_idle):
                 connection.abort()
 
 

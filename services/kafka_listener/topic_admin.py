@@ -19,10 +19,11 @@ from .plain import each, fields, message
 from .records import Asked, failed_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ...protocol.messages.data import DeleteRecordsResponse
 
+_CONFIGS_OF_NEW = 5  # CreateTopics: from this version on
 _BY_ID = 6  # DeleteTopics: from this version on topics have names or ids
 
 
@@ -50,18 +51,41 @@ def _create_topics(call: Call) -> None:
     )
     request = m.CreateTopicsRequest(specs, ms_of(call.body.timeout), call.body.validate_only)
 
-    def done(response: m.CreateTopicsResponse) -> None:
-        # a name that comes twice is told once
-        call.answer(
-            {"topics": [_created(topic) for topic in {each.name: each for each in response.topics}.values()]}
-        )
-
-    call.ask(registry.CREATE_TOPICS, request, done)
+    call.ask(registry.CREATE_TOPICS, request, partial(_topics_created, call))
 
 
-def _created(topic: m.CreatedTopic) -> dict[str, Any]:
-    # none, though Kafka's brokers tell all of them: who wants them asks; Java's client reads no null
-    return fields(topic) | {"configs": ()}
+def _topics_created(call: Call, response: m.CreateTopicsResponse) -> None:
+    """Newer clients want to hear the configs of what was made; Kafka's own fail without."""
+    made = [topic.name for topic in response.topics if not topic.error_code]
+    if not made or call.version < _CONFIGS_OF_NEW or call.body.validate_only:
+        _answer_created(call, response.topics, {})
+        return
+
+    def described(found: m.DescribeConfigsResponse) -> None:
+        _answer_created(call, response.topics, {each.resource.name: each for each in found.results})
+
+    request = m.DescribeConfigsRequest(tuple(m.ConfigResource(TOPIC_RESOURCE, name) for name in made))
+    call.ask(
+        registry.DESCRIBE_CONFIGS,
+        request,
+        described,
+        failed=lambda _error: _answer_created(call, response.topics, {}),
+    )
+
+
+def _answer_created(
+    call: Call, topics: Sequence[m.CreatedTopic], configs: Mapping[str, m.DescribedConfigs]
+) -> None:
+    once = {topic.name: topic for topic in topics}.values()  # a name that comes twice is told once
+    call.answer({"topics": [_created(topic, configs.get(topic.name)) for topic in once]})
+
+
+def _created(topic: m.CreatedTopic, described: m.DescribedConfigs | None = None) -> dict[str, Any]:
+    entries = () if described is None else described.entries
+    return fields(topic) | {
+        "topic_config_error_code": 0 if described is None else described.error_code,
+        "configs": each(entries, source="config_source", is_read_only="read_only"),
+    }
 
 
 def _create_topics_failed(call: Call, code: int, text: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from headrace.services.kafka_listener.calls import Call, KafkaApi, KafkaPeer
+from headrace.services.kafka_listener.encoded import EncodedAnswers
 from headrace.services.kafka_listener.entities import layout
 from headrace.services.kafka_listener.fetch_sessions import FetchSessions
 from headrace.services.kafka_listener.framing import read_header
@@ -31,6 +32,7 @@ class FakePlane:
         self.now = NodeConfig.of({"log.dirs": "/nowhere"})
         self.image = small_image() if image is None else image
         self.node_id = NODE
+        self.encoded = EncodedAnswers()
         numbers = itertools.count(1)
         self.fetch_sessions = FetchSessions(lambda: 2, lambda: next(numbers))
         self.asked: list[Any] = []  # OwnRequest, or what another node was asked

@@ -26,7 +26,8 @@ from headrace.services.kafka_listener.entities import MS
 from kafka_calls import FakePlane
 from kafka_listener_rig import TOPIC, TOPIC_ID, small_image
 
-METADATA, DELETE_TOPICS, ALTER_CONFIGS, QUORUM, DESCRIBE_PARTITIONS = 3, 20, 33, 55, 75
+METADATA, CREATE_TOPICS, DELETE_TOPICS = 3, 19, 20
+ALTER_CONFIGS, QUORUM, DESCRIBE_PARTITIONS = 33, 55, 75
 
 
 def topic_of(name: str, partitions: int, code: int = 0) -> TopicMetadata:
@@ -153,3 +154,22 @@ def test_the_quorum_has_points_in_time() -> None:
     assert (log.leader_id, log.leader_epoch, log.high_watermark) == (1, 4, 9)
     found = [(each.last_fetch_timestamp, each.last_caught_up_timestamp) for each in log.current_voters]
     assert found == [(-1, -1), (999_500, 999_300)]
+
+
+@pytest.mark.parametrize("version", [4, 5, 7])
+def test_new_topics_are_told_with_their_configs(version: int) -> None:
+    """Kafka's admin client fails where they are null; one that failed has none."""
+    plane = FakePlane()
+    plane.start(CREATE_TOPICS, version, name="new", validate_only=False, value="5")
+    (spec,) = plane.asked[0].body.topics
+    assert (spec.name, spec.configs) == ("new", {"new": "5"})
+    plane.answer(CreateTopicsResponse((CreatedTopic("new", 0, "", TOPIC_ID, 3, 1), CreatedTopic("bad", 17))))
+    if version >= 5:
+        assert [each.name for each in plane.asked[-1].body.resources] == ["new"]
+        entries = (ConfigEntry("retention.ms", "5", 1, False),)
+        plane.answer(DescribeConfigsResponse((DescribedConfigs(ConfigResource(2, "new"), entries=entries),)))
+    new, bad = plane.told(CREATE_TOPICS, version).topics
+    assert (int(new.error_code), int(bad.error_code)) == (0, 17)
+    if version >= 5:
+        assert [(each.name, each.value) for each in new.configs] == [("retention.ms", "5")]
+        assert bad.configs == ()

@@ -17,10 +17,13 @@ from headrace.protocol.messages.data import (
     FetchPartitionResponse,
     FetchResponse,
     MetadataResponse,
+    PartitionMetadata,
     ProducePartitionResponse,
     ProduceResponse,
+    TopicMetadata,
 )
-from kafka_listener_rig import TOPIC, WireClient, listening
+from headrace.services.kafka_listener.connection_io import TURN_CALLS
+from kafka_listener_rig import TOPIC, TOPIC_ID, WireClient, listening
 from kafka_wire import framed, request_head
 from node_rig import run, until
 
@@ -368,5 +371,63 @@ def test_a_stop_lets_what_is_under_way_be_answered() -> None:
             assert await client.ended() == b""
             with pytest.raises(ConnectionRefusedError):
                 await rig.client()
+
+    run(scenario)
+
+
+def test_one_client_does_not_take_all_the_time() -> None:
+    """Calls that came together are started in turns, between which others are served."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            client = await rig.client()
+            for number in range(200):
+                ask_produce(client, number)
+            await rig.host.request(0)
+            assert len(rig.host.requests) <= 4 * TURN_CALLS
+            for number in range(200):
+                answer_produce(await rig.host.request(number), number)
+            for number in range(200):
+                assert (await client.answer(PRODUCE, 9))[0] == number
+
+    run(scenario)
+
+
+def test_who_stalls_while_others_wait_for_memory_is_ended() -> None:
+    """Half a frame each, and one of them may finish: if it does not go on, the next one may."""
+
+    async def scenario() -> None:
+        async with listening(queued_max_request_bytes=1 << 20, connections_max_idle_ms=120_000) as rig:
+            rig.listener.stall_ms = 100
+            body = framed(bytes(3_000_000))
+            stalled = [await rig.client() for _ in range(2)]
+            for client in stalled:
+                client.write(body[:1_500_000])
+            await until(lambda: rig.listener.status()["held_request_bytes"] > 1 << 20)
+            honest = await rig.client()
+            ask_produce(honest, 1, records=bytes(900_000))
+            answer_produce(await rig.host.request(0))
+            assert (await honest.answer(PRODUCE, 9))[0] == 1
+            assert rig.listener.status()["connections"] < 3
+
+    run(scenario)
+
+
+def test_answers_that_are_alike_are_written_once() -> None:
+    """Until the metadata move on; each has its own header."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            clients = [await rig.client() for _ in range(3)]
+            for number, client in enumerate(clients):
+                client.send(METADATA, 9, number, name=TOPIC)
+                offset = 5 if number < 2 else 6
+                partitions = () if number < 2 else (PartitionMetadata(0, 1, 3, (1,), (1,)),)
+                topic = TopicMetadata(0, TOPIC, TOPIC_ID, False, partitions)
+                request = await rig.host.request(number)
+                request.answered(MetadataResponse("c", 1, offset, (), (topic,)), ())
+                correlation_id, body = await client.answer(METADATA, 9)
+                assert correlation_id == number
+                assert len(body.topics[0].partitions) == len(partitions)
 
     run(scenario)

@@ -1,0 +1,34 @@
+"""Answers that are remembered: the same bytes for the same key, and no more memory than is allowed."""
+
+from __future__ import annotations
+
+from headrace.services.kafka_listener.encoded import MAX_ANSWERS, EncodedAnswers
+
+
+def test_a_body_is_made_once() -> None:
+    """For each key; the one that was not asked for longest goes first."""
+    made: list[int] = []
+
+    def body(key: int) -> bytes:
+        made.append(key)
+        return bytes([key]) * 20
+
+    answers = EncodedAnswers(max_bytes=100)
+    for key in (1, 2, 1, 3, 4, 5, 1):
+        assert answers.get(key, lambda key=key: body(key)) == bytes([key]) * 20
+    assert made == [1, 2, 3, 4, 5]
+    answers.get(6, lambda: body(6))
+    answers.get(1, lambda: body(1))
+    answers.get(2, lambda: body(2))
+    assert made == [1, 2, 3, 4, 5, 6, 2]
+
+
+def test_large_ones_and_too_many_are_not_kept() -> None:
+    """One answer has a share; and small ones are counted, too, since their keys take memory."""
+    answers = EncodedAnswers(max_bytes=100)
+    assert answers.get("large", lambda: bytes(26)) == bytes(26)
+    assert answers.get("large", lambda: bytes(27)) == bytes(27)
+    for key in range(MAX_ANSWERS + 1):
+        answers.get(key, lambda: b"")
+    assert answers.get(0, lambda: b"anew") == b"anew"
+    assert answers.get(MAX_ANSWERS, lambda: b"anew") == b""
