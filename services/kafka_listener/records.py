@@ -13,6 +13,7 @@ from ...protocol.errors import (
     NO_ERROR,
     InvalidRecordError,
     RequestTimedOutError,
+    UnknownTopicOrPartitionError,
     UnsupportedCompressionTypeError,
     UnsupportedVersionError,
 )
@@ -246,9 +247,9 @@ def _fetched(
                 {"producer_id": producer_id, "first_offset": first} for producer_id, first in result.aborted
             ]
             if is_committed
-            # null: nobody asked; no transactions, where nothing was read
+            # null where nobody asked; but Kafka's brokers tell of what they do not know in one way
             else ()
-            if result.error_code
+            if result.error_code == UnknownTopicOrPartitionError.code
             else None,
             "preferred_read_replica": result.preferred_read_replica,
             "records": Records([next(left) for _ in range(result.frame_count)]),

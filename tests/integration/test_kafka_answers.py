@@ -39,9 +39,27 @@ def test_a_topic_that_is_made_or_gone_is_told_as_java_reads_it(wire: Wire) -> No
     """Configs that are null end Java's admin client; a topic deleted by name is told by its id, too."""
     for version in (5, 6, 7):
         made = create(wire, version, f"made-{version}")
-        assert made["configs"] == []
+        assert made["configs"] is not None
     gone = wire.ask("delete_topics", 6, topics=[{"name": "made-7"}], timeout=10_000)
     assert gone["responses"][0]["topic_id"] == made["topic_id"]
+
+
+def test_a_topic_that_is_named_twice_is_told_once(wire: Wire) -> None:
+    """As clients read answers: by name."""
+    twice = [{"name": "twice", "num_partitions": 1, "replication_factor": 1}] * 2
+    (told,) = wire.ask("create_topics", 5, topics=twice, timeout=10_000)["topics"]
+    assert told["error_code"] == "invalid_request"
+
+
+def test_what_could_not_be_read_is_told_as_kafka_tells_it(wire: Wire) -> None:
+    """No log start offset beside an error; no list of aborted transactions where nobody asked for one, but an
+    empty one of a partition that is not known."""
+    for partition, offset, aborted in ((0, 99, None), (9, 0, [])):
+        part = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1000}
+        fields = {"replica_id": -1, "max_bytes": 1000, "topics": [{"topic": TOPIC, "partitions": [part]}]}
+        (told,) = wire.ask("fetch", 11, session_epoch=-1, **fields)["responses"][0]["partitions"]
+        assert told["error_code"] != "none"
+        assert (told["log_start_offset"], told["aborted_transactions"]) == (-1, aborted)
 
 
 def test_configs_have_no_documentation_unless_it_was_asked_for(wire: Wire) -> None:

@@ -148,15 +148,17 @@ class Asking:
             ],
         )
         assert made["topics"][0]["error_code"] == "none", made
-        wanted = [{"name": topic or self.scene.topic}]
+        name = topic or self.scene.topic
+        assert until(lambda: self._is_led(name, partitions), BUSY_S), name
+        return str(self.wire.ask("metadata", 12, topics=[{"name": name}])["topics"][0]["topic_id"])
 
-        def is_led() -> bool:
-            (described,) = self.wire.ask("metadata", 5, topics=wanted)["topics"]
-            led = [part for part in described["partitions"] if part["leader_id"] >= 0]
-            return len(led) == partitions
-
-        assert until(is_led, BUSY_S), topic
-        return str(self.wire.ask("metadata", 12, topics=wanted)["topics"][0]["topic_id"])
+    def _is_led(self, topic: str, partitions: int) -> bool:
+        """Whether the node answers for each partition: it learns of them a little after its controller."""
+        numbers = range(partitions)
+        parts = [{"partition_index": each, "current_leader_epoch": -1, "timestamp": -1} for each in numbers]
+        wanted = [{"name": topic, "partitions": parts}]
+        (found,) = self.wire.ask("list_offsets", 5, replica_id=-1, topics=wanted)["topics"]
+        return all(part["error_code"] == "none" for part in found["partitions"])
 
     def until_stable(self) -> None:
         """Until the markers of all transactions are in partition 0 of the scenario's topic."""

@@ -85,9 +85,14 @@ def _apis(
         cells += [
             "-" if each is None else spans(range(each[0], each[1] + 1)) for each in (api.kafka, api.headrace)
         ]
+        served = range(0) if api.headrace is None else range(api.headrace[0], api.headrace[1] + 1)
         for client in clients:
             cells.append(
-                spans(version for (key, version), who in seen.items() if key == api.key and client in who)
+                spans(
+                    version
+                    for (key, version), who in seen.items()
+                    if key == api.key and version in served and client in who
+                )
             )
         rows.append(f"| {' | '.join(cells)} |\n")
     return rows

@@ -9,11 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.runtime.waiting_io import until
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from .java_io import JavaTools, Printed
     from .systems_io import System
+
+
+SETTLE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,18 @@ class Scene:
         """Something that was seen, and that both systems should have in common; labels are unique."""
         assert label not in self.notes, label
         self.notes[label] = value
+
+    def until(self, ask: Callable[[], Any], text: str) -> Any:
+        """The first answer with this in it, or the last one: a broker learns of its controller's records a
+        little later than whoever asked for them is told."""
+        found: list[Any] = []
+
+        def is_there() -> bool:
+            found[:] = [ask()]
+            return text in str(found)
+
+        until(is_there, SETTLE_S)
+        return found[0]
 
     def tool(self, main_class: str, *arguments: str, given: str = "", timeout_s: int = 60) -> Printed:
         """Run one of Kafka's Java tools; see `java_io`."""

@@ -14,10 +14,11 @@ from aiokafka.errors import KafkaError
 from ..scene import Scene, scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
 CLIENT = "aiokafka"
 TIMEOUT_S = 20.0
+ATTEMPTS = 500
 NOW = 1_700_000_000_000
 
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
@@ -39,6 +40,16 @@ async def outcome(call: Awaitable[Any]) -> Any:
         return await call
     except KafkaError as error:
         return type(error).__name__
+
+
+async def _until(ask: Callable[[], Awaitable[Any]], text: str) -> Any:
+    """An answer with this in it: a broker learns of its controller's records a little later."""
+    found: Any = None
+    for _ in range(ATTEMPTS):
+        found = await ask()
+        if text in str(found):
+            break
+    return found
 
 
 async def make(scene: Scene, partitions: int = 1) -> None:
@@ -147,12 +158,14 @@ def administration(scene: Scene) -> None:
         await told("made", boss.create_topics([topic]))
         await told("again", boss.create_topics([topic]))
         await told("partitions", boss.create_partitions({scene.topic: NewPartitions(4)}))
-        await told("topic", boss.describe_topics([scene.topic]))
+        topics = await _until(lambda: boss.describe_topics([scene.topic]), "'partition': 3")
+        scene.note("topic", topics)
         await told("cluster", boss.describe_cluster())
         resource = ConfigResource(ConfigResourceType.TOPIC, scene.topic, configs={"retention.ms": "1234567"})
-        for label, call in (("altered", boss.alter_configs), ("configs", boss.describe_configs)):
-            found = await call([resource])
-            scene.note(label, [each.to_object() for each in found])
+        altered = await boss.alter_configs([resource])
+        scene.note("altered", [each.to_object() for each in altered])
+        described = await _until(lambda: boss.describe_configs([resource]), "1234567")
+        scene.note("configs", [each.to_object() for each in described])
         await told("deleted", boss.delete_topics([scene.topic, "no-such-topic"]))
         await boss.close()
 

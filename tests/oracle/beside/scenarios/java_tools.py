@@ -159,11 +159,6 @@ SCRIPTS: dict[str, list[Call]] = {
             "--alter --entity-type clients --entity-name c --add-config producer_byte_rate=9999999",
         ),
         call("describe quota", CONFIGS, "--describe --entity-type clients --entity-name c"),
-        call(
-            "no quota",
-            CONFIGS,
-            "--alter --entity-type clients --entity-name c --delete-config producer_byte_rate",
-        ),
     ],
     "offsets and records": [
         MAKE,
@@ -183,7 +178,6 @@ SCRIPTS: dict[str, list[Call]] = {
         call("quorum", f"{TOOLS}.MetadataQuorumCommand", "describe --status"),
         call("elect", f"{TOOLS}.LeaderElectionCommand", "--election-type preferred --all-topic-partitions"),
         call("api versions", f"{TOOLS}.BrokerApiVersionsCommand", ""),
-        call("metrics", f"{TOOLS}.ClientMetricsCommand", "--list"),
     ],
     "kafka-transactions": [
         MAKE,

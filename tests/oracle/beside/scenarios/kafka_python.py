@@ -156,10 +156,11 @@ def administration(scene: Scene) -> None:
     scene.note("again", outcome(lambda: boss.create_topics([NewTopic(scene.topic, 2, 1)])))
     scene.note("bad name", outcome(lambda: boss.create_topics([NewTopic("no/such", 2, 1)])))
     scene.note("partitions", outcome(lambda: boss.create_partitions({scene.topic: NewPartitions(4)})))
-    scene.note("topic", boss.describe_topics([scene.topic]))
+    scene.note("topic", scene.until(lambda: boss.describe_topics([scene.topic]), "'partition_index': 3"))
     topic = ConfigResource(ConfigResourceType.TOPIC, scene.topic, configs={"retention.ms": "1234567"})
     scene.note("config", outcome(lambda: boss.alter_configs([topic])))
-    scene.note("configs", boss.describe_configs([ConfigResource(ConfigResourceType.TOPIC, scene.topic)]))
+    resource = ConfigResource(ConfigResourceType.TOPIC, scene.topic)
+    scene.note("configs", scene.until(lambda: boss.describe_configs([resource]), "1234567"))
     writer = producer(scene)
     for each in range(5):
         writer.send(scene.topic, value=b"%d" % each, partition=0).get(TIMEOUT_MS / 1000)

@@ -165,7 +165,10 @@ def configs(scene: Scene) -> None:
         resources = [{**topic, "configuration_keys": ["retention.ms", "retention.bytes", "cleanup.policy"]}]
         asking.ask("after", "describe_configs", 1, resources=resources)
         for version in range(2):
-            asking.ask(f"resources v{version}", "list_config_resources", version)
+            found = asking.ask("", "list_config_resources", version)["config_resources"]
+            scene.note(
+                f"resources v{version}", [each for each in found if each["resource_name"] == scene.topic]
+            )
 
 
 @scenario(CLIENT, "operations in every version")
