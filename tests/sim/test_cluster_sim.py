@@ -13,7 +13,7 @@ from replaying import check_seed_says_everything
 
 pytestmark = pytest.mark.sim
 
-SEEDS = int(os.environ.get("HEADRACE_CLUSTER_SIM_SEEDS", "300"))
+SEEDS = int(os.environ.get("HEADRACE_CLUSTER_SIM_SEEDS", "100"))
 GROUP = 50
 BLACKOUT_SEEDS = 15
 MARKS = (
