@@ -246,8 +246,10 @@ class Faults:
         self._any().stop()
 
     def _pause(self) -> None:
-        node, pause_ms = self._any(), self._random.randrange(1, 4_000)
-        node.paused_until_ms, node.deaf_ms = self._world.now_ms + pause_ms, pause_ms % 30
+        pause_ms = self._random.randrange(1, 4_000)
+        node = self._any()
+        node.paused_until_ms = self._world.now_ms + pause_ms
+        node.deaf_ms = pause_ms % 30 if self._cluster.plan.groups else 0
 
     def _slow(self) -> None:
         """A disk that takes its time, for a while."""
