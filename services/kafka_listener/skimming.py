@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # Bound: elements become objects, which are a hundred times as large as the smallest of them are here.
 MAX_ELEMENTS = 200_000
 MAX_TAGS = 10_000
+_NULL = "null where there is none, or a negative length"
 
 _FIXED = {
     "bool": 1,
@@ -95,17 +96,20 @@ def _entity(schema: Any) -> Walk:
 def _field(field: Any, *, is_flexible: bool, is_tagged: bool) -> tuple[int, Walk | None]:
     """The size of a field, or the walk over it."""
     kind, is_array = kind_of(field.type)
+    is_nullable = type(None) in get_args(field.type)
+    # Less than the least: kio takes null where Kafka has none.
+    least = -1 if is_nullable else 0
     if dataclasses.is_dataclass(kind):
         one = _entity(kind)  # type: ignore[arg-type]  # types can be hashed
         if is_array:
-            return 0, _array(one, 0, is_flexible=is_flexible)
-        is_nullable = type(None) in get_args(field.type) and not is_tagged
-        return 0, _nullable(one) if is_nullable else one
+            return 0, _array(one, 0, least, is_flexible=is_flexible)
+        return 0, _nullable(one) if is_nullable and not is_tagged else one
     name = field.metadata["kafka_type"]
     size = _FIXED.get(name, 0)
-    walk = None if size else _text(4 if name in ("bytes", "records") else 2, is_flexible=is_flexible)
+    length_bytes = 4 if name in ("bytes", "records") else 2
+    walk = None if size else _text(length_bytes, 0 if is_array else least, is_flexible=is_flexible)
     if is_array:
-        return 0, _array(walk, size, is_flexible=is_flexible)
+        return 0, _array(walk, size, least, is_flexible=is_flexible)
     return size, walk
 
 
@@ -125,22 +129,26 @@ def _skip(size: int) -> Walk:
     return walk
 
 
-def _text(length_bytes: int, *, is_flexible: bool) -> Walk:
-    """Text or bytes behind their length."""
+def _text(length_bytes: int, least: int, *, is_flexible: bool) -> Walk:
+    """Text or bytes behind their length, which is -1 for null."""
 
     def compact(frame: memoryview, offset: int, _budget: Budget) -> int:
         length, offset = varint(frame, offset)
+        if length - 1 < least:
+            raise InvalidRequestError(_NULL)
         return _within(frame, offset + max(length - 1, 0))
 
     def plain(frame: memoryview, offset: int, _budget: Budget) -> int:
         end = _within(frame, offset + length_bytes)
         length = int.from_bytes(frame[offset:end], "big", signed=True)
+        if length < least:
+            raise InvalidRequestError(_NULL)
         return _within(frame, end + max(length, 0))
 
     return compact if is_flexible else plain
 
 
-def _array(one: Walk | None, size: int, *, is_flexible: bool) -> Walk:
+def _array(one: Walk | None, size: int, least: int, *, is_flexible: bool) -> Walk:
     """Elements of a fixed `size`, or each behind `one`."""
 
     def walk(frame: memoryview, offset: int, budget: Budget) -> int:
@@ -151,6 +159,8 @@ def _array(one: Walk | None, size: int, *, is_flexible: bool) -> Walk:
             end = _within(frame, offset + 4)
             count, offset = int.from_bytes(frame[offset:end], "big", signed=True), end
         if count <= 0:
+            if count < least:
+                raise InvalidRequestError(_NULL)
             return offset
         budget.elements -= count
         if budget.elements < 0:

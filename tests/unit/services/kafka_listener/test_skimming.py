@@ -64,6 +64,22 @@ def compact(count: int) -> bytes:
     return out + bytes([left])
 
 
+@pytest.mark.parametrize(
+    ("api_key", "version", "body"),
+    [
+        (2, 7, b"\xff\xff\xff\xff\0\0\0\0\1\0\1t\xff\xff\xff\xff"),  # ListOffsets: no partitions
+        (10, 5, b"\0\0\0"),  # FindCoordinator: no keys
+        (3, 8, b"\xff\xff\xff\xfe\0\0\0"),  # Metadata: topics may be null, there are not -2 of them
+        (20, 4, b"\0\0\0\1\xff\xff\0\0\0\0"),  # DeleteTopics: a name
+        (0, 8, b"\xff\xfe" + bytes(10)),  # Produce: transactional id of -2 bytes
+    ],
+)
+def test_nothing_is_null_that_must_not_be(api_key: int, version: int, body: bytes) -> None:
+    """kio reads null arrays everywhere; handlers would stumble over them."""
+    with pytest.raises(InvalidRequestError, match="null"):
+        layout(api_key, version).decode(memoryview(body), 0)
+
+
 def test_all_arrays_of_a_request_count_together() -> None:
     """Many small ones are as much as a large one."""
     topic = b"\2t" + compact(1_000) + bytes(1_000 * 4) + b"\0"
