@@ -124,6 +124,7 @@ class Laws:
         self._check_start(seen, node, key, partition, log)
         if key[0] not in self._compacted:  # replicas are compacted each for itself, see compacting.py
             self._check_log(seen, key, log, where)
+        seen.cuts = log.cuts
         if is_new_leader:
             self._check_new_leader(node, key, partition, log)
         watermark = partition.high_watermark
@@ -189,7 +190,7 @@ class Laws:
         """Offsets are dense, epochs never fall, and a batch of an epoch is the same in all logs."""
         if log.cuts != seen.cuts:
             self.marks["truncated"] += seen.end >= 0
-            seen.cuts, seen.end = log.cuts, -1
+            seen.end = -1
         if log.log_end_offset == seen.end:
             return
         # one that begins anew inside a batch may not have the batch yet
