@@ -1,8 +1,9 @@
 """What compaction needs of a log, beside reading it: its gaps, how far it is clean, other segments for some.
 
-Compaction leaves gaps between offsets, and so gives up the simplest proof that nothing is lost. Two laws
-stay: segments are dense, because a cleaned one keeps its last batch, if only the header; and within segments
-there are gaps only in a log that is marked, by a file in its folder that is on the disk before the first gap.
+Compaction leaves gaps between offsets, and so gives up the simplest proof that nothing is lost. Three laws
+stay: segments are dense, because a cleaned one keeps its last batch, if only the header; within segments
+there are gaps only in a log that is marked, by a file in its folder that is on the disk before the first gap;
+and the batches tell where each leader epoch began, because its first one stays, if only the header.
 
 Source: Kafka UnifiedLog.java replaceSegments; LogCleanerManager.java.
 """

@@ -322,6 +322,11 @@ def drops_tombstones_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(cleaner_work, "active_codec", Hasty)
 
 
+def forgets_where_epochs_began(patch: pytest.MonkeyPatch) -> None:
+    """Compaction leaves nothing of a leader epoch: who copies the log cannot say where others left it."""
+    patch.setattr(cleaner_work.Cleaning, "_begins_epoch", lambda *_: False)
+
+
 def swaps_what_is_not_on_the_disk(patch: pytest.MonkeyPatch) -> None:
     """A cleaned segment takes the place of others before its bytes are synced."""
     patch.setattr(cleaner_work.Cleaning, "_finish", lambda self, new: new.seal())
@@ -345,6 +350,18 @@ CALM = dataclasses.replace(PLAN, faults=(), fault_ms=500)
 ERASED = dataclasses.replace(PLAN, faults=("erase", "kill", "power", "pause"), fault_gap_ms=100)
 RETAINED = dataclasses.replace(PLAN, faults=("retain", "cut", "pause", "isolate"), fault_gap_ms=200)
 COMPACTED = dataclasses.replace(PLAN, compacts=True)
+# The ISR shrinks to one, which is away for a while, comes back, and hands over to who has copied its log.
+APART = Plan(
+    fault_gap_ms=300,
+    partitions=3,
+    min_isr=1,
+    durability="fsync",
+    compacts=True,
+    fault_ms=12_000,
+    send_gap_ms=20,
+    unreliable_producer=False,
+    faults=("isolate", "split"),
+)
 QUIET_ERASED = dataclasses.replace(PLAN, faults=("erase",), fault_ms=500)
 LOST = ("AcknowledgedLost", "lost-write", "LeaderCandidateCompleteness", "LeaderCompleteness", "LogReadable")
 HELD = ("LeaderCandidateCompleteness", "HighWatermarkInSync", "LeaderCompleteness")
@@ -392,6 +409,7 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     lets_go_what_is_not_committed: (("OnlyCommittedDeleted", "HighWatermark"), RETAINED, 10),
     never_tells_where_it_starts: (("cannot be deleted",), QUIET_ERASED, 3),
     drops_tombstones_at_once: (("CompactedTable",), COMPACTED, 10),
+    forgets_where_epochs_began: (("MonotonicHighWatermark", "CompactedRead", "CompactedTable"), APART, 10),
     swaps_what_is_not_on_the_disk: (
         ("CompactedLost", "CRC is", *HELD),
         dataclasses.replace(ALONE, compacts=True),

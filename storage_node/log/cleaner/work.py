@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ....protocol.errors import CorruptMessageError, HeadraceError, KafkaStorageError
-from ....protocol.model import NO_OFFSET
+from ....protocol.model import NO_EPOCH, NO_OFFSET
 from ....protocol.records.codec import active_codec
 from ....protocol.records.header import HEADER_BYTES
 from .. import names
@@ -100,6 +100,7 @@ class Cleaning:
     _producers: dict[int, tuple[int, int]] = field(init=False)
     _aborted: list[AbortedTransaction] = field(init=False)
     _replacement: _Replacement | None = None
+    _epoch: int = NO_EPOCH  # of the batch that was written anew, or left out, last
     _is_aborted: bool = False
 
     def __post_init__(self) -> None:
@@ -239,7 +240,8 @@ class Cleaning:
         for batch in self._batches(segment, 0):
             is_end = is_last and batch.position + len(batch.data) == segment.size_bytes
             self.stats.read_bytes += len(batch.data)
-            found = self._cleaned(batch, keep_header=is_end)
+            found = self._cleaned(batch, keep_header=is_end or self._begins_epoch(batch.header))
+            self._epoch = batch.header.leader_epoch
             if found is None:
                 continue
             data, max_timestamp = found
@@ -265,8 +267,8 @@ class Cleaning:
 
     def _cleaned(self, batch: _Batch, *, keep_header: bool) -> tuple[Buffer, int] | None:
         """What stays of a batch, and its max timestamp then; its offsets are what they were. Of the last one
-        of a group, or of a producer, at least the header stays: it says where the log goes on, or which
-        sequence was the last."""
+        of a group, or of a producer, and of the first one of a leader epoch, at least the header stays: it
+        says where the log goes on, which sequence was the last, or where the epoch began."""
         header, codec = batch.header, active_codec()
         keep_header = keep_header or (header.producer_id >= 0 and self._is_last_of_producer(header))
         is_horizon_due = False
@@ -295,6 +297,12 @@ class Cleaning:
             return None
         data = codec.empty_batch(header) if header.record_count else batch.data
         return data, header.max_timestamp
+
+    def _begins_epoch(self, header: BatchHeader) -> bool:
+        """Who copies this log knows of its epochs what the batches say. A replica that knows fewer of them,
+        or later starts, cannot tell others as their leader where they left the log: they would cut off what
+        is committed, or keep what is not."""
+        return header.leader_epoch != self._epoch
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         """Its last batch of data; its last marker if it has no data in this epoch. A producer that was silent

@@ -236,6 +236,7 @@ def test_a_transaction_whose_marker_was_compacted_away_stays_ended(lost: str) ->
     files = FakeFiles()
     more = {**KEYS, "cleanup_policy": ("compact",), "delete_retention_ms": 0}
     log = open_log(files, **more)
+    append(log, batch(1, tag="first"))  # with it the leader epoch began
     verified(log, transactional(2, 0))
     append(log, batch(1, tag="a", size=150))
     log.roll(NOW)
@@ -250,7 +251,7 @@ def test_a_transaction_whose_marker_was_compacted_away_stays_ended(lost: str) ->
     assert not any(read_batch_header(data).is_control for data in read_all(log))
     if lost == "newest":
         files.remove(f"{FOLDER}/{snapshots(files)[-1]:020d}.snapshot")
-    again = open_log(files.restart(), recovery_point=3, cleaner_offset=log.cleaner_offset, **more)
+    again = open_log(files.restart(), recovery_point=4, cleaner_offset=log.cleaner_offset, **more)
     again.high_watermark = again.log_end_offset
     assert again.producers.oldest_transaction is None
     assert again.last_stable_offset == again.log_end_offset

@@ -24,30 +24,29 @@ DAY = 86_400_000
 PRODUCER = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
 
 
-def put(log: Log, *pairs: tuple[bytes, bytes | None], timestamp: int = NOW) -> None:
+def put(log: Log, *pairs: tuple[bytes, bytes | None], timestamp: int = NOW, epoch: int = 0) -> None:
     """One batch with these records."""
     builder = active_codec().builder(max_bytes=1 << 20)
     for key, value in pairs:
         builder.append(timestamp, key, value)
-    log.append_as_leader(builder.build(), leader_epoch=0, wall_ms=timestamp)
+    log.append_as_leader(builder.build(), leader_epoch=epoch, wall_ms=timestamp)
 
 
-def store(log: Log, *pairs: tuple[bytes, bytes | None], **settings: object) -> None:
+def store(log: Log, *pairs: tuple[bytes, bytes | None], epoch: int = 0, **settings: object) -> None:
     """One batch as a follower gets it, with whatever settings."""
     builder = active_codec().builder(max_bytes=1 << 20, **settings)  # type: ignore[arg-type]
     for key, value in pairs:
         builder.append(NOW, key, value)
     data = builder.build()
-    prefix = assigned_prefix(log.log_end_offset, read_batch_header(data).batch_length, 0)
+    prefix = assigned_prefix(log.log_end_offset, read_batch_header(data).batch_length, epoch)
     log.append_as_follower(prefix + data[17:])
 
 
-def mark(log: Log, *, is_commit: bool, producer_id: int = 7) -> None:
+def mark(log: Log, *, is_commit: bool, producer_id: int = 7, epoch: int = 0) -> None:
     """The end of a transaction."""
     key, value = encode_control(EndTransaction(is_commit, 0))
-    store(
-        log, (key, value), producer_id=producer_id, producer_epoch=0, is_transactional=True, is_control=True
-    )
+    facts = {"producer_id": producer_id, "producer_epoch": 0, "is_transactional": True, "is_control": True}
+    store(log, (key, value), epoch=epoch, **facts)
 
 
 def commit_and_roll(log: Log) -> None:
@@ -116,6 +115,36 @@ def test_nothing_goes_before_what_replaces_it_is_on_the_disk() -> None:
             assert values(again) == {b"k%d" % key: b"v6" for key in range(4)}
             groups += 1
         assert groups > 1
+
+
+@pytest.mark.parametrize("is_transactional", [False, True], ids=["records", "aborted"])
+def test_a_copy_of_a_cleaned_log_knows_where_each_epoch_ended(*, is_transactional: bool) -> None:
+    """All records of an epoch are gone, and the first ones of the next: who led with a copy that knows less
+    would have a replica of the middle epoch cut off what is committed, or keep what never was."""
+    log = open_log(FakeFiles(), **KEYS | {"segment_bytes": 10_000})
+    put(log, (b"stays", b"v"), (b"k", b"v0"))
+    put(log, (b"k", b"v1"))
+    if is_transactional:
+        store(log, (b"k", b"v2"), epoch=3, is_transactional=True, **PRODUCER)
+        mark(log, is_commit=False, epoch=4)
+    else:
+        put(log, (b"k", b"v2"), epoch=3)
+        put(log, (b"k", b"v3"), epoch=4)
+    for number in range(4, 8):
+        put(log, (b"k", b"v%d" % number), epoch=6)
+    commit_and_roll(log)
+    put(log, (b"new", b"v"), epoch=6)
+    for wall_ms in (NOW, NOW + 2 * DAY, NOW + 4 * DAY):  # what stays does so however often it is cleaned
+        clean(log, wall_ms=wall_ms)
+        copy = open_log(FakeFiles(), **KEYS | {"segment_bytes": 10_000})
+        for data in read_all(log):
+            copy.append_as_follower(data)
+        assert [copy.end_offset_for_epoch(epoch) for epoch in range(7)] == [
+            log.end_offset_for_epoch(epoch) for epoch in range(7)
+        ]
+    assert log.end_offset_for_epoch(3) == (3, 4)
+    markers = 1 if is_transactional else 0
+    assert sum(read_batch_header(data).record_count for data in read_all(log)) == 3 + markers
 
 
 def test_a_segment_keeps_its_last_batch_so_that_segments_stay_dense() -> None:
@@ -314,6 +343,7 @@ def test_the_last_batch_of_each_producer_stays_if_only_its_header() -> None:
     """It says which sequence was the last. A producer silent for a day is forgotten."""
     files = FakeFiles()
     log = open_log(files, **KEYS)
+    put(log, (b"a", b"0"))  # with it the leader epoch began
     store(log, (b"a", b"1"), **PRODUCER)
     store(log, (b"a", b"2"), producer_id=7, producer_epoch=0, base_sequence=1)
     for number in range(8):
@@ -322,7 +352,7 @@ def test_the_last_batch_of_each_producer_stays_if_only_its_header() -> None:
     clean(log)
     headers = [read_batch_header(data) for data in read_all(log)]
     assert [(h.base_offset, h.record_count, h.base_sequence) for h in headers if h.producer_id == 7] == [
-        (1, 0, 1)
+        (2, 0, 1)
     ]
     put(log, (b"b", b"1"))
     commit_and_roll(log)
@@ -335,6 +365,7 @@ def test_the_marker_of_a_producer_without_data_in_its_epoch_stays() -> None:
     """With transaction version 2 the next epoch begins there: an older one must not come back."""
     files = FakeFiles()
     log = open_log(files, **KEYS, delete_retention_ms=0)
+    put(log, (b"a", b"0"))  # with it the leader epoch began
     store(log, (b"a", b"1"), is_transactional=True, **PRODUCER)
     key, value = encode_control(EndTransaction(is_commit=True, coordinator_epoch=0))
     store(log, (key, value), producer_id=7, producer_epoch=1, is_transactional=True, is_control=True)
@@ -344,5 +375,5 @@ def test_the_marker_of_a_producer_without_data_in_its_epoch_stays() -> None:
         clean(log, wall_ms=NOW + 2 * DAY)
     headers = [read_batch_header(data) for data in read_all(log)]
     assert [(h.base_offset, h.is_control, h.producer_epoch) for h in headers if h.producer_id == 7] == [
-        (1, True, 1)
+        (2, True, 1)
     ]

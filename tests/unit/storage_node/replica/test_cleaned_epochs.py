@@ -1,0 +1,85 @@
+"""A leader whose log is a copy of a cleaned one tells others where they left it, as if nothing were gone.
+
+Node 3 has lost its disk and copies the log of node 1 after a cleaning; then it leads, and node 2 comes back.
+"""
+
+from __future__ import annotations
+
+from cleaner_rig import clean, records
+from fake_files import FakeFiles
+from headrace.protocol.records.codec import active_codec
+from node_rig import WALL_MS
+from replica_rig import TOPIC, Replicas
+
+
+def compacted() -> Replicas:
+    """Three nodes, led by node 2 in epoch 1 after a record of epoch 0."""
+    replicas = Replicas(cleanup_policy="compact")
+    replicas.settle()
+    put(replicas, b"first", b"a")
+    replicas.change(leader=2)
+    replicas.settle()
+    return replicas
+
+
+def put(replicas: Replicas, key: bytes, value: bytes, *, node: int | None = None) -> None:
+    """One record, to the leader or to who takes itself for it."""
+    builder = active_codec().builder(max_bytes=1 << 20)
+    builder.append(WALL_MS, key, value)
+    rig = replicas.leader if node is None else replicas.nodes[node]
+    assert rig.produce(TOPIC, builder.build(), acks=1).first.error_code == 0
+    replicas.settle()
+
+
+def copy_a_cleaned_log(replicas: Replicas) -> None:
+    """Node 1 cleans its log, node 3 begins without one and comes into sync."""
+    log = replicas.partition(1).log
+    log.roll(WALL_MS)
+    clean(log)
+    replicas.crash(3)
+    replicas.change(isr=[1])
+    replicas.restart(3, FakeFiles())
+    replicas.settle()
+    assert replicas.registration.isr == (1, 3)
+    assert replicas.partition(3).log.log_end_offset == log.log_end_offset
+
+
+def lead_with_the_copy(replicas: Replicas) -> None:
+    """Node 3 leads, node 2 hears of it; nobody's high watermark ever falls."""
+    before = replicas.watermark(2)
+    replicas.change(leader=3)
+    replicas.heal()
+    while replicas.step():
+        assert replicas.watermark(2) >= before
+    replicas.settle()
+    assert replicas.end(2) == replicas.end(3)
+
+
+def test_a_replica_of_an_epoch_that_was_cleaned_away_keeps_what_is_committed() -> None:
+    """Nothing of epoch 1 is left. Node 2 has it all, and nothing else: there is nothing to cut."""
+    replicas = compacted()
+    for number in range(3):
+        put(replicas, b"k", b"%d" % number)
+    replicas.isolate(2)
+    replicas.change(leader=1, isr=[1, 3])
+    for number in range(3, 6):
+        put(replicas, b"k", b"%d" % number)
+    copy_a_cleaned_log(replicas)
+    assert replicas.watermark(2) == 4
+    lead_with_the_copy(replicas)
+    assert replicas.partition(2).log.cuts == 0
+
+
+def test_a_replica_does_not_keep_what_nobody_committed() -> None:
+    """Node 2 wrote a record alone. Whoever leads wrote another one there, that is compacted away."""
+    replicas = compacted()
+    put(replicas, b"second", b"b")
+    replicas.isolate(2)
+    put(replicas, b"lone", b"uncommitted", node=2)
+    replicas.change(leader=1, isr=[1, 3])
+    for number in range(3):
+        put(replicas, b"k", b"%d" % number)
+    copy_a_cleaned_log(replicas)
+    lead_with_the_copy(replicas)
+    assert records(replicas.partition(2).log) == records(replicas.partition(3).log)
+    assert [each.value for each in records(replicas.partition(2).log)] == [b"a", b"b", b"2"]
