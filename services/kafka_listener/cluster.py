@@ -33,6 +33,7 @@ _FEATURES_SHOW_ZERO = 4  # clients before this version of ApiVersions take a low
 _MAKE_TIMEOUT_MS = 10_000
 # Bound: topics by name in an answer that is kept for others who ask for the same.
 _MAX_NAMED = 100
+_NULL_NAMES = 12  # Metadata: from this version on
 MAX_PAGE = 2_000  # partitions in one answer of DescribeTopicPartitions
 
 
@@ -146,13 +147,17 @@ def _described(call: Call, response: MetadataResponse) -> dict[str, Any]:
 def _topic(topic: TopicMetadata, reachable: set[int], version: int) -> dict[str, Any]:
     return {
         "error_code": topic.error_code,
-        # by name alone, or an id that nobody knows
-        "name": topic.name or (None if version >= 12 else ""),
+        "name": _name_of(topic.name, version),
         "topic_id": topic.topic_id,
         "is_internal": topic.is_internal,
         "partitions": [_partition(each, reachable) for each in topic.partitions],
         "topic_authorized_operations": NO_OPERATIONS,
     }
+
+
+def _name_of(name: str | None, version: int) -> str | None:
+    """Of a topic that is known by its id alone, there is none; the first versions with ids have no null."""
+    return name or (None if version >= _NULL_NAMES else "")
 
 
 def _partition(partition: PartitionMetadata, reachable: set[int]) -> dict[str, Any]:
@@ -181,7 +186,7 @@ def _metadata_failed(call: Call, code: int, _text: str) -> dict[str, Any]:
         "topics": [
             {
                 "error_code": code,
-                "name": topic.name,
+                "name": _name_of(topic.name, call.version),
                 "topic_id": id_of(getattr(topic, "topic_id", None)),
                 "partitions": (),
             }

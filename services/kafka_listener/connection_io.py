@@ -8,6 +8,7 @@ a client that sends without reading fills its own socket, and nothing of ours.
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections import deque
 from typing import TYPE_CHECKING
@@ -67,6 +68,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.peer = KafkaPeer(self._listener.new_session(), self._name, f"{far[0]}:{far[1]}")
         self.last_active_ms = self._listener.now_ms()
         transport.set_write_buffer_limits(WRITE_HIGH_BYTES)
+        # a client whose machine is gone says nothing
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if not self._listener.opened(self):
             self.abort()
 
@@ -110,6 +113,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def unsent_bytes(self) -> int:
         """Of answers, not taken by the kernel."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether records of it are being written."""
+        return any(call.api.is_pipelined for call in self._calls)
 
     @property
     def is_idle(self) -> bool:

@@ -30,6 +30,7 @@ _SKIPPED_ASSIGNMENT = 9  # JoinGroup: KIP-814
 _SEVERAL_MEMBERS = 3  # LeaveGroup
 _OWN_MEMBER_IDS = 1  # ConsumerGroupHeartbeat: KIP-1082
 _REBALANCE_SLACK_MS = 10_000
+_REBALANCE_MAX_MS = 1_800_000  # Bound: of a wait at another node; the member joins again after it
 
 
 def client_host(call: Call) -> str:
@@ -102,7 +103,7 @@ def _join(call: Call) -> None:
         client_host=client_host(call),
         requires_member_id=call.version >= _MEMBER_IDS,
     )
-    timeout_ms = max(rebalance_ms, 0) + _REBALANCE_SLACK_MS
+    timeout_ms = min(max(rebalance_ms, 0), _REBALANCE_MAX_MS) + _REBALANCE_SLACK_MS
     ask_one(
         call,
         CONSUMER_OFFSETS,

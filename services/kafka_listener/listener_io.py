@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.transport.peers import printable
 from ...storage_node.gateway_config import advertised, wanted_listeners
+from ...storage_node.log.files_io import raise_descriptor_limit
 from .calls import allow_all
 from .connection_io import KafkaConnection
 from .encoded import EncodedAnswers
@@ -100,6 +101,8 @@ class KafkaListener:
     async def start(self) -> None:
         """Accept connections."""
         loop = asyncio.get_running_loop()
+        # a quarter of all, beside the half of the node's own listener: files need the rest
+        self._descriptors = max(raise_descriptor_limit() // 4, 1)
         self.max_frame_bytes = self.host.config.now.socket_request_max_bytes
         for name, bound in self._sockets.items():
             server = await loop.create_server(
@@ -118,7 +121,8 @@ class KafkaListener:
         for server in self._servers:
             server.close()
         end_s = time.monotonic() + LINGER_S
-        while any(not each.is_idle or each.unsent_bytes for each in self._connections):
+        # Who waits for news, as a fetch does, asks another node as well now.
+        while any(each.is_writing or each.unsent_bytes for each in self._connections):
             if time.monotonic() >= end_s:
                 break
             await asyncio.sleep(0.005)
@@ -166,7 +170,8 @@ class KafkaListener:
 
     def opened(self, connection: KafkaConnection) -> bool:
         """Whether it may stay."""
-        if self._is_closed or len(self._connections) >= self.host.config.now.max_connections:
+        limit = min(self.host.config.now.max_connections, self._descriptors)
+        if self._is_closed or len(self._connections) >= limit:
             self.refused += 1
             return False
         self.accepted += 1
