@@ -27,6 +27,7 @@ from ...protocol.messages.transactions import (
     WrittenMarker,
 )
 from ...protocol.records.control import EndTransaction
+from ...protocol.records.settings import INT16_MAX, INT32_MAX, INT64_MAX
 from ..log.log_producers import encode_marker
 from .appending import Acked, append_to_leader
 from .delayed_entries import DelayedEntries, Waiting
@@ -97,7 +98,8 @@ class TransactionsHandler:
         self._max_partitions = max_partitions
 
     def handle(self, request: Incoming, now_ms: int, wall_ms: int) -> None:
-        """Errors: InvalidRequestError for too many partitions; ThrottlingQuotaExceededError."""
+        """Errors: InvalidRequestError for too many partitions, and for a marker that no batch can hold;
+        ThrottlingQuotaExceededError."""
         if request.api.key == registry.DESCRIBE_PRODUCERS.key:
             self._describe(request)
         else:
@@ -119,6 +121,8 @@ class TransactionsHandler:
     def _write(self, request: Incoming, now_ms: int, wall_ms: int) -> None:
         body: WriteTxnMarkersRequest = request.body
         self._check_size(sum(len(topic.partitions) for marker in body.markers for topic in marker.topics))
+        for marker in body.markers:
+            _check_marker(marker)
         writing = _Writing(request, [[] for _ in body.markers], [], [])
         for number, marker in enumerate(body.markers):
             results = writing.results[number]
@@ -216,3 +220,13 @@ class TransactionsHandler:
             for each in log.producers.all()
         )
         return PartitionProducers(topic, index, NO_ERROR, active)
+
+
+def _check_marker(marker: TransactionMarker) -> None:
+    """Errors: InvalidRequestError."""
+    if not (
+        0 <= marker.producer_id <= INT64_MAX
+        and 0 <= marker.producer_epoch <= INT16_MAX
+        and abs(marker.coordinator_epoch) <= INT32_MAX
+    ):
+        raise InvalidRequestError("a marker with a producer id or an epoch that no producer has")
