@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ...protocol.messages.data import MetadataResponse, PartitionMetadata, TopicMetadata
 
 UNSUPPORTED_VERSION = 35
-_NULL_NAMES = 12  # Metadata
 API_VERSIONS_KEY = 18
 # What Kafka's clients look for: transactions by KIP-890, groups by KIP-848.
 _FEATURES = {"group.version": (0, 1), "transaction.version": (0, 2)}
@@ -133,15 +132,11 @@ def _describe(call: Call, response: MetadataResponse) -> None:
     )
 
 
-def _name(name: str | None, version: int) -> str | None:
-    """None is that of an id that nobody knows, which older versions cannot say."""
-    return name or (None if version >= _NULL_NAMES else "")
-
-
 def _topic(topic: TopicMetadata, reachable: set[int], version: int) -> dict[str, Any]:
     return {
         "error_code": topic.error_code,
-        "name": _name(topic.name, version),
+        # by name alone, or an id that nobody knows
+        "name": topic.name or (None if version >= 12 else ""),
         "topic_id": topic.topic_id,
         "is_internal": topic.is_internal,
         "partitions": [_partition(each, reachable) for each in topic.partitions],
@@ -175,7 +170,7 @@ def _metadata_failed(call: Call, code: int, _text: str) -> dict[str, Any]:
         "topics": [
             {
                 "error_code": code,
-                "name": _name(topic.name, call.version),
+                "name": topic.name,
                 "topic_id": id_of(getattr(topic, "topic_id", None)),
                 "partitions": (),
             }

@@ -98,7 +98,7 @@ class TransactionsHandler:
         self._max_partitions = max_partitions
 
     def handle(self, request: Incoming, now_ms: int, wall_ms: int) -> None:
-        """Errors: InvalidRequestError for too many partitions, and for a marker that no batch can hold;
+        """Errors: InvalidRequestError for too many partitions, and for markers that no batch can hold;
         ThrottlingQuotaExceededError."""
         if request.api.key == registry.DESCRIBE_PRODUCERS.key:
             self._describe(request)
@@ -223,10 +223,14 @@ class TransactionsHandler:
 
 
 def _check_marker(marker: TransactionMarker) -> None:
-    """Errors: InvalidRequestError."""
-    if not (
+    """Errors: InvalidRequestError for numbers that do not fit into a batch."""
+    fits = (
         0 <= marker.producer_id <= INT64_MAX
         and 0 <= marker.producer_epoch <= INT16_MAX
-        and abs(marker.coordinator_epoch) <= INT32_MAX
-    ):
-        raise InvalidRequestError("a marker with a producer id or an epoch that no producer has")
+        and -INT32_MAX <= marker.coordinator_epoch <= INT32_MAX
+    )
+    if not fits:
+        raise InvalidRequestError(
+            f"a marker of producer {marker.producer_id} in epoch {marker.producer_epoch},"
+            f" of a coordinator in epoch {marker.coordinator_epoch}"
+        )

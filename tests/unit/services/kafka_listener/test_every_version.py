@@ -61,15 +61,6 @@ def test_a_failure_of_the_whole_can_be_told(api: KafkaApi, version: int) -> None
         assert 89 in codes(answer)
 
 
-@pytest.mark.parametrize("version", [10, 11, 12, 13])
-def test_a_topic_without_name_and_id_is_refused(version: int) -> None:
-    """Also in versions whose answers cannot say null."""
-    plane = FakePlane(MetadataImage())
-    plane.start(3, version, name=None, topic_id=None)
-    _, answer = answer_of(3, version, plane.sent[0][4:])
-    assert codes(answer) >= {42}
-
-
 @pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)
 def test_a_handler_asks_or_answers(api: KafkaApi, version: int) -> None:
     """No version of a request breaks its handler, even on a node that knows no topic."""

@@ -275,26 +275,6 @@ def test_markers_end_transactions_in_their_partitions(rig: TransactionRig) -> No
     assert [header.is_control for header in headers] == [False, False, True, True]
 
 
-@pytest.mark.parametrize(
-    ("producer_id", "epoch", "coordinator_epoch"),
-    [(-1, 0, 0), (2**63, 0, 0), (7, -1, 0), (7, 2**15, 0), (7, 0, 2**31), (7, 0, -(2**31) - 1)],
-)
-def test_a_marker_that_no_producer_can_have_is_refused(
-    rig: TransactionRig, producer_id: int, epoch: int, coordinator_epoch: int
-) -> None:
-    """All of its request, before anything is written: no batch can say such a thing."""
-    rig.write(7, 0)
-    topics = (TopicNamePartitions("t", (0,)),)
-    markers = (
-        TransactionMarker(7, 1, True, topics, 3),
-        TransactionMarker(producer_id, epoch, True, topics, coordinator_epoch),
-    )
-    request = rig.ask(registry.WRITE_TXN_MARKERS, WriteTxnMarkersRequest(markers))
-    assert isinstance(request.error, InvalidRequestError)
-    fetched = rig.fetch(rig.topic_id)
-    assert len([data for frame in fetched.answer_frames for data in split(frame)]) == 1
-
-
 def test_each_partition_of_a_marker_stands_alone(rig: TransactionRig) -> None:
     """Unknown topics and partitions, other leaders, old coordinators."""
     rig.write(7, 0)
@@ -313,6 +293,25 @@ def test_each_partition_of_a_marker_stands_alone(rig: TransactionRig) -> None:
     assert codes_of(rig.mark(7, 2, coordinator_epoch=4)) == [[TransactionCoordinatorFencedError.code]]
     assert codes_of(rig.mark(7, 1, coordinator_epoch=5)) == [[InvalidProducerEpochError.code]]
     assert codes_of(rig.mark(7, 2, coordinator_epoch=5)) == [[0]]
+
+
+@pytest.mark.parametrize(
+    ("producer_id", "epoch", "coordinator_epoch"),
+    [(-1, 0, 0), (-2, 0, 0), (2**63, 0, 0), (7, -1, 0), (7, 2**15, 0), (7, 1, 2**31), (7, 1, -(2**31) - 1)],
+)
+def test_markers_that_no_batch_can_hold_are_refused(
+    rig: TransactionRig, producer_id: int, epoch: int, coordinator_epoch: int
+) -> None:
+    """All of the request, before anything is written: such a one ended the node."""
+    rig.write(7, 0)
+    topics = (TopicNamePartitions("t", (0,)),)
+    markers = (
+        TransactionMarker(7, 1, True, topics, 3),
+        TransactionMarker(producer_id, epoch, True, topics, coordinator_epoch),
+    )
+    request = rig.ask(registry.WRITE_TXN_MARKERS, WriteTxnMarkersRequest(markers))
+    assert isinstance(request.error, InvalidRequestError)
+    assert len(rig.values(rig.topic_id)) == 1
 
 
 def test_a_marker_waits_for_the_disk_and_counts_then() -> None:
