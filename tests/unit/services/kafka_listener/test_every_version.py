@@ -39,7 +39,7 @@ def test_requests_are_read_whole(api: KafkaApi, version: int) -> None:
     start = read_header(frame).end
     start = no_tags(frame, start) if shape.is_flexible else start
     assert shape.decode(frame, start) == asked
-    assert skim(shape.request, frame, start) == len(frame)
+    assert skim(shape.request, frame, start) == (len(frame), frame)
     for end in range(start, len(frame)):
         with pytest.raises(InvalidRequestError):
             shape.decode(frame[:end], start)
