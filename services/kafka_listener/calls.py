@@ -70,12 +70,8 @@ class KafkaApi(NamedTuple):
     is_silent: Callable[[Any], bool] | None = None  # whether a request wants no answer
 
 
-# Whether somebody may ask something: None, or why not. Asked before every handler.
-Authorizer = "Callable[[KafkaPeer, KafkaApi, Any], KafkaError | None]"
-
-
 def allow_all(_peer: KafkaPeer, _api: KafkaApi, _body: Any) -> KafkaError | None:
-    """Everybody may do everything."""
+    """Whether somebody may ask something: None, or why not. Here everybody may ask everything."""
     return None
 
 
