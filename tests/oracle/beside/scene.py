@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .systems_io import System
 
 
-SETTLE_S = 10.0
+SETTLE_S = 5.0
 
 
 @dataclass(frozen=True)
