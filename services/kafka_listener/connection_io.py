@@ -8,6 +8,7 @@ a client that sends without reading fills its own socket, and nothing of ours.
 from __future__ import annotations
 
 import asyncio
+import select
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 # Answers of one connection that the kernel has not taken yet: above it no further call is started.
 WRITE_HIGH_BYTES = 64 * 1024
+# How often a connection that is not read is looked at: nobody tells that its client is gone.
+LOOK_MS = 1_000
+_GONE = getattr(select, "POLLRDHUP", select.POLLHUP)
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -44,6 +48,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._calls: deque[Call] = deque()
         self._waiting: deque[bytes] = deque()
         self._is_starting = self._is_choked = self._is_reading_paused = self._is_ending = False
+        self._is_watched = False
         self._queued_bytes = 0  # of calls under way and of frames that wait
         self._counted_bytes = 0
         self.peer = KafkaPeer(0, name, "")
@@ -256,6 +261,32 @@ class KafkaConnection(asyncio.BufferedProtocol):
         must_pause = bool(self._waiting) or self._is_choked or not self._listener.has_room(self)
         if must_pause and not self._is_reading_paused:
             transport.pause_reading()
+            self._watch()
         elif self._is_reading_paused and not must_pause:
             transport.resume_reading()
         self._is_reading_paused = must_pause
+
+    def _watch(self) -> None:
+        if not self._is_watched:
+            self._is_watched = True
+            self._listener.later(LOOK_MS, self._look)
+
+    def _look(self) -> None:
+        """End it if its client is gone, and it waits for something that may never come. What is only written,
+        without answers, is written first."""
+        self._is_watched = False
+        transport = self._transport
+        if transport is None or self._is_ending or not self._is_reading_paused:
+            return
+        waits = bool(self._calls) and not self._calls[0].api.is_pipelined
+        if waits and _is_gone(transport.get_extra_info("socket").fileno()):
+            self.abort()
+        else:
+            self._watch()
+
+
+def _is_gone(descriptor: int) -> bool:
+    """Whether the other side has closed a connection, whatever there is to be read before that."""
+    poll = select.poll()
+    poll.register(descriptor, _GONE)
+    return bool(poll.poll(0))
