@@ -8,7 +8,6 @@ a client that sends without reading fills its own socket, and nothing of ours.
 from __future__ import annotations
 
 import asyncio
-import select
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from .calls import Call, KafkaPeer
 from .cluster import API_VERSIONS_KEY
 from .entities import layout
 from .framing import FrameReader, read_header
+from .gone_io import LOOK_MS, is_gone
 from .skimming import no_tags
 
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 
 # Answers of one connection that the kernel has not taken yet: above it no further call is started.
 WRITE_HIGH_BYTES = 64 * 1024
-# How often a connection that is not read is looked at: nobody tells that its client is gone.
-LOOK_MS = 1_000
-_GONE = getattr(select, "POLLRDHUP", select.POLLHUP)
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -48,11 +45,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._calls: deque[Call] = deque()
         self._waiting: deque[bytes] = deque()
         self._is_starting = self._is_choked = self._is_reading_paused = self._is_ending = False
-        self._is_watched = False
         self._queued_bytes = 0  # of calls under way and of frames that wait
         self._counted_bytes = 0
         self.peer = KafkaPeer(0, name, "")
         self.last_active_ms = 0
+        self._is_watched = False
 
     # --- of the connection -------------------------------------------------------------------------------
 
@@ -279,14 +276,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if transport is None or self._is_ending or not self._is_reading_paused:
             return
         waits = bool(self._calls) and not self._calls[0].api.is_pipelined
-        if waits and _is_gone(transport.get_extra_info("socket").fileno()):
+        if waits and is_gone(transport.get_extra_info("socket").fileno()):
             self.abort()
         else:
             self._watch()
-
-
-def _is_gone(descriptor: int) -> bool:
-    """Whether the other side has closed a connection, whatever there is to be read before that."""
-    poll = select.poll()
-    poll.register(descriptor, _GONE)
-    return bool(poll.poll(0))
