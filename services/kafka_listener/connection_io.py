@@ -19,6 +19,7 @@ from .calls import Call, KafkaPeer
 from .cluster import API_VERSIONS_KEY
 from .entities import layout
 from .framing import FrameReader, read_header
+from .gone_io import LOOK_MS, is_gone
 from .skimming import no_tags
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._counted_bytes = 0
         self.peer = KafkaPeer(0, name, "")
         self.last_active_ms = 0
+        self._is_watched = False
 
     # --- of the connection -------------------------------------------------------------------------------
 
@@ -289,6 +291,25 @@ class KafkaConnection(asyncio.BufferedProtocol):
         must_pause = bool(self._waiting) or self._is_choked or not self._listener.has_room(self)
         if must_pause and not self._is_reading_paused:
             transport.pause_reading()
+            self._watch()
         elif self._is_reading_paused and not must_pause:
             transport.resume_reading()
         self._is_reading_paused = must_pause
+
+    def _watch(self) -> None:
+        if not self._is_watched:
+            self._is_watched = True
+            self._listener.later(LOOK_MS, self._look)
+
+    def _look(self) -> None:
+        """End it if its client is gone, and it waits for something that may never come. What is only written,
+        without answers, is written first."""
+        self._is_watched = False
+        transport = self._transport
+        if transport is None or self._is_ending or not self._is_reading_paused:
+            return
+        waits = bool(self._calls) and not self._calls[0].api.is_pipelined
+        if waits and is_gone(transport.get_extra_info("socket").fileno()):
+            self.abort()
+        else:
+            self._watch()

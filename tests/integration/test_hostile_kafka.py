@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from headrace.protocol import errors
-from hostile_rig import MIB, TIMEOUT_S, Probe, attack, attacked_cluster, rss_bytes
+from headrace.services.kafka_listener.entities import MS
+from hostile_rig import BACKOFF_S, MIB, TIMEOUT_S, Probe, attack, attacked_cluster, rss_bytes
 from kafka_listener_rig import WireClient
 from kafka_wire import example_request as example
 from kafka_wire import framed, request_frame, request_head, written
@@ -19,12 +20,13 @@ from kio.index import load_request_schema
 from node_rig import batch, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from headrace import LocalCluster
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, JOIN_GROUP = 0, 1, 2, 3, 8, 11
-API_VERSIONS, CREATE_TOPICS, EPOCHS = 18, 19, 23
+FIND_COORDINATOR = 10
+LIST_GROUPS, API_VERSIONS, CREATE_TOPICS, EPOCHS = 16, 18, 19, 23
 MANY = (100_000).to_bytes(4, "big")
 HUGE = b"\xff\xff\xff\xff\x0f"
 NAMED = ("", ".", "..", "x" * 250, "a/b", "../../etc", "nul\0", "sp ace", "ümlaut", "new\nline")
@@ -229,6 +231,31 @@ def test_a_flood_of_bad_batches_without_answers(cluster: LocalCluster) -> None:
     attack(cluster, scenario)
 
 
+def test_fetches_that_wait_for_ever(cluster: LocalCluster) -> None:
+    """Row 33: hundreds of clients want more than there will be; with their connections they are gone."""
+
+    async def scenario(probe: Probe) -> None:
+        forever = {"max_wait": (2**31 - 1) * MS, "min_bytes": 2**31 - 1, "max_bytes": 2**31 - 1}
+        where = {"topic": probe.topic, "partition": 0, "session_epoch": -1, "isolation_level": 0}
+        body = example(FETCH, 11, fetch_offset=0, current_leader_epoch=-1, **forever, **where)
+        question = framed(request_frame(FETCH, 11, body))
+        clients = [await WireClient.to(probe.kafka[1]) for _ in range(300)]
+        for client in clients:
+            client.write(question * 20)
+        await until(lambda: parked(cluster) >= len(clients))
+        await probe.check()
+        for client in clients:
+            client.close()
+        await until(lambda: parked(cluster) == 0)
+
+    attack(cluster, scenario)
+
+
+def parked(cluster: LocalCluster) -> int:
+    """Requests that wait in the node."""
+    return int(cluster.status()["nodes"][0]["parked_requests"])
+
+
 # --- well-formed and absurd ------------------------------------------------------------------------------
 
 
@@ -332,3 +359,91 @@ def test_names_that_would_be_made_by_asking(cluster: LocalCluster) -> None:
         assert not {topic.name for topic in (await everything(probe)).topics} & set(NAMED)
 
     attack(cluster, scenario)
+
+
+async def code_of(probe: Probe, api_key: int, version: int, **values: Any) -> int:
+    """Of an answer that has one for all."""
+    return int((await ask(probe, api_key, version, **values)).error_code)
+
+
+async def settled(code: Callable[[], Awaitable[int]]) -> int:
+    """Not before there is a coordinator, which comes with the first one who looks for it."""
+    while True:
+        found = await code()
+        if found not in (14, 15, 16):
+            return found
+        await asyncio.sleep(BACKOFF_S)
+
+
+def test_groups_that_must_not_be(cluster: LocalCluster) -> None:
+    """Row 35: session timeouts, protocols and metadata beyond measure; nobody becomes a member."""
+    join = {
+        "member_id": "",
+        "group_instance_id": None,
+        "protocol_type": "consumer",
+        "rebalance_timeout": 0 * MS,
+    }
+
+    async def scenario(probe: Probe) -> None:
+        await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="bad", key_type=0))
+
+        async def joined(**values: Any) -> int:
+            # version 3 gives a member its id while it joins
+            fields = {"group_id": "bad", **join, **values}
+            return await settled(lambda: code_of(probe, JOIN_GROUP, 3, **fields))
+
+        for ms in (0, -1, 2**31 - 1, -(2**31)):
+            assert await joined(session_timeout=ms * MS) == errors.InvalidSessionTimeoutError.code
+        wrong = errors.InconsistentGroupProtocolError.code
+        assert await joined(session_timeout=10_000 * MS, protocol_type="") == wrong
+        assert await joined(session_timeout=10_000 * MS, group_id="") == errors.InvalidGroupIdError.code
+        assert (
+            await joined(session_timeout=10_000 * MS, member_id="nobody") == errors.UnknownMemberIdError.code
+        )
+        listed = await ask(probe, LIST_GROUPS, 0)
+        assert "bad" not in {group.group_id for group in listed.groups}
+
+    attack(cluster, scenario)
+
+
+def test_commits_that_must_not_be(cluster: LocalCluster) -> None:
+    """Row 36: metadata of more than 4 KiB, offsets that are none."""
+
+    async def scenario(probe: Probe) -> None:
+        await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="simple", key_type=0))
+
+        async def committed(**values: Any) -> int:
+            fields = {"group_id": "simple", "generation_id_or_member_epoch": -1, "member_id": ""}
+            where = {"name": probe.topic, "partition_index": 0, "group_instance_id": None}
+            metadata = {"committed_offset": 1, "committed_metadata": "", "committed_leader_epoch": -1}
+            answer = await ask(probe, OFFSET_COMMIT, 8, **{**fields, **where, **metadata, **values})
+            return int(answer.topics[0].partitions[0].error_code)
+
+        assert await settled(committed) == 0
+        large = await committed(committed_metadata="x" * 5_000)
+        assert large == errors.OffsetMetadataTooLargeError.code
+        assert await committed(committed_offset=-2) != 0
+        assert await committed(partition_index=-1) != 0
+        assert await committed(partition_index=2**31 - 1) != 0
+
+    attack(cluster, scenario)
+
+
+def test_a_client_cannot_write_the_log(cluster: LocalCluster, caplog: pytest.LogCaptureFixture) -> None:
+    """Row 50: what a client says of itself stays on its line, with no payload of it."""
+
+    def said() -> list[str]:
+        return [record.getMessage() for record in caplog.records]
+
+    async def scenario(probe: Probe) -> None:
+        name = b"x\nERROR the node is dead\x1b[2J"
+        bad = framed(head(METADATA, 8, len(name), name) + b"\x7f\xff\xff\xffSECRET")
+        while not any("dead" in line for line in said()):  # one line in a second, of whomever
+            client = await WireClient.to(probe.kafka[1])
+            client.write(bad)
+            await client.ended()
+            client.close()
+
+    attack(cluster, scenario)
+    assert any("ended" in line and "x\\nERROR" in line for line in said()), said()
+    assert not any("\n" in line or "\x1b" in line or "SECRET" in line for line in said())
