@@ -151,6 +151,12 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class EndTurn:
+    """Call `StorageNode.end_turn` when the loop has handed over all that it has at hand: the guest does the
+    requests of one turn together."""
+
+
+@dataclass(frozen=True, slots=True)
 class EndNode:
     """The node cannot go on: the shell fails with this error."""
 
@@ -173,5 +179,6 @@ Effect = (
     | TellController
     | WakeAt
     | Note
+    | EndTurn
     | EndNode
 )

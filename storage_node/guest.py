@@ -102,6 +102,12 @@ class GuestHost(Protocol):
         """Whether nobody who led this partition before may believe that it still does. It comes true by
         itself."""
 
+    def soon(self) -> None:
+        """Have `end_turn` called once, when all that has come by now was handed over."""
+
+    def check_append(self, key: PartitionKey, leader_epoch: int) -> None:
+        """Errors: those of `append` that can be told before it."""
+
     def bounds(self, key: PartitionKey) -> tuple[int, int]:
         """Start and end of the log of a partition that is led."""
 
@@ -147,6 +153,9 @@ class Guest(Protocol):
 
     def handle(self, request: Incoming) -> None:
         """One request of GUEST_APIS, answered now or later. Errors: KafkaError, which is its answer."""
+
+    def end_turn(self) -> None:
+        """What `soon` asked for."""
 
     def led(self, key: PartitionKey, name: TopicPartition, leader_epoch: int) -> None:
         """This node leads a partition of GUEST_TOPICS; `left` came before if it did so in another epoch."""

@@ -18,13 +18,13 @@ from ..protocol.errors import (
     KafkaStorageError,
     NotLeaderOrFollowerError,
 )
-from .effects import AskPeer, Note, ReadForGuest
+from .effects import AskPeer, EndTurn, Note, ReadForGuest
 from .guest import GUEST_APIS, GUEST_TOPICS
 from .handover import Handover
 from .lease import Lease
 from .log.files import FileGoneError
 from .log.verification import UNCHECKED
-from .replica.appending import append_to_leader
+from .replica.appending import append_to_leader, check_in_sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,7 +83,7 @@ class Hosting:
         self._led: dict[PartitionKey, _Led] = {}
         self.lease = Lease()  # until the shell gives the one that the controller grants
         self._wall_shift_ms = 0
-        self._was_called = False
+        self._was_called = self._is_soon = False
         self._guest = None if guest is None else guest(self)
 
     # --- what the node core calls ----------------------------------------------------------------------
@@ -105,6 +105,13 @@ class Hosting:
         self._was_called = True
         self._guest.handle(request)
         return True
+
+    def end_turn(self) -> None:
+        """An EndTurn effect is due."""
+        self._is_soon = False
+        if self._guest is not None:
+            self._was_called = True
+            self._guest.end_turn()
 
     def learned(self) -> None:
         """There is another image; which topics are the guest's?"""
@@ -252,15 +259,31 @@ class Hosting:
         """What max.message.bytes says of the partition."""
         return self._log_of(key).config.max_message_bytes
 
-    def append(self, key: PartitionKey, leader_epoch: int, batch: Buffer) -> int:
-        """Append one batch by the rules of acks=all; its base offset. Errors: see GuestHost."""
+    def soon(self) -> None:
+        """Have `end_turn` called, once."""
+        if not self._is_soon:
+            self._is_soon = True
+            self._replicas.effects.append(EndTurn())
+
+    def check_append(self, key: PartitionKey, leader_epoch: int) -> None:
+        """Errors: see GuestHost."""
+        partition, log = self._to_append(key, leader_epoch)
+        check_in_sync(partition)
+        if log.files.room is not None:
+            log.files.room.check()
+
+    def _to_append(self, key: PartitionKey, leader_epoch: int) -> tuple[Partition, Log]:
         led = self._led.get(key)
         if led is None:
             raise NotLeaderOrFollowerError("this node does not lead the partition")
-        log = led.partition.leader_log(leader_epoch)
+        return led.partition, led.partition.leader_log(leader_epoch)
+
+    def append(self, key: PartitionKey, leader_epoch: int, batch: Buffer) -> int:
+        """Append one batch by the rules of acks=all; its base offset. Errors: see GuestHost."""
+        partition, log = self._to_append(key, leader_epoch)
         info = append_to_leader(
             self._replicas,
-            led.partition,
+            partition,
             log,
             batch,
             self.wall_ms,

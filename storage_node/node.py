@@ -315,6 +315,11 @@ class StorageNode:
         """A ReadForGuest effect is done."""
         self.answered(lambda: self.guest.was_read(read), now_ms)
 
+    def end_turn(self, now_ms: int, wall_ms: int) -> None:
+        """An EndTurn effect is due."""
+        self.guest.note_time(now_ms, wall_ms)
+        self.answered(self.guest.end_turn, now_ms)
+
     def answered(self, act: Callable[[], None], now_ms: int) -> None:
         """Do what somebody wants who has waited for something outside of this node."""
         self.replicas.surroundings.now_ms = now_ms

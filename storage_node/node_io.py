@@ -26,6 +26,7 @@ from .effects import (
     DeleteLog,
     Effect,
     EndNode,
+    EndTurn,
     FlushLog,
     LookUpOffsets,
     Note,
@@ -342,7 +343,7 @@ class NodeServer:
                 self._checkpoints.start_writing_starts(self._tasks)
             case LookUpOffsets() | ReadCold() | ReadForGuest() | AdvisePages() | CopyLog():
                 self._start_work(effect)
-            case SendFetch() | ProposeIsr() | AskPeer():
+            case SendFetch() | ProposeIsr() | AskPeer() | EndTurn():
                 assert self._replication is not None, "made with the core"
                 self._replication.perform(effect)
             case TellController():

@@ -1,12 +1,13 @@
 """What the node core asks of other servers: fetches of leaders, ISR changes of the controller, and whatever
-its guest wants to know; and back."""
+its guest wants to know; and back. And when the loop's turn ends, what the guest has put off until then."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from ..runtime.clock_io import monotonic_ms, wall_ms
-from .effects import AskPeer, ProposeIsr, SendFetch
+from .effects import AskPeer, EndTurn, ProposeIsr, SendFetch
 from .peers_io import Peers
 from .replica.fetchers_io import FetcherLinks
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Replication:
-    """Performs the three kinds of effects; after `close` nothing comes back any more."""
+    """Performs these kinds of effects; after `close` nothing comes back any more."""
 
     def __init__(
         self, core: StorageNode, link: ControllerLink, tasks: TaskOwner, perform: Callable[[], None]
@@ -36,9 +37,12 @@ class Replication:
         self._peers = Peers(core.endpoint_of, link, tasks, perform)
         self._is_closed = False
 
-    def perform(self, effect: SendFetch | ProposeIsr | AskPeer) -> None:
+    def perform(self, effect: SendFetch | ProposeIsr | AskPeer | EndTurn) -> None:
         """Begin it; its outcome is an event of the core."""
         if self._is_closed or self._tasks.is_stopping:
+            return
+        if isinstance(effect, EndTurn):
+            asyncio.get_running_loop().call_soon(self._tasks.guarded(self._end_turn))
             return
         client_id = f"node-{self._core.replicas.node_id}"
         if isinstance(effect, SendFetch):
@@ -61,6 +65,11 @@ class Replication:
     def _failed(self, effect: SendFetch) -> None:
         self._core.replica_fetch_failed(effect.where, effect.number, monotonic_ms())
         self._perform()
+
+    def _end_turn(self) -> None:
+        if not self._is_closed:
+            self._core.end_turn(monotonic_ms(), wall_ms())
+            self._perform()
 
     async def _propose(self, request: AlterPartitionRequest) -> None:
         answer = await self._link.alter_partition(request)

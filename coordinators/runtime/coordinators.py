@@ -56,10 +56,13 @@ class Coordinators:
         self._makers = shards
         self._wheel: Wheel = TimingWheel(now_ms=host.now_ms)
         self._metrics = {topic: CoordinatorMetrics() for topic in shards}
-        self._parts = Parts(host, codec, self._wheel, self._next_producer_id, self._metrics)
+        self._parts = Parts(
+            host, codec, self._wheel, self._next_producer_id, self._metrics, self._has_work, self._restart
+        )
         self._shards: dict[PartitionKey, HostedShard] = {}
         self._by_session: dict[int, dict[Waiting, None]] = {}  # in the order of their coming
         self._waiting = 0
+        self._busy: dict[HostedShard, None] = {}  # with requests of this turn, in the order of their coming
         self._finder = Finder(host)
         self._ids: ProducerIds | None = None
         self._timers = ShardTimers(self._wheel, _act)
@@ -137,6 +140,23 @@ class Coordinators:
         mine.pop(token, None)
         if not mine:
             del self._by_session[token.session]
+
+    # --- turns -----------------------------------------------------------------------------------------
+
+    def _has_work(self, shard: HostedShard) -> None:
+        self._busy[shard] = None
+        self._host.soon()
+
+    def end_turn(self) -> None:
+        """Each shard does what was asked of it within this turn."""
+        busy, self._busy = self._busy, {}
+        for shard in busy:
+            shard.work()
+
+    def _restart(self, shard: HostedShard) -> None:
+        """What the shard knows is not what its log says: it is read again."""
+        self.left(shard.key)
+        self.led(shard.key, shard.name, shard.epoch)
 
     # --- producer ids ----------------------------------------------------------------------------------
 
@@ -220,7 +240,9 @@ class Coordinators:
             token.deliver(None)
 
     def expire(self) -> None:
-        """Fire what is due."""
+        """Fire what is due. Order: what was asked before goes first; after a pause a heartbeat and the end of
+        its session are there at the same time."""
+        self.end_turn()
         now = Now(self._host.now_ms, self._host.wall_ms)
         for due in self._wheel.advance(now.ms):
             due.fire(now)

@@ -12,35 +12,32 @@ from __future__ import annotations
 import logging
 from collections import deque
 from enum import Enum
-from itertools import islice
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
-    InvalidRequestError,
     KafkaError,
-    MessageTooLargeError,
     NotCoordinatorError,
 )
-from ...protocol.records.codec import active_codec
 from ...storage_node.guest import LogPiece
+from .batches import JointBatch, batches_of
 from .failures import as_seen
 from .loading import Digest, digest
 from .ports import NO_STAMP, Answer, Now, Outcome, ShardMetrics
 from .timers import ShardTimers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ...protocol.messages.envelope import Api
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ...protocol.model import TopicPartition
-    from ...protocol.records.header import Buffer
     from ...storage_node.guest import GuestHost, LiveNodeConfig, PartitionKey
     from .loading import Replayed
     from .metrics import CoordinatorMetrics
-    from .ports import Record, Shard, Stamp, Surroundings
+    from .ports import Shard, Stamp, Surroundings
     from .timers import Wheel
     from .waiting import Waiting
 
@@ -69,6 +66,8 @@ class Parts(NamedTuple):
     wheel: Wheel
     next_producer_id: Callable[[], int]
     metrics: Mapping[str, CoordinatorMetrics]  # by topic
+    has_work: Callable[[HostedShard], None]  # have `work` called at the end of this turn
+    restart: Callable[[HostedShard], None]  # drop it, and read its log anew
 
 
 class ShardState(Enum):
@@ -88,10 +87,19 @@ class _Held(NamedTuple):
     answer: Answer
 
 
+class _Asked(NamedTuple):
+    """A request of this turn."""
+
+    api: Api
+    body: Any
+    token: Waiting
+
+
 class HostedShard:
     """Runs one Shard; gives it its Surroundings.
 
-    Invariant: while ACTIVE the shard has applied exactly the records below `applied_end`.
+    Invariant: while ACTIVE the shard has applied exactly the records below `applied_end`, and between two
+    events these are what its log has.
     Invariant: no answer that waits leaves before the high watermark has reached what was applied when it
     was decided.
     Invariant: no answer that waits leaves unless this node led the partition when it was decided: it held a
@@ -118,6 +126,7 @@ class HostedShard:
         self._next: deque[tuple[int, Callable[[Now], Outcome]]] = deque()  # by the offset to be committed
         self._to_replay: deque[Replayed] = deque()
         self._fault = ""
+        self._asked: list[_Asked] = []  # within this turn
         self._shard = make(name.partition, self)
 
     # --- Surroundings ----------------------------------------------------------------------------------
@@ -273,7 +282,26 @@ class HostedShard:
             token.deliver(CoordinatorNotAvailableError(self._fault))
         else:
             token.wait_in(self.waiting)
-            self._run(lambda now: self._shard.handle(api, body, token, now), self._now(), token)
+            self._asked.append(_Asked(api, body, token))
+            if len(self._asked) == 1:
+                self._parts.has_work(self)
+
+    def work(self) -> None:
+        """Decide on what was asked within this turn: the decisions become one batch, as far as they can."""
+        asked, self._asked = self._asked, []
+        if self.state is not ShardState.ACTIVE:
+            return  # its end has answered them
+        now = self._now()
+        requests = [each for each in asked if each.token.is_open]
+        joint = self._joint() if len(requests) > 1 else None
+        for each in requests:
+            if self.state is ShardState.ACTIVE:
+                self._run(partial(self._decide, each), now, each.token, joint)
+        if joint is not None and self.state is ShardState.ACTIVE:
+            self._write(joint)
+
+    def _decide(self, asked: _Asked, now: Now) -> Outcome:
+        return self._shard.handle(asked.api, asked.body, asked.token, now)
 
     def on_metadata(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         """The cluster has changed."""
@@ -305,8 +333,15 @@ class HostedShard:
 
     # --- decide, append, apply, answer -----------------------------------------------------------------
 
-    def _run(self, decide: Callable[[Now], Outcome], now: Now, asker: Waiting | None = None) -> None:
-        """Have something decided and carry it out. An error of the decision is the asker's answer."""
+    def _run(
+        self,
+        decide: Callable[[Now], Outcome],
+        now: Now,
+        asker: Waiting | None = None,
+        joint: JointBatch | None = None,
+    ) -> None:
+        """Have something decided and carry it out. An error of the decision is the asker's answer. Records
+        become a part of the joint batch, if there is one and they may."""
         try:
             outcome = decide(now)
         except KafkaError as error:
@@ -317,9 +352,12 @@ class HostedShard:
                 return
             outcome = Outcome(answers=[Answer(asker, error)])
         is_shown = any(answer.waits for answer in outcome.answers)
-        if is_shown and not outcome.records and not self._host.holds_lease:
+        is_alone = not outcome.records and (joint is None or not joint.count)
+        if is_shown and is_alone and not self._host.holds_lease:
             outcome.records.append(self._shard.nothing)
-        if outcome.records:
+        if outcome.records and not (joint is not None and self._join(joint, outcome, now)):
+            if joint is not None and not self._write(joint):
+                return  # it was read anew, and its end has answered all
             try:
                 self._append(outcome, now)
             except KafkaError as error:
@@ -330,54 +368,48 @@ class HostedShard:
             self._next.append((self.applied_end, outcome.on_committed))
             self.committed()
 
+    def _joint(self) -> JointBatch | None:
+        """What the decisions of a turn become; None while each is to hear by itself why it is refused."""
+        try:
+            self._host.check_append(self.key, self.epoch)
+        except KafkaError:
+            return None
+        return JointBatch(self._parts.codec.encode, self._host.max_batch_bytes(self.key))
+
+    def _join(self, joint: JointBatch, outcome: Outcome, now: Now) -> bool:
+        """Make the records part of the joint batch and apply them; False if they cannot be."""
+        if outcome.stamp != NO_STAMP or outcome.is_divisible or not joint.add(outcome.records, now.wall_ms):
+            return False
+        for offset, record in enumerate(outcome.records, self.applied_end):
+            self._shard.replay(record, offset, NO_STAMP)
+        self.applied_end += len(outcome.records)
+        return True
+
+    def _write(self, joint: JointBatch) -> bool:
+        """Append the joint batch, whose records are applied already; no answer has left yet that rests on
+        them. If that fails, which was looked after before, what is known here counts for nothing."""
+        batch, count = joint.take()
+        if not count:
+            return True
+        try:
+            base_offset = self._host.append(self.key, self.epoch, batch)
+        except KafkaError as error:
+            self._host.note(logging.WARNING, f"{self.name} is read anew: {error}")
+            self._parts.restart(self)
+            return False
+        assert base_offset + count == self.applied_end, "nobody else appends unseen"
+        return True
+
     def _append(self, outcome: Outcome, now: Now) -> None:
         """All records in one batch, or none; several batches if it is divisible. Errors: KafkaError."""
         assert self.state is ShardState.ACTIVE, "only what is known whole is added to"
-        for batch, records in self._batches(outcome, now.wall_ms):
+        limit, encode = self._host.max_batch_bytes(self.key), self._parts.codec.encode
+        for batch, records in batches_of(outcome, encode, limit, now.wall_ms):
             base_offset = self._host.append(self.key, self.epoch, batch)
             assert base_offset == self.applied_end, "nobody else appends unseen"
             for offset, record in enumerate(records, base_offset):
                 self._shard.replay(record, offset, outcome.stamp)
             self.applied_end = base_offset + len(records)
-
-    def _batches(self, outcome: Outcome, wall_ms: int) -> list[tuple[Buffer, Sequence[Record]]]:
-        """The records as batches, each with its part. Errors: MessageTooLargeError, InvalidRequestError."""
-        records = outcome.records
-        found: list[tuple[Buffer, Sequence[Record]]] = []
-        begin = 0
-        while begin < len(records):
-            batch, count = self._encoded(islice(records, begin, None), outcome.stamp, wall_ms)
-            if not count or (count < len(records) and not outcome.is_divisible):
-                limit = self._host.max_batch_bytes(self.key)
-                raise MessageTooLargeError(
-                    f"{self.name}: {len(records)} records do not fit into max.message.bytes, {limit}"
-                )
-            found.append((batch, records[begin : begin + count]))
-            begin += count
-        return found
-
-    def _encoded(self, records: Iterable[Record], stamp: Stamp, wall_ms: int) -> tuple[Buffer, int]:
-        """As many of the records as fit into one batch, and how many. Errors: InvalidRequestError."""
-        limit = self._host.max_batch_bytes(self.key)
-        is_transactional = stamp != NO_STAMP
-        encode, count = self._parts.codec.encode, 0
-        try:
-            builder = active_codec().builder(
-                max_bytes=limit,
-                producer_id=stamp.producer_id,
-                producer_epoch=stamp.producer_epoch,
-                base_sequence=0 if is_transactional else -1,  # as Kafka's; nobody checks those of servers
-                is_transactional=is_transactional,
-            )
-            for record in records:
-                if builder.append(wall_ms, *encode(*record)) < 0:
-                    break
-                count += 1
-        except ValueError as error:
-            raise InvalidRequestError(f"{self.name}: {error}") from error
-        if builder.size_bytes > limit:  # one record alone is too large
-            count = 0
-        return builder.finish(), count
 
     def _refused(self, outcome: Outcome, error: KafkaError, now: Now, asker: Waiting | None) -> None:
         """Nothing was applied. The shard may know who is to hear what; others hear the error."""

@@ -7,6 +7,11 @@ everything that the shard has applied is committed. If the append fails nothing 
 the error. If the node stops leading the partition, the shard is dropped whole: what was not committed is then
 never shown.
 
+Requests that come within one turn of the loop are decided one after the other, each knowing those before, and
+their records become one batch: they are applied first, and nothing is shown that rests on them before it is
+written and committed. If it cannot be written, which the runtime looks after before, the shard is dropped and
+its log read anew.
+
 An answer that needs no records rests on what this node remembers, which counts only as long as nobody else
 leads the partition. While the node cannot know that (it stood still, or the controller is away), the runtime
 appends a record that says nothing: its commit shows it, like that of any other.

@@ -20,7 +20,7 @@ from .common import (
 from .output import note, print_object, print_rows, size_text, write_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 NODE_COLUMNS = ("node_id", "endpoint", "rack", "state", "leaders", "partitions")
 _SERVER_COLUMNS = ("name", "state", "role", "endpoint", "pid", "leaders", "partitions", "size", "detail")
@@ -57,17 +57,26 @@ def up(settings: Settings, **options: Any) -> None:
 
     name = settings.cluster_name
     facts = ray_host.up(ray_host.UpOptions(cluster=name, config=settings.config, **options), note)
-    print_object(
-        {
-            "cluster": facts.cluster,
-            "nodes": facts.nodes,
-            "controllers": facts.controllers,
-            "bootstrap": ",".join(facts.bootstrap),
-            "data_dir": facts.data_dir,
-            "ray_address": facts.ray_address,
-        },
-        settings.form,
-    )
+    told: dict[str, Any] = {
+        "cluster": facts.cluster,
+        "nodes": facts.nodes,
+        "controllers": facts.controllers,
+        "bootstrap": ",".join(facts.bootstrap),
+        "data_dir": facts.data_dir,
+        "ray_address": facts.ray_address,
+    }
+    if facts.config.get("listeners"):
+        told |= kafka_addresses(ray_host.status(name)["nodes"])
+    print_object(told, settings.form)
+
+
+def kafka_addresses(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Where Kafka's clients reach the nodes that say so, by listener: what their bootstrap.servers is."""
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        for name, address in node.get("kafka", {}).get("listeners", {}).items():
+            found.setdefault(f"kafka {name}", []).append(address)
+    return {name: ",".join(addresses) for name, addresses in sorted(found.items())}
 
 
 @click.command()

@@ -70,12 +70,8 @@ class KafkaApi(NamedTuple):
     is_silent: Callable[[Any], bool] | None = None  # whether a request wants no answer
 
 
-# Whether somebody may ask something: None, or why not. Asked before every handler.
-Authorizer = "Callable[[KafkaPeer, KafkaApi, Any], KafkaError | None]"
-
-
 def allow_all(_peer: KafkaPeer, _api: KafkaApi, _body: Any) -> KafkaError | None:
-    """Everybody may do everything."""
+    """Whether somebody may ask something: None, or why not. Here everybody may ask everything."""
     return None
 
 
@@ -197,7 +193,9 @@ class Call:
         """Ask this node; `then` gets the body of the answer, and its frames if it wants them. An error of the
         whole request goes to `failed`, which otherwise refuses the call; no answer answers nothing."""
 
-        left_ms = AGAIN_FOR_MS
+        # Order: those behind a pipelined one have been started, so it may not be asked again behind them; and
+        # a Produce may have been appended before there was no room for it to wait.
+        left_ms = 0 if self.api.is_pipelined else AGAIN_FOR_MS
 
         def answered(outcome: Any, answer_frames: Sequence[Buffer]) -> None:
             nonlocal left_ms

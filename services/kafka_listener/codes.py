@@ -11,8 +11,12 @@ PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
 OFFSET_COMMIT, DESCRIBE_GROUPS, TXN_OFFSET_COMMIT = 8, 15, 28
 INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN = 22, 24, 25, 26
 
+_NEVER = 1_000
+
 # api, first version that knows the code, the code, what older ones are told
 _OLDER: tuple[tuple[int, int, int, int], ...] = (
+    # what was refused may have been written, for all that the client knows: it sends it again
+    (PRODUCE, _NEVER, e.ThrottlingQuotaExceededError.code, e.RequestTimedOutError.code),
     (PRODUCE, 4, e.KafkaStorageError.code, e.NotLeaderOrFollowerError.code),
     (PRODUCE, 11, e.TransactionAbortableError.code, e.InvalidTxnStateError.code),
     (FETCH, 6, e.KafkaStorageError.code, e.NotLeaderOrFollowerError.code),

@@ -8,6 +8,7 @@ a client that sends without reading fills its own socket, and nothing of ours.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import time
 from collections import deque
@@ -18,6 +19,7 @@ from .calls import Call, KafkaPeer
 from .cluster import API_VERSIONS_KEY
 from .entities import layout
 from .framing import FrameReader, read_header
+from .gone_io import LOOK_MS, is_gone
 from .skimming import no_tags
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._counted_bytes = 0
         self.peer = KafkaPeer(0, name, "")
         self.last_active_ms = 0
+        self._is_watched = False
 
     # --- of the connection -------------------------------------------------------------------------------
 
@@ -68,8 +71,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.peer = KafkaPeer(self._listener.new_session(), self._name, f"{far[0]}:{far[1]}")
         self.last_active_ms = self._listener.now_ms()
         transport.set_write_buffer_limits(WRITE_HIGH_BYTES)
-        # a client whose machine is gone says nothing
-        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        # a client whose machine is gone says nothing; one that is gone already, that it is
+        with contextlib.suppress(OSError):
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if not self._listener.opened(self):
             self.abort()
 
@@ -287,6 +291,25 @@ class KafkaConnection(asyncio.BufferedProtocol):
         must_pause = bool(self._waiting) or self._is_choked or not self._listener.has_room(self)
         if must_pause and not self._is_reading_paused:
             transport.pause_reading()
+            self._watch()
         elif self._is_reading_paused and not must_pause:
             transport.resume_reading()
         self._is_reading_paused = must_pause
+
+    def _watch(self) -> None:
+        if not self._is_watched:
+            self._is_watched = True
+            self._listener.later(LOOK_MS, self._look)
+
+    def _look(self) -> None:
+        """End it if its client is gone, and it waits for something that may never come. What is only written,
+        without answers, is written first."""
+        self._is_watched = False
+        transport = self._transport
+        if transport is None or self._is_ending or not self._is_reading_paused:
+            return
+        waits = bool(self._calls) and not self._calls[0].api.is_pipelined
+        if waits and is_gone(transport.get_extra_info("socket").fileno()):
+            self.abort()
+        else:
+            self._watch()

@@ -96,7 +96,7 @@ class Layout(NamedTuple):
 
     def decode(self, frame: memoryview, offset: int) -> Any:
         """The body of a request, which begins at `offset`. Errors: InvalidRequestError."""
-        skim(self.request, frame, offset)
+        _, frame = skim(self.request, frame, offset)
         try:
             body, _ = self.read(frame, offset)
         except Exception as error:  # noqa: BLE001 -- kio has errors of its own for bad bytes, and Python's

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from ...protocol.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from ...protocol.records.header import Buffer
 
     # from frame, offset and what may still be announced to the offset behind it
     Walk = Callable[[memoryview, int, "Budget"], int]
@@ -43,19 +45,31 @@ _FIXED = {
 }
 
 
-class Budget:
-    """Elements and tags that a frame may still announce."""
+class Patch(NamedTuple):
+    """Tags from `start` to `end` of a frame, and those of them that are known."""
 
-    __slots__ = ("elements", "tags")
+    start: int
+    end: int
+    known: bytes
+
+
+class Budget:
+    """Elements and tags that a frame may still announce; and where there are tags that nobody knows."""
+
+    __slots__ = ("elements", "patches", "tags")
 
     def __init__(self) -> None:
         self.elements, self.tags = MAX_ELEMENTS, MAX_TAGS
+        self.patches: list[Patch] = []
 
 
-def skim(schema: Any, frame: memoryview, offset: int) -> int:
-    """Where a body ends that begins at `offset`. Errors: InvalidRequestError if it does not fit in the frame,
-    or announces more than is allowed."""
-    return _entity(schema)(frame, offset, Budget())
+def skim(schema: Any, frame: memoryview, offset: int) -> tuple[int, memoryview]:
+    """Where a body ends that begins at `offset`, and the frame without those tagged fields that nobody knows,
+    which kio refuses. Errors: InvalidRequestError if it does not fit in the frame, or announces more than is
+    allowed."""
+    budget = Budget()
+    end = _entity(schema)(frame, offset, budget)
+    return end, memoryview(_patched(frame, 0, len(frame), budget.patches)) if budget.patches else frame
 
 
 def kind_of(declared: Any) -> tuple[Any, bool]:
@@ -190,21 +204,50 @@ def _tags(known: dict[int, Walk]) -> Walk:
     def walk(frame: memoryview, offset: int, budget: Budget) -> int:
         if offset < len(frame) and not frame[offset]:
             return offset + 1
+        start = offset
         count, offset = varint(frame, offset)
         budget.tags -= count
         if budget.tags < 0:
             raise InvalidRequestError(f"more than {MAX_TAGS} tagged fields")
+        outside = len(budget.patches)
+        kept: list[tuple[int, bytes]] = []
         for _ in range(count):
             tag, offset = varint(frame, offset)
             size, offset = varint(frame, offset)
             end = _within(frame, offset + size)
             one = known.get(tag)
-            if one is not None and one(frame, offset, budget) > end:
-                raise InvalidRequestError(f"tagged field {tag} is longer than it says")
+            if one is not None:
+                if one(frame, offset, budget) > end:
+                    raise InvalidRequestError(f"tagged field {tag} is longer than it says")
+                kept.append((tag, _patched(frame, offset, end, budget.patches[outside:])))
             offset = end
+        if len(kept) < count or len(budget.patches) > outside:
+            del budget.patches[outside:]
+            fields = [unsigned(tag) + unsigned(len(data)) + data for tag, data in kept]
+            budget.patches.append(Patch(start, offset, unsigned(len(kept)) + b"".join(fields)))
         return offset
 
     return walk
+
+
+def _patched(frame: memoryview, start: int, end: int, patches: Sequence[Patch]) -> bytes:
+    """A piece of a frame, with the patches that lie in it."""
+    parts: list[Buffer] = []
+    for patch in patches:
+        if start <= patch.start < end:
+            parts += (frame[start : patch.start], patch.known)
+            start = patch.end
+    return b"".join((*parts, frame[start:end]))
+
+
+def unsigned(value: int) -> bytes:
+    """What `varint` reads."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
 
 
 def no_tags(frame: memoryview, offset: int) -> int:

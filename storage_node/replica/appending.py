@@ -42,11 +42,8 @@ def append_to_leader(
 
     Errors: NotEnoughReplicasError before the append; those of the log.
     """
-    if acks == ACKS_ALL and partition.is_under_min_isr:
-        raise NotEnoughReplicasError(
-            f"{partition.topic_partition} has {len(partition.isr)} in-sync replicas, acks=all needs"
-            f" {partition.min_isr}"
-        )
+    if acks == ACKS_ALL:
+        check_in_sync(partition)
     try:
         info = log.append_as_leader(
             batch,
@@ -68,6 +65,15 @@ def append_to_leader(
         replicas.changed.append(partition.key)
     replicas.maybe_flush(partition)
     return info
+
+
+def check_in_sync(partition: Partition) -> None:
+    """Errors: NotEnoughReplicasError for acks=all."""
+    if partition.is_under_min_isr:
+        raise NotEnoughReplicasError(
+            f"{partition.topic_partition} has {len(partition.isr)} in-sync replicas, acks=all needs"
+            f" {partition.min_isr}"
+        )
 
 
 class Acked:

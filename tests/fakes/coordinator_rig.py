@@ -148,6 +148,15 @@ class Host:
     def high_watermark(self, key: Any) -> int:
         return self.logs[key[1]].high_watermark
 
+    def soon(self) -> None:
+        """`ask` and `ask_together` end turns."""
+
+    def check_append(self, key: Any, leader_epoch: int) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+        if leader_epoch != self.logs[key[1]].leader_epoch:
+            raise NotLeaderOrFollowerError("another epoch")
+
     def is_handed_over(self, key: Any) -> bool:
         return self.handed_over is None or key[1] in self.handed_over
 
@@ -373,14 +382,20 @@ class CoordinatorRig:
             self.all.committed((TOPIC_ID, index))
 
     def ask(self, api: Any, body: Any, session: int | None = None) -> Request:
-        """A request, as the node hands it over."""
-        request = Request(Peer(session or next(self.sessions)), api, body)
-        try:
-            self.all.handle(request)
-        except KafkaError as error:
-            self.host.reply_error(request, error)
+        """A request, as the node hands it over, in a turn of its own."""
+        return self.ask_together((api, body), session=session)[0]
+
+    def ask_together(self, *asked: tuple[Any, Any], session: int | None = None) -> list[Request]:
+        """Requests that come within one turn of the loop."""
+        requests = [Request(Peer(session or next(self.sessions)), api, body) for api, body in asked]
+        for request in requests:
+            try:
+                self.all.handle(request)
+            except KafkaError as error:
+                self.host.reply_error(request, error)
+        self.all.end_turn()
         self.settle()
-        return request
+        return requests
 
     def set(self, number: int, group: str = "g", **more: Any) -> Request:
         """Set a group's number."""

@@ -35,6 +35,7 @@ from headrace.storage_node.effects import (
     CopyLog,
     DeleteLog,
     EndNode,
+    EndTurn,
     FlushLog,
     LookUpOffsets,
     Note,
@@ -279,6 +280,9 @@ class CoreRig:
     def check(self) -> None:
         """Take the effects and assert the laws of every partition."""
         self.effects += self.core.take_effects()
+        while self.pop(EndTurn):
+            self.core.end_turn(self.now_ms, WALL_MS)
+            self.effects += self.core.take_effects()
         for wake in self.pop(WakeAt):
             self._timer_ms = wake.deadline_ms
         for partition in self.core.replicas.partitions.values():

@@ -67,8 +67,8 @@ def mutations(
     tree = msgpack.unpackb(valid, strict_map_key=False)
     for path in _paths(tree):
         for value in values:
-            yield _packed(_replaced(tree, path, value))
-        yield _packed(_shortened(tree, path))
+            yield packed(_replaced(tree, path, value))
+        yield packed(_shortened(tree, path))
     yield from RAW
     for end in range(0, len(valid), max(len(valid) // 40, 1)):
         yield valid[:end]
@@ -106,6 +106,7 @@ def _shortened(tree: Any, path: tuple[int, ...]) -> Any:
     return copy
 
 
-def _packed(tree: Any) -> bytes:
-    packed: bytes = msgpack.packb(tree)
-    return packed.replace(msgpack.packb(_DEEP), DEEP_BYTES)
+def packed(tree: Any) -> bytes:
+    """As MessagePack, with what no encoder would write."""
+    raw: bytes = msgpack.packb(tree)
+    return raw.replace(msgpack.packb(_DEEP), DEEP_BYTES)

@@ -13,6 +13,7 @@ from headrace.protocol import errors
 from headrace.protocol.messages import control, data, registry
 from headrace.protocol.transport.dealer_io import Connection
 from headrace.runtime.loop_io import new_event_loop
+from kafka_listener_rig import WireClient
 from node_rig import batch, values_of
 
 if TYPE_CHECKING:
@@ -31,9 +32,10 @@ GOOD = b"a good record"
 
 @contextlib.contextmanager
 def attacked_cluster() -> Iterator[LocalCluster]:
-    """One node whose unread answers may take 32 MiB."""
+    """One node with both planes, whose unread answers may take 32 MiB."""
     limits = {"queued_max_response_bytes": 32 * MIB}
-    with local(nodes=1, broker_session_timeout_ms=10_000, **limits) as made:
+    listeners = "PLAINTEXT://127.0.0.1:0"
+    with local(nodes=1, broker_session_timeout_ms=10_000, listeners=listeners, **limits) as made:
         yield made
 
 
@@ -48,12 +50,14 @@ class Probe:
     def __init__(self, cluster: LocalCluster) -> None:
         host, _, port = cluster.bootstrap.rpartition(":")
         self.node = (host, int(port))
+        host, _, port = cluster.kafka_bootstrap.rpartition(":")
+        self.kafka = (host, int(port))
         status = cluster.status()
         host, _, port = status["controller"]["endpoint"].rpartition(":")
         self.controller = (host, int(port))
         self._cluster = cluster
         self._identity = self._facts()
-        self.topic_id = b""
+        self.topic, self.topic_id = f"probe-{os.urandom(4).hex()}", b""
         self._written = 0
 
     def _facts(self) -> tuple[Any, ...]:
@@ -76,13 +80,14 @@ class Probe:
 
     async def prepare(self) -> None:
         """A topic of its own."""
-        name = f"probe-{os.urandom(4).hex()}"
-        spec = control.NewTopicSpec(name, 1, 1)
+        # the records' timestamps are long ago
+        spec = control.NewTopicSpec(self.topic, 1, 1, configs={"retention.ms": "-1"})
         answer = await self.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
         self.topic_id = answer.body.topics[0].topic_id
 
     async def check(self) -> None:
-        """Produce, read everything back, ask the controller; nobody was restarted or fenced."""
+        """Produce and read everything back over both planes, ask the controller; nobody was restarted or
+        fenced."""
         entry = data.ProducePartition(self.topic_id, 0)
         asked = data.ProduceRequest(-1, 10_000, (entry,))
         async with asyncio.timeout(TIMEOUT_S):
@@ -96,10 +101,36 @@ class Probe:
         wanted = data.FetchPartition(self.topic_id, 0, 0, 8 * MIB)
         answer = await self.ask(registry.FETCH, data.FetchRequest(0, 1, 8 * MIB, 0, (wanted,)))
         assert [value for _, value in values_of(answer.frames)] == [GOOD] * self._written
+        await self._check_kafka()
         beat = control.BrokerHeartbeatRequest(4_711, 1, 1)
         answer = await self.ask(registry.BROKER_HEARTBEAT, beat, to=self.controller)
         assert answer.body.error_code == errors.BrokerIdNotRegisteredError.code
         assert self._facts() == self._identity, "a server was restarted or fenced"
+
+    async def _check_kafka(self) -> None:
+        """The same as a client of Kafka's."""
+        async with asyncio.timeout(TIMEOUT_S):
+            client = await WireClient.to(self.kafka[1])
+            try:
+                client.send(
+                    0, 9, name=self.topic, index=0, acks=-1, records=batch(GOOD), transactional_id=None
+                )
+                _, answer = await client.answer(0, 9)
+                assert int(answer.responses[0].partition_responses[0].error_code) == 0, answer
+                self._written += 1
+                fetch = {
+                    "session_epoch": -1,
+                    "isolation_level": 0,
+                    "fetch_offset": 0,
+                    "current_leader_epoch": -1,
+                }
+                limits = {"max_bytes": 8 * MIB, "partition_max_bytes": 8 * MIB}
+                client.send(1, 11, topic=self.topic, partition=0, **fetch, **limits)
+                _, answer = await client.answer(1, 11)
+            finally:
+                client.close()
+        (partition,) = answer.responses[0].partitions
+        assert [value for _, value in values_of([partition.records])] == [GOOD] * self._written
 
 
 def attack(cluster: LocalCluster, scenario: Callable[[Probe], Awaitable[None]]) -> None:

@@ -1,4 +1,7 @@
-"""Record batches gone wrong, over real sockets: each is refused with its error (RELIABILITY 3.3: 23-30)."""
+"""Record batches gone wrong, over real sockets and both planes: each is refused with its error.
+
+RELIABILITY 3.3, rows 23 to 30.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,23 @@ from typing import TYPE_CHECKING, Any
 import batch_bytes as by_hand
 import pytest
 from headrace.protocol import errors
-from headrace.protocol.messages import control, data, registry
+from headrace.protocol.messages import control, registry
+from headrace.protocol.messages import data as data_messages
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import Compression
 from headrace.protocol.transport.dealer_io import Connection
 from hostile_rig import MIB, TIMEOUT_S, Probe, attack, attacked_cluster
+from kafka_listener_rig import WireClient
+from kafka_wire import example_request, framed, request_frame
 from node_rig import batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Self
 
     from headrace import LocalCluster
+
+PLANES = ["zeromq", "kafka"]
 
 
 @pytest.fixture(scope="module")
@@ -91,41 +100,74 @@ BAD_BATCHES: dict[str, tuple[bytes, tuple[type[errors.KafkaError], ...]]] = {
 }
 
 
-def test_every_bad_batch_gets_its_error(cluster: LocalCluster) -> None:
+class Sender:
+    """Produces over one plane: batches for partition 0 of a topic, in one request; codes and offsets."""
+
+    def __init__(self, probe: Probe, plane: str) -> None:
+        self._probe, self._plane = probe, plane
+
+    async def __aenter__(self) -> Self:
+        if self._plane == "kafka":
+            self._wire = await WireClient.to(self._probe.kafka[1])
+        else:
+            self._own = await Connection.open(*self._probe.node, client_id="bad", timeout_s=TIMEOUT_S)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        (self._wire if self._plane == "kafka" else self._own).close()
+
+    async def send(self, topic: str, topic_id: bytes, *batches: bytes) -> list[tuple[int, int]]:
+        """Error code and base offset of each."""
+        if self._plane == "kafka":
+            body = example_request(0, 9, acks=1, transactional_id=None)
+            (entry,) = body.topic_data
+            (partition,) = entry.partition_data
+            parts = tuple(type(partition)(index=0, records=data) for data in batches)
+            data = type(entry)(name=topic, partition_data=parts)
+            body = type(body)(transactional_id=None, acks=1, timeout=body.timeout, topic_data=(data,))
+            self._wire.write(framed(request_frame(0, 9, body)))
+            _, answer = await self._wire.answer(0, 9)
+            results = answer.responses[0].partition_responses
+        else:
+            entries = tuple(data_messages.ProducePartition(topic_id, 0) for _ in batches)
+            request = data_messages.ProduceRequest(1, 1_000, entries)
+            told = await self._own.request(registry.PRODUCE, request, batches, timeout_s=TIMEOUT_S)
+            results = told.body.partitions
+        return [(int(each.error_code), each.base_offset) for each in results]
+
+
+@pytest.mark.parametrize("plane", PLANES)
+def test_every_bad_batch_gets_its_error(cluster: LocalCluster, plane: str) -> None:
     """Each answered with its own code beside a good batch in the same request, which is taken."""
 
     async def scenario(probe: Probe) -> None:
-        connection = await Connection.open(*probe.node, client_id="bad", timeout_s=TIMEOUT_S)
-        spec = control.NewTopicSpec("batches", 1, 1)
+        topic = f"batches-{plane}"
+        spec = control.NewTopicSpec(topic, 1, 1)
         made = await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
-        entry = data.ProducePartition(made.body.topics[0].topic_id, 0)
-        for number, (name, (bad, expected)) in enumerate(BAD_BATCHES.items()):
-            body = data.ProduceRequest(1, 1_000, (entry, entry))
-            answer = await connection.request(
-                registry.PRODUCE, body, [bad, batch(b"good")], timeout_s=TIMEOUT_S
-            )
-            refused, taken = answer.body.partitions
-            assert refused.error_code in [cls.code for cls in expected], (name, refused)
-            assert (taken.error_code, taken.base_offset) == (0, number), (name, taken)
-        connection.close()
+        topic_id = made.body.topics[0].topic_id
+        async with Sender(probe, plane) as sender:
+            for number, (name, (bad, expected)) in enumerate(BAD_BATCHES.items()):
+                (code, _), taken = await sender.send(topic, topic_id, bad, batch(b"good"))
+                assert code in [cls.code for cls in expected], (name, code)
+                assert taken == (0, number), (name, taken)
 
     attack(cluster, scenario)
 
 
+@pytest.mark.parametrize("plane", PLANES)
 @pytest.mark.parametrize("compression", [c for c in Compression if c])
-def test_decompression_bombs_stay_small(cluster: LocalCluster, compression: Compression) -> None:
+def test_decompression_bombs_stay_small(cluster: LocalCluster, compression: Compression, plane: str) -> None:
     """Row 27: what is small on the wire and 800 MiB when opened, many times at once."""
 
     async def scenario(probe: Probe) -> None:
         packed = bomb(compression)
-        entry = data.ProducePartition(probe.topic_id, 0)
-        connection = await Connection.open(*probe.node, client_id="bad", timeout_s=TIMEOUT_S)
-        body = data.ProduceRequest(1, 1_000, (entry,))
-        answers = await asyncio.gather(
-            *(connection.request(registry.PRODUCE, body, [packed], timeout_s=TIMEOUT_S) for _ in range(4))
-        )
-        codes = {answer.body.partitions[0].error_code for answer in answers}
+
+        async def one() -> int:
+            async with Sender(probe, plane) as sender:
+                ((code, _),) = await sender.send(probe.topic, probe.topic_id, packed)
+                return code
+
+        codes = set(await asyncio.gather(*(one() for _ in range(4))))
         assert codes <= {CORRUPT.code, INVALID.code, errors.MessageTooLargeError.code}
-        connection.close()
 
     attack(cluster, scenario)

@@ -11,6 +11,8 @@ from typing import Any
 
 from coordinator_rig import CoordinatorRig, Request, batch_of
 from headrace.protocol.errors import KafkaError, NotEnoughReplicasError
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.groups import HeartbeatRequest
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.coordinator_records import decode_record
 from headrace.protocol.records.header import read_batch_header
@@ -55,6 +57,20 @@ class ShardMachine(RuleBasedStateMachine):
         end = self.log.end
         request = self.rig.set(self.number, group)
         self.writes.append((request, self.log.end if self.log.end > end else None))
+
+    @rule(groups=st.lists(GROUPS, min_size=2, max_size=4))
+    def write_together(self, groups: list[str]) -> None:
+        end, first = self.log.end, self.number + 1
+        self.number += len(groups)
+        asked = [
+            (registry.HEARTBEAT, HeartbeatRequest(group, number, ""))
+            for number, group in enumerate(groups, first)
+        ]
+        requests = self.rig.ask_together(*asked)
+        is_written = self.log.end > end
+        assert not is_written or self.log.end == end + len(groups)
+        for place, request in enumerate(requests, end + 1):
+            self.writes.append((request, place if is_written else None))
 
     @rule(group=GROUPS)
     def read(self, group: str) -> None:

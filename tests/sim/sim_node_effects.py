@@ -15,6 +15,7 @@ from headrace.storage_node.effects import (
     CopyLog,
     DeleteLog,
     EndNode,
+    EndTurn,
     FlushLog,
     LookUpOffsets,
     Note,
@@ -54,7 +55,7 @@ class NodeEffects:
                 self.later(self._delay(self.flush_ms), "delete", effect.run)
             case CheckpointStarts():
                 self.later(0, "write starts", lambda: self._checkpoint(only_starts=True))
-            case LookUpOffsets() | ReadCold() | ReadForGuest() | AdvisePages() | CopyLog():
+            case LookUpOffsets() | ReadCold() | ReadForGuest() | AdvisePages() | CopyLog() | EndTurn():
                 self._start_work(effect)
             case TellController():
                 self._submit(m.NewsCame())
@@ -88,6 +89,8 @@ class NodeEffects:
                 )
             case AdvisePages(advice):
                 advice.run()
+            case EndTurn():
+                self.later(0, "end of turn", lambda: core.end_turn(self.world.now_ms, self.wall_ms))
             case CopyLog(key, move):
                 self._off_loop(self.read_ms, "copy", move.run, lambda: core.copied(key, move))
 

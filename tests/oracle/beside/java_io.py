@@ -39,7 +39,7 @@ class JavaTools:
         self._lock = threading.Lock()
 
     def run(self, main_class: str, *arguments: str, given: str = "", timeout_s: int = TIMEOUT_S) -> Printed:
-        """`given` is its standard input."""
+        """`given` is its standard input. Errors: KafkaError when the JVM ended meanwhile."""
         command = " ".join([str(timeout_s), *map(_encoded, (main_class, given, *arguments))])
         with self._lock:
             process = self._running()
@@ -47,7 +47,11 @@ class JavaTools:
             assert process.stdout is not None
             process.stdin.write(command + "\n")
             process.stdin.flush()
-            status, out, err = process.stdout.readline().split(" ")
+            answer = process.stdout.readline()
+            if not answer:
+                self._end()
+                raise kafka_io.KafkaError(f"the JVM that ran {main_class} is gone")
+            status, out, err = answer.split(" ")
             if int(status) == -1:
                 self._end()
         return Printed(int(status), _decoded(out), _decoded(err))

@@ -7,6 +7,7 @@ import fnmatch
 import importlib
 import json
 import pkgutil
+import shutil
 import sys
 import tempfile
 from contextlib import closing
@@ -56,7 +57,9 @@ def main() -> int:
             outcomes = _play(kafka, other, chosen, scratch, known, is_shown=options.show)
             apis = _apis(kafka, other)
     result, status = _judged(outcomes, known, is_whole=len(chosen) == len(ALL))
-    if options.write:
+    if not shutil.which("kcat"):
+        result += "; kcat is not installed, so not played"
+    if options.write and options.against == "headrace":
         PAGE.write_text(page(kafka_io.VERSION, result, apis, other.tap.seen, outcomes, known))
     print(result)
     return status
@@ -67,7 +70,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", action="append", help="scenarios of these names, with * and ?")
     parser.add_argument("--list", action="store_true", help="the names of the scenarios")
     parser.add_argument("--show", action="store_true", help="print what was seen of Kafka")
-    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}, if it is about headrace")
     against = ("headrace", "kafka", "planted")
     parser.add_argument("--against", choices=against, default="headrace", help="the second system")
     options = parser.parse_args()

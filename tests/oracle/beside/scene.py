@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .systems_io import System
 
 
-SETTLE_S = 10.0
+SETTLE_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Scene:
     @property
     def topic(self) -> str:
         """A name that no other scenario uses, for topics, groups and transactional ids."""
-        return re.sub(r"[^a-z0-9]+", "-", self.scenario.name)
+        return re.sub(r"[^a-z0-9]+", "-", self.scenario.name.lower())
 
     def note(self, label: str, value: Any) -> None:
         """Something that was seen, and that both systems should have in common; labels are unique."""

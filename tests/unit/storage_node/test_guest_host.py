@@ -23,7 +23,7 @@ from headrace.protocol.model import CONSUMER_OFFSETS, NO_NODE
 from headrace.protocol.records.header import CRC_POSITION, assigned_prefix
 from headrace.storage_node.effects import AskPeer, ReadForGuest
 from headrace.storage_node.guest import LogPiece
-from headrace.storage_node.log.files import FileGoneError
+from headrace.storage_node.log.files import DiskFullError, FileGoneError
 from node_rig import WALL_MS, batch, values_of
 
 if TYPE_CHECKING:
@@ -45,6 +45,9 @@ class Visitor:
         if not request.body.group_id:
             raise InvalidGroupIdError("nameless")
         self.host.replies.no_reply(request)
+
+    def end_turn(self) -> None:
+        self.heard.append(("turn", self.host.now_ms))
 
     def led(self, key: PartitionKey, name: TopicPartition, leader_epoch: int) -> None:
         self.heard.append(("led", str(name), leader_epoch))
@@ -432,3 +435,34 @@ def test_who_has_led_before_may_be_unknown() -> None:
     rig.pass_time(1_000)
     rig.core.expire(rig.now_ms)
     assert rig.is_done
+
+
+def test_the_guest_can_know_before_whether_it_may_append() -> None:
+    """Leadership, replicas in sync, and a disk that is known to be full."""
+    rig = Rig(replicas=(NODE, 2), min_insync_replicas="2")
+    host = rig.visitor.host
+    host.check_append(rig.key, 0)
+    with pytest.raises(FencedLeaderEpochError):
+        host.check_append(rig.key, -7)
+    room = rig.partition().log.files.room
+    room.full = "the disk is full"
+    with pytest.raises(DiskFullError):
+        host.check_append(rig.key, 0)
+    room.full = None
+    rig.metadata(PartitionChangeRecord(rig.topic_id, 0, isr=(NODE,)))
+    with pytest.raises(NotEnoughReplicasError):
+        host.check_append(rig.key, rig.partition().leader_epoch)
+    rig.set_leader(rig.topic_id, NO_NODE)
+    with pytest.raises(NotLeaderOrFollowerError):
+        host.check_append(rig.key, 0)
+
+
+def test_the_guest_hears_of_the_end_of_a_turn_once() -> None:
+    """However often it asked for it; then it may ask again."""
+    rig = Rig()
+    rig.visitor.take()
+    for _ in range(2):
+        rig.visitor.host.soon()
+        rig.visitor.host.soon()
+        rig.check()
+        assert rig.visitor.take("turn") == [("turn", rig.now_ms)]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CLIENT = "confluent-kafka"
-TIMEOUT_S = 20.0
+TIMEOUT_S = 45.0  # of a restart, too
 NOW = 1_700_000_000_000
 
 
@@ -51,7 +51,8 @@ def admin(scene: Scene) -> AdminClient:
 
 def _config(scene: Scene, more: dict[str, Any]) -> dict[str, Any]:
     given = {name.replace("_", "."): value for name, value in more.items()}
-    return {"bootstrap.servers": scene.bootstrap, "topic.metadata.refresh.interval.ms": 500, **given}
+    base = {"topic.metadata.refresh.interval.ms": 500, "reconnect.backoff.max.ms": 500}
+    return {"bootstrap.servers": scene.bootstrap, **base, **given}
 
 
 def make(scene: Scene, partitions: int = 1, topic: str = "", **configs: str) -> None:

@@ -122,9 +122,10 @@ def topics(scene: Scene) -> None:
                 "configs": [{"name": "retention.ms", "value": "3600000"}],
             }
             for label, more in (("check", {"validate_only": True}), ("make", {}), ("again", {})):
-                asking.ask(
-                    f"{label} v{version}", "create_topics", version, topics=[topic], timeout=10_000, **more
-                )
+                found = asking.ask("", "create_topics", version, topics=[topic], timeout=10_000, **more)
+                for made in found["topics"]:
+                    made["configs"] = {each["name"]: each for each in made.get("configs", ())}
+                scene.note(f"{label} v{version}", found)
         for version in range(4):
             wanted = [{"name": f"{scene.topic}-2", "count": version + 2, "assignments": None}]
             asking.ask(f"partitions v{version}", "create_partitions", version, topics=wanted, timeout=10_000)

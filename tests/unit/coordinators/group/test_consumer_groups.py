@@ -137,8 +137,12 @@ def test_group_may_have_times_of_its_own(rig: ConsumerGroupRig) -> None:
     own = {"consumer.session.timeout.ms": "8000", "consumer.heartbeat.interval.ms": "1000"}
     rig.image = replace(rig.image, configs={(GROUP_RESOURCE, GROUP): own})
     first = member(rig, "a")
+    first.beat()
+    rig.advance(1_001)  # a group that moves hears its members oftener
     assert first.beat().heartbeat_interval_ms == 1_000
     other = SimMember(rig, "b", ("events",), group_id="other")
+    other.beat()
+    rig.advance(5_001)
     assert other.beat().heartbeat_interval_ms == 5_000
     rig.advance(8_000)
     with pytest.raises(errors.UnknownMemberIdError):

@@ -255,13 +255,35 @@ def test_a_node_without_room_is_asked_again() -> None:
     async def scenario() -> None:
         async with listening() as rig:
             client = await rig.client()
-            ask_produce(client, 1)
+            ask_fetch(client, 1)
             request = await rig.host.request(0)
             request.answered(ThrottlingQuotaExceededError("full"), ())
             again = await rig.host.request(1)
             assert again is request
-            answer_produce(again)
-            assert (await client.answer(PRODUCE, 9))[0] == 1
+            answer_fetch(again)
+            assert (await client.answer(FETCH, 11))[0] == 1
+
+    run(scenario)
+
+
+def test_a_produce_that_is_refused_is_its_clients_to_send_again() -> None:
+    """It may have been written, and those behind it are under way: nothing is sent twice, or out of order."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            client = await rig.client()
+            ask_produce(client, 1)
+            ask_produce(client, 2)
+            second = await rig.host.request(1)
+            rig.host.requests[0].answered(ThrottlingQuotaExceededError("full"), ())
+            answer_produce(second, 5)
+            codes = []
+            for number in (1, 2):
+                correlation_id, body = await client.answer(PRODUCE, 9)
+                assert correlation_id == number
+                codes.append(int(body.responses[0].partition_responses[0].error_code))
+            assert codes == [7, 0]
+            assert len(rig.host.requests) == 2
 
     run(scenario)
 

@@ -9,7 +9,7 @@ from headrace.protocol.errors import InvalidRequestError
 from headrace.services.kafka_listener.entities import layout
 from headrace.services.kafka_listener.framing import read_header
 from headrace.services.kafka_listener.served import SERVED
-from headrace.services.kafka_listener.skimming import MAX_ELEMENTS, MAX_TAGS, no_tags, skim
+from headrace.services.kafka_listener.skimming import MAX_ELEMENTS, MAX_TAGS, no_tags, skim, unsigned, varint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka_wire import example_request, request_frame
@@ -42,7 +42,7 @@ def test_damaged_requests_are_refused_or_read(which: tuple[KafkaApi, int], data:
         shape.decode(damaged, 0)
     except InvalidRequestError:
         return
-    assert skim(shape.request, damaged, 0) <= len(damaged)
+    assert skim(shape.request, damaged, 0)[0] <= len(damaged)
 
 
 @pytest.mark.parametrize("version", [8, 9])
@@ -58,10 +58,14 @@ def test_arrays_are_bounded(version: int, count: int) -> None:
 
 def compact(count: int) -> bytes:
     """Kafka's unsigned varint of one more."""
-    left, out = count + 1, b""
-    while left >= 0x80:
-        out, left = out + bytes([left & 0x7F | 0x80]), left >> 7
-    return out + bytes([left])
+    return unsigned(count + 1)
+
+
+@given(st.integers(0, 2**35 - 1))
+def test_numbers_are_written_as_they_are_read(value: int) -> None:
+    """Seven bits at a time."""
+    data = unsigned(value)
+    assert varint(memoryview(data + b"\xff"), 0) == (value, len(data))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +89,7 @@ def test_all_arrays_of_a_request_count_together() -> None:
     topic = b"\2t" + compact(1_000) + bytes(1_000 * 4) + b"\0"
     schema = layout(9, 6).request
     small = b"\2g" + compact(2) + topic * 2 + b"\0"
-    assert skim(schema, memoryview(small), 0) == len(small)
+    assert skim(schema, memoryview(small), 0)[0] == len(small)
     with pytest.raises(InvalidRequestError, match="elements"):
         skim(schema, memoryview(b"\2g" + compact(300) + topic * 300 + b"\0"), 0)
 
@@ -101,6 +105,29 @@ def test_tags_are_bounded() -> None:
     assert lying != body
     with pytest.raises(InvalidRequestError):
         fetch.decode(memoryview(lying), 0)
+
+
+NEW = b"\x63\3abc"  # tag 99, of three bytes
+
+
+def test_tagged_fields_of_tomorrow_are_ignored() -> None:
+    """In the body and in what it is made of, also twice; kio would refuse them all."""
+    metadata = layout(3, 9)
+    plain = b"\3" + b"\2t\0" + b"\2u\0" + b"\0\0\0" + b"\0"
+    newer = b"\3" + b"\2t\1" + NEW + b"\2u\0" + b"\0\0\0" + b"\2" + NEW + NEW
+    assert metadata.decode(memoryview(newer), 0) == metadata.decode(memoryview(plain), 0)
+    assert metadata.decode(memoryview(b"head" + newer), 4) == metadata.decode(memoryview(plain), 0)
+
+
+def test_tagged_fields_of_tomorrow_within_and_beside_known_ones() -> None:
+    """A Fetch has the cluster's id and the follower's state, with tags of its own, behind tags."""
+    fetch = layout(1, 15)
+    _, body = body_of(SERVED[1], 15)
+    tags = b"\2\0\5\5text\1\x0d" + (3).to_bytes(4, "big") + (3).to_bytes(8, "big") + b"\0"
+    assert body.endswith(tags), body
+    state = tags[10:22] + b"\1" + NEW
+    newer = b"\3\0\5\5text\1" + bytes([len(state)]) + state + NEW
+    assert fetch.decode(memoryview(body[: -len(tags)] + newer), 0) == fetch.decode(memoryview(body), 0)
 
 
 @pytest.mark.parametrize(

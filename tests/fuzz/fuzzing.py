@@ -1,0 +1,168 @@
+"""Fuzzers against a running cluster, over both of its planes.
+
+The law: whatever comes, no process dies, nothing hangs, no memory grows without bound, every answer can be
+parsed, nothing of a translation breaks, what was accepted can be read, and a valid request afterwards is
+answered rightly. Case `number` of a kind and seed is always the same bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Any
+
+import wild
+from headrace.protocol import errors
+from headrace.protocol.messages import control, data, registry
+from headrace.protocol.transport.dealer_io import Connection
+from headrace.services.kafka_listener.served import SERVED
+from hostile_rig import MIB, TIMEOUT_S, Probe
+from kafka_listener_rig import WireClient
+from kafka_wire import answer_of, example_request, framed, request_frame
+from node_rig import values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from headrace import LocalCluster
+
+LOT = 160  # cases between two looks whether all is well
+TOGETHER = 16
+# How long a case waits for what may never be answered: a fetch, a join. Nothing is concluded from it.
+PATIENCE_S = 0.25
+# kio cannot read the time -1, by which this api says that no transaction is under way.
+UNREADABLE = {65}
+MAX_ANSWER_BYTES = 64 * MIB
+
+
+class Fuzzer:
+    """One cluster under attack."""
+
+    def __init__(self, cluster: LocalCluster, probe: Probe) -> None:
+        self._cluster, self._probe = cluster, probe
+        self._topic_id = b""
+        self.kinds: dict[str, Callable[[random.Random], Awaitable[None]]] = {
+            "frames": self._frames,
+            "requests": self._request,
+            "own": self._own_request,
+            "batches": self._batch,
+        }
+
+    async def prepare(self) -> None:
+        """The topic that most cases are about, a new one; none of those that were made by luck."""
+        answer = await self._probe.ask(registry.METADATA, data.MetadataRequest())
+        names = [topic.name for topic in answer.body.topics]
+        gone = tuple(name for name in names if not name.startswith(("probe-", "__")))
+        await self._probe.ask(registry.DELETE_TOPICS, control.DeleteTopicsRequest(gone))
+        spec = control.NewTopicSpec(wild.TOPIC, 1, 1, configs={"retention.ms": "-1"})
+        made = await self._probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
+        self._topic_id = made.body.topics[0].topic_id
+        await self._probe.check()
+
+    async def lot(self, kind: str, seed: int, first: int, count: int = LOT) -> None:
+        """Cases `first` and those behind it, then a look at everything."""
+        for start in range(first, first + count, TOGETHER):
+            cases = range(start, min(start + TOGETHER, first + count))
+            async with asyncio.timeout(TIMEOUT_S):
+                await asyncio.gather(
+                    *(self.kinds[kind](random.Random(f"{kind}/{seed}/{number}")) for number in cases)
+                )
+        await self._probe.check()
+        broken = [node["kafka"]["broken"] for node in self._cluster.status()["nodes"]]
+        assert not any(broken), "a translation broke: see the log"
+        await self._read_all()
+        await self.prepare()
+
+    # --- the kinds ---------------------------------------------------------------------------------------
+
+    async def _request(self, dice: random.Random) -> None:
+        frame = wild.request(dice, self._topic_id)
+        await self._converse([frame], [framed(frame)])
+
+    async def _frames(self, dice: random.Random) -> None:
+        frames = [wild.request(dice, self._topic_id) for _ in range(dice.choice((1, 2, 5)))]
+        ending = dice.choice((None, None, "fin", "rst"))
+        await self._converse(frames, wild.stream(dice, frames), ending, lies=True)
+
+    async def _converse(
+        self, frames: list[bytes], pieces: list[bytes], ending: str | None = None, *, lies: bool = False
+    ) -> None:
+        """Send, and parse whatever comes back. Where lengths lie, nobody knows what the answers are to."""
+        client = await WireClient.to(self._probe.kafka[1])
+        try:
+            for piece in pieces:
+                client.write(piece)
+                await client.writer.drain()
+                await asyncio.sleep(0)
+            if ending == "rst":
+                return
+            if ending == "fin":
+                client.writer.write_eof()
+            async with asyncio.timeout(PATIENCE_S):
+                expected = iter(frames)
+                while lies or (frame := next(expected, None)) is not None:
+                    answer = await client.frame()
+                    assert len(answer) < MAX_ANSWER_BYTES
+                    if not lies:
+                        parse(frame, answer)
+        except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
+            pass  # it waits, or the connection was ended: both are fine
+        finally:
+            client.close()
+
+    async def _own_request(self, dice: random.Random) -> None:
+        api, body = wild.own_request(dice, self._topic_id)
+        frames = [wild.batch(dice)] if api is registry.PRODUCE else []
+        await self._ask_own(api, body, frames)
+
+    async def _batch(self, dice: random.Random) -> None:
+        """Over one plane or the other; what is accepted is read with the rest of the lot."""
+        bad = wild.bad_batch(dice)
+        if dice.random() < 0.4:
+            request = data.ProduceRequest(1, 1_000, (data.ProducePartition(self._topic_id, 0),))
+            await self._ask_own(registry.PRODUCE, request, [bad])
+            return
+        version = dice.randrange(SERVED[0].low, SERVED[0].high + 1)
+        body = example_request(
+            0, version, name=wild.TOPIC, topic_id=wild.id_of(self._topic_id), index=0, acks=1,
+            records=bad, transactional_id=None,
+        )  # fmt: skip
+        frame = request_frame(0, version, body)
+        await self._converse([frame], [framed(frame)])
+
+    async def _ask_own(self, api: Any, body: Any, frames: Sequence[bytes]) -> None:
+        connection = await Connection.open(*self._probe.node, client_id="fuzz", timeout_s=TIMEOUT_S)
+        try:
+            sent = connection.send(api, body, frames)
+            await asyncio.wait([sent], timeout=PATIENCE_S)
+            if sent.done():
+                failure = sent.exception()
+                assert failure is None or isinstance(failure, errors.KafkaError), failure
+            else:
+                sent.add_done_callback(lambda over: over.cancelled() or over.exception())
+        finally:
+            connection.close()
+
+    # --- after each lot ----------------------------------------------------------------------------------
+
+    async def _read_all(self) -> None:
+        """What was accepted."""
+        offset = 0
+        while True:
+            wanted = data.FetchPartition(self._topic_id, 0, offset, MIB)
+            request = data.FetchRequest(0, 1, MIB, 0, (wanted,))
+            answer = await self._probe.ask(registry.FETCH, request)
+            found = values_of(answer.frames)
+            if not found:
+                return
+            offset = found[-1][0] + 1
+
+
+def parse(frame: bytes, answer: bytes) -> None:
+    """Fails unless it is a whole answer to that request."""
+    api_key, version = (int.from_bytes(frame[at : at + 2], "big", signed=True) for at in (0, 2))
+    assert answer[:4] == frame[4:8], "the answer of another request"
+    if api_key in UNREADABLE:
+        return
+    api = SERVED[api_key]
+    answer_of(api_key, version if api.low <= version <= api.high else 0, answer)

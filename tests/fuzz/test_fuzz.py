@@ -1,0 +1,34 @@
+"""A small share of `make fuzz`, always the same one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from fuzzing import Fuzzer
+from hostile_rig import Probe, attack, attacked_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace import LocalCluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with attacked_cluster() as made:
+        yield made
+
+
+@pytest.mark.parametrize("kind", ["frames", "requests", "own", "batches"])
+def test_a_share_of_each_kind(cluster: LocalCluster, kind: str) -> None:
+    """Two lots; the law is in fuzzing.py."""
+
+    async def scenario(probe: Probe) -> None:
+        fuzzer = Fuzzer(cluster, probe)
+        assert kind in fuzzer.kinds
+        await fuzzer.prepare()
+        for first in (0, 160):
+            await fuzzer.lot(kind, 1, first)
+
+    attack(cluster, scenario)

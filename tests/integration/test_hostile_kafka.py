@@ -1,0 +1,449 @@
+"""What a client of Kafka's may do wrong, over real sockets (RELIABILITY 3.3; table: docs/TESTING.md).
+
+The well-behaved client of the rig is served over both planes before and after, and memory is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from headrace.protocol import errors
+from headrace.services.kafka_listener.entities import MS
+from hostile_rig import BACKOFF_S, MIB, TIMEOUT_S, Probe, attack, attacked_cluster, rss_bytes
+from kafka_listener_rig import WireClient
+from kafka_wire import example_request as example
+from kafka_wire import framed, request_frame, request_head, written
+from kio.index import load_request_schema
+from node_rig import batch, until
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from headrace import LocalCluster
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, JOIN_GROUP = 0, 1, 2, 3, 8, 11
+FIND_COORDINATOR = 10
+LIST_GROUPS, API_VERSIONS, CREATE_TOPICS, EPOCHS = 16, 18, 19, 23
+MANY = (100_000).to_bytes(4, "big")
+HUGE = b"\xff\xff\xff\xff\x0f"
+NAMED = ("", ".", "..", "x" * 250, "a/b", "../../etc", "nul\0", "sp ace", "ümlaut", "new\nline")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with attacked_cluster() as made:
+        yield made
+
+
+def head(api_key: int, version: int, client_length: int = -1, client: bytes = b"") -> bytes:
+    """A header as it may not be."""
+    return struct.pack(">hhih", api_key, version, 1, client_length) + client
+
+
+def with_tags(tags: bytes) -> bytes:
+    """ApiVersions v3 with these tags behind its body."""
+    return framed(head(API_VERSIONS, 3) + b"\0" + b"\2x\2" + b"1" + tags)
+
+
+def topics_of(count: bytes) -> bytes:
+    """Metadata v9 whose array of topics begins like that."""
+    return framed(request_head(METADATA, 9) + count)
+
+
+# Each ends its connection, and nothing of it is executed.
+REFUSED: dict[str, bytes] = {
+    "01 size 2^31-1": struct.pack(">i", 2**31 - 1),
+    "02 size -1": struct.pack(">i", -1),
+    "02 size -2^31": struct.pack(">i", -(2**31)),
+    "03 size 0": struct.pack(">i", 0),
+    "04 size 100 MiB + 1": struct.pack(">i", 100 * MIB + 1),
+    "09 TLS": b"\x16\x03\x01\0\xa5\1\0\0\xa1\3\3" + bytes(150),
+    "09 HTTP": b"GET / HTTP/1.1\r\nHost: kafka\r\n\r\n",
+    "11 api -1": framed(head(-1, 0)),
+    "11 api 9999": framed(head(9_999, 0)),
+    **{f"11 api of servers {key}": framed(head(key, 0) + bytes(60)) for key in
+       (4, 5, 6, 7, 52, 53, 54, 56, 57, 58, 59, 62, 63, 67, 70, 73, 82)},
+    **{f"12 version {version}": framed(head(METADATA, version) + bytes(9)) for version in (-1, 14, 32_767)},
+    "12 removed version": framed(head(FETCH, 3) + bytes(40)),
+    "13 header only": framed(request_head(METADATA, 9)),
+    "14 client id 32767": framed(head(METADATA, 8, 32_767) + bytes(7)),
+    "14 client id not UTF-8": framed(head(METADATA, 8, 2, b"\xff\xfe") + bytes(7)),
+    "15 count -2": framed(request_head(METADATA, 8) + b"\xff\xff\xff\xfe\0\0\0"),
+    "15 count 2^31-1": framed(request_head(METADATA, 8) + b"\x7f\xff\xff\xff\0\0\0"),
+    "15 count beyond the end": framed(request_head(METADATA, 8) + b"\0\0\0\x05\0\1t"),
+    "15 nested": framed(request_head(LIST_OFFSETS, 2) + bytes(5) + MANY + (b"\0\0" + MANY) * 300),
+    "16 varint of 6 bytes": topics_of(b"\x80\x80\x80\x80\x80\1"),
+    "16 varint of 2^32": topics_of(HUGE),
+    "16 varint without end": topics_of(b"\xff"),
+    "17 2^31 tags": with_tags(b"\x80\x80\x80\x80\x08"),
+    "17 tag beyond the end": with_tags(b"\1\5\x7fab"),
+    "17 tag without end": with_tags(b"\1\5"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_what_cannot_be_understood_ends_its_connection(cluster: LocalCluster, pieces: int) -> None:
+    """Rows 1 to 4, 9 and 11 to 17, in one piece and byte by byte in the beginning."""
+
+    async def scenario(probe: Probe) -> None:
+        for name, bad in REFUSED.items():
+            client = await WireClient.to(probe.kafka[1])
+            for at in range(pieces - 1):
+                client.write(bad[at : at + 1])
+                await asyncio.sleep(0)
+            client.write(bad[pieces - 1 :])
+            async with asyncio.timeout(TIMEOUT_S):
+                assert await client.ended() == b"", name
+            client.close()
+
+    attack(cluster, scenario)
+
+
+ODD: dict[str, bytes] = {
+    "12 ApiVersions of tomorrow": framed(head(API_VERSIONS, 99) + b"\xff\xff"),
+    "14 no client id": framed(head(API_VERSIONS, 0)),
+    "14 client id -2, which is none to Kafka, too": framed(head(API_VERSIONS, 0, -2)),
+    "17 the same tag twice": with_tags(b"\2\5\1a\5\1b"),
+    "18 garbage behind the body": with_tags(b"\0garbage"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_is_odd_is_answered(cluster: LocalCluster, name: str) -> None:
+    """Rows 12, 14, 17 and 18: as Kafka does, and the connection goes on."""
+
+    async def scenario(probe: Probe) -> None:
+        client = await WireClient.to(probe.kafka[1])
+        for _ in range(2):
+            client.write(ODD[name])
+            version = 3 if name[:2] in ("17", "18") else 0
+            _, answer = await client.answer(API_VERSIONS, version)
+            assert int(answer.error_code) == (35 if name[:2] == "12" else 0)
+        client.close()
+
+    attack(cluster, scenario)
+
+
+def listener_of(cluster: LocalCluster) -> dict[str, Any]:
+    """Its own account."""
+    facts: dict[str, Any] = cluster.status()["nodes"][0]["kafka"]
+    return facts
+
+
+def test_half_a_request_has_no_effect(cluster: LocalCluster) -> None:
+    """Row 6: half a header then FIN, half a body then RST; nothing is written, nothing stays."""
+
+    async def scenario(probe: Probe) -> None:
+        body = example(
+            PRODUCE, 9, name=probe.topic, index=0, acks=1, records=batch(b"never"), transactional_id=None
+        )
+        whole = framed(request_frame(PRODUCE, 9, body))
+        for size in (2, 7, 12, len(whole) // 2, len(whole) - 1):
+            for is_reset in (False, True):
+                client = await WireClient.to(probe.kafka[1])
+                client.write(whole[:size])
+                await client.writer.drain()
+                if not is_reset:
+                    client.writer.write_eof()
+                    assert await client.ended() == b""
+                client.close()
+        await until(lambda: listener_of(cluster)["held_request_bytes"] == 0)
+
+    attack(cluster, scenario)
+
+
+def test_many_that_begin_and_stay_silent(cluster: LocalCluster) -> None:
+    """Rows 4, 7 and 8: 400 connections announce 100 MiB each and trickle, 400 say nothing: others are served
+    meanwhile, and a promise takes next to no memory."""
+
+    async def scenario(probe: Probe) -> None:
+        before = rss_bytes()
+        slow = [await WireClient.to(probe.kafka[1]) for _ in range(400)]
+        silent = [await WireClient.to(probe.kafka[1]) for _ in range(400)]
+        for client in slow:
+            client.write(struct.pack(">i", 100 * MIB) + b"\0")
+        await probe.check()
+        for client in slow:
+            client.write(b"\0")
+        await probe.check()
+        assert rss_bytes() - before < 100 * MIB
+        for client in slow + silent:
+            client.close()
+        await until(lambda: listener_of(cluster)["connections"] == 0)
+        assert listener_of(cluster)["held_request_bytes"] == 0
+
+    attack(cluster, scenario)
+
+
+def test_ten_thousand_questions_and_no_ear(cluster: LocalCluster) -> None:
+    """Rows 42 and 43: what is not read is not answered, and what is not answered is not read on."""
+
+    async def scenario(probe: Probe) -> None:
+        before = rss_bytes()
+        client = await WireClient.to(probe.kafka[1])
+        client.writer.transport.pause_reading()
+        question = framed(request_frame(API_VERSIONS, 3, example(API_VERSIONS, 3, client_software_name="x")))
+        for _ in range(10):
+            client.write(question * 1_000)
+        await probe.check()
+        facts = listener_of(cluster)
+        assert facts["pending_response_bytes"] < 2 * MIB
+        assert facts["held_request_bytes"] < 2 * MIB
+        assert rss_bytes() - before < 50 * MIB
+        client.writer.transport.resume_reading()
+        for _ in range(10_000):
+            await client.answer(API_VERSIONS, 3)
+        client.close()
+
+    attack(cluster, scenario)
+
+
+def test_connections_come_and_go(cluster: LocalCluster) -> None:
+    """Row 45: two thousand, each with a question that it does not wait for."""
+
+    async def scenario(probe: Probe) -> None:
+        question = framed(request_frame(METADATA, 9, example(METADATA, 9, name=probe.topic)))
+        for _ in range(20):
+            clients = [await WireClient.to(probe.kafka[1]) for _ in range(100)]
+            for client in clients:
+                client.write(question)
+                client.close()
+        await until(lambda: listener_of(cluster)["connections"] == 0)
+
+    attack(cluster, scenario)
+
+
+def test_a_flood_of_bad_batches_without_answers(cluster: LocalCluster) -> None:
+    """Row 44: acks=0 and bad records end the connection, which is all that can be said."""
+
+    async def scenario(probe: Probe) -> None:
+        fields = {"name": probe.topic, "index": 0, "acks": 0, "transactional_id": None}
+        bad = framed(request_frame(PRODUCE, 9, example(PRODUCE, 9, records=b"no batch", **fields)))
+        for _ in range(20):
+            client = await WireClient.to(probe.kafka[1])
+            client.write(bad * 200)
+            assert await client.ended() == b""
+            client.close()
+
+    attack(cluster, scenario)
+
+
+def test_fetches_that_wait_for_ever(cluster: LocalCluster) -> None:
+    """Row 33: hundreds of clients want more than there will be; with their connections they are gone."""
+
+    async def scenario(probe: Probe) -> None:
+        forever = {"max_wait": (2**31 - 1) * MS, "min_bytes": 2**31 - 1, "max_bytes": 2**31 - 1}
+        where = {"topic": probe.topic, "partition": 0, "session_epoch": -1, "isolation_level": 0}
+        body = example(FETCH, 11, fetch_offset=0, current_leader_epoch=-1, **forever, **where)
+        question = framed(request_frame(FETCH, 11, body))
+        clients = [await WireClient.to(probe.kafka[1]) for _ in range(300)]
+        for client in clients:
+            client.write(question * 20)
+        await until(lambda: parked(cluster) >= len(clients))
+        await probe.check()
+        for client in clients:
+            client.close()
+        await until(lambda: parked(cluster) == 0)
+
+    attack(cluster, scenario)
+
+
+def parked(cluster: LocalCluster) -> int:
+    """Requests that wait in the node."""
+    return int(cluster.status()["nodes"][0]["parked_requests"])
+
+
+# --- well-formed and absurd ------------------------------------------------------------------------------
+
+
+async def ask(probe: Probe, api_key: int, version: int, **values: Any) -> Any:
+    """One request on a connection of its own, with these values in it."""
+    client = await WireClient.to(probe.kafka[1])
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            client.send(api_key, version, **values)
+            return (await client.answer(api_key, version))[1]
+    finally:
+        client.close()
+
+
+def test_absurd_reads(cluster: LocalCluster) -> None:
+    """Rows 32, 34 and 41: offsets, sizes, times, epochs and sessions that cannot be; and one that pretends to
+    be a replica is served as the client that it is."""
+    far = 2**63 - 1
+    plain = {"partition": 0, "session_epoch": -1, "isolation_level": 0, "current_leader_epoch": -1}
+
+    async def scenario(probe: Probe) -> None:
+        async def fetch(**values: Any) -> tuple[int, Any]:
+            values = {"topic": probe.topic, "fetch_offset": 0, "max_bytes": MIB, **plain, **values}
+            answer = await ask(probe, FETCH, 11, **{"partition_max_bytes": MIB, **values})
+            partitions = answer.responses[0].partitions if answer.responses else (None,)
+            return int(answer.error_code), partitions[0]
+
+        out_of_range = errors.OffsetOutOfRangeError.code
+        for offset in (-5, far):
+            assert int((await fetch(fetch_offset=offset))[1].error_code) == out_of_range
+        for size in (0, -1, 2**31 - 1):
+            for name in ("max_bytes", "partition_max_bytes"):
+                assert int((await fetch(**{name: size}))[1].error_code) == 0
+        for session, epoch, code in ((77, 5, 70), (0, 9, 70), (-1, -7, 70)):
+            assert (await fetch(session_id=session, session_epoch=epoch))[0] == code
+        _, as_replica = await fetch(replica_id=1)
+        assert as_replica.records, "the records that a client may read"
+        for epoch, code in ((far % 2**31, errors.UnknownLeaderEpochError.code), (-1, 0)):
+            assert int((await fetch(current_leader_epoch=epoch))[1].error_code) == code
+        for timestamp in (-7, -(2**63)):
+            asked = {
+                "name": probe.topic,
+                "partition_index": 0,
+                "current_leader_epoch": -1,
+                "isolation_level": 0,
+            }
+            listed = await ask(probe, LIST_OFFSETS, 7, timestamp=timestamp, **asked)
+            code = int(listed.topics[0].partitions[0].error_code)
+            assert code in (errors.InvalidRequestError.code, errors.UnsupportedVersionError.code), timestamp
+        found = await ask(probe, EPOCHS, 4, topic=probe.topic, partition=0, current_leader_epoch=99)
+        assert int(found.topics[0].partitions[0].error_code) == errors.UnknownLeaderEpochError.code
+
+    attack(cluster, scenario)
+
+
+def test_topics_that_must_not_be(cluster: LocalCluster) -> None:
+    """Rows 31 and 37: names, partitions, replicas, configs; nothing is created, on no disk."""
+    made: dict[str, Any] = {"assignments": (), "configs": (), "num_partitions": 1, "replication_factor": 1}
+    table: list[tuple[dict[str, Any], type[errors.KafkaError]]] = [
+        *(({"name": name}, errors.InvalidTopicError) for name in NAMED),
+        ({"num_partitions": 10**6}, errors.InvalidPartitionsError),
+        ({"num_partitions": 0}, errors.InvalidPartitionsError),
+        ({"replication_factor": 32_767}, errors.InvalidReplicationFactorError),
+        ({"replication_factor": 0}, errors.InvalidReplicationFactorError),
+    ]
+
+    async def scenario(probe: Probe) -> None:
+        before = {topic.name for topic in (await everything(probe)).topics}
+        schema = load_request_schema(CREATE_TOPICS, 7)
+        for values, expected in table:
+            request = example(CREATE_TOPICS, 7)
+            (topic,) = request.topics
+            topic = type(topic)(**{"name": "p", **made, **values})
+            request = schema(topics=(topic,), timeout=request.timeout, validate_only=False)
+            client = await WireClient.to(probe.kafka[1])
+            client.write(framed(request_head(CREATE_TOPICS, 7) + written(request)))
+            _, answer = await client.answer(CREATE_TOPICS, 7)
+            client.close()
+            assert int(answer.topics[0].error_code) == expected.code, values
+        assert {topic.name for topic in (await everything(probe)).topics} == before
+
+    attack(cluster, scenario)
+
+
+async def everything(probe: Probe) -> Any:
+    """Metadata of all topics."""
+    client = await WireClient.to(probe.kafka[1])
+    client.write(topics_of(b"\0\0\0\0\0"))
+    _, answer = await client.answer(METADATA, 9)
+    client.close()
+    return answer
+
+
+def test_names_that_would_be_made_by_asking(cluster: LocalCluster) -> None:
+    """Row 31: Metadata makes topics for those who ask for them, none of an illegal name."""
+
+    async def scenario(probe: Probe) -> None:
+        for name in NAMED:
+            answer = await ask(probe, METADATA, 9, name=name, allow_auto_topic_creation=True)
+            assert int(answer.topics[0].error_code) in (3, 17), name
+        assert not {topic.name for topic in (await everything(probe)).topics} & set(NAMED)
+
+    attack(cluster, scenario)
+
+
+async def code_of(probe: Probe, api_key: int, version: int, **values: Any) -> int:
+    """Of an answer that has one for all."""
+    return int((await ask(probe, api_key, version, **values)).error_code)
+
+
+async def settled(code: Callable[[], Awaitable[int]]) -> int:
+    """Not before there is a coordinator, which comes with the first one who looks for it."""
+    while True:
+        found = await code()
+        if found not in (14, 15, 16):
+            return found
+        await asyncio.sleep(BACKOFF_S)
+
+
+def test_groups_that_must_not_be(cluster: LocalCluster) -> None:
+    """Row 35: session timeouts, protocols and metadata beyond measure; nobody becomes a member."""
+    join = {
+        "member_id": "",
+        "group_instance_id": None,
+        "protocol_type": "consumer",
+        "rebalance_timeout": 0 * MS,
+    }
+
+    async def scenario(probe: Probe) -> None:
+        await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="bad", key_type=0))
+
+        async def joined(**values: Any) -> int:
+            # version 3 gives a member its id while it joins
+            fields = {"group_id": "bad", **join, **values}
+            return await settled(lambda: code_of(probe, JOIN_GROUP, 3, **fields))
+
+        for ms in (0, -1, 2**31 - 1, -(2**31)):
+            assert await joined(session_timeout=ms * MS) == errors.InvalidSessionTimeoutError.code
+        wrong = errors.InconsistentGroupProtocolError.code
+        assert await joined(session_timeout=10_000 * MS, protocol_type="") == wrong
+        assert await joined(session_timeout=10_000 * MS, group_id="") == errors.InvalidGroupIdError.code
+        assert (
+            await joined(session_timeout=10_000 * MS, member_id="nobody") == errors.UnknownMemberIdError.code
+        )
+        listed = await ask(probe, LIST_GROUPS, 0)
+        assert "bad" not in {group.group_id for group in listed.groups}
+
+    attack(cluster, scenario)
+
+
+def test_commits_that_must_not_be(cluster: LocalCluster) -> None:
+    """Row 36: metadata of more than 4 KiB, offsets that are none."""
+
+    async def scenario(probe: Probe) -> None:
+        await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="simple", key_type=0))
+
+        async def committed(**values: Any) -> int:
+            fields = {"group_id": "simple", "generation_id_or_member_epoch": -1, "member_id": ""}
+            where = {"name": probe.topic, "partition_index": 0, "group_instance_id": None}
+            metadata = {"committed_offset": 1, "committed_metadata": "", "committed_leader_epoch": -1}
+            answer = await ask(probe, OFFSET_COMMIT, 8, **{**fields, **where, **metadata, **values})
+            return int(answer.topics[0].partitions[0].error_code)
+
+        assert await settled(committed) == 0
+        large = await committed(committed_metadata="x" * 5_000)
+        assert large == errors.OffsetMetadataTooLargeError.code
+        assert await committed(committed_offset=-2) != 0
+        assert await committed(partition_index=-1) != 0
+        assert await committed(partition_index=2**31 - 1) != 0
+
+    attack(cluster, scenario)
+
+
+def test_a_client_cannot_write_the_log(cluster: LocalCluster, caplog: pytest.LogCaptureFixture) -> None:
+    """Row 50: what a client says of itself stays on its line, with no payload of it."""
+
+    def said() -> list[str]:
+        return [record.getMessage() for record in caplog.records]
+
+    async def scenario(probe: Probe) -> None:
+        name = b"x\nERROR the node is dead\x1b[2J"
+        bad = framed(head(METADATA, 8, len(name), name) + b"\x7f\xff\xff\xffSECRET")
+        while not any("dead" in line for line in said()):  # one line in a second, of whomever
+            client = await WireClient.to(probe.kafka[1])
+            client.write(bad)
+            await client.ended()
+            client.close()
+
+    attack(cluster, scenario)
+    assert any("ended" in line and "x\\nERROR" in line for line in said()), said()
+    assert not any("\n" in line or "\x1b" in line or "SECRET" in line for line in said())

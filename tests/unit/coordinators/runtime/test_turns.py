@@ -1,0 +1,192 @@
+"""What is asked of a shard within one turn of the loop is decided in order, and written at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from coordinator_rig import CoordinatorRig, Counter, Peer, Request, batch_of
+from headrace.coordinators.runtime.ports import Outcome, Stamp
+from headrace.protocol.errors import (
+    CoordinatorNotAvailableError,
+    InvalidRequestError,
+    KafkaStorageError,
+    NotCoordinatorError,
+    NotEnoughReplicasError,
+)
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.groups import DescribeGroupsRequest, HeartbeatRequest, HeartbeatResponse
+from headrace.protocol.records.header import read_batch_header
+
+
+@pytest.fixture
+def rig() -> CoordinatorRig:
+    """A led partition with an empty log."""
+    rig = CoordinatorRig()
+    rig.lead()
+    return rig
+
+
+def setting(number: int, group: str = "g", text: str = "") -> tuple[Any, Any]:
+    return registry.HEARTBEAT, HeartbeatRequest(group, number, text)
+
+
+READING = (registry.DESCRIBE_GROUPS, DescribeGroupsRequest(("g",)))
+
+
+def counts(rig: CoordinatorRig) -> list[int]:
+    """Of the records of each batch."""
+    return [read_batch_header(batch).record_count for batch in rig.host.logs[0].batches]
+
+
+def test_the_decisions_of_a_turn_are_one_batch(rig: CoordinatorRig) -> None:
+    """Each is answered for itself, and the log says them in their order."""
+    requests = rig.ask_together(*(setting(number, f"g{number}") for number in range(5)))
+    assert [request.answer for request in requests] == [HeartbeatResponse(0, str(n)) for n in range(5)]
+    assert counts(rig) == [5]
+    state = dict(rig.shard.numbers)
+    rig.leave()
+    rig.lead(epoch=1)
+    rig.load()
+    assert rig.shard.numbers == state == {f"g{number}": number for number in range(5)}
+
+
+def test_each_decision_knows_those_before(rig: CoordinatorRig) -> None:
+    """And none is shown before all of them are committed."""
+    rig.host.commits_at_once = False
+    first, shown, second = rig.ask_together(setting(1), READING, setting(2))
+    assert first.is_waiting
+    assert shown.is_waiting
+    rig.commit()
+    assert shown.answer.groups[0].group_state == "1"
+    assert (first.answer, second.answer) == (HeartbeatResponse(0, "1"), HeartbeatResponse(0, "2"))
+    assert rig.shard.numbers == {"g": 2}
+
+
+def test_what_does_not_fit_begins_another_batch(rig: CoordinatorRig) -> None:
+    """Nothing is too large, and what no batch holds alone is refused alone."""
+    rig.host.max_bytes = 400
+    texts = ["x" * 60] * 6
+    texts[3] = "x" * 500
+    requests = rig.ask_together(*(setting(n, f"g{n}", text) for n, text in enumerate(texts)))
+    refused = requests.pop(3)
+    assert not isinstance(refused.answer, HeartbeatResponse)
+    assert all(isinstance(request.answer, HeartbeatResponse) for request in requests)
+    assert all(len(batch) <= 400 for batch in rig.host.logs[0].batches)
+    assert sum(counts(rig)) == 5
+    assert rig.shard.numbers == {f"g{n}": n for n in (0, 1, 2, 4, 5)}
+
+
+def test_what_is_no_record_is_refused_alone(rig: CoordinatorRig) -> None:
+    """The others of its turn are not."""
+    first, bad, last = rig.ask_together(setting(1), setting(1 << 70), setting(3))
+    assert isinstance(bad.answer, InvalidRequestError)
+    assert (first.answer, last.answer) == (HeartbeatResponse(0, "1"), HeartbeatResponse(0, "3"))
+    assert rig.shard.numbers == {"g": 3}
+
+
+def test_too_few_replicas_refuse_each(rig: CoordinatorRig) -> None:
+    """Nothing is applied, and who only reads is answered."""
+    rig.set(1)
+    rig.host.refuses = NotEnoughReplicasError("too few")
+    first, shown, second = rig.ask_together(setting(2), READING, setting(3))
+    assert isinstance(first.answer, CoordinatorNotAvailableError)
+    assert isinstance(second.answer, CoordinatorNotAvailableError)
+    assert shown.answer.groups[0].group_state == "1"
+    assert rig.shard.numbers == {"g": 1}
+
+
+def test_an_append_that_fails_against_all_signs_makes_the_shard_anew(
+    rig: CoordinatorRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it knows is more than its log says: everybody asks again, and it is read."""
+    rig.set(1)
+
+    def fail(*_: Any) -> int:
+        raise KafkaStorageError("full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.host, "append", fail)
+        first, shown, second = rig.ask_together(setting(2), READING, setting(3))
+    assert isinstance(first.answer, NotCoordinatorError)
+    assert isinstance(second.answer, NotCoordinatorError)
+    assert shown.answer.groups[0].error_code == NotCoordinatorError.code
+    rig.load()
+    assert rig.shard.numbers == {"g": 1}
+    assert rig.set(4).answer == HeartbeatResponse(0, "4")
+    assert "is read anew" in rig.host.notes[0]
+
+
+def test_batches_of_transactions_stand_alone() -> None:
+    """In their place."""
+
+    class Stamping(Counter):
+        def handle(self, api: Any, body: Any, token: Any, now: Any) -> Outcome:
+            outcome = super().handle(api, body, token, now)
+            if body.member_id == "in a transaction":
+                outcome.stamp = Stamp(7, 0)
+            return outcome
+
+    rig = CoordinatorRig(make=Stamping)
+    rig.lead()
+    rig.ask_together(setting(1), setting(2), setting(3, text="in a transaction"), setting(4), setting(5))
+    assert counts(rig) == [2, 1, 2]
+    assert [read_batch_header(batch).producer_id for batch in rig.host.logs[0].batches] == [-1, 7, -1]
+    assert (rig.shard.numbers, rig.shard.pending) == ({"g": 5}, {7: {"g": 3}})
+
+
+def test_one_that_says_nothing_is_enough_for_a_turn(rig: CoordinatorRig) -> None:
+    """Also where others write anyway."""
+    rig.host.holds_lease = False
+    rig.ask_together(READING, READING, setting(1), READING)
+    assert counts(rig) == [2]
+
+
+def handed_over(rig: CoordinatorRig, session: int = 5) -> Request:
+    """A request whose turn is not over."""
+    request = Request(Peer(session), *setting(1))
+    rig.all.handle(request)
+    assert request.is_waiting
+    return request
+
+
+def test_who_lost_the_partition_within_the_turn_decides_nothing(rig: CoordinatorRig) -> None:
+    """Everybody hears it; in the next epoch nothing of it is left."""
+    request = handed_over(rig)
+    rig.leave()
+    assert isinstance(request.answer, NotCoordinatorError)
+    rig.lead(epoch=1)
+    rig.all.end_turn()
+    assert rig.host.logs[0].batches == []
+
+
+def test_what_nobody_waits_for_any_more_is_not_decided(rig: CoordinatorRig) -> None:
+    """Its connection has ended within the turn."""
+    request = handed_over(rig)
+    rig.all.connection_gone(5)
+    rig.all.end_turn()
+    assert request.answers == [None]
+    assert rig.host.logs[0].batches == []
+
+
+def test_a_log_that_others_wrote_is_gone_on_with(rig: CoordinatorRig) -> None:
+    """The offsets of a joint batch follow what was read."""
+    rig.leave()
+    rig.host.put(0, batch_of(("a", 1), ("b", 2)))
+    rig.lead(epoch=1)
+    rig.load()
+    rig.ask_together(setting(3, "c"), setting(4, "d"))
+    assert rig.shard.numbers == {"a": 1, "b": 2, "c": 3, "d": 4}
+
+
+def test_what_was_asked_comes_before_what_is_due(rig: CoordinatorRig) -> None:
+    """A node that stood still finds both at once."""
+    joined = rig.join()
+    rig.host.now_ms += 10
+    request = handed_over(rig)
+    rig.all.expire()
+    rig.settle()
+    assert request.answer == HeartbeatResponse(0, "1")
+    assert not joined.is_waiting
+    rig.all.end_turn()
+    assert counts(rig) == [1]

@@ -1,0 +1,31 @@
+"""Clients that leave while they are not read: what waits for them is freed."""
+
+from __future__ import annotations
+
+import pytest
+from kafka_listener_rig import TOPIC, listening
+from node_rig import run, until
+
+FETCH = 1
+
+
+@pytest.mark.parametrize("is_reset", [True, False])
+def test_a_client_that_goes_while_requests_wait_behind_a_fetch_is_gone(is_reset: bool) -> None:
+    """While something waits nothing is read, so that its end goes by unseen; the fetch may wait for weeks."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            client = await rig.client()
+            for number in range(5):
+                client.send(FETCH, 11, number, topic=TOPIC, partition=0, session_epoch=-1, isolation_level=0)
+            request = await rig.host.request(0)
+            if is_reset:
+                client.close()
+            else:
+                client.writer.write_eof()
+            await until(lambda: bool(rig.host.gone))
+            assert rig.host.gone == [request.peer.session]
+            assert rig.listener.status()["connections"] == 0
+            assert rig.listener.status()["held_request_bytes"] == 0
+
+    run(scenario)

@@ -1,0 +1,16 @@
+"""What `headrace up` tells owners of Kafka clients."""
+
+from __future__ import annotations
+
+from headrace.services.cli.cluster import kafka_addresses
+
+
+def test_addresses_by_listener() -> None:
+    """Of the nodes that answer; one that is away, or has no listener, is left out."""
+    nodes = [
+        {"kafka": {"listeners": {"PLAINTEXT": "a:9092", "INNER": "x:1"}}},
+        {"state": "waiting"},
+        {"kafka": {"listeners": {"PLAINTEXT": "b:9093"}}},
+    ]
+    assert kafka_addresses(nodes) == {"kafka INNER": "x:1", "kafka PLAINTEXT": "a:9092,b:9093"}
+    assert kafka_addresses([]) == {}
