@@ -17,7 +17,7 @@ LENGTH_BYTES = 4
 # key, version, correlation id, and the length of the client id
 MIN_FRAME_BYTES = 10
 SHARED_BYTES = 256 * 1024
-FIRST_BYTES = 128 * 1024  # of a frame's own memory, which then doubles
+FIRST_BYTES = 32 * 1024  # of a frame's own memory, which then doubles
 
 
 class RequestHeader(NamedTuple):

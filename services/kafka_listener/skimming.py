@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     # from frame, offset and what may still be announced to the offset behind it
     Walk = Callable[[memoryview, int, "Budget"], int]
 
-# Bound: elements become objects, which are a hundred times as large as the smallest of them are here.
-MAX_ELEMENTS = 200_000
+# Bound: elements become objects, which are a hundred times as large as the smallest of them are here. It is
+# five for each partition that a request may name by default.
+MAX_ELEMENTS = 100_000
 MAX_TAGS = 10_000
 _NULL = "null where there is none, or a negative length"
 

@@ -11,6 +11,7 @@ from headrace.services.kafka_listener.framing import (
     FrameReader,
     read_header,
 )
+from headrace.storage_node.config import NodeConfig
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,6 +58,12 @@ def test_a_large_frame_gets_memory_as_it_comes() -> None:
     assert reader.held_bytes <= 2_000_000
     assert feed(reader, bytes(size - 1_000_000), [1 << 22]) == [bytes(size)]
     assert reader.held_bytes == 0
+
+
+def test_all_connections_may_begin_a_frame() -> None:
+    """A few bytes of a large frame from each: hardly more than what requests may hold at all."""
+    config = NodeConfig.of({"log.dirs": "/nowhere"})
+    assert FIRST_BYTES * config.max_connections < 1.3 * config.queued_max_request_bytes
 
 
 @pytest.mark.parametrize("size", [-1, 0, 9, 1_001, 2**31 - 1, -(2**31)])
