@@ -421,7 +421,7 @@ GROUPS: tuple[Group, ...] = (
 APART = ("startup", "partitions")
 LATER = {
     "W14, W16, W17": "share groups, start-up with large logs and streams wait for those features",
-    "W18": "the listener for Kafka's own clients does not exist yet",
+    "W18": "Kafka's own performance tools, and many connections, against the listener for Kafka's clients",
 }
 
 
