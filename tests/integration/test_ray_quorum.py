@@ -14,7 +14,7 @@ from waiting import wait_for
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 
 @pytest.fixture(scope="module")

@@ -264,6 +264,8 @@ class SimCluster:
         self.require(HEAL_MS, self.are_consumers_done, "a consumer does not get to the end")
         if self.groups is not None:
             self.groups.end()
+        for consumer in self.consumers:
+            consumer.is_reading = False
         self.world.run(6_000)  # longer than any request may wait
         if self.keyed is not None:
             compacting.check(self, self.keyed, self.mirror)
