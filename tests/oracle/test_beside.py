@@ -128,7 +128,6 @@ def test_the_page_holds_apis_scenarios_and_reasons() -> None:
     assert spans([5, 0, 1, 3, 2]) == "0-3, 5"
 
 
-@pytest.mark.xdist_group("kafka")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("against", "status"), [("kafka", 0), ("planted", 1)])
 def test_a_planted_difference_is_found(against: str, status: int) -> None:
