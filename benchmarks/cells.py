@@ -32,6 +32,7 @@ from .group import (
     Comparison,
     Group,
 )
+from .kafka_clients import KAFKA_CLIENTS
 from .replicated import REPLICATED
 
 
@@ -412,6 +413,7 @@ GROUPS: tuple[Group, ...] = (
     _many(100, in_quick=False),
     _many(1000, in_quick=False),
     *_bare(),
+    *KAFKA_CLIENTS,
     *COORDINATED,
     *CLEANER,
     *REPLICATED,
@@ -421,7 +423,6 @@ GROUPS: tuple[Group, ...] = (
 APART = ("startup", "partitions")
 LATER = {
     "W14, W16, W17": "share groups, start-up with large logs and streams wait for those features",
-    "W18": "Kafka's own performance tools, and many connections, against the listener for Kafka's clients",
 }
 
 

@@ -9,6 +9,7 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,7 +20,8 @@ from .failover_io import fail_over
 from .group import BARE, HEADRACE, KAFKA, PARTITIONS, RATE, Cell, Group, Servers
 from .replicated import NODES
 from .reports import describe, total, with_rates, worst
-from .systems_io import NO_CONFIGS, Headrace, Kafka, System, drop_cached, move, touch_memory
+from .systems_io import NO_CONFIGS, Headrace, Kafka, System, drop_cached, listening, move, touch_memory
+from .tools_io import KafkaTools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -82,7 +84,8 @@ class Session:
             self.say(f"touched {size >> 30} GiB of memory in {seconds:.0f} s")
         if HEADRACE in needed:
             profile = f"{self.profile}.node" if self.profile else ""
-            self.systems[HEADRACE] = Headrace(self.children, self.scratch, self.server_cores, profile)
+            whole = self.children, self.scratch, self.server_cores, profile
+            self.systems[HEADRACE] = Headrace(*whole, listening())
         if KAFKA in needed:
             began = time.monotonic()
             self.systems[KAFKA] = Kafka(self.scratch, self.server_cores)
@@ -134,7 +137,9 @@ class Session:
             settings |= dict(self._servers.kafka_settings)
             return KafkaCluster(folder, cores) if self._nodes == NODES else Kafka(folder, cores, settings)
         whole = self.children, folder, self.server_cores, f"{self.profile}.node" if self.profile else ""
-        return HeadraceCluster(*whole) if self._nodes == NODES else Headrace(*whole, settings)
+        if self._nodes == NODES:
+            return HeadraceCluster(*whole, listens=True)
+        return Headrace(*whole, settings | listening())
 
     # --- groups and cells -------------------------------------------------------------------------------
 
@@ -317,6 +322,16 @@ class Session:
         with _Profiled(self, self.systems[cell.system]):
             return coordinated_io.rebalance(self, cell, spec)
 
+    def _tool_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+        system, topic = self.systems[cell.system], self.new_topic(cell.system, PARTITIONS)
+        try:
+            with _Profiled(self, system):
+                found = self.tools.produce(system, topic, spec)
+            self._verify(system, topic, {"count": found["records"], "checksum": None})
+        finally:
+            system.delete_topic(topic)
+        return with_rates(found)
+
     def _failover_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
         return fail_over(self, cell, spec)
 
@@ -338,6 +353,11 @@ class Session:
         order = {**spec, "directory": str(self.scratch)}
         (found,) = self.children.work([order], cores=self.client_cores, timeout_s=CELL_TIMEOUT_S)
         return with_rates(found)
+
+    @cached_property
+    def tools(self) -> KafkaTools:
+        """Kafka's own, in a JVM of the session's."""
+        return KafkaTools(self)
 
     # --- parts of cells ---------------------------------------------------------------------------------
 
