@@ -32,7 +32,7 @@ from .group import (
     Comparison,
     Group,
 )
-from .kafka_clients import KAFKA_CLIENTS
+from .kafka_clients import KAFKA_CLIENTS, KAFKA_CLIENTS_OF_THREE
 from .replicated import REPLICATED
 
 
@@ -417,6 +417,7 @@ GROUPS: tuple[Group, ...] = (
     *COORDINATED,
     *CLEANER,
     *REPLICATED,
+    *KAFKA_CLIENTS_OF_THREE,
 )  # fmt: skip
 
 # What is measured without cells, for headrace alone.

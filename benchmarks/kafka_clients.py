@@ -7,23 +7,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from .group import CPU_PER_GB, HEADRACE, KAFKA, RATE, Cell, Comparison, Group
-from .replicated import NODES
+from .group import CPU_PER_GB, E2E_P50, E2E_P99, HEADRACE, KAFKA, PARTITIONS, RATE, Cell, Comparison, Group
+from .replicated import ALL, HALF, NODES
 
 GOAL = 1.0
 NAMES = {100: "100 B", 1000: "1 KB"}
+# Records of a tool's run, by nodes and size: seconds, and below 2 GB written.
+COUNTS = {1: {100: 6_000_000, 1000: 1_500_000}, NODES: {100: 2_000_000, 1000: 500_000}}
+# The same of librdkafka from Python.
+LIBRDKAFKA_COUNTS = {1: {100: 1_500_000, 1000: 800_000}, NODES: {100: 800_000, 1000: 300_000}}
+
+
+def _identity(what: str, nodes: int) -> str:
+    return f"w18-r3-{what}" if nodes == NODES else f"w18-{what}"
 
 
 def _short(size: int) -> str:
     return "1k" if size == 1000 else str(size)
 
 
-def _where(nodes: int) -> str:
-    return "three replicas, " if nodes == NODES else ""
-
-
-def _identity(what: str, nodes: int) -> str:
-    return f"w18-r3-{what}" if nodes == NODES else f"w18-{what}"
+def _title(what: str, size: int, nodes: int) -> str:
+    return f"{what}, {'three replicas, ' if nodes == NODES else ''}{NAMES[size]}"
 
 
 def _both(kind: str, spec: dict[str, Any], name: str = "") -> tuple[Cell, Cell]:
@@ -31,23 +35,96 @@ def _both(kind: str, spec: dict[str, Any], name: str = "") -> tuple[Cell, Cell]:
     return Cell(f"{KAFKA}{suffix}", KAFKA, kind, spec), Cell(f"{HEADRACE}{suffix}", HEADRACE, kind, spec)
 
 
-def _producing(size: int, count: int, nodes: int, *, in_quick: bool = False) -> Group:
-    spec = {"tool": "produce", "size": size, "count": count, "acks": "all"}
-    title = f"ProducerPerformance, {_where(nodes)}{NAMES[size]}"
+def _judged(title: str) -> tuple[Comparison, Comparison]:
+    return (
+        Comparison(HEADRACE, KAFKA, RATE, GOAL, title=f"{title}: records/s"),
+        Comparison(HEADRACE, KAFKA, CPU_PER_GB, GOAL, at_least=False, title=f"{title}: server CPU s per GB"),
+    )
+
+
+def _more(nodes: int) -> dict[str, Any]:
+    """Of every group of a tool: Kafka runs it twice before it counts, headrace once."""
+    return {"nodes": nodes, "warm_rounds": 2, "pairs": (4 if nodes == 1 else 3, 1)}
+
+
+def _producing(size: int, nodes: int) -> Group:
+    spec = {"size": size, "count": COUNTS[nodes][size], "acks": ALL}
+    title = _title("ProducerPerformance", size, nodes)
     return Group(
         _identity(f"produce-{_short(size)}", nodes),
         f"Kafka's own {title}",
-        _both("tool", spec),
-        (
-            Comparison(HEADRACE, KAFKA, RATE, GOAL, title=f"{title}: records/s"),
-            Comparison(HEADRACE, KAFKA, CPU_PER_GB, GOAL, at_least=False,
-                       title=f"{title}: server CPU s per GB"),
+        _both("tool_produce", spec),
+        _judged(title),
+        in_quick=(size, nodes) == (1000, 1),
+        **_more(nodes),
+    )
+
+
+def _preload(size: int, nodes: int) -> dict[str, Any]:
+    return {"size": size, "count": COUNTS[nodes][size], "acks": ALL}
+
+
+def _reading(size: int, nodes: int) -> Group:
+    title = _title("ConsumerPerformance", size, nodes)
+    return Group(
+        _identity(f"consume-{_short(size)}", nodes),
+        f"Kafka's own {title}, from the page cache",
+        _both("tool_consume", {"size": size, "acks": ALL, "times": 3}),
+        _judged(title),
+        preload=_preload(size, nodes),
+        in_quick=False,
+        **_more(nodes),
+    )
+
+
+def _librdkafka(size: int, nodes: int) -> Group:
+    """Also what the half load is the half of."""
+    spec = {"client": KAFKA, "size": size, "acks": ALL}
+    producing = {**spec, "face": "produce+callback", "count": LIBRDKAFKA_COUNTS[nodes][size]}
+    kinds = (("produce", producing), ("consume", {**spec, "face": "consume"}))
+    return Group(
+        _identity(f"librdkafka-{_short(size)}", nodes),
+        _title("confluent-kafka for both", size, nodes),
+        tuple(cell for kind, spec in kinds for cell in _both(kind, spec, kind)),
+        tuple(
+            Comparison(f"{HEADRACE} {kind}", f"{KAFKA} {kind}", metric, GOAL, at_least=metric == RATE,
+                       title=f"{_title(f'confluent-kafka, {kind}', size, nodes)}: {what}", is_beside=True)
+            for kind, _ in kinds
+            for metric, what in ((RATE, "records/s"), (CPU_PER_GB, "server CPU s per GB"))
         ),
-        in_quick=in_quick,
+        preload=_preload(size, nodes),
+        in_quick=False,
         nodes=nodes,
-        warm_rounds=1,
-        pairs=(4, 1),
+        pairs=(2, 1),
     )  # fmt: skip
 
 
-KAFKA_CLIENTS: tuple[Group, ...] = (_producing(1000, 1_000_000, 1, in_quick=True),)
+def _half_load(size: int, nodes: int) -> Group:
+    spec = {"client": KAFKA, "size": size, "linger_ms": 5, "partition_count": PARTITIONS, "acks": ALL,
+            "share": 0.5, "seconds": 4.0, "warm_s": 1.0}  # fmt: skip
+    title = _title(f"confluent-kafka for both, {HALF}", size, nodes)
+    return Group(
+        _identity(f"50-{_short(size)}", nodes),
+        f"open loop, {title}",
+        _both("openloop", spec),
+        (
+            Comparison(HEADRACE, KAFKA, E2E_P99, GOAL, at_least=False, title=f"{title}: latency p99"),
+            Comparison(HEADRACE, KAFKA, E2E_P50, at_least=False),
+            Comparison(HEADRACE, KAFKA, "ack_p99_ms", at_least=False),
+            Comparison(HEADRACE, KAFKA, CPU_PER_GB, GOAL, at_least=False, is_beside=True,
+                       title=f"{title}: server CPU s per GB"),
+        ),
+        in_quick=False,
+        nodes=nodes,
+        pairs=(4 if nodes == 1 else 3, 1),
+    )  # fmt: skip
+
+
+def _all_of(nodes: int) -> tuple[Group, ...]:
+    """Those that read the same stand together."""
+    makes = (_producing, _reading, _librdkafka, _half_load)
+    return tuple(make(size, nodes) for size in (1000, 100) for make in makes)
+
+
+KAFKA_CLIENTS: tuple[Group, ...] = _all_of(1)
+KAFKA_CLIENTS_OF_THREE: tuple[Group, ...] = _all_of(NODES)

@@ -34,6 +34,12 @@ def total(reports: list[dict[str, Any]]) -> dict[str, Any]:
     return found | {name: max(report[name] for report in reports) for name in ("seconds", "server_cpu_s")}
 
 
+def in_turn(reports: list[dict[str, Any]]) -> dict[str, Any]:
+    """Runs one after another as one: sums."""
+    names = ("records", "bytes", "seconds", "server_cpu_s", "client_cpu_s")
+    return {name: sum(report[name] for report in reports) for name in names}
+
+
 def worst(reports: list[dict[str, Any]]) -> dict[str, float]:
     """The largest of each percentile over some readers."""
     names = ("p50", "p90", "p99", "p99_9", "max", "mean")
