@@ -7,7 +7,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from .group import CPU_PER_GB, E2E_P50, E2E_P99, HEADRACE, KAFKA, PARTITIONS, RATE, Cell, Comparison, Group
+from .group import (
+    ACK_P99,
+    CONNECTION_KB,
+    CONNECTIONS,
+    CPU_PER_GB,
+    E2E_P50,
+    E2E_P99,
+    HEADRACE,
+    KAFKA,
+    PARTITIONS,
+    RATE,
+    VISIT_CPU,
+    Cell,
+    Comparison,
+    Group,
+)
 from .replicated import ALL, HALF, NODES
 
 GOAL = 1.0
@@ -120,11 +135,64 @@ def _half_load(size: int, nodes: int) -> Group:
     )  # fmt: skip
 
 
+# A producer that all of them disturb alike.
+_STEADY: dict[str, Any] = {"client": KAFKA, "size": 1000, "rate": 10_000, "seconds": 3.0, "warm_s": 1.0,
+                           "linger_ms": 5, "partition_count": PARTITIONS, "acks": ALL}  # fmt: skip
+IDLE, VISITORS, PACE = 2_000, 500, 1_000
+
+
+def _beside_connections() -> Group:
+    """One group, so that all of it has the same quiet cells."""
+    kinds = {
+        "quiet": {},
+        "idle": {"connections": {"loop": "idle", "count": IDLE}},
+        "paced": {"connections": {"loop": "churn", "count": VISITORS, "pace": PACE}},
+        "churn": {"connections": {"loop": "churn", "count": VISITORS}},
+    }
+
+    def p99(kind: str, what: str, *, is_beside: bool = False) -> Comparison:
+        title = f"ack p99 of a producer at 10,000 records/s beside {what}"
+        return Comparison(f"{HEADRACE} {kind}", f"{KAFKA} {kind}", ACK_P99, GOAL, at_least=False, title=title,
+                          is_beside=is_beside)  # fmt: skip
+
+    visitors = f"{VISITORS} clients that come, ask and go"
+    return Group(
+        "w18-connections",
+        f"connections beside 10,000 records/s of 1 KB: {IDLE:,} idle ones; {visitors}",
+        tuple(cell for kind, more in kinds.items() for cell in _both("openloop", {**_STEADY, **more}, kind)),
+        (
+            p99("quiet", "nothing", is_beside=True),
+            p99("idle", f"{IDLE:,} idle connections"),
+            p99("paced", f"{visitors}, {PACE:,} times a second"),
+            p99("churn", f"{visitors}, as often as they can", is_beside=True),
+            Comparison(f"{HEADRACE} churn", f"{KAFKA} churn", CONNECTIONS, GOAL,
+                       title=f"{visitors}, as often as they can: connections/s"),
+            Comparison(f"{HEADRACE} churn", f"{KAFKA} churn", VISIT_CPU, GOAL, at_least=False,
+                       title=f"{visitors}, as often as they can: server CPU a connection"),
+        ),
+        in_quick=False,
+        pairs=(4, 1),
+    )  # fmt: skip
+
+
+def _memory() -> Group:
+    return Group(
+        "w18-memory",
+        f"memory of a fresh server for each of {IDLE:,} idle connections",
+        _both("memory", {"connections": IDLE}),
+        (Comparison(HEADRACE, KAFKA, CONNECTION_KB, GOAL, at_least=False,
+                    title="an idle connection of a Kafka client: KB of memory"),),
+        in_quick=False,
+        nodes=0,
+        pairs=(2, 1),
+    )  # fmt: skip
+
+
 def _all_of(nodes: int) -> tuple[Group, ...]:
     """Those that read the same stand together."""
     makes = (_producing, _reading, _librdkafka, _half_load)
     return tuple(make(size, nodes) for size in (1000, 100) for make in makes)
 
 
-KAFKA_CLIENTS: tuple[Group, ...] = _all_of(1)
+KAFKA_CLIENTS: tuple[Group, ...] = (*_all_of(1), _beside_connections(), _memory())
 KAFKA_CLIENTS_OF_THREE: tuple[Group, ...] = _all_of(NODES)

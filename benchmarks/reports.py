@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from .coordinated import COMMITS, JOIN, LEAVE, REJOIN, STORED, TRANSACTIONS
-from .group import CLEANED_MB, DELETED_SEGMENTS, RATE
+from .group import CLEANED_MB, CONNECTION_KB, CONNECTIONS, DELETED_SEGMENTS, RATE
 
 MB, GB = 1e6, 1e9
 # what the terminal is told of a cell, first of all
 _TOLD = ((RATE, "rec/s"), (TRANSACTIONS, "transactions/s"), (COMMITS, "commits/s"), (STORED, "written/s"),
-         (JOIN, "ms to join"), (LEAVE, "ms to leave"), (REJOIN, "ms to join again"))  # fmt: skip
+         (JOIN, "ms to join"), (LEAVE, "ms to leave"), (REJOIN, "ms to join again"),
+         (CONNECTIONS, "connections/s"), (CONNECTION_KB, "KB/connection"))  # fmt: skip
 
 
 def with_rates(report: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from . import cells, cleaner_io, coordinated_io, kafka_io, machine_io, upkeep_io, warm_up_io
+from . import cells, cleaner_io, connections_io, coordinated_io, kafka_io, machine_io, upkeep_io, warm_up_io
 from .children_io import ChildError, Children, LostDataError
 from .clusters_io import HeadraceCluster, KafkaCluster
 from .failover_io import fail_over
@@ -128,7 +128,7 @@ class Session:
         folder = Path(tempfile.mkdtemp(prefix="servers-", dir=self.scratch))
         for name in sorted({cell.system for cell in group.cells}):
             began = time.monotonic()
-            self.systems[name] = self._started(name, folder)
+            self.systems[name] = self.started(name, folder)
             what = "three nodes are" if self._nodes == NODES else "node with other settings is"
             self.say(f"{name}'s {what} up after {time.monotonic() - began:.1f} s")
         if group.warm_rounds or not self._is_warm:
@@ -139,7 +139,8 @@ class Session:
         if HEADRACE in self.systems:
             warm_up_io.window(self, HEADRACE, nodes=self._nodes)
 
-    def _started(self, name: str, folder: Path) -> System:
+    def started(self, name: str, folder: Path) -> System:
+        """Servers of a system as this group needs them, with their data in `folder`."""
         settings = dict(self._servers.settings)
         if name == KAFKA:
             cores = self.server_cores
@@ -262,8 +263,11 @@ class Session:
             with contextlib.ExitStack() as stack:
                 if "upkeep" in spec:
                     orders.append(stack.enter_context(upkeep_io.at_work(self, cell.system, spec)))
+                if "connections" in spec:
+                    orders.append(stack.enter_context(connections_io.at_work(self, cell.system, spec)))
                 stack.enter_context(_Profiled(self, system))
                 reports = self.work([*orders, {**spec, "loop": "openloop"}], system, topic, profile=True)
+                visited = connections_io.figures(system, orders[-1], reports[-2])
             usage = machine_io.sample_all(system.node_pids)
         finally:
             system.delete_topic(topic)
@@ -271,7 +275,7 @@ class Session:
         for report in follows:
             if report["arrived"] != timed:
                 raise LostDataError(f"{cell.name}: {report['arrived']} of {timed} records arrived")
-        found = with_rates(sent)
+        found = with_rates(sent) | visited
         found |= {f"e2e_{name}_ms": value for name, value in worst(follows).items()}
         found["curve"] = follows[0]["e2e"]["curve"]
         span_s = max(report["span_s"] for report in follows)
@@ -330,6 +334,9 @@ class Session:
     def _rebalance_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
         with _Profiled(self, self.systems[cell.system]):
             return coordinated_io.rebalance(self, cell, spec)
+
+    def _memory_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+        return connections_io.memory(self, cell, spec)
 
     def _tool_produce_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
         system, topic = self.systems[cell.system], self.new_topic(cell.system, PARTITIONS)
