@@ -22,6 +22,7 @@ E2E_P50, E2E_P99, ACK_P50, ACK_P99 = "e2e_p50_ms", "e2e_p99_ms", "ack_p50_ms", "
 GAP = "gap_ms"
 CLEANED_MB, DELETED_SEGMENTS = "cleaned_mb_per_s", "deleted_segments"
 MAP_BYTES = "map_bytes_per_key"
+CONNECTIONS, CONNECTION_KB, VISIT_CPU = "connections_per_s", "kb_per_connection", "cpu_ms_per_visit"
 
 
 @dataclass(frozen=True)

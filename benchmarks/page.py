@@ -19,6 +19,8 @@ from .coordinated import (
 )
 from .group import (
     CLEANED_MB,
+    CONNECTION_KB,
+    CONNECTIONS,
     DELETED_SEGMENTS,
     GAP,
     GOAL_PAIRS_FULL,
@@ -30,6 +32,7 @@ from .group import (
     MORE_PAIRS_QUICK,
     PARTITIONS,
     QUICK_SHARE,
+    VISIT_CPU,
     Group,
 )
 from .replicated import LOAD_AFTER_S
@@ -61,6 +64,10 @@ COLUMNS = (
     ("all joined ms", JOIN, ",.0f"),
     ("half left ms", LEAVE, ",.0f"),
     ("half joined ms", REJOIN, ",.0f"),
+    ("connections/s", CONNECTIONS, ",.0f"),
+    ("connection p99 ms", "visit_p99_ms", ",.1f"),
+    ("server CPU ms/connection", VISIT_CPU, ".3f"),
+    ("KB per idle connection", CONNECTION_KB, ",.1f"),
     ("offset map B/key", MAP_BYTES, ",.1f"),
     ("longest without acks ms", GAP, ",.0f"),
     ("doubled records", "doubled", ",.0f"),

@@ -9,17 +9,19 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from . import cells, cleaner_io, coordinated_io, kafka_io, machine_io, upkeep_io, warm_up_io
+from . import cells, cleaner_io, connections_io, coordinated_io, kafka_io, machine_io, upkeep_io, warm_up_io
 from .children_io import ChildError, Children, LostDataError
 from .clusters_io import HeadraceCluster, KafkaCluster
 from .failover_io import fail_over
 from .group import BARE, HEADRACE, KAFKA, PARTITIONS, RATE, Cell, Group, Servers
 from .replicated import NODES
-from .reports import describe, total, with_rates, worst
-from .systems_io import NO_CONFIGS, Headrace, Kafka, System, drop_cached, move, touch_memory
+from .reports import describe, in_turn, total, with_rates, worst
+from .systems_io import NO_CONFIGS, Headrace, Kafka, System, drop_cached, listening, move, touch_memory
+from .tools_io import KafkaTools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,9 +32,18 @@ MOST_REPEATS = 2
 TOUCH_FULL_BYTES, TOUCH_QUICK_BYTES = 12 << 30, 8 << 30
 # of the slower system, by how many nodes, when the cells that tell it do not run
 FALLBACK_RATES = {1: 200_000, NODES: 40_000}
-# the faces whose rates of 1 KB tell what a system can do, by how many nodes
+# the faces whose rates tell what a system can do, by how many nodes; Kafka's clients have a single one each
 _TOLD_BY = {1: ("produce+callback", "send"), NODES: ("produce", "send")}
+_TOLD_BY_KAFKAS = ("produce+callback",)
 MB = 1e6
+
+
+class _Load(NamedTuple):
+    """Rates of which cells are comparable: so many nodes, this client ("": each its own), this size."""
+
+    nodes: int
+    client: str
+    size: int
 
 
 class Session:
@@ -52,7 +63,7 @@ class Session:
         self._topics = 0
         self._preloaded: dict[str, dict[str, Any]] = {}
         self._loaded_as: dict[str, Any] | None = None
-        self._slowest: dict[tuple[int, str], list[float]] = {}
+        self._rates: defaultdict[_Load, dict[str, list[float]]] = defaultdict(dict)
 
     def __enter__(self) -> Self:
         self._on_sigterm = signal.signal(signal.SIGTERM, _interrupt)
@@ -82,7 +93,8 @@ class Session:
             self.say(f"touched {size >> 30} GiB of memory in {seconds:.0f} s")
         if HEADRACE in needed:
             profile = f"{self.profile}.node" if self.profile else ""
-            self.systems[HEADRACE] = Headrace(self.children, self.scratch, self.server_cores, profile)
+            whole = self.children, self.scratch, self.server_cores, profile
+            self.systems[HEADRACE] = Headrace(*whole, listening())
         if KAFKA in needed:
             began = time.monotonic()
             self.systems[KAFKA] = Kafka(self.scratch, self.server_cores)
@@ -116,7 +128,7 @@ class Session:
         folder = Path(tempfile.mkdtemp(prefix="servers-", dir=self.scratch))
         for name in sorted({cell.system for cell in group.cells}):
             began = time.monotonic()
-            self.systems[name] = self._started(name, folder)
+            self.systems[name] = self.started(name, folder)
             what = "three nodes are" if self._nodes == NODES else "node with other settings is"
             self.say(f"{name}'s {what} up after {time.monotonic() - began:.1f} s")
         if group.warm_rounds or not self._is_warm:
@@ -127,14 +139,17 @@ class Session:
         if HEADRACE in self.systems:
             warm_up_io.window(self, HEADRACE, nodes=self._nodes)
 
-    def _started(self, name: str, folder: Path) -> System:
+    def started(self, name: str, folder: Path) -> System:
+        """Servers of a system as this group needs them, with their data in `folder`."""
         settings = dict(self._servers.settings)
         if name == KAFKA:
             cores = self.server_cores
             settings |= dict(self._servers.kafka_settings)
             return KafkaCluster(folder, cores) if self._nodes == NODES else Kafka(folder, cores, settings)
         whole = self.children, folder, self.server_cores, f"{self.profile}.node" if self.profile else ""
-        return HeadraceCluster(*whole) if self._nodes == NODES else Headrace(*whole, settings)
+        if self._nodes == NODES:
+            return HeadraceCluster(*whole, listens=True)
+        return Headrace(*whole, settings | listening())
 
     # --- groups and cells -------------------------------------------------------------------------------
 
@@ -204,9 +219,9 @@ class Session:
             self._verify(system, topic, made["expected"])
         finally:
             system.delete_topic(topic)
-        face, size = spec["face"], spec["size"]
-        if size == 1000 and face in _TOLD_BY[self._nodes] and spec.get("compression") is None:
-            self._slowest.setdefault((self._nodes, f"{cell.system} produce"), []).append(found[RATE])
+        told_by = _TOLD_BY_KAFKAS if "client" in spec else _TOLD_BY[self._nodes]
+        if spec["face"] in told_by and spec.get("compression") is None:
+            self._told_rate(cell, spec, found[RATE])
         return found
 
     def _consume_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
@@ -225,14 +240,14 @@ class Session:
         if read["read"] != loaded["count"] or read["bytes"] != whole * spec["size"]:
             raise LostDataError(f"{cell.name} read {read['read']} records of {loaded['count']}: {read}")
         found = with_rates(read)
-        if spec["size"] == 1000 and consumers == 1 and cell.name in ("consume", "poll"):
-            self._slowest.setdefault((self._nodes, f"{cell.system} consume"), []).append(found[RATE])
+        if consumers == 1 and cell.spec["face"] in ("consume", "poll"):
+            self._told_rate(cell, spec, found[RATE])
         return found
 
     def _openloop_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
         system = self.systems[cell.system]
         topic = self.new_topic(cell.system, spec["partition_count"])
-        spec = {**spec, "rate": spec.get("rate") or int(self.slowest_rate() * spec["share"])}
+        spec = {**spec, "rate": spec.get("rate") or int(self.slowest_rate(spec) * spec["share"])}
         timed = int(spec["rate"] * (spec["warm_s"] + spec["seconds"])) - int(spec["rate"] * spec["warm_s"])
         patience_s = spec["warm_s"] + spec["seconds"] + 15
         readers = spec.get("readers", 1)
@@ -248,8 +263,11 @@ class Session:
             with contextlib.ExitStack() as stack:
                 if "upkeep" in spec:
                     orders.append(stack.enter_context(upkeep_io.at_work(self, cell.system, spec)))
+                if "connections" in spec:
+                    orders.append(stack.enter_context(connections_io.at_work(self, cell.system, spec)))
                 stack.enter_context(_Profiled(self, system))
                 reports = self.work([*orders, {**spec, "loop": "openloop"}], system, topic, profile=True)
+                visited = connections_io.figures(system, orders[-1], reports[-2])
             usage = machine_io.sample_all(system.node_pids)
         finally:
             system.delete_topic(topic)
@@ -257,7 +275,7 @@ class Session:
         for report in follows:
             if report["arrived"] != timed:
                 raise LostDataError(f"{cell.name}: {report['arrived']} of {timed} records arrived")
-        found = with_rates(sent)
+        found = with_rates(sent) | visited
         found |= {f"e2e_{name}_ms": value for name, value in worst(follows).items()}
         found["curve"] = follows[0]["e2e"]["curve"]
         span_s = max(report["span_s"] for report in follows)
@@ -317,6 +335,29 @@ class Session:
         with _Profiled(self, self.systems[cell.system]):
             return coordinated_io.rebalance(self, cell, spec)
 
+    def _memory_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+        return connections_io.memory(self, cell, spec)
+
+    def _tool_produce_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+        system, topic = self.systems[cell.system], self.new_topic(cell.system, PARTITIONS)
+        try:
+            with _Profiled(self, system):
+                found = self.tools.produce(system, topic, spec)
+            self._verify(system, topic, {"count": spec["count"], "checksum": None})
+        finally:
+            system.delete_topic(topic)
+        return with_rates(found)
+
+    def _tool_consume_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+        system, loaded = self.systems[cell.system], self._preloaded[cell.system]
+        with _Profiled(self, system):
+            order = {**spec, "count": loaded["count"]}
+            reports = [self.tools.consume(system, loaded["topic"], order) for _ in range(spec["times"])]
+        for found in reports:
+            if found["records"] != loaded["count"]:
+                raise LostDataError(f"{cell.name} read {found['records']} records of {loaded['count']}")
+        return with_rates(in_turn(reports))
+
     def _failover_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
         return fail_over(self, cell, spec)
 
@@ -339,14 +380,23 @@ class Session:
         (found,) = self.children.work([order], cores=self.client_cores, timeout_s=CELL_TIMEOUT_S)
         return with_rates(found)
 
+    @cached_property
+    def tools(self) -> KafkaTools:
+        """Kafka's own, in a JVM of the session's."""
+        return KafkaTools(self)
+
     # --- parts of cells ---------------------------------------------------------------------------------
 
-    def slowest_rate(self) -> float:
-        """Records of 1 KB a second that the slower system produces and reads, as measured before."""
-        medians = [
-            statistics.median(rates) for (nodes, _), rates in self._slowest.items() if nodes == self._nodes
-        ]
-        return min(medians, default=FALLBACK_RATES[self._nodes])
+    def slowest_rate(self, spec: Mapping[str, Any]) -> float:
+        """Records of this size a second that the slower system produces and reads, as measured before."""
+        found = self._rates[self._load(spec)].values()
+        return min(map(statistics.median, found), default=FALLBACK_RATES[self._nodes])
+
+    def _told_rate(self, cell: Cell, spec: Mapping[str, Any], rate: float) -> None:
+        self._rates[self._load(spec)].setdefault(f"{cell.system} {cell.kind}", []).append(rate)
+
+    def _load(self, spec: Mapping[str, Any]) -> _Load:
+        return _Load(self._nodes, spec.get("client", ""), spec["size"])
 
     def work(
         self,
@@ -357,13 +407,9 @@ class Session:
         profile: bool = False,
         when_ready: Callable[[], None] | None = None,
     ) -> list[dict[str, Any]]:
-        common = {
-            "system": system.name,
-            "bootstrap": system.bootstrap,
-            "topic": topic,
-            "server_pids": system.cpu_pids,
-        }
-        orders = [{**common, **order} for order in orders]
+        """What clients report: the system's own, or those of the system that is the order's `client`."""
+        common = {"topic": topic, "server_pids": system.cpu_pids}
+        orders = [{**common, **_reached(system, order.get("client")), **order} for order in orders]
         if profile and self.profile:
             for number, order in enumerate(orders):
                 order["profile"] = f"{self.profile}.{order['loop']}-{number}"
@@ -399,8 +445,14 @@ class Session:
             self.systems[name].delete_topic(loaded["topic"])
         self._preloaded.clear()
 
-    def _fill(self, name: str, size: int, count: int, more: int, **transactions: int) -> None:
+    def _fill(
+        self, name: str, size: int, count: int, more: int = 0, acks: str = "", **transactions: int
+    ) -> None:
         system, topic = self.systems[name], self.new_topic(name, PARTITIONS)
+        if acks:  # the same batches in both
+            made = self.tools.produce(system, topic, {"size": size, "count": count, "acks": acks})
+            self._preloaded[name] = {"topic": topic, "count": made["records"]}
+            return
         spec = {"size": size, "count": count if name == KAFKA else more}
         if transactions:
             order = coordinated_io.transacting(spec | transactions, topic)
@@ -450,6 +502,13 @@ class _Profiled:
     def __exit__(self, *error: object) -> None:
         if self._system is not None:
             self._system.end_profile()
+
+
+def _reached(system: System, client: str | None) -> dict[str, Any]:
+    """Which client a loop uses, and its address."""
+    if client == KAFKA:
+        return {"system": KAFKA, "bootstrap": system.kafka_bootstrap}
+    return {"system": system.name, "bootstrap": system.bootstrap}
 
 
 def _interrupt(*_: object) -> None:

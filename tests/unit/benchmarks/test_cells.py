@@ -162,8 +162,8 @@ def test_choosing_parts() -> None:
 
 
 def test_every_workload_so_far_is_there_in_both_modes() -> None:
-    """W1 to W13, the bare ceilings, three nodes, fail-over and the cleaner."""
-    wanted = {f"W{number}" for number in range(1, 14)} | {"BARE", "R3", "FAILOVER", "CLEANER"}
+    """W1 to W13, the bare ceilings, three nodes, fail-over, the cleaner and Kafka's own clients."""
+    wanted = {f"W{number}" for number in range(1, 14)} | {"BARE", "R3", "FAILOVER", "CLEANER", "W18"}
     for is_quick in (True, False):
         assert {group.workload for group in cells.chosen(set(), is_quick=is_quick)} == wanted
 
