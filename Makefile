@@ -96,6 +96,6 @@ docs: $(STAMP) ## write the reference pages docs/CONFIG.md, ERRORS.md, PROTOCOL.
 	$(BIN)/python -m headrace.services.reference
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) .venv-spark35 .venv-spark4 .typecheck build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-spark35 .venv-spark4 .typecheck build examples/kafka_clients/*/build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name '__pycache__' -prune -exec rm -rf {} +
 	find protocol -name '*.so' -delete ; rm -f protocol/records/_batch.c protocol/transport/_multipart.c
