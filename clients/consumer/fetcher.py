@@ -336,8 +336,9 @@ class Fetcher:
         return state.position is None or (not state.is_paused and self._has_room(state))
 
     def _has_room(self, state: PartitionState) -> bool:
-        limits = self._limits
-        is_low = state.buffered_bytes * 2 < limits.max_partition_bytes
+        if state.until is not None and state.fetch_offset >= state.until:
+            return False
+        is_low = state.buffered_bytes * 2 < self._limits.max_partition_bytes
         return is_low and self._free_bytes() > 0
 
     def _free_bytes(self) -> int:
@@ -370,6 +371,7 @@ class Fetcher:
         is_committed_only = self._limits.isolation == READ_COMMITTED
         state.high_watermark = answer.last_stable_offset if is_committed_only else answer.high_watermark
         state.log_start_offset = answer.log_start_offset
+        state.empty_to = None if frames else state.high_watermark
         aborted = Aborted(answer.aborted)
         for frame in frames:
             added, fault = take_in_batches(state, frame, aborted)

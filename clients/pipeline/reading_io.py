@@ -1,0 +1,247 @@
+"""`fetch_arrow`: the records of one range as Arrow batches, ended by position, whatever lies at its end.
+
+Memory is bounded by what a consumer fetches ahead, not by the range. A leader that moves and a node that dies
+are waited out for kafkaConsumer.pollTimeoutMs.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import (
+    ClosedError,
+    DataLossError,
+    HeadraceError,
+    LogTruncationError,
+    NoOffsetError,
+    OffsetOutOfRangeError,
+    ReplicaNotAvailableError,
+)
+from ...protocol.model import EARLIEST_TIMESTAMP
+from ..arrow.layout import projection, to_record_batch
+from ..arrow.library import pa, pc
+from ..cluster.environment_io import environment
+from ..config import ConsumerConfig, resolve
+from ..consumer.consumer_io import ConsumerEngine
+from ..consumer.gathering import Wanted
+from .filters import Filters
+from .planning import loss_error
+from .pool_io import keep_topics, shared_cluster
+from .ranges import Loss
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ..arrow.layout import Projection
+    from ..cluster.cluster_io import ClusterIo
+    from ..consumer.fetch_state import PartitionState
+    from ..consumer.fetcher import Fetcher
+    from ..consumer.gathering import Gathering
+    from .ranges import OffsetRange
+    from .source_options import ReadOptions
+
+log = logging.getLogger("headrace.client.pipeline")
+
+MAX_ROWS = 65_536
+# How often a read that waits looks whether there is still something to wait for.
+LOOK_S = 0.5
+# What a row is taken to have at most when a short range says how much to ask for at first.
+_ROW_BYTES = 1024
+_LEAST_FETCH_BYTES = 64 << 10
+LOST = (DataLossError, LogTruncationError, NoOffsetError, OffsetOutOfRangeError)
+
+
+def fetch_arrow(
+    range_: OffsetRange,
+    options: ReadOptions,
+    *,
+    columns: Iterable[str] | None = None,
+    filters: Filters | None = None,
+    max_rows: int = MAX_ROWS,
+    on_loss: Callable[[Loss], None] | None = None,
+) -> Iterator[Any]:
+    """Arrow record batches in the layout of `headrace.ARROW_SCHEMA`, each of 1 to `max_rows` rows: of the
+    range, those that the `filters` take, with `columns` alone (None: all; headers under includeHeaders).
+
+    What is not there any more is an error under failOnDataLoss; without, the rest is left out, logged, and
+    told to `on_loss`. Errors, at once: TypeError, ValueError, ImportError without pyarrow. While reading:
+    DataLossError, ApiTimeoutError, CorruptMessageError, NoClusterError.
+    """
+    if max_rows < 1:
+        raise ValueError(f"max_rows must be a whole number from 1 on, not {max_rows!r}")
+    if columns is None and not options.include_headers:
+        columns = [name for name in projection(None).schema.names if name != "headers"]
+    wanted = projection(columns)
+    filters = Filters() if filters is None else filters
+    cut = filters.cut(range_)
+    return iter(()) if cut is None else _read(cut, options, wanted, filters, max_rows, on_loss)
+
+
+def _read(
+    cut: OffsetRange,
+    options: ReadOptions,
+    wanted: Projection,
+    filters: Filters,
+    max_rows: int,
+    on_loss: Callable[[Loss], None] | None,
+) -> Iterator[Any]:
+    shape = _Shape(wanted, filters)
+    with shared_cluster(options.bootstrap, options.client) as cluster:
+        reader = _RangeReader(cluster.io, cut, options)
+        try:
+            while reader.position < cut.end:
+                try:
+                    yield from reader.batches(shape, max_rows)
+                except LOST as error:
+                    loss = reader.skip(error)
+                    if options.fail_on_data_loss:
+                        raise loss_error([loss]) from error
+                    log.warning("%s", loss)
+                    if on_loss is not None:
+                        on_loss(loss)
+        finally:
+            reader.close()
+
+
+class _Shape:
+    """From what was gathered to the columns and rows that are wanted."""
+
+    def __init__(self, wanted: Projection, filters: Filters) -> None:
+        self._filters, self._schema = filters, wanted.schema
+        names = list(wanted.schema.names)
+        # the offset says where the range ends
+        needed = [*names, "offset", *([] if filters.timestamp.is_all else ["timestamp"])]
+        self._decoded = projection(list(dict.fromkeys(needed)))
+        self.columns = Wanted(wanted.has("key"), wanted.has("value"), wanted.has("headers"))
+
+    def batch(self, gathering: Any, end: int) -> Any:
+        """Rows of the range; perhaps none is left."""
+        found = to_record_batch(self._decoded, gathering.finish(), gathering.topics)
+        offsets = found.column("offset")
+        if found.num_rows and offsets[-1].as_py() >= end:  # offsets ascend
+            found = found.slice(0, pc.sum(pc.less(offsets, end)).as_py())
+        found = self._filtered(found)
+        return found if found.num_columns == len(self._schema) else found.select(self._schema.names)
+
+    def _filtered(self, found: Any) -> Any:
+        among = self._filters.offset.among
+        if among is not None:
+            found = found.filter(pc.is_in(found.column("offset"), pa.array(sorted(among), pa.int64())))
+        bounds = self._filters.timestamp
+        if bounds.is_all:
+            return found
+        times = found.column("timestamp").cast(pa.int64())
+        mask = pc.and_(pc.greater_equal(times, bounds.low), pc.less_equal(times, bounds.high))
+        if bounds.among is not None:
+            mask = pc.and_(mask, pc.is_in(times, pa.array(sorted(bounds.among), pa.int64())))
+        return found.filter(mask)  # drops what has no timestamp
+
+
+class _RangeReader:
+    """One consumer of one partition, from the start of a range to its end."""
+
+    def __init__(self, io: ClusterIo, cut: OffsetRange, options: ReadOptions) -> None:
+        self._io, self._cut, self._options = io, cut, options
+        self.position = cut.start
+        self._moved_s = time.monotonic()
+        config = _consumer_config(cut, options)
+
+        async def make() -> ConsumerEngine:
+            keep_topics(io, cut.topic)
+            engine = ConsumerEngine(io.hub, config, (), (None, None), None, is_threaded=True)
+            engine.assign([cut.tp])
+            engine.watch_assigned([])
+            engine.change(self._begin)
+            return engine
+
+        self._engine = io.call(make())
+
+    def batches(self, shape: _Shape, max_rows: int) -> Iterator[Any]:
+        """The rows from the position on. Errors: as `fetch_arrow`; those in LOST leave the position at what
+        cannot be read."""
+        cut, engine = self._cut, self._engine
+        while self.position < cut.end:
+            # A row takes an offset at least, so no more are decoded than the range can have.
+            gathering = engine.gathering(shape.columns, min(max_rows, cut.end - self.position))
+            self._fill(gathering)
+            batch = shape.batch(gathering, cut.end) if gathering.count else None
+            if batch is not None and batch.num_rows:
+                yield batch
+
+    def skip(self, error: HeadraceError) -> Loss:
+        """Go on at the first offset that is there, if the range has one; what is lost by that."""
+        cut, start = self._cut, self.position
+        self.position = cut.end
+        if isinstance(error, OffsetOutOfRangeError):
+            found = self._io.call(self._engine.offsets({cut.tp: EARLIEST_TIMESTAMP}, self._deadline_ms()))
+            first = found[cut.tp].offset
+            if start < first < cut.end:
+                self.position = first
+                self._engine.change(self._begin)
+        is_other = isinstance(error, NoOffsetError)
+        return Loss(cut.tp, start, self.position, "the topic was created again" if is_other else str(error))
+
+    def _fill(self, gathering: Gathering) -> None:
+        """Until it is full, or the range is read."""
+        cut, engine = self._cut, self._engine
+        while True:
+            _, is_ready = engine.gather(gathering)
+            position, is_empty = engine.change(self._stand)
+            if position > self.position:
+                self.position, self._moved_s = position, time.monotonic()
+            if is_empty:
+                self.position = cut.end
+            if is_ready or self.position >= cut.end:
+                return
+            engine.wait(LOOK_S)
+            self._check_waiting()
+
+    def _deadline_ms(self) -> int:
+        return self._io.hub.now_ms() + self._options.poll_timeout_ms
+
+    def close(self) -> None:
+        """Ask for nothing more."""
+        if self._io.failure is None:
+            self._io.wake(lambda: self._engine.fail(ClosedError("the range is read")))
+
+    def _begin(self, fetcher: Fetcher) -> None:
+        cut = self._cut
+        fetcher.seek(cut.tp, self.position)
+        state = fetcher.states[cut.tp]
+        state.until = cut.end
+        # A topic of this name with another id is another topic: the fetcher drops the position then.
+        state.topic_id = cut.topic_id or None
+
+    def _stand(self, fetcher: Fetcher) -> tuple[int, bool]:
+        """The next offset to hand out, and whether the log has nothing from there to the end of the range."""
+        state = fetcher.states[self._cut.tp]
+        position = state.next_position()
+        if position is None:
+            return self.position, False
+        is_empty = not state.chunks and state.empty_to is not None and state.empty_to >= self._cut.end
+        return position, is_empty and state.error is None
+
+    def _check_waiting(self) -> None:
+        waited_s = time.monotonic() - self._moved_s
+        view, cut = self._io.hub.metadata.view, self._cut
+        if waited_s > 2 * LOOK_S and cut.topic in view.missing:
+            raise DataLossError(f"there is no topic {cut.topic!r} any more")
+        if waited_s * 1000 < self._options.poll_timeout_ms:
+            return
+        state: PartitionState = self._engine.change(lambda fetcher: fetcher.states[cut.tp])
+        end = state.high_watermark
+        if end is not None and end < cut.end and not state.failures:
+            raise DataLossError(f"the log ends at {end} for readers")
+        raise ReplicaNotAvailableError(
+            f"{cut.tp}: nothing came for {self._options.poll_timeout_ms} ms at offset {self.position}"
+            " (kafkaConsumer.pollTimeoutMs)"
+        )
+
+
+def _consumer_config(cut: OffsetRange, options: ReadOptions) -> ConsumerConfig:
+    values = {**dict(options.client), "auto.offset.reset": "none"}
+    most = values["max.partition.fetch.bytes"]
+    values["max.partition.fetch.bytes"] = min(int(most), max(cut.size * _ROW_BYTES, _LEAST_FETCH_BYTES))
+    return resolve(ConsumerConfig, values, environment())
