@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...protocol.records.header import Buffer
+    from .calls import KafkaApi
     from .framing import RequestHeader
     from .listener_io import KafkaListener
 
@@ -195,9 +196,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return False
         return not self._wanted_bytes or self._listener.memory.may_begin(self, self._wanted_bytes)
 
+    def _api_of(self, frame: bytes | memoryview) -> KafkaApi | None:
+        return self._listener.served.get(int.from_bytes(frame[:2], "big", signed=True))
+
     def _may_join(self, frame: memoryview) -> bool:
         """Whether it may be under way beside those that are."""
-        api = self._listener.served.get(int.from_bytes(frame[:2], "big", signed=True))
+        api = self._api_of(frame)
         return (
             api is not None
             and api.is_pipelined
@@ -209,10 +213,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """False if there is no room for what would be made of it. Errors: InvalidRequestError for what Kafka,
         too, ends a connection for."""
         header = read_header(frame)
+        self.peer.client_id = header.client_id
         call = self._call(header, frame)
         if call is None:
             return False
-        self.peer.client_id = header.client_id
         self._calls.append(call)
         self._moves += 1
         self._queued_bytes += call.size
@@ -313,9 +317,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self.update_reading()
 
     @property
+    def held_bytes(self) -> int:
+        """Of requests, as it was told."""
+        return self._counted_bytes
+
+    @property
     def holds_others_up(self) -> bool:
-        """Whether it holds memory for something that has not begun to run."""
-        return bool(self._waiting) or self.is_within_frame
+        """Whether it holds memory for what cannot begin yet, and that is not for want of memory."""
+        return self.is_within_frame or (bool(self._waiting) and not self._wanted_bytes)
 
     @property
     def is_within_frame(self) -> bool:
@@ -347,8 +356,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or self._is_ending or not self._is_reading_paused:
             return
-        waits = bool(self._calls) and not self._calls[0].api.is_pipelined
-        if waits and is_gone(transport.get_extra_info("socket").fileno()):
+        if self._waits_for_answers() and is_gone(transport.get_extra_info("socket").fileno()):
             self.abort()
         else:
             self._watch()
+
+    def _waits_for_answers(self) -> bool:
+        """Whether what is first, under way or not, is of no use to a client that is gone."""
+        first = (
+            self._calls[0].api if self._calls else self._api_of(self._waiting[0]) if self._waiting else None
+        )
+        return first is not None and not first.is_pipelined

@@ -282,22 +282,24 @@ class KafkaListener:
         interval_s = min(SWEEP_S, idle_ms / 4000, config.socket_request_receive_timeout_ms / 4000)
         self._sweeper = asyncio.get_running_loop().call_later(interval_s, self.guarded, self._sweep)
         for connection in list(self._connections):
-            silent_ms = now_ms - connection.last_active_ms
-            if self._holds_others_up(connection, now_ms):
-                error = InvalidRequestError("a request that does not go on while others wait for its memory")
-                self.note_refusal(connection.peer, error)
+            if now_ms - connection.last_active_ms > idle_ms and connection.is_idle:
                 connection.abort()
-            elif silent_ms > idle_ms and connection.is_idle:
-                connection.abort()
+        if self.memory.hungry:
+            self._make_room(config.socket_request_receive_timeout_ms, now_ms)
 
-    def _holds_others_up(self, connection: KafkaConnection, now_ms: int) -> bool:
-        """Whether it has had its time: as long as clients wait for an answer, that is for anything at all."""
-        if not (self.memory.hungry and connection.holds_others_up):
-            return False
-        held_ms = now_ms - connection.held_since_ms
-        if held_ms > self.host.config.now.socket_request_receive_timeout_ms:
-            return True
-        return self.memory.is_in_the_way(connection) and now_ms - connection.last_active_ms > self.stall_ms
+    def _make_room(self, timeout_ms: int, now_ms: int) -> None:
+        """End those that have had their time to send what they hold memory for, the oldest first, until there
+        is room; and the one that may finish its frame and does not send."""
+        excess = self.memory.excess_bytes
+        holders = [each for each in self._connections if each.holds_others_up]
+        for each in sorted(holders, key=lambda each: each.held_since_ms):
+            is_late = excess > 0 and now_ms - each.held_since_ms > timeout_ms
+            is_stalled = self.memory.is_in_the_way(each) and now_ms - each.last_active_ms > self.stall_ms
+            if is_late or is_stalled:
+                excess -= each.held_bytes
+                error = InvalidRequestError("a request that does not come while others wait for its memory")
+                self.note_refusal(each.peer, error)
+                each.abort()
 
 
 def _bound_socket(host: str, port: int) -> socket.socket:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Measured: an element keeps 100 to 250 bytes for as long as its request waits (kio's object and the node's).
+# Measured: an element keeps 450 bytes where a Fetch waits for news of it, 250 where CreateTopics does.
 ELEMENT_BYTES = 512
 # Measured, for the dearest api: DescribeGroups of groups that do not exist, until its answer is written.
 PEAK_ELEMENT_BYTES = 2_560
@@ -94,6 +94,12 @@ class RequestMemory:
             self._beginning = holder
         self.hungry.pop(holder, None)
         return True
+
+    @property
+    def excess_bytes(self) -> int:
+        """What has to be given back before all may read on; not above 0 if nothing has."""
+        limit = self._limit_bytes()
+        return max(self.held_bytes - limit, self._partial_bytes - limit // 2)
 
     def is_in_the_way(self, holder: Holder) -> bool:
         """Whether others wait for it to finish its frame."""
