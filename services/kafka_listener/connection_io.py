@@ -20,12 +20,14 @@ from .cluster import API_VERSIONS_KEY
 from .entities import layout
 from .framing import FrameReader, read_header
 from .gone_io import LOOK_MS, is_gone
+from .memory import ELEMENT_BYTES
 from .skimming import no_tags
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...protocol.records.header import Buffer
+    from .calls import KafkaApi
     from .framing import RequestHeader
     from .listener_io import KafkaListener
 
@@ -37,7 +39,7 @@ TURN_S = 0.002
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
-    """Fulfils Caller.
+    """Fulfils Caller and Holder.
 
     Invariant: `_calls` are those under way, in the order of their frames; `_waiting` the frames behind them.
     """
@@ -54,7 +56,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._is_going_on = False  # the next turn is arranged for
         self._started, self._turn_ends_s = 0, 0.0
         self._queued_bytes = 0  # of calls under way and of frames that wait
-        self._counted_bytes = 0
+        self._counted_bytes = self._counted_partial = 0
+        self._wanted_bytes = 0  # there is no room yet for what is made of the first frame that waits
+        self._moves = self._counted_moves = 0
+        self.held_since_ms = 0  # what is held now was begun, or was moved on
         self.peer = KafkaPeer(0, name, "")
         self.last_active_ms = 0
         self._is_watched = False
@@ -146,11 +151,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 if self._is_ending:
                     return
                 # Order: a frame lies in memory that the next read overwrites, so what waits is copied.
-                if self._waiting or not (self._has_turn() and self._may_start(frame)):
+                if self._waiting or not (self._has_turn() and self._may_start(frame) and self._start(frame)):
+                    self._moves += not self._waiting
                     self._waiting.append(bytes(frame))
                     self._queued_bytes += len(frame)
-                else:
-                    self._start(frame)
         except InvalidRequestError as error:
             self._refused(error)
         self._end_turn()
@@ -163,9 +167,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
             while self._waiting and not self._is_ending and self._has_turn():
                 if not self._may_start(memoryview(self._waiting[0])):
                     break
-                frame = memoryview(self._waiting.popleft())
+                frame = self._waiting.popleft()
                 self._queued_bytes -= len(frame)
-                self._start(frame)
+                if not self._start(memoryview(frame)):
+                    self._waiting.appendleft(frame)
+                    self._queued_bytes += len(frame)
+                    break
         except InvalidRequestError as error:
             self._refused(error)
         self._end_turn()
@@ -185,23 +192,33 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._listener.soon(self.go_on)
 
     def _may_start(self, frame: memoryview) -> bool:
-        if not self._calls:
-            return not self._is_choked
-        api = self._listener.served.get(int.from_bytes(frame[:2], "big", signed=True))
+        if self._is_choked or (self._calls and not self._may_join(frame)):
+            return False
+        return not self._wanted_bytes or self._listener.memory.may_begin(self, self._wanted_bytes)
+
+    def _api_of(self, frame: bytes | memoryview) -> KafkaApi | None:
+        return self._listener.served.get(int.from_bytes(frame[:2], "big", signed=True))
+
+    def _may_join(self, frame: memoryview) -> bool:
+        """Whether it may be under way beside those that are."""
+        api = self._api_of(frame)
         return (
             api is not None
             and api.is_pipelined
             and self._calls[-1].api.is_pipelined
             and len(self._calls) < self._listener.max_in_flight
-            and not self._is_choked
         )
 
-    def _start(self, frame: memoryview) -> None:
-        """Errors: InvalidRequestError for what Kafka, too, ends a connection for."""
+    def _start(self, frame: memoryview) -> bool:
+        """False if there is no room for what would be made of it. Errors: InvalidRequestError for what Kafka,
+        too, ends a connection for."""
         header = read_header(frame)
         self.peer.client_id = header.client_id
         call = self._call(header, frame)
+        if call is None:
+            return False
         self._calls.append(call)
+        self._moves += 1
         self._queued_bytes += call.size
         self._is_starting = True
         try:
@@ -210,8 +227,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         finally:
             self._is_starting = False
         self._send_ready()
+        return True
 
-    def _call(self, header: RequestHeader, frame: memoryview) -> Call:
+    def _call(self, header: RequestHeader, frame: memoryview) -> Call | None:
         api = self._listener.served.get(header.api_key)
         version, is_unsupported = header.api_version, False
         if api is None:
@@ -221,16 +239,24 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 raise InvalidRequestError(f"{api.name} has no version {version}")
             version, is_unsupported = 0, True
         shape = layout(api.key, version)
-        body = None
+        body, size = None, len(frame)
         if not is_unsupported:
             start = no_tags(frame, header.end) if shape.is_flexible else header.end
-            body = shape.decode(frame, start)
-        call = Call(
-            api, version, header.correlation_id, shape, body, self.peer, self._listener, self, len(frame)
-        )
+            skimmed = shape.skim(frame, start, self._listener.memory.max_elements)
+            size += skimmed.elements * ELEMENT_BYTES
+            if not self._may_make(size):
+                return None
+            body = shape.decode(skimmed, start)
+        call = Call(api, version, header.correlation_id, shape, body, self.peer, self._listener, self, size)
         if is_unsupported:
             call.reason = UnsupportedVersionError(f"ApiVersions has no version {header.api_version}")
         return call
+
+    def _may_make(self, size: int) -> bool:
+        """Whether there is room for a call of this size, beside what this turn has taken."""
+        taken = self._queued_bytes - self._counted_bytes
+        self._wanted_bytes = 0 if self._listener.memory.may_begin(self, size + taken) else size
+        return not self._wanted_bytes
 
     def _refused(self, error: KafkaError) -> None:
         """Bytes that nothing sensible can follow."""
@@ -273,10 +299,32 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _count(self) -> None:
         """Tell the listener what this connection holds, and read on, or not."""
-        held = 0 if self._is_ending else self._reader.held_bytes + self._queued_bytes
-        self._listener.count(self, held - self._counted_bytes)
-        self._counted_bytes = held
+        partial = 0 if self._is_ending else self._reader.held_bytes
+        held = 0 if self._is_ending else partial + self._queued_bytes
+        moves = self._moves + self._reader.begun
+        if moves != self._counted_moves:
+            self._counted_moves, self.held_since_ms = moves, self._listener.now_ms()
+        more, more_partial = held - self._counted_bytes, partial - self._counted_partial
+        self._counted_bytes, self._counted_partial = held, partial
+        self._listener.count(self, more, more_partial)
         self.update_reading()
+
+    def go_on_reading(self) -> None:
+        """There may be room for it now."""
+        if self._wanted_bytes:
+            self._end_turn()
+        else:
+            self.update_reading()
+
+    @property
+    def held_bytes(self) -> int:
+        """Of requests, as it was told."""
+        return self._counted_bytes
+
+    @property
+    def holds_others_up(self) -> bool:
+        """Whether it holds memory for what cannot begin yet, and that is not for want of memory."""
+        return self.is_within_frame or (bool(self._waiting) and not self._wanted_bytes)
 
     @property
     def is_within_frame(self) -> bool:
@@ -288,7 +336,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or self._is_ending or transport.is_closing():
             return
-        must_pause = bool(self._waiting) or self._is_choked or not self._listener.has_room(self)
+        must_pause = bool(self._waiting) or self._is_choked or not self._listener.memory.has_room(self)
         if must_pause and not self._is_reading_paused:
             transport.pause_reading()
             self._watch()
@@ -308,8 +356,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or self._is_ending or not self._is_reading_paused:
             return
-        waits = bool(self._calls) and not self._calls[0].api.is_pipelined
-        if waits and is_gone(transport.get_extra_info("socket").fileno()):
+        if self._waits_for_answers() and is_gone(transport.get_extra_info("socket").fileno()):
             self.abort()
         else:
             self._watch()
+
+    def _waits_for_answers(self) -> bool:
+        """Whether what is first, under way or not, is of no use to a client that is gone."""
+        first = (
+            self._calls[0].api if self._calls else self._api_of(self._waiting[0]) if self._waiting else None
+        )
+        return first is not None and not first.is_pipelined

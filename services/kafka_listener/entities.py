@@ -22,12 +22,13 @@ from kio.serial import entity_reader, entity_writer
 from ...protocol.errors import InvalidRequestError
 from .codes import told_instead
 from .hot_layouts import HOT_LAYOUTS
-from .skimming import kind_of, skim
+from .skimming import MAX_ELEMENTS, kind_of, skim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ...protocol.records.header import Buffer
+    from .skimming import Skimmed
 
 MS = datetime.timedelta(milliseconds=1)
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -94,11 +95,14 @@ class Layout(NamedTuple):
     is_flexible: bool  # the request's header, and with it all of its body
     has_tagged_header: bool  # the answer's
 
-    def decode(self, frame: memoryview, offset: int) -> Any:
-        """The body of a request, which begins at `offset`. Errors: InvalidRequestError."""
-        _, frame = skim(self.request, frame, offset)
+    def skim(self, frame: memoryview, offset: int, max_elements: int = MAX_ELEMENTS) -> Skimmed:
+        """Look at the body of a request, which begins at `offset`. Errors: InvalidRequestError."""
+        return skim(self.request, frame, offset, max_elements)
+
+    def decode(self, skimmed: Skimmed, offset: int) -> Any:
+        """The body. Errors: InvalidRequestError."""
         try:
-            body, _ = self.read(frame, offset)
+            body, _ = self.read(skimmed.frame, offset)
         except Exception as error:  # noqa: BLE001 -- kio has errors of its own for bad bytes, and Python's
             raise InvalidRequestError(f"a request that cannot be read: {error!r}"[:300]) from None
         return body

@@ -31,9 +31,9 @@ GOOD = b"a good record"
 
 
 @contextlib.contextmanager
-def attacked_cluster() -> Iterator[LocalCluster]:
-    """One node with both planes, whose unread answers may take 32 MiB."""
-    limits = {"queued_max_response_bytes": 32 * MIB}
+def attacked_cluster(**more: int) -> Iterator[LocalCluster]:
+    """One node with both planes, whose unread answers may take 32 MiB; `more` keys of its configuration."""
+    limits = {"queued_max_response_bytes": 32 * MIB, **more}
     listeners = "PLAINTEXT://127.0.0.1:0"
     with local(nodes=1, broker_session_timeout_ms=10_000, listeners=listeners, **limits) as made:
         yield made

@@ -14,7 +14,7 @@ from headrace.services.kafka_listener.served import SERVED
 from headrace.services.kafka_listener.skimming import no_tags
 from headrace.storage_node.config import NodeConfig
 from kafka_listener_rig import NODE, small_image
-from kafka_wire import answer_of, example_request, request_frame
+from kafka_wire import answer_of, decoded, example_request, request_frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +84,7 @@ class FakePlane:
         shape = layout(api.key, version)
         start = no_tags(frame, header.end) if shape.is_flexible else header.end
         peer = KafkaPeer(1, "PLAINTEXT", "127.0.0.1:1", "client")
-        read = shape.decode(frame, start)
+        read = decoded(shape, frame, start)
         return Call(api, version, header.correlation_id, shape, read, peer, self, self, len(frame))  # type: ignore[arg-type]
 
     def answer(self, body: Any, frames: Sequence[Any] = ()) -> None:

@@ -6,12 +6,15 @@ import dataclasses
 import io
 import struct
 import uuid
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.services.kafka_listener.entities import MS
 from headrace.services.kafka_listener.skimming import kind_of
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
+
+if TYPE_CHECKING:
+    from headrace.services.kafka_listener.entities import Layout
 
 
 def request_frame(api_key: int, version: int, body: Any, correlation_id: int = 7, client: str = "c") -> bytes:
@@ -47,6 +50,11 @@ def answer_of(api_key: int, version: int, frame: bytes) -> tuple[int, Any]:
     return struct.unpack(">i", frame[:4])[0], body
 
 
+def decoded(shape: Layout, frame: memoryview, offset: int = 0) -> Any:
+    """The body of a request as the listener reads it. Errors: InvalidRequestError."""
+    return shape.decode(shape.skim(frame, offset), offset)
+
+
 def example(schema: Any, values: dict[str, Any] | None = None) -> Any:
     """An entity with a value in every field; those in `values` are given by their names, at any depth."""
     given = values or {}
@@ -79,6 +87,3 @@ def _value(field: Any, given: dict[str, Any]) -> Any:
     else:
         one = _VALUES.get(field.metadata.get("kafka_type", ""), 3)
     return (one,) if is_array else one
-
-
-__all__ = ["answer_of", "example", "example_request", "framed", "request_frame", "written"]

@@ -12,9 +12,9 @@ from headrace.services.kafka_listener.codes import told_instead
 from headrace.services.kafka_listener.entities import Records, layout
 from headrace.services.kafka_listener.framing import read_header
 from headrace.services.kafka_listener.served import SERVED
-from headrace.services.kafka_listener.skimming import no_tags, skim
+from headrace.services.kafka_listener.skimming import no_tags
 from kafka_calls import FakePlane
-from kafka_wire import answer_of, example_request, request_frame
+from kafka_wire import answer_of, decoded, example_request, request_frame
 
 if TYPE_CHECKING:
     from headrace.services.kafka_listener.calls import Call, KafkaApi
@@ -39,11 +39,11 @@ def test_requests_are_read_whole(api: KafkaApi, version: int) -> None:
     shape = layout(api.key, version)
     start = read_header(frame).end
     start = no_tags(frame, start) if shape.is_flexible else start
-    assert shape.decode(frame, start) == asked
-    assert skim(shape.request, frame, start) == (len(frame), frame)
+    assert decoded(shape, frame, start) == asked
+    assert shape.skim(frame, start)[:2] == (frame, len(frame))
     for end in range(start, len(frame)):
         with pytest.raises(InvalidRequestError):
-            shape.decode(frame[:end], start)
+            decoded(shape, frame[:end], start)
 
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)

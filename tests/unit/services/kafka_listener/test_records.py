@@ -7,6 +7,7 @@ import uuid
 from typing import Any
 
 import pytest
+from headrace.protocol.errors import RequestTimedOutError, ThrottlingQuotaExceededError
 from headrace.protocol.messages.data import (
     FetchPartitionResponse,
     FetchResponse,
@@ -101,6 +102,18 @@ def test_old_producers_may_not_compress_with_zstd() -> None:
         plane.answer(ProduceResponse((ProducePartitionResponse(0),) * len(asked.frames)))
         told = plane.told(PRODUCE, version).responses[0].partition_responses[0]
         assert int(told.error_code) == code
+
+
+@pytest.mark.parametrize("outcome", ["refused", "unknown"])
+def test_a_producer_whose_outcome_is_unknown_is_told_so(outcome: str) -> None:
+    """No room to wait, before the append or behind it: a code that each client knows for `maybe`."""
+    plane = FakePlane()
+    plane.start(PRODUCE, 9, name=TOPIC, index=0, acks=-1, transactional_id=None, records=batch(b"x"))
+    entry = ProducePartitionResponse(RequestTimedOutError.code)
+    refused = ThrottlingQuotaExceededError("full")
+    plane.answer(refused if outcome == "refused" else ProduceResponse((entry,)))
+    told = plane.told(PRODUCE, 9).responses[0].partition_responses[0]
+    assert int(told.error_code) == RequestTimedOutError.code
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 13, 18])
