@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..protocol.errors import ConfigError
 from ..protocol.model import ListenerEndpoint
-from ..runtime.config import Config, key
+from ..runtime.config import MAX_INT, MIB, Config, key
 from .log.listener_memory import MAX_PORT, is_wildcard
 
 _ADDRESS = re.compile(r"([A-Za-z0-9_.-]{1,100})://(\[[0-9A-Fa-f:.%]*\]|[^\[\]:/\s]*):([0-9]{1,5})")
@@ -48,6 +48,15 @@ class GatewayConfig(Config):
         low=0,
         live=True,
         doc="Fetch sessions of Kafka's clients that are remembered; others name all partitions each time.",
+    )
+
+    telemetry_max_bytes: int = key(
+        "telemetry.max.bytes",
+        MIB,
+        low=1,
+        high=MAX_INT,
+        unit="bytes",
+        doc="The most that a client of Kafka's may push of its metrics at once, packed and unpacked.",
     )
 
     def __post_init__(self) -> None:

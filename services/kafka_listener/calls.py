@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .encoded import EncodedAnswers
     from .entities import Layout
     from .fetch_sessions import FetchSessions
+    from .telemetry import ClientTelemetry
 
     Answer = Mapping[str, Any]
     Then = Callable[[Any], None]
@@ -51,6 +52,7 @@ class KafkaPeer:
     listener: str
     address: str
     client_id: str = ""
+    software: tuple[str, str] = ("unknown", "unknown")  # name and version, as ApiVersions says
     principal: Principal = ANONYMOUS
     is_connected: bool = True
 
@@ -93,6 +95,10 @@ class Plane(Protocol):
     @property
     def encoded(self) -> EncodedAnswers:
         """Answers that many clients get alike."""
+
+    @property
+    def telemetry(self) -> ClientTelemetry:
+        """What clients push of their metrics."""
 
     def now_ms(self) -> int:
         """Monotonic."""

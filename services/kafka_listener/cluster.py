@@ -43,6 +43,8 @@ MAX_PAGE = 2_000  # partitions in one answer of DescribeTopicPartitions
 def _api_versions(call: Call) -> None:
     if not _is_named(getattr(call.body, "client_software_name", "x")):
         raise InvalidRequestError("a client software name has letters, digits, '.' and '-'")
+    if hasattr(call.body, "client_software_name"):
+        call.peer.software = (call.body.client_software_name, call.body.client_software_version)
     offset = max(call.host.image.offset, 0)
     call.answer_alike(offset, lambda: _versions(call, offset))
 

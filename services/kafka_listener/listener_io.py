@@ -22,6 +22,7 @@ from .encoded import EncodedAnswers
 from .fetch_sessions import FetchSessions
 from .framing import SHARED_BYTES
 from .served import SERVED
+from .telemetry import ClientTelemetry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +57,7 @@ class KafkaListener:
             lambda: self.host.config.now.max_incremental_fetch_session_cache_slots,
             lambda: secrets.randbelow(2**31 - 1) + 1,
         )
+        self.telemetry = ClientTelemetry()
         self._sockets: dict[str, socket.socket] = {}
         self._told: list[ListenerEndpoint] = []
         self._servers: list[asyncio.Server] = []
@@ -151,6 +153,7 @@ class KafkaListener:
             "broken": self.broken,
             "held_request_bytes": self._held_bytes,
             "pending_response_bytes": self.pending_response_bytes,
+            "client_metrics": self.telemetry.status(),
         }
 
     # --- what connections use ----------------------------------------------------------------------------
@@ -181,6 +184,7 @@ class KafkaListener:
     def closed(self, connection: KafkaConnection) -> None:
         """It is gone."""
         self._unsent.discard(connection)
+        self.telemetry.connection_gone(connection.peer.session)
         self._hungry.pop(connection, None)
         if self._favoured is connection:
             self._favoured = None
@@ -288,6 +292,7 @@ class KafkaListener:
     def _sweep(self) -> None:
         """End connections that are idle, and one that keeps others waiting for memory without sending."""
         config, now_ms = self.host.config.now, self.now_ms()
+        self.telemetry.expire(now_ms)
         idle_ms = config.connections_max_idle_ms
         interval_s = min(SWEEP_S, idle_ms / 4000)
         self._sweeper = asyncio.get_running_loop().call_later(interval_s, self.guarded, self._sweep)

@@ -9,6 +9,7 @@ from .groups import GROUP_APIS
 from .offsets import OFFSET_APIS
 from .operations import OPERATION_APIS
 from .records import RECORD_APIS
+from .telemetry_apis import TELEMETRY_APIS
 from .topic_admin import TOPIC_ADMIN_APIS
 from .transactions import TRANSACTION_APIS
 
@@ -23,5 +24,6 @@ _FAMILIES = (
     TRANSACTION_APIS,
     TOPIC_ADMIN_APIS,
     OPERATION_APIS,
+    TELEMETRY_APIS,
 )
 SERVED: dict[int, KafkaApi] = {api.key: api for family in _FAMILIES for api in family}

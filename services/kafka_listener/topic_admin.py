@@ -12,7 +12,7 @@ from ...protocol.errors import InvalidRequestError, UnknownTopicIdError
 from ...protocol.messages import control as m
 from ...protocol.messages import registry
 from ...protocol.messages.data import DeleteRecordsPartition, DeleteRecordsRequest
-from ...protocol.metadata.image import TOPIC_RESOURCE
+from ...protocol.metadata.image import CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from .calls import Call, KafkaApi
 from .entities import id_of, ms_of
 from .plain import each, fields, message
@@ -28,8 +28,8 @@ _BY_ID = 6  # DeleteTopics: from this version on topics have names or ids
 
 
 _SET, _DELETE = 0, 1  # operations on a config
-# Which source of a config is the resource itself: by whether it is a topic, and has a name.
-_OWN_SOURCE = {(True, True): 1, (True, False): 1, (False, True): 2, (False, False): 3}
+# Which source of a config is the resource itself, of those that are not nodes.
+_OWN_SOURCE = {TOPIC_RESOURCE: 1, CLIENT_METRICS_RESOURCE: 7, GROUP_RESOURCE: 8}
 
 
 # --- topics --------------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ def _replace(call: Call, response: m.DescribeConfigsResponse) -> None:
     alterations = []
     for resource, known in zip(call.body.resources, response.results, strict=True):
         named = {config.name: config.value or "" for config in resource.configs}
-        own = _OWN_SOURCE[bool(resource.resource_type == TOPIC_RESOURCE), bool(resource.resource_name)]
+        own = _OWN_SOURCE.get(resource.resource_type, 2 if resource.resource_name else 3)
         gone = [each.name for each in known.entries if each.source == own and each.name not in named]
         changes = [m.ConfigChange(name, _SET, value) for name, value in named.items()]
         changes += [m.ConfigChange(name, _DELETE) for name in gone]
@@ -298,17 +298,14 @@ def _alter_configs_failed(call: Call, code: int, text: str) -> dict[str, Any]:
 
 
 def _list_resources(call: Call) -> None:
-    if call.version == 0:  # it lists what clients' metrics are subscribed to
-        call.answer({"error_code": 0, "config_resources": ()})
-        return
+    # the first version lists subscriptions to clients' metrics
+    types = tuple(call.body.resource_types) if call.version else (CLIENT_METRICS_RESOURCE,)
 
     def done(response: m.ListConfigResourcesResponse) -> None:
         told = each(response.resources, name="resource_name")
         call.answer({"error_code": response.error_code, "config_resources": told})
 
-    call.ask(
-        registry.LIST_CONFIG_RESOURCES, m.ListConfigResourcesRequest(tuple(call.body.resource_types)), done
-    )
+    call.ask(registry.LIST_CONFIG_RESOURCES, m.ListConfigResourcesRequest(types), done)
 
 
 def _list_resources_failed(_call: Call, code: int, _text: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from headrace.services.kafka_listener.fetch_sessions import FetchSessions
 from headrace.services.kafka_listener.framing import read_header
 from headrace.services.kafka_listener.served import SERVED
 from headrace.services.kafka_listener.skimming import no_tags
+from headrace.services.kafka_listener.telemetry import ClientTelemetry
 from headrace.storage_node.config import NodeConfig
 from kafka_listener_rig import NODE, small_image
 from kafka_wire import answer_of, example_request, request_frame
@@ -35,6 +36,7 @@ class FakePlane:
         self.encoded = EncodedAnswers()
         numbers = itertools.count(1)
         self.fetch_sessions = FetchSessions(lambda: 2, lambda: next(numbers))
+        self.telemetry = ClientTelemetry()
         self.asked: list[Any] = []  # OwnRequest, or what another node was asked
         self.sent: list[bytes] = []
         self.is_hung_up = False
