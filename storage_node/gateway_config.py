@@ -50,6 +50,16 @@ class GatewayConfig(Config):
         doc="Fetch sessions of Kafka's clients that are remembered; others name all partitions each time.",
     )
 
+    quota_window_num: int = key(
+        "quota.window.num",
+        11,
+        low=1,
+        high=1_000,
+        doc="Windows over which the rates of clients with quotas are measured.",
+    )
+    quota_window_size_seconds: int = key(
+        "quota.window.size.seconds", 1, low=1, high=3_600, unit="s", doc="Length of each of these windows."
+    )
     telemetry_max_bytes: int = key(
         "telemetry.max.bytes",
         MIB,

@@ -23,6 +23,7 @@ from .fetch_sessions import FetchSessions
 from .framing import SHARED_BYTES
 from .served import SERVED
 from .telemetry import ClientTelemetry
+from .throttling import Throttle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +59,7 @@ class KafkaListener:
             lambda: secrets.randbelow(2**31 - 1) + 1,
         )
         self.telemetry = ClientTelemetry()
+        self.throttle = Throttle(host, self.now_ms, time.perf_counter)
         self._sockets: dict[str, socket.socket] = {}
         self._told: list[ListenerEndpoint] = []
         self._servers: list[asyncio.Server] = []
@@ -154,6 +156,7 @@ class KafkaListener:
             "held_request_bytes": self._held_bytes,
             "pending_response_bytes": self.pending_response_bytes,
             "client_metrics": self.telemetry.status(),
+            "quotas": self.throttle.status(),
         }
 
     # --- what connections use ----------------------------------------------------------------------------
@@ -179,6 +182,10 @@ class KafkaListener:
             return False
         self.accepted += 1
         self._connections.add(connection)
+        address, _, _ = connection.peer.address.rpartition(":")
+        held_back_ms = self.throttle.of_connection(address)
+        if held_back_ms:
+            connection.mute(held_back_ms, is_unwanted=True)
         return True
 
     def closed(self, connection: KafkaConnection) -> None:
@@ -293,6 +300,7 @@ class KafkaListener:
         """End connections that are idle, and one that keeps others waiting for memory without sending."""
         config, now_ms = self.host.config.now, self.now_ms()
         self.telemetry.expire(now_ms)
+        self.throttle.expire()
         idle_ms = config.connections_max_idle_ms
         interval_s = min(SWEEP_S, idle_ms / 4000)
         self._sweeper = asyncio.get_running_loop().call_later(interval_s, self.guarded, self._sweep)

@@ -8,6 +8,7 @@ from .cluster import CLUSTER_APIS
 from .groups import GROUP_APIS
 from .offsets import OFFSET_APIS
 from .operations import OPERATION_APIS
+from .quota_apis import QUOTA_APIS
 from .records import RECORD_APIS
 from .telemetry_apis import TELEMETRY_APIS
 from .topic_admin import TOPIC_ADMIN_APIS
@@ -25,5 +26,6 @@ _FAMILIES = (
     TOPIC_ADMIN_APIS,
     OPERATION_APIS,
     TELEMETRY_APIS,
+    QUOTA_APIS,
 )
 SERVED: dict[int, KafkaApi] = {api.key: api for family in _FAMILIES for api in family}
