@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import KafkaError, UnsupportedVersionError
-from ..protocol.messages import control
+from ..protocol.messages import control, quotas
 from ..protocol.messages.transactions import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ..protocol.metadata.image import CLUSTER_DEFAULT
 from ..protocol.metadata.records import ConfigRecord, FormatRecord
@@ -21,9 +21,11 @@ from ..protocol.metadata.replay import replay
 from ..runtime.config import SECOND
 from .state import leaders, reassignments
 from .state.brokers import Brokers
+from .state.client_quotas import decide_quotas, describe_quotas
 from .state.config_rules import ConfigSizes, live_config
 from .state.configs import MIN_ISR, Configs
 from .state.decision import Decision
+from .state.features import decide_features
 from .state.in_sync import decide_alter_partition
 from .state.laws import check_image
 from .state.producer_ids import decide_allocate
@@ -74,6 +76,9 @@ class Controller:
             ),
             control.DescribeConfigsRequest: lambda r, _: self._configs.describe(self.image, r),
             control.ListConfigResourcesRequest: (lambda r, _: self._configs.list_resources(self.image, r)),
+            quotas.DescribeClientQuotasRequest: (lambda r, _: describe_quotas(self.image, r)),
+            quotas.AlterClientQuotasRequest: lambda r, _: decide_quotas(self.image, r),
+            quotas.UpdateFeaturesRequest: lambda r, _: decide_features(self.image, r),
             control.AlterPartitionRequest: self._decide_alter_partition,
             control.ElectLeadersRequest: self._decide_elect_leaders,
             control.AlterPartitionReassignmentsRequest: self._decide_reassign,

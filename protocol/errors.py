@@ -422,6 +422,18 @@ class NewLeaderElectedError(KafkaError):
     code = 108
 
 
+class UnknownSubscriptionIdError(KafkaError):
+    """What the client is to push of its metrics has changed: it asks for the subscription again."""
+
+    code = 117
+
+
+class TelemetryTooLargeError(KafkaError):
+    """A client pushed more of its metrics at once than telemetry.max.bytes."""
+
+    code = 118
+
+
 ERRORS_BY_CODE: dict[int, type[KafkaError]] = {cls.code: cls for cls in KafkaError.__subclasses__()}
 NO_ERROR = 0
 

@@ -28,6 +28,7 @@ from ..protocol.messages import envelope, registry
 from ..protocol.metadata import records
 from ..runtime.config import Config, KeyFacts, text_of
 from ..storage_node import membership
+from ..storage_node.client_metrics_config import ClientMetricsConfig
 from ..storage_node.config import NodeConfig
 from ..storage_node.group_config import GroupConfig
 from ..storage_node.log.config import LogConfig
@@ -44,6 +45,11 @@ SECTIONS: tuple[tuple[str, str, type[Config]], ...] = (
         LogConfig,
     ),
     ("Group", "Set with `headrace config alter --group NAME`.", GroupConfig),
+    (
+        "Subscription to clients' metrics",
+        "Set with `headrace client-metrics alter --name NAME`.",
+        ClientMetricsConfig,
+    ),
     (
         "Storage node",
         "Set with `headrace up -X key=value`, or as arguments of `headrace.local`. What may change while "

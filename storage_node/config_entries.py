@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import InvalidRequestError, UnknownTopicOrPartitionError
 from ..protocol.messages.control import ConfigEntry, ConfigSynonym
-from ..protocol.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, GROUP_RESOURCE, TOPIC_RESOURCE
+from ..protocol.metadata.image import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    CLUSTER_DEFAULT,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from ..protocol.model import MAX_TOPIC_NAME_LENGTH
 from ..runtime.config import Config, text_of
+from .client_metrics_config import MAX_SUBSCRIPTION_NAME_LENGTH, ClientMetricsConfig
 from .config import CLUSTER_WIDE_KEYS, NodeConfig
 from .group_config import GROUP_KEY_SYNONYMS, MAX_GROUP_ID_LENGTH, GroupConfig
 from .log.config import RELATED_KEYS, LogConfig
@@ -30,7 +37,7 @@ if TYPE_CHECKING:
     Configs = Mapping[tuple[int, str], Mapping[str, str]]  # by (type, name)
 
 SOURCE_TOPIC, SOURCE_NODE, SOURCE_CLUSTER, SOURCE_STATIC, SOURCE_DEFAULT = 1, 2, 3, 4, 5
-SOURCE_GROUP = 8
+SOURCE_CLIENT_METRICS, SOURCE_GROUP = 7, 8
 BROKER_NAMES = {topic: broker for broker, topic in TOPIC_KEY_SYNONYMS.items()}
 _TYPES: dict[Any, int] = {bool: 1, str: 2, int: 5, int | None: 5, float: 6}
 _LIST, _PASSWORD = 7, 9
@@ -38,8 +45,8 @@ _LIST, _PASSWORD = 7, 9
 
 def existing(image: MetadataImage, resource: ConfigResource) -> tuple[int, str]:
     """The (type, name) of a resource that exists: a topic, a registered node or one that has left configs
-    behind, the whole cluster, or a group, which need not be there yet. Errors: UnknownTopicOrPartitionError,
-    InvalidRequestError."""
+    behind, the whole cluster, or a group or a subscription to clients' metrics, which need not be there yet.
+    Errors: UnknownTopicOrPartitionError, InvalidRequestError."""
     kind, name = resource.resource_type, resource.name
     if kind == TOPIC_RESOURCE:
         if name not in image.topics:
@@ -47,10 +54,15 @@ def existing(image: MetadataImage, resource: ConfigResource) -> tuple[int, str]:
     elif kind == GROUP_RESOURCE:
         if not 0 < len(name) <= MAX_GROUP_ID_LENGTH:
             raise InvalidRequestError(f"a group's name has 1 to {MAX_GROUP_ID_LENGTH} characters")
+    elif kind == CLIENT_METRICS_RESOURCE:
+        if not 0 < len(name) <= MAX_SUBSCRIPTION_NAME_LENGTH:
+            raise InvalidRequestError(
+                f"a subscription's name has 1 to {MAX_SUBSCRIPTION_NAME_LENGTH} characters"
+            )
     elif kind != BROKER_RESOURCE:
         raise InvalidRequestError(
-            f"resource type {kind}: only topics ({TOPIC_RESOURCE}), nodes ({BROKER_RESOURCE}) and groups"
-            f" ({GROUP_RESOURCE}) have configs"
+            f"resource type {kind}: only topics ({TOPIC_RESOURCE}), nodes ({BROKER_RESOURCE}), groups"
+            f" ({GROUP_RESOURCE}) and subscriptions of metrics ({CLIENT_METRICS_RESOURCE}) have configs"
         )
     elif name and (kind, name) not in image.configs and name not in {str(each) for each in image.brokers}:
         raise InvalidRequestError(f"node {name[:20]!r} is not registered; no name: all nodes")
@@ -81,8 +93,10 @@ class Describer:
         self._entries: dict[str, ConfigEntry] = {}
 
     def resource(self, key: tuple[int, str]) -> tuple[ConfigEntry, ...]:
-        """All keys of a topic, of a group or of a node, by (type, name)."""
+        """All keys of a topic, a group, a subscription to clients' metrics or a node, by (type, name)."""
         kind, name = key
+        if kind == CLIENT_METRICS_RESOURCE:
+            return self._client_metrics(name)
         if kind == GROUP_RESOURCE:
             return self._group(name)
         return self._topic(name) if kind == TOPIC_RESOURCE else self._broker(name)
@@ -95,6 +109,23 @@ class Describer:
             inherited = self._broker_levels(GROUP_KEY_SYNONYMS[key], default)
             entries.append(self._entry(GroupConfig, key, [*_level(own, key, SOURCE_GROUP), *inherited], own))
         return (*entries, *_unknown(own, GroupConfig.keys(), SOURCE_GROUP))
+
+    def _client_metrics(self, name: str) -> tuple[ConfigEntry, ...]:
+        """All keys of a subscription; nobody else has them."""
+        own = self._configs.get((CLIENT_METRICS_RESOURCE, name), {})
+        entries = [
+            self._entry(
+                ClientMetricsConfig,
+                key,
+                [
+                    *_level(own, key, SOURCE_CLIENT_METRICS),
+                    ConfigSynonym(key, text_of(default), SOURCE_DEFAULT),
+                ],
+                own,
+            )
+            for key, default in ClientMetricsConfig.defaults().items()
+        ]
+        return (*entries, *_unknown(own, ClientMetricsConfig.keys(), SOURCE_CLIENT_METRICS))
 
     def _topic(self, name: str) -> tuple[ConfigEntry, ...]:
         """All keys of a topic."""

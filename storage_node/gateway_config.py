@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..protocol.errors import ConfigError
 from ..protocol.model import ListenerEndpoint
-from ..runtime.config import Config, key
+from ..runtime.config import MAX_INT, MIB, Config, key
 from .log.listener_memory import MAX_PORT, is_wildcard
 
 _ADDRESS = re.compile(r"([A-Za-z0-9_.-]{1,100})://(\[[0-9A-Fa-f:.%]*\]|[^\[\]:/\s]*):([0-9]{1,5})")
@@ -58,6 +58,24 @@ class GatewayConfig(Config):
         live=True,
         doc="A Kafka client that has begun a request and has not sent all of it by then is cut off, if others"
         " wait for the memory that it holds (queued.max.request.bytes). Kafka has no such key.",
+    )
+    quota_window_num: int = key(
+        "quota.window.num",
+        11,
+        low=1,
+        high=1_000,
+        doc="Windows over which the rates of clients with quotas are measured.",
+    )
+    quota_window_size_seconds: int = key(
+        "quota.window.size.seconds", 1, low=1, high=3_600, unit="s", doc="Length of each of these windows."
+    )
+    telemetry_max_bytes: int = key(
+        "telemetry.max.bytes",
+        MIB,
+        low=1,
+        high=MAX_INT,
+        unit="bytes",
+        doc="The most that a client of Kafka's may push of its metrics at once, packed and unpacked.",
     )
 
     def __post_init__(self) -> None:

@@ -34,7 +34,7 @@ from .admin_types import (
     TopicListing,
 )
 from .asking_io import Asking, error_of
-from .configs_io import TOPIC_TYPE, ConfigEngine
+from .configs_io import TYPES, ConfigEngine
 from .deletion_io import delete_records
 from .groups_io import GroupEngine
 from .log_dirs_io import LogDirsEngine
@@ -197,7 +197,7 @@ class AdminEngine:
         wanted = {entry.partition: entry.replicas for entry in spec.assignments}
         if wanted and wanted != assigned:
             return None
-        request = control.DescribeConfigsRequest((control.ConfigResource(TOPIC_TYPE, spec.name),))
+        request = control.DescribeConfigsRequest((control.ConfigResource(TYPES["topic"], spec.name),))
         (described,) = (await self._asking.ask(apis.DESCRIBE_CONFIGS, request, call)).results
         values = {entry.name: entry.value for entry in described.entries}
         if any(values.get(name) != value for name, value in spec.configs.items()):

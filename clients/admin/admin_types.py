@@ -262,14 +262,15 @@ class LogDirInfo:
 
 
 class ConfigSource(IntEnum):
-    """Where a config value comes from, the strongest first: a topic (or group), one node, all nodes, what the
-    node (or controller) that answers was started with, or what is built in. Kafka's numbers."""
+    """Where a config value comes from, the strongest first: a topic, group or subscription, one node, all
+    nodes, what the node (or controller) that answers was started with, what is built in. Kafka's numbers."""
 
     TOPIC = 1
     BROKER = 2
     CLUSTER_DEFAULT = 3
     STATIC = 4
     BUILT_IN = 5
+    CLIENT_METRICS = 7
     GROUP = 8
 
 
@@ -287,9 +288,10 @@ class ConfigType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What has configs: a topic or a group by name, or a broker by node id ("" for the default of all)."""
+    """What has configs: a topic, a group or a subscription to clients' metrics by name, or a broker by node
+    id ("" for the default of all)."""
 
-    kind: str  # "topic", "broker" or "group"
+    kind: str  # "topic", "broker", "group" or "client-metrics"
     name: str
 
     @classmethod
@@ -301,6 +303,11 @@ class Resource:
     def group(cls, name: str) -> Resource:
         """A group, whether it is there yet or not."""
         return cls("group", name)
+
+    @classmethod
+    def client_metrics(cls, name: str) -> Resource:
+        """A subscription to clients' metrics, whether it is there yet or not."""
+        return cls("client-metrics", name)
 
     @classmethod
     def broker(cls, node_id: int | None = None) -> Resource:

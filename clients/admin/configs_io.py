@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
     from .asking_io import Asking, Call
 
-TOPIC_TYPE, BROKER_TYPE, GROUP_TYPE = 2, 4, 32
-_TYPES = {"topic": TOPIC_TYPE, "broker": BROKER_TYPE, "group": GROUP_TYPE}
-_KINDS = {number: kind for kind, number in _TYPES.items()}
+TYPES = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}
+_KINDS = {number: kind for kind, number in TYPES.items()}
 _OPERATIONS = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
 
 
@@ -91,7 +90,8 @@ class ConfigEngine:
         return await self._asking.retried(list(changes), ask, call)
 
     async def list_resources(self, *, timeout: float | None) -> list[Resource]:
-        """Topics, nodes and groups with configs of their own; the one without a name is the cluster."""
+        """Topics, nodes, groups and subscriptions with configs of their own; the one without a name is the
+        cluster."""
         call = self._asking.call(timeout)
 
         async def ask() -> list[Resource] | KafkaError:
@@ -109,9 +109,9 @@ def resources_of(items: Iterable[str | Resource]) -> list[Resource]:
 
 
 def _resource(resource: Resource) -> control.ConfigResource:
-    if resource.kind not in _TYPES:
-        raise ConfigError(f"a resource is a topic, a broker or a group, not {resource.kind!r}")
-    return control.ConfigResource(_TYPES[resource.kind], resource.name)
+    if resource.kind not in TYPES:
+        raise ConfigError(f"a resource is one of {', '.join(TYPES)}, not {resource.kind!r}")
+    return control.ConfigResource(TYPES[resource.kind], resource.name)
 
 
 def _values(answer: control.DescribedConfigs) -> dict[str, ConfigValue]:

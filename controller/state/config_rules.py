@@ -10,9 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import ConfigError, InvalidConfigError
-from ...protocol.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, GROUP_RESOURCE, TOPIC_RESOURCE
+from ...protocol.errors import ConfigError, InvalidConfigError, InvalidRequestError
+from ...protocol.metadata.image import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    CLUSTER_DEFAULT,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from ...runtime.config import Config, nearest_key, text_of
+from ...storage_node.client_metrics_config import ClientMetricsConfig
 from ...storage_node.config import CLUSTER_WIDE_KEYS, NodeConfig
 from ...storage_node.config_entries import BROKER_NAMES
 from ...storage_node.group_config import GROUP_KEY_SYNONYMS, GroupConfig
@@ -33,6 +40,7 @@ MAX_LIST_LENGTH = 32_767  # Bound: of a list. Source: Kafka ConfigurationControl
 _REQUIRED: dict[type[Config], dict[str, Any]] = {
     LogConfig: {},
     GroupConfig: {},
+    ClientMetricsConfig: {},
     NodeConfig: {"log.dirs": ("unknown",)},
     ControllerConfig: {"metadata.log.dir": "unknown"},
 }
@@ -62,11 +70,14 @@ class Keys:
                     self._spellings.update(dict.fromkeys(spellings, name))
 
     def dotted(self, name: str) -> str:
-        """The name with dots. Errors: InvalidConfigError, with why it cannot be set here."""
+        """The name with dots. Errors: InvalidConfigError, or InvalidRequestError, with why it cannot be set
+        here."""
         if name in self._homes:
             return name
         if name in self._spellings:
             return self._spellings[name]
+        if ClientMetricsConfig in self.kinds:  # its code is Kafka's
+            raise InvalidRequestError(self._why_not(name[:MAX_LENGTH]))
         raise InvalidConfigError(self._why_not(name[:MAX_LENGTH]))
 
     def default(self, name: str) -> Any:
@@ -116,15 +127,21 @@ class Keys:
 
 TOPIC_KEYS = Keys("a topic", (LogConfig,), broker_names=BROKER_NAMES)
 GROUP_KEYS = Keys("a group", (GroupConfig,), broker_names=GROUP_KEY_SYNONYMS)
+CLIENT_METRICS_KEYS = Keys("a subscription to clients' metrics", (ClientMetricsConfig,))
 NODE_KEYS = Keys("a node", (NodeConfig,), left_out=CLUSTER_WIDE_KEYS)
 CLUSTER_KEYS = Keys("the cluster", (NodeConfig, ControllerConfig))
+_KEYS_OF = {
+    TOPIC_RESOURCE: TOPIC_KEYS,
+    GROUP_RESOURCE: GROUP_KEYS,
+    CLIENT_METRICS_RESOURCE: CLIENT_METRICS_KEYS,
+}
 
 
 def keys_of(resource: ResourceKey) -> Keys:
     """The keys that a resource has."""
     if resource == CLUSTER_DEFAULT:
         return CLUSTER_KEYS
-    return {TOPIC_RESOURCE: TOPIC_KEYS, GROUP_RESOURCE: GROUP_KEYS}.get(resource[0], NODE_KEYS)
+    return _KEYS_OF.get(resource[0], NODE_KEYS)
 
 
 def live_config(own: ControllerConfig, image: MetadataImage) -> ControllerConfig:

@@ -11,11 +11,11 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ...runtime.regex import compile_regex
 from .assignors import ASSIGNORS
 from .assignors.model import MemberSpec
 from .consumer_member import MEMBER_TRANSITIONS, Member, MemberState
 from .reconciliation import next_step
-from .topic_regex import compile_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -12,7 +12,7 @@ from ...protocol.messages.transactions import (
     ListedTransaction,
     ListTransactionsResponse,
 )
-from ..group.topic_regex import compile_regex
+from ...runtime.regex import compile_regex
 from .states import BY_NAME
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import control, data, groups, log_dirs, quorum, transactions
+from . import control, data, groups, log_dirs, quorum, quotas, transactions
 from .envelope import Api, ApiVersionsRequest, ApiVersionsResponse
 
 PRODUCE = Api(0, "Produce", 0, 0, data.ProduceRequest, data.ProduceResponse)
@@ -90,6 +90,18 @@ BROKER_HEARTBEAT = Api(
 UNREGISTER_BROKER = Api(
     64, "UnregisterBroker", 0, 0, control.UnregisterBrokerRequest, control.UnregisterBrokerResponse
 )
+DESCRIBE_CLIENT_QUOTAS = Api(
+    48,
+    "DescribeClientQuotas",
+    0,
+    0,
+    quotas.DescribeClientQuotasRequest,
+    quotas.DescribeClientQuotasResponse,
+)
+ALTER_CLIENT_QUOTAS = Api(
+    49, "AlterClientQuotas", 0, 0, quotas.AlterClientQuotasRequest, quotas.AlterClientQuotasResponse
+)
+UPDATE_FEATURES = Api(57, "UpdateFeatures", 0, 0, quotas.UpdateFeaturesRequest, quotas.UpdateFeaturesResponse)
 LIST_CONFIG_RESOURCES = Api(
     74,
     "ListConfigResources",
@@ -213,6 +225,9 @@ ALL_APIS: tuple[Api, ...] = (
     BROKER_HEARTBEAT,
     UNREGISTER_BROKER,
     LIST_CONFIG_RESOURCES,
+    DESCRIBE_CLIENT_QUOTAS,
+    ALTER_CLIENT_QUOTAS,
+    UPDATE_FEATURES,
     ADD_RAFT_VOTER,
     REMOVE_RAFT_VOTER,
     UPDATE_RAFT_VOTER,
@@ -250,6 +265,9 @@ FORWARDED: tuple[Api, ...] = (
     DELETE_TOPICS,
     DESCRIBE_CONFIGS,
     LIST_CONFIG_RESOURCES,
+    DESCRIBE_CLIENT_QUOTAS,
+    ALTER_CLIENT_QUOTAS,
+    UPDATE_FEATURES,
     CREATE_PARTITIONS,
     ELECT_LEADERS,
     INCREMENTAL_ALTER_CONFIGS,

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..model import ListenerEndpoint
+    from .quotas import Entity
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+CLIENT_METRICS_RESOURCE = 16
 GROUP_RESOURCE = 32
 CLUSTER_DEFAULT = (BROKER_RESOURCE, "")  # the broker resource without a name holds for all nodes
 
@@ -81,6 +83,8 @@ class MetadataImage:
     topic_names: Mapping[bytes, str] = field(default_factory=dict)  # by topic id
     configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0  # those below are taken
+    client_quotas: Mapping[Entity, Mapping[str, float]] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)  # levels that somebody has set
 
 
 @dataclass(frozen=True, slots=True)

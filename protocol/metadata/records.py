@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from ..model import ListenerEndpoint
+from .quotas import Entity
 
 
 class FormatRecord(msgspec.Struct, array_like=True, frozen=True, tag="Format"):
@@ -135,6 +136,21 @@ class ProducerIdsRecord(msgspec.Struct, array_like=True, frozen=True, tag="Produ
     next_producer_id: int
 
 
+class ClientQuotaRecord(msgspec.Struct, array_like=True, frozen=True, tag="ClientQuota"):
+    """One quota of one entity; a value of None removes it."""
+
+    entity: Entity
+    key: str
+    value: float | None
+
+
+class FeatureLevelRecord(msgspec.Struct, array_like=True, frozen=True, tag="FeatureLevel"):
+    """A feature has this level from now on."""
+
+    name: str
+    level: int
+
+
 class NoOpRecord(msgspec.Struct, array_like=True, frozen=True, tag="NoOp"):
     """Changes nothing; moves the log's end, so that a reader sees that it is current."""
 
@@ -154,4 +170,6 @@ MetadataRecord = (
     | ConfigRecord
     | ProducerIdsRecord
     | NoOpRecord
+    | ClientQuotaRecord
+    | FeatureLevelRecord
 )

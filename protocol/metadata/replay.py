@@ -19,9 +19,12 @@ from .image import (
     PartitionRegistration,
     TopicImage,
 )
+from .quotas import sorted_entities
 from .records import (
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
+    FeatureLevelRecord,
     FenceBrokerRecord,
     FormatRecord,
     MetadataRecord,
@@ -84,6 +87,10 @@ def image_records(image: MetadataImage) -> list[MetadataRecord]:
     for resource in sorted(image.configs):
         values = image.configs[resource]
         records.extend(ConfigRecord(*resource, key, values[key]) for key in sorted(values))
+    for entity in sorted_entities(image.client_quotas):
+        quotas = image.client_quotas[entity]
+        records.extend(ClientQuotaRecord(entity, key, quotas[key]) for key in sorted(quotas))
+    records.extend(FeatureLevelRecord(name, image.features[name]) for name in sorted(image.features))
     return records
 
 
@@ -113,6 +120,8 @@ class _Run:
         self._topics = _Draft(image.topics)
         self._topic_names = _Draft(image.topic_names)
         self._configs = _Draft(image.configs)
+        self._client_quotas = _Draft(image.client_quotas)
+        self._features = _Draft(image.features)
         # Partitions of touched topics as lists, made tuples once at the end: a topic of n partitions
         # costs n, not n * n.
         self._partitions: dict[bytes, list[PartitionRegistration]] = {}
@@ -138,6 +147,8 @@ class _Run:
             topic_names=self._topic_names.of,
             configs=self._configs.of,
             next_producer_id=self._next_producer_id,
+            client_quotas=self._client_quotas.of,
+            features=self._features.of,
         )
         # A topic made and removed within one run never was, for whoever gets the delta.
         alive = image.topic_names
@@ -243,6 +254,20 @@ class _Run:
             del self._configs.write()[resource]
         self._changed_configs[resource] = None
 
+    def client_quota(self, _offset: int, record: ClientQuotaRecord) -> None:
+        values = dict(self._client_quotas.of.get(record.entity, {}))
+        if record.value is None:
+            values.pop(record.key, None)
+        else:
+            values[record.key] = record.value
+        if values:
+            self._client_quotas.write()[record.entity] = values
+        elif record.entity in self._client_quotas.of:
+            del self._client_quotas.write()[record.entity]
+
+    def feature(self, _offset: int, record: FeatureLevelRecord) -> None:
+        self._features.write()[record.name] = record.level
+
     def no_op(self, _offset: int, record: NoOpRecord) -> None:
         """The offset moves, nothing else."""
 
@@ -323,6 +348,8 @@ _APPLY: dict[type, Callable[[_Run, int, Any], None]] = {
     ConfigRecord: _Run.config,
     ProducerIdsRecord: _Run.producer_ids,
     NoOpRecord: _Run.no_op,
+    ClientQuotaRecord: _Run.client_quota,
+    FeatureLevelRecord: _Run.feature,
 }
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("resource", "key", "value", "source")
 _RESOURCES_PER_REQUEST = 200  # Bound: each is described key by key in one answer
 _PAIRS: dict[str, Any] = {"multiple": True, "metavar": "KEY=VALUE", "callback": key_value_pairs}
-_SOURCES = {1: "topic", 2: "node", 3: "cluster", 4: "file", 5: "default", 8: "group"}
+_SOURCES = {1: "topic", 2: "node", 3: "cluster", 4: "file", 5: "default", 7: "client-metrics", 8: "group"}
 
 
 @click.group()

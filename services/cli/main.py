@@ -31,6 +31,7 @@ from ...protocol.errors import (
 from ..cluster_files_io import UnknownClusterError
 from . import (
     bench,
+    client_metrics,
     cluster,
     config,
     consume,
@@ -129,6 +130,7 @@ for _command in (
     quorum.quorum,
     topic.topic,
     config.config,
+    client_metrics.client_metrics,
     partition.partition,
     group.group,
     txn.txn,

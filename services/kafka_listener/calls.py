@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .encoded import EncodedAnswers
     from .entities import Layout
     from .fetch_sessions import FetchSessions
+    from .telemetry import ClientTelemetry
+    from .throttling import Throttle
 
     Answer = Mapping[str, Any]
     Then = Callable[[Any], None]
@@ -51,6 +53,7 @@ class KafkaPeer:
     listener: str
     address: str
     client_id: str = ""
+    software: tuple[str, str] = ("unknown", "unknown")  # name and version, as ApiVersions says
     principal: Principal = ANONYMOUS
     is_connected: bool = True
 
@@ -94,6 +97,14 @@ class Plane(Protocol):
     def encoded(self) -> EncodedAnswers:
         """Answers that many clients get alike."""
 
+    @property
+    def telemetry(self) -> ClientTelemetry:
+        """What clients push of their metrics."""
+
+    @property
+    def throttle(self) -> Throttle:
+        """Whom quotas keep waiting."""
+
     def now_ms(self) -> int:
         """Monotonic."""
 
@@ -133,11 +144,13 @@ class Call:
         "api",
         "body",
         "buffers",
+        "busy_since_s",
         "correlation_id",
         "peer",
         "plane",
         "reason",
         "size",
+        "throttle_ms",
         "version",
     )
 
@@ -159,6 +172,8 @@ class Call:
         self._layout, self._caller = layout, caller
         self.reason: KafkaError | None = None  # it is not to run
         self._is_in_turn = False
+        self.throttle_ms = 0  # its connection is not read for so long once it is answered
+        self.busy_since_s: float | None = None
 
     def start(self) -> None:
         """Run the handler; from the top of an event of the loop."""
@@ -166,6 +181,10 @@ class Call:
             self.refuse(self.reason)
             return
         self._is_in_turn = True
+        throttle = self.plane.throttle
+        is_timed = throttle.is_active
+        if is_timed:
+            throttle.begin(self)
         try:
             self.api.handle(self)
         except KafkaError as error:
@@ -174,6 +193,8 @@ class Call:
             self._caller.broken(self, error)
         finally:
             self._is_in_turn = False
+            if is_timed:
+                throttle.end(self)
 
     @property
     def host(self) -> GatewayHost:
@@ -257,6 +278,7 @@ class Call:
 
     def done(self) -> None:
         """There is no answer."""
+        self._settle_quotas()
         self._caller.finished(self, ())
 
     def hang_up(self) -> None:
@@ -265,12 +287,29 @@ class Call:
 
     def answer(self, fields: Answer) -> None:
         """The answer, under the names of Kafka's schemas."""
+        if self._settle_quotas():
+            fields = self._with_throttle(fields)
         self._caller.finished(self, self._layout.encode(self.correlation_id, fields))
 
     def answer_alike(self, key: Hashable, make: Callable[[], Answer]) -> None:
         """An answer that others get, too: `key` names all that it is made of, but api and version."""
-        body = self.plane.encoded.get((self.api.key, self.version, key), lambda: self._layout.body(make()))
+        if self._settle_quotas():
+            body = self._layout.body(self._with_throttle(make()))
+        else:
+            body = self.plane.encoded.get(
+                (self.api.key, self.version, key), lambda: self._layout.body(make())
+            )
         self._caller.finished(self, self._layout.framed(self.correlation_id, body))
+
+    def _settle_quotas(self) -> bool:
+        """Whether the client is to wait."""
+        throttle = self.plane.throttle
+        if throttle.is_active:
+            throttle.settle(self)
+        return self.throttle_ms > 0
+
+    def _with_throttle(self, fields: Answer) -> Answer:
+        return {**fields, "throttle_time": self.throttle_ms}
 
     def refuse(self, error: KafkaError) -> None:
         """The request never ran."""

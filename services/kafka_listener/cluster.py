@@ -14,6 +14,7 @@ from ...protocol.errors import (
 from ...protocol.messages import registry
 from ...protocol.messages.control import CreateTopicsRequest, NewTopicSpec
 from ...protocol.messages.data import MetadataRequest
+from ...protocol.metadata.features import SUPPORTED, level_of
 from ...protocol.model import INTERNAL_TOPICS, NO_NODE
 from .calls import NO_OPERATIONS, Call, KafkaApi
 from .entities import id_of
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 UNSUPPORTED_VERSION = 35
 API_VERSIONS_KEY = 18
-# What Kafka's clients look for: transactions by KIP-890, groups by KIP-848.
-_FEATURES = {"group.version": (0, 1), "transaction.version": (0, 2)}
 _FEATURES_SHOW_ZERO = 4  # clients before this version of ApiVersions take a lowest level 0 for an error
 # Clients wait 30 s for an answer, and more.
 _MAKE_TIMEOUT_MS = 10_000
@@ -43,12 +42,15 @@ MAX_PAGE = 2_000  # partitions in one answer of DescribeTopicPartitions
 def _api_versions(call: Call) -> None:
     if not _is_named(getattr(call.body, "client_software_name", "x")):
         raise InvalidRequestError("a client software name has letters, digits, '.' and '-'")
+    if hasattr(call.body, "client_software_name"):
+        call.peer.software = (call.body.client_software_name, call.body.client_software_version)
     offset = max(call.host.image.offset, 0)
     call.answer_alike(offset, lambda: _versions(call, offset))
 
 
 def _versions(call: Call, offset: int) -> dict[str, Any]:
-    features = {n: span for n, span in _FEATURES.items() if call.version >= _FEATURES_SHOW_ZERO or span[0]}
+    features = {n: span for n, span in SUPPORTED.items() if call.version >= _FEATURES_SHOW_ZERO or span[0]}
+    levels = {name: level_of(call.host.image, name) for name in SUPPORTED}
     return {
         "error_code": 0,
         "api_keys": _ranges(call),
@@ -57,8 +59,9 @@ def _versions(call: Call, offset: int) -> dict[str, Any]:
         ],
         "finalized_features_epoch": offset,
         "finalized_features": [
-            {"name": name, "min_version_level": high, "max_version_level": high}
-            for name, (_, high) in _FEATURES.items()
+            {"name": name, "min_version_level": level, "max_version_level": level}
+            for name, level in levels.items()
+            if level
         ],
     }
 

@@ -36,6 +36,8 @@ WRITE_HIGH_BYTES = 64 * 1024
 # Bound: calls of one connection that are started before others have their turn, and for how long.
 TURN_CALLS = 32
 TURN_S = 0.002
+# Bound: how long a connection that is gone is remembered because it was to wait.
+MUTE_STEP_MS = 10_000
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -63,6 +65,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.peer = KafkaPeer(0, name, "")
         self.last_active_ms = 0
         self._is_watched = False
+        self._muted_until_ms = 0  # until then nothing is taken from it, as quotas want
+        self._is_mute_watched = self._is_unwanted = False
 
     # --- of the connection -------------------------------------------------------------------------------
 
@@ -81,6 +85,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if not self._listener.opened(self):
             self.abort()
+        elif self._muted_until_ms:
+            self.update_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is gone; nobody hears the answers of its calls."""
@@ -117,6 +123,27 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._is_ending = True
         if self._transport is not None:
             self._transport.close()
+
+    def mute(self, for_ms: int, *, is_unwanted: bool = False) -> None:
+        """Take nothing from it for a while, as quotas want; one that is not wanted ends then."""
+        self._muted_until_ms = max(self._muted_until_ms, self._listener.now_ms() + for_ms)
+        self._is_unwanted |= is_unwanted
+        if not self._is_mute_watched:
+            self._is_mute_watched = True
+            self._listener.later(min(for_ms, MUTE_STEP_MS), self._look_at_mute)
+
+    def _look_at_mute(self) -> None:
+        self._is_mute_watched = False
+        left_ms = self._muted_until_ms - self._listener.now_ms()
+        if self._is_ending:
+            return
+        if left_ms > 0:
+            self.mute(left_ms)
+        elif self._is_unwanted:
+            self.abort()
+        else:
+            self._muted_until_ms = 0
+            self._end_turn()
 
     @property
     def unsent_bytes(self) -> int:
@@ -192,7 +219,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._listener.soon(self.go_on)
 
     def _may_start(self, frame: memoryview) -> bool:
-        if self._is_choked or (self._calls and not self._may_join(frame)):
+        if self._is_choked or self._muted_until_ms or (self._calls and not self._may_join(frame)):
             return False
         return not self._wanted_bytes or self._listener.memory.may_begin(self, self._wanted_bytes)
 
@@ -290,6 +317,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             call = self._calls.popleft()
             self._queued_bytes -= call.size
             ready += call.buffers or ()
+            if call.throttle_ms:
+                self.mute(call.throttle_ms)
         if ready and self._transport is not None and not self._is_ending:
             self.last_active_ms = self._listener.now_ms()
             self._transport.writelines(ready)
@@ -336,7 +365,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or self._is_ending or transport.is_closing():
             return
-        must_pause = bool(self._waiting) or self._is_choked or not self._listener.memory.has_room(self)
+        is_held = bool(self._waiting) or self._is_choked or self._muted_until_ms > 0
+        must_pause = is_held or not self._listener.memory.has_room(self)
         if must_pause and not self._is_reading_paused:
             transport.pause_reading()
             self._watch()

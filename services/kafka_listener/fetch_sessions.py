@@ -88,6 +88,18 @@ class FetchContext:
                 news.append(told | {"partitions": partitions})
         return {"error_code": 0, "session_id": session.session_id, "responses": news}
 
+    def throttled(self) -> dict[str, Any]:
+        """The fields of an answer that tells nothing; the session goes on, unless it begins with this."""
+        session = self._session
+        if session is not None and self._epoch == INITIAL_EPOCH + 1:
+            self._sessions.give_up(session)
+            session = None
+        if session is None:
+            return {"error_code": 0, "session_id": NO_SESSION, "responses": ()}
+        if session.epoch != self._epoch or not self._sessions.has(session):
+            return {"error_code": InvalidFetchSessionEpochError.code, "responses": ()}
+        return {"error_code": 0, "session_id": session.session_id, "responses": ()}
+
 
 class FetchSessions:
     """All sessions of a node. Bound: `slots`, and MAX_PARTITIONS in all."""
@@ -104,6 +116,11 @@ class FetchSessions:
     def has(self, session: _Session) -> bool:
         """Whether it was not given up."""
         return self._sessions.get(session.session_id) is session
+
+    def give_up(self, session: _Session) -> None:
+        """Forget it."""
+        if self.has(session):
+            self._drop(session.session_id)
 
     def begin(self, body: Any, now_ms: int) -> FetchContext:
         """For a request. Errors: FetchSessionIdNotFoundError, InvalidFetchSessionEpochError,

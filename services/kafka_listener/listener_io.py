@@ -24,6 +24,8 @@ from .fetch_sessions import FetchSessions
 from .framing import SHARED_BYTES
 from .memory import RequestMemory
 from .served import SERVED
+from .telemetry import ClientTelemetry
+from .throttling import Throttle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +60,8 @@ class KafkaListener:
             lambda: self.host.config.now.max_incremental_fetch_session_cache_slots,
             lambda: secrets.randbelow(2**31 - 1) + 1,
         )
+        self.telemetry = ClientTelemetry()
+        self.throttle = Throttle(host, self.now_ms, time.perf_counter)
         self._sockets: dict[str, socket.socket] = {}
         self._told: list[ListenerEndpoint] = []
         self._servers: list[asyncio.Server] = []
@@ -152,6 +156,8 @@ class KafkaListener:
             "broken": self.broken,
             "held_request_bytes": self.memory.held_bytes,
             "pending_response_bytes": self.pending_response_bytes,
+            "client_metrics": self.telemetry.status(),
+            "quotas": self.throttle.status(),
         }
 
     # --- what connections use ----------------------------------------------------------------------------
@@ -177,6 +183,10 @@ class KafkaListener:
             return False
         self.accepted += 1
         self._connections.add(connection)
+        address, _, _ = connection.peer.address.rpartition(":")
+        held_back_ms = self.throttle.of_connection(address)
+        if held_back_ms:
+            connection.mute(held_back_ms, is_unwanted=True)
         return True
 
     def closed(self, connection: KafkaConnection) -> None:
@@ -184,6 +194,7 @@ class KafkaListener:
         self._unsent.discard(connection)
         if self.memory.gone(connection):
             self._feed_soon()
+        self.telemetry.connection_gone(connection.peer.session)
         if connection in self._connections:
             self._connections.remove(connection)
             if not self._is_closed:
@@ -278,6 +289,8 @@ class KafkaListener:
     def _sweep(self) -> None:
         """End connections that are idle, and those that keep others waiting for memory."""
         config, now_ms = self.host.config.now, self.now_ms()
+        self.telemetry.expire(now_ms)
+        self.throttle.expire()
         idle_ms = config.connections_max_idle_ms
         interval_s = min(SWEEP_S, idle_ms / 4000, config.socket_request_receive_timeout_ms / 4000)
         self._sweeper = asyncio.get_running_loop().call_later(interval_s, self.guarded, self._sweep)

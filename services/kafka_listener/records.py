@@ -217,10 +217,12 @@ def _fetch(call: Call) -> None:
         )
 
     asked.add(context.topics, "partitions", entry, "topic")
+    throttle = call.plane.throttle
+    max_bytes = throttle.room(call, body.max_bytes) if throttle.is_active else body.max_bytes
     request = FetchRequest(
         ms_of(body.max_wait),
-        body.min_bytes,
-        body.max_bytes,
+        min(body.min_bytes, max_bytes),
+        max_bytes,
         body.isolation_level,
         tuple(asked.entries),
         rack=getattr(body, "rack_id", ""),
@@ -231,6 +233,10 @@ def _fetch(call: Call) -> None:
 def _fetched(
     call: Call, context: FetchContext, asked: Asked, response: FetchResponse, frames: Sequence[Buffer]
 ) -> None:
+    throttle = call.plane.throttle
+    if throttle.is_active and throttle.holds_back(call, sum(map(len, frames))):
+        call.answer(context.throttled())
+        return
     left = iter(frames)
     is_committed = call.body.isolation_level == 1
 

@@ -8,7 +8,9 @@ from .cluster import CLUSTER_APIS
 from .groups import GROUP_APIS
 from .offsets import OFFSET_APIS
 from .operations import OPERATION_APIS
+from .quota_apis import QUOTA_APIS
 from .records import RECORD_APIS
+from .telemetry_apis import TELEMETRY_APIS
 from .topic_admin import TOPIC_ADMIN_APIS
 from .transactions import TRANSACTION_APIS
 
@@ -23,5 +25,7 @@ _FAMILIES = (
     TRANSACTION_APIS,
     TOPIC_ADMIN_APIS,
     OPERATION_APIS,
+    TELEMETRY_APIS,
+    QUOTA_APIS,
 )
 SERVED: dict[int, KafkaApi] = {api.key: api for family in _FAMILIES for api in family}

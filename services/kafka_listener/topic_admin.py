@@ -8,11 +8,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import InvalidRequestError, UnknownTopicIdError
+from ...protocol.errors import InvalidRequestError, ThrottlingQuotaExceededError, UnknownTopicIdError
 from ...protocol.messages import control as m
 from ...protocol.messages import registry
 from ...protocol.messages.data import DeleteRecordsPartition, DeleteRecordsRequest
-from ...protocol.metadata.image import TOPIC_RESOURCE
+from ...protocol.metadata.image import CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from .calls import Call, KafkaApi
 from .entities import id_of, ms_of
 from .plain import each, fields, message
@@ -27,9 +27,12 @@ _CONFIGS_OF_NEW = 5  # CreateTopics: from this version on
 _BY_ID = 6  # DeleteTopics: from this version on topics have names or ids
 
 
+# The first versions whose clients know that they may have asked for too much in a short time (KIP-599).
+_STRICT_CREATE, _STRICT_GROW, _STRICT_DELETE = 6, 3, 5
+_TOO_MANY, _TOO_MANY_TEXT = ThrottlingQuotaExceededError.code, "the quota for such changes is used up"
 _SET, _DELETE = 0, 1  # operations on a config
-# Which source of a config is the resource itself: by whether it is a topic, and has a name.
-_OWN_SOURCE = {(True, True): 1, (True, False): 1, (False, True): 2, (False, False): 3}
+# Which source of a config is the resource itself, of those that are not nodes.
+_OWN_SOURCE = {TOPIC_RESOURCE: 1, CLIENT_METRICS_RESOURCE: 7, GROUP_RESOURCE: 8}
 
 
 # --- topics --------------------------------------------------------------------------------------------
@@ -49,9 +52,23 @@ def _create_topics(call: Call) -> None:
         )
         for topic in call.body.topics
     )
-    request = m.CreateTopicsRequest(specs, ms_of(call.body.timeout), call.body.validate_only)
+    allowed, refused = list(specs), list[m.NewTopicSpec]()
+    if not call.body.validate_only:
+        allowed, refused = call.plane.throttle.mutations(call, _STRICT_CREATE, specs, _partition_count)
+    told = tuple(m.CreatedTopic(spec.name, _TOO_MANY, _TOO_MANY_TEXT) for spec in refused)
+    if refused and not allowed:
+        _answer_created(call, told, {})
+        return
+    request = m.CreateTopicsRequest(tuple(allowed), ms_of(call.body.timeout), call.body.validate_only)
 
-    call.ask(registry.CREATE_TOPICS, request, partial(_topics_created, call))
+    def done(response: m.CreateTopicsResponse) -> None:
+        _topics_created(call, m.CreateTopicsResponse((*response.topics, *told)))
+
+    call.ask(registry.CREATE_TOPICS, request, done)
+
+
+def _partition_count(spec: m.NewTopicSpec) -> int:
+    return len(spec.assignments) or max(spec.num_partitions, 1)
 
 
 def _topics_created(call: Call, response: m.CreateTopicsResponse) -> None:
@@ -93,7 +110,14 @@ def _create_topics_failed(call: Call, code: int, text: str) -> dict[str, Any]:
 
 
 def _delete_topics(call: Call) -> None:
-    rows = _to_delete(call)
+    topics = call.host.image.topics
+
+    def partitions(row: _Row) -> int:
+        known = topics.get(row[0] or "")
+        return 0 if known is None else len(known.partitions)
+
+    allowed, refused = call.plane.throttle.mutations(call, _STRICT_DELETE, _to_delete(call), partitions)
+    rows = [*allowed, *((name, topic_id, code or _TOO_MANY) for name, topic_id, code in refused)]
     names = tuple(name for name, _, code in rows if not code and name is not None)
     request = m.DeleteTopicsRequest(names, ms_of(call.body.timeout))
 
@@ -151,11 +175,18 @@ def _create_partitions(call: Call) -> None:
         assigned = tuple(m.ReplicaAssignment(first + i, each) for i, each in enumerate(replicas))
         return m.PartitionGrowth(topic.name, topic.count, assigned)
 
-    growths = tuple(growth(topic) for topic in body.topics)
-    request = m.CreatePartitionsRequest(growths, ms_of(body.timeout), body.validate_only)
+    def more(grown: m.PartitionGrowth) -> int:
+        known = image.topics.get(grown.name)
+        return 0 if known is None else max(grown.total_count - len(known.partitions), 0)
+
+    growths, refused = [growth(topic) for topic in body.topics], list[m.PartitionGrowth]()
+    if not body.validate_only:
+        growths, refused = call.plane.throttle.mutations(call, _STRICT_GROW, growths, more)
+    told = tuple(m.ItemError(grown.name, _TOO_MANY, _TOO_MANY_TEXT) for grown in refused)
+    request = m.CreatePartitionsRequest(tuple(growths), ms_of(body.timeout), body.validate_only)
 
     def done(response: m.CreatePartitionsResponse) -> None:
-        call.answer({"results": each(response.results)})
+        call.answer({"results": each((*response.results, *told))})
 
     call.ask(registry.CREATE_PARTITIONS, request, done)
 
@@ -269,7 +300,7 @@ def _replace(call: Call, response: m.DescribeConfigsResponse) -> None:
     alterations = []
     for resource, known in zip(call.body.resources, response.results, strict=True):
         named = {config.name: config.value or "" for config in resource.configs}
-        own = _OWN_SOURCE[bool(resource.resource_type == TOPIC_RESOURCE), bool(resource.resource_name)]
+        own = _OWN_SOURCE.get(resource.resource_type, 2 if resource.resource_name else 3)
         gone = [each.name for each in known.entries if each.source == own and each.name not in named]
         changes = [m.ConfigChange(name, _SET, value) for name, value in named.items()]
         changes += [m.ConfigChange(name, _DELETE) for name in gone]
@@ -298,17 +329,14 @@ def _alter_configs_failed(call: Call, code: int, text: str) -> dict[str, Any]:
 
 
 def _list_resources(call: Call) -> None:
-    if call.version == 0:  # it lists what clients' metrics are subscribed to
-        call.answer({"error_code": 0, "config_resources": ()})
-        return
+    # the first version lists subscriptions to clients' metrics
+    types = tuple(call.body.resource_types) if call.version else (CLIENT_METRICS_RESOURCE,)
 
     def done(response: m.ListConfigResourcesResponse) -> None:
         told = each(response.resources, name="resource_name")
         call.answer({"error_code": response.error_code, "config_resources": told})
 
-    call.ask(
-        registry.LIST_CONFIG_RESOURCES, m.ListConfigResourcesRequest(tuple(call.body.resource_types)), done
-    )
+    call.ask(registry.LIST_CONFIG_RESOURCES, m.ListConfigResourcesRequest(types), done)
 
 
 def _list_resources_failed(_call: Call, code: int, _text: str) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from headrace.services.kafka_listener.fetch_sessions import FetchSessions
 from headrace.services.kafka_listener.framing import read_header
 from headrace.services.kafka_listener.served import SERVED
 from headrace.services.kafka_listener.skimming import no_tags
+from headrace.services.kafka_listener.telemetry import ClientTelemetry
+from headrace.services.kafka_listener.throttling import Throttle
 from headrace.storage_node.config import NodeConfig
 from kafka_listener_rig import NODE, small_image
 from kafka_wire import answer_of, decoded, example_request, request_frame
@@ -35,6 +37,9 @@ class FakePlane:
         self.encoded = EncodedAnswers()
         numbers = itertools.count(1)
         self.fetch_sessions = FetchSessions(lambda: 2, lambda: next(numbers))
+        self.telemetry = ClientTelemetry()
+        self.busy_s = 0.0
+        self.throttle = Throttle(self, self.now_ms, lambda: self.busy_s)  # type: ignore[arg-type]
         self.asked: list[Any] = []  # OwnRequest, or what another node was asked
         self.sent: list[bytes] = []
         self.is_hung_up = False

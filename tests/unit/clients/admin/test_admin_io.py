@@ -85,7 +85,7 @@ def test_configs_are_described_and_changed(play: Play) -> None:
         await admin.alter_configs({"t": {"list": append(["a", "b"])}})
         change = fake.requests("IncrementalAlterConfigs")[-1].resources[0].changes[0]
         assert (change.operation, change.value) == (2, "a,b")
-        with pytest.raises(ConfigError, match="a topic, a broker or a group"):
+        with pytest.raises(ConfigError, match="one of topic, broker, client-metrics, group"):
             await admin.describe_configs(Resource("cluster", "g"))
 
     play(scenario)

@@ -333,3 +333,30 @@ def test_a_group_has_a_name(driver: Driver, name: str) -> None:
     """As coordinators take it."""
     answer = alter(driver, ConfigResource(32, name), consumer_session_timeout_ms=8_000)
     assert answer.error_code == InvalidRequestError.code
+
+
+def test_subscriptions_to_clients_metrics(driver) -> None:
+    """They come with their first config and go with their last; refusals have Kafka's codes."""
+    sub = ConfigResource(16, "sub")
+    assert alter(driver, sub, metrics="a.,b.", interval_ms=200, match="client_id=x.*").error_code == 0
+    listed = driver.ask(ListConfigResourcesRequest((16,))).resources
+    assert listed == (sub,)
+    (described,) = driver.ask(DescribeConfigsRequest((sub,))).results
+    assert [(entry.name, entry.value, entry.source) for entry in described.entries] == [
+        ("metrics", "a.,b.", 7),
+        ("interval.ms", "200", 7),
+        ("match", "client_id=x.*", 7),
+    ]
+    for values, error in (
+        ({"interval_ms": 99}, InvalidRequestError),
+        ({"interval_ms": 3_600_001}, InvalidRequestError),
+        ({"retention_ms": 1}, InvalidRequestError),
+        ({"interval_ms": "soon"}, InvalidConfigError),
+        ({"match": "client_age=3"}, InvalidConfigError),
+        ({"match": "client_id=(a"}, InvalidConfigError),
+        ({"match": "client_id"}, InvalidConfigError),
+    ):
+        assert alter(driver, sub, **values).error_code == error.code, values
+    assert alter(driver, ConfigResource(16, ""), metrics="a").error_code == InvalidRequestError.code
+    assert alter(driver, sub, metrics=None, interval_ms=None, match=None).error_code == 0
+    assert driver.ask(ListConfigResourcesRequest((16,))).resources == ()

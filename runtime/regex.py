@@ -1,9 +1,9 @@
-"""Expressions that members read topics by: RE2's syntax, matched against whole topic names.
+"""Expressions that names are matched by, as a whole: RE2's syntax; of topics, transactional ids, clients.
 
 Python's `re` can be made to run for ever, so this is an automaton of its own: the time to match a name grows
 with its length alone, and everything that an expression could make large is bounded. Look-around and back
-references are not in RE2; word boundaries are, but not here. Source: RE2's syntax page (Kafka uses RE2/J);
-Kafka TopicRegexResolver.java.
+references are not in RE2; word boundaries are, but not here. Classes by name have the characters that topics
+may have, and spaces. Source: RE2's syntax page (Kafka uses RE2/J); Kafka TopicRegexResolver.java.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import string
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...protocol.errors import InvalidRegularExpressionError
-from ...protocol.records.group_records import ConsumerGroupRegularExpressionValue
+from ..protocol.errors import InvalidRegularExpressionError
+from ..protocol.records.group_records import ConsumerGroupRegularExpressionValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,21 +26,22 @@ MAX_WORK = 1_000_000  # Bound: nodes looked at for one resolution, less than a s
 
 _DIGITS = frozenset(string.digits)
 _LETTERS = frozenset(string.ascii_letters)
+_SPACES = frozenset(" \t\n\f\r")
 _WORD = _DIGITS | _LETTERS | {"_"}
 ALPHABET = _WORD | {".", "-"}  # all that a topic name is made of
-_CLASSES = {"d": _DIGITS, "w": _WORD, "s": frozenset[str]()}
+_CLASSES = {"d": _DIGITS, "w": _WORD, "s": _SPACES}
 _NAMED = {
     "alnum": _DIGITS | _LETTERS,
     "alpha": _LETTERS,
     "ascii": ALPHABET,
-    "blank": frozenset[str](),
+    "blank": frozenset(" \t"),
     "cntrl": frozenset[str](),
     "digit": _DIGITS,
     "graph": ALPHABET,
     "lower": frozenset(string.ascii_lowercase),
     "print": ALPHABET,
     "punct": frozenset("._-"),
-    "space": frozenset[str](),
+    "space": _SPACES,
     "upper": frozenset(string.ascii_uppercase),
     "word": _WORD,
     "xdigit": frozenset(string.hexdigits),
@@ -80,7 +81,7 @@ class _Repeat(NamedTuple):
 _Tree = _Chars | _Anchor | _Sequence | _Choice | _Repeat
 
 
-class TopicRegex:
+class Regex:
     """One expression, ready to match."""
 
     def __init__(self, tree: _Tree) -> None:
@@ -98,6 +99,14 @@ class TopicRegex:
         return ConsumerGroupRegularExpressionValue(
             tuple(sorted(filter(self.matches, names))), version, wall_ms
         )
+
+    def matches_one(self, name: str) -> bool:
+        """As `matches`, of a name of its own and not of many; a name that it takes too long for does not."""
+        self._nodes.work = 0
+        try:
+            return self.matches(name)
+        except InvalidRegularExpressionError:
+            return False
 
     def matches(self, name: str) -> bool:
         """The whole of it."""
@@ -125,10 +134,11 @@ class TopicRegex:
             if char in allowed:
                 after |= nodes.closure(follow)
         if nodes.work > MAX_WORK:
-            raise InvalidRegularExpressionError("the expression takes too long on the topics that there are")
-        if len(self._steps) >= MAX_STATES:
-            self._steps.clear()
-        self._steps.setdefault(state, {})[char] = after
+            raise InvalidRegularExpressionError("the expression takes too long on the names that there are")
+        if char in ALPHABET:  # Bound: others, of which there are a million, are looked at each time
+            if len(self._steps) >= MAX_STATES:
+                self._steps.clear()
+            self._steps.setdefault(state, {})[char] = after
         return after
 
 
@@ -213,11 +223,11 @@ class _Nodes:
         return seen
 
 
-def compile_regex(expression: str) -> TopicRegex:
+def compile_regex(expression: str) -> Regex:
     """Errors: InvalidRegularExpressionError, which says what and where."""
     if len(expression) > MAX_LENGTH:
         raise InvalidRegularExpressionError(f"an expression has at most {MAX_LENGTH} characters")
-    return TopicRegex(_Parser(expression).parse())
+    return Regex(_Parser(expression).parse())
 
 
 class _Parser:

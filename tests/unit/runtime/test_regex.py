@@ -6,8 +6,8 @@ import re
 import string
 
 import pytest
-from headrace.coordinators.group.topic_regex import MAX_DEPTH, MAX_LENGTH, MAX_WORK, compile_regex
 from headrace.protocol.errors import InvalidRegularExpressionError
+from headrace.runtime.regex import MAX_DEPTH, MAX_LENGTH, MAX_WORK, compile_regex
 from hypothesis import given
 from hypothesis import strategies as st
 

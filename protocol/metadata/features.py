@@ -1,0 +1,28 @@
+"""Features of a cluster, under Kafka's names: which levels there are, and which one holds. Pure.
+
+A level is in the metadata log once somebody has changed it; before that the highest one holds. What cannot be
+switched off has one level. Source: Kafka Feature.java, MetadataVersion.java; KIP-584, 848, 853, 890, 966.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .image import MetadataImage
+
+GROUP_VERSION, TRANSACTION_VERSION = "group.version", "transaction.version"
+# Lowest and highest level. What metadata.version counts is a JVM's log; the number is that of Kafka 4.1,
+# whose apis are served.
+SUPPORTED: dict[str, tuple[int, int]] = {
+    "eligible.leader.replicas.version": (1, 1),
+    GROUP_VERSION: (0, 1),
+    "kraft.version": (1, 1),
+    "metadata.version": (27, 27),
+    TRANSACTION_VERSION: (0, 2),
+}
+
+
+def level_of(image: MetadataImage, feature: str) -> int:
+    """The level that holds, 0 for none."""
+    return image.features.get(feature, SUPPORTED.get(feature, (0, 0))[1])

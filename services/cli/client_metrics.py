@@ -1,0 +1,109 @@
+"""`headrace client-metrics …`: which metrics Kafka's clients are asked to push, and how often (KIP-714)."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import click
+
+from .admin import open_admin, raise_first
+from .common import (
+    NotFoundError,
+    Settings,
+    bootstrap_option,
+    cluster_option,
+    config_option,
+    form_option,
+    with_settings,
+)
+from .output import note, print_rows
+
+if TYPE_CHECKING:
+    from ...clients.sync.admin_io import Admin
+
+KEYS = ("metrics", "interval.ms", "match")
+_COLUMNS = ("name", *KEYS)
+_name_option = click.option("--name", metavar="NAME", help="Of the subscription.")
+
+
+@click.group("client-metrics")
+def client_metrics() -> None:
+    """Look at and change which metrics Kafka's clients push. `headrace status -o json` shows them."""
+
+
+@client_metrics.command("list")
+@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+def list_subscriptions(settings: Settings) -> None:
+    """List the subscriptions."""
+    with open_admin(settings, settings.client_config()) as admin:
+        print_rows([{"name": name} for name in _names(admin)], ("name",), settings.form)
+
+
+@client_metrics.command()
+@_name_option
+@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+def describe(settings: Settings, *, name: str | None) -> None:
+    """Show a subscription, or all of them."""
+    from ...clients.admin.admin_types import Resource
+
+    with open_admin(settings, settings.client_config()) as admin:
+        names = _names(admin)
+        if name is not None and name not in names:
+            raise NotFoundError(f"there is no subscription {name!r}")
+        wanted = [Resource.client_metrics(each) for each in ([name] if name is not None else names)]
+        found = admin.describe_configs(*wanted) if wanted else {}
+        rows = [{"name": each.name, **{key: found[each][key].value for key in KEYS}} for each in wanted]
+    print_rows(rows, _COLUMNS, settings.form)
+
+
+@client_metrics.command()
+@_name_option
+@click.option("--generate-name", is_flag=True, help="Make a subscription under a new name.")
+@click.option("--metrics", metavar="PREFIX,...", help="Beginnings of names of metrics; * for all.")
+@click.option("--interval", metavar="MS", help="How often they are pushed, in ms.")
+@click.option("--match", metavar="FACT=REGEX,...", help="Which clients are asked, as client_id=app-.*")
+@with_settings(bootstrap_option, cluster_option, config_option)
+def alter(
+    settings: Settings,
+    *,
+    name: str | None,
+    generate_name: bool,
+    metrics: str | None,
+    interval: str | None,
+    match: str | None,
+) -> None:
+    """Make or change a subscription; what is given as an empty text goes back to its default."""
+    if (name is None) is not generate_name:
+        raise click.UsageError("give either --name NAME or --generate-name")
+    given = dict(zip(KEYS, (metrics, interval, match), strict=True))
+    changes = {key: value or None for key, value in given.items() if value is not None}
+    if not changes:
+        raise click.UsageError("nothing to change: give --metrics, --interval or --match")
+    chosen = name if name is not None else str(uuid.uuid4())
+    with open_admin(settings, settings.client_config()) as admin:
+        _alter(admin, chosen, changes)
+    note(f"changed: subscription {chosen}")
+
+
+@client_metrics.command()
+@click.option("--name", metavar="NAME", required=True, help="Of the subscription.")
+@with_settings(bootstrap_option, cluster_option, config_option)
+def delete(settings: Settings, *, name: str) -> None:
+    """Forget a subscription."""
+    with open_admin(settings, settings.client_config()) as admin:
+        if name not in _names(admin):
+            raise NotFoundError(f"there is no subscription {name!r}")
+        _alter(admin, name, dict.fromkeys(KEYS))
+    note(f"deleted: subscription {name}")
+
+
+def _names(admin: Admin) -> list[str]:
+    return sorted(each.name for each in admin.list_config_resources() if each.kind == "client-metrics")
+
+
+def _alter(admin: Admin, name: str, changes: dict[str, str | None]) -> None:
+    from ...clients.admin.admin_types import Resource
+
+    results = admin.alter_configs({Resource.client_metrics(name): changes})
+    raise_first({each.name: error for each, error in results.errors.items()}, 1, "subscriptions")

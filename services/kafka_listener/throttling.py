@@ -1,0 +1,158 @@
+"""What the listener does about quotas: answers say for how long their client is to wait, and go at once; then
+the connection is not read for as long. A fetch above its quota has no records. Pure: clocks are given.
+
+Source: Kafka KafkaApis.scala, ClientRequestQuotaManager.java, ControllerMutationQuotaManager.java; KIP-219.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...protocol.metadata.quotas import (
+    CONNECTION_RATE,
+    CONSUMER_RATE,
+    MUTATION_RATE,
+    PRODUCER_RATE,
+    REQUEST_PERCENTAGE,
+)
+from ...storage_node.client_quotas import ClientQuotas, Windows, largest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ...storage_node.client_quotas import Held
+    from ...storage_node.gateway import GatewayHost
+    from .calls import Call, KafkaPeer
+
+T = TypeVar("T")
+_PRODUCE = 0
+
+
+class Throttle:
+    """All clients of one listener under the quotas that the metadata has."""
+
+    def __init__(self, host: GatewayHost, now_ms: Callable[[], int], clock_s: Callable[[], float]) -> None:
+        """`clock_s` measures how long the node is busy with a request."""
+        self._host, self._now_ms, self._clock_s = host, now_ms, clock_s
+        self.quotas = ClientQuotas()
+        self._throttled: dict[str, int] = {}
+
+    @property
+    def is_active(self) -> bool:
+        """Whether anybody has any quota. Asked for every request: no more than that is done without."""
+        quotas = self._host.image.client_quotas
+        self.quotas.follow(quotas)
+        return bool(quotas)
+
+    # --- of every request --------------------------------------------------------------------------------
+
+    def begin(self, call: Call) -> None:
+        """The node is busy with it from now on."""
+        call.busy_since_s = self._clock_s() if self.quotas.has(REQUEST_PERCENTAGE) else None
+
+    def end(self, call: Call) -> None:
+        """Its turn is over; what follows later is not counted."""
+        self._record_time(call)
+        call.busy_since_s = None
+
+    def settle(self, call: Call) -> None:
+        """It is about to be answered: how long its client is to wait is in `call.throttle_ms` then."""
+        wait_ms = self._record_time(call)
+        if call.api.key == _PRODUCE:
+            wait_ms = max(wait_ms, self._record(PRODUCER_RATE, call.peer, call.size))
+        call.throttle_ms = max(call.throttle_ms, wait_ms)
+
+    def _record_time(self, call: Call) -> int:
+        since_s = call.busy_since_s
+        if since_s is None:
+            return 0
+        call.busy_since_s = self._clock_s()
+        return self._record(REQUEST_PERCENTAGE, call.peer, 100 * (call.busy_since_s - since_s))
+
+    # --- of fetches --------------------------------------------------------------------------------------
+
+    def room(self, call: Call, max_bytes: int) -> int:
+        """How many bytes a fetch may have: more could never be given to it."""
+        held = self._held(CONSUMER_RATE, call.peer)
+        return max_bytes if held is None else min(max_bytes, max(int(largest(held, self._windows)), 1))
+
+    def holds_back(self, call: Call, size: int) -> bool:
+        """Whether so many bytes of records are not to be given, but that the client is to wait for them."""
+        held = self._held(CONSUMER_RATE, call.peer)
+        wait_ms = self._record_time(call)
+        if held is not None:
+            wait_ms = max(wait_ms, self.quotas.record(held, size, self._now_ms(), self._windows))
+            if wait_ms:
+                self.quotas.record(held, -size, self._now_ms(), self._windows)
+                self._count(CONSUMER_RATE)
+        call.throttle_ms = wait_ms
+        return wait_ms > 0
+
+    # --- of changes of the metadata ----------------------------------------------------------------------
+
+    def mutations(
+        self, call: Call, strict_since: int, items: Sequence[T], count: Callable[[T], int]
+    ) -> tuple[list[T], list[T]]:
+        """Those that may be done, and those that the client is to try again later. Versions before
+        `strict_since` do not know that, and are throttled only."""
+        held = self._held(MUTATION_RATE, call.peer) if self.is_active else None
+        if held is None:
+            return list(items), []
+        now_ms, windows = self._now_ms(), self._windows
+        allowed: list[T] = []
+        refused: list[T] = []
+        for item in items:
+            if call.version >= strict_since and self.quotas.throttle_ms(held, now_ms, windows):
+                refused.append(item)
+            else:
+                self.quotas.record(held, count(item), now_ms, windows)
+                allowed.append(item)
+        wait_ms = self.quotas.throttle_ms(held, now_ms, windows)
+        if wait_ms:
+            self._count(MUTATION_RATE)
+        call.throttle_ms = max(call.throttle_ms, wait_ms)
+        return allowed, refused
+
+    # --- of connections ----------------------------------------------------------------------------------
+
+    def of_connection(self, address: str) -> int:
+        """How many ms a new connection from there is kept waiting before it is ended; 0 to let it in."""
+        held = self.quotas.of_address(address) if self.is_active else None
+        if held is None:
+            return 0
+        now_ms = self._now_ms()
+        wait_ms = self.quotas.record(held, 1, now_ms, self._windows)
+        if wait_ms:
+            self.quotas.record(held, -1, now_ms, self._windows)
+            self._count(CONNECTION_RATE)
+        return wait_ms
+
+    # --- inside ------------------------------------------------------------------------------------------
+
+    def expire(self) -> None:
+        """Forget who has not been here for long."""
+        self.quotas.expire(self._now_ms())
+
+    def status(self) -> dict[str, Any]:
+        """JSON-able: how often each kind of quota made somebody wait."""
+        return {"meters": len(self.quotas), "throttled": dict(self._throttled)}
+
+    @property
+    def _windows(self) -> Windows:
+        config = self._host.config.now
+        return Windows(config.quota_window_num, config.quota_window_size_seconds * 1000)
+
+    def _held(self, key: str, peer: KafkaPeer) -> Held | None:
+        return self.quotas.of_client(key, peer.principal.name, peer.client_id)
+
+    def _record(self, key: str, peer: KafkaPeer, value: float) -> int:
+        held = self._held(key, peer)
+        if held is None:
+            return 0
+        wait_ms = self.quotas.record(held, value, self._now_ms(), self._windows)
+        if wait_ms:
+            self._count(key)
+        return wait_ms
+
+    def _count(self, key: str) -> None:
+        self._throttled[key] = self._throttled.get(key, 0) + 1

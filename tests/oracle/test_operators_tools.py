@@ -1,0 +1,69 @@
+"""Kafka's tools for operators, and Java's clients under what they set: metrics that clients push."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import headrace
+import kafka_oracle
+import pytest
+from headrace.runtime.waiting_io import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.services.local_io import LocalCluster
+
+pytestmark = [pytest.mark.xdist_group("kafka"), pytest.mark.timeout(300)]
+WAIT_S = 60.0
+TOOLS = "org.apache.kafka.tools"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    kafka_oracle.require()
+    with headrace.local(listeners="PLAINTEXT://127.0.0.1:0") as made:
+        yield made
+        assert [node["kafka"]["broken"] for node in made.status()["nodes"]] == [0]
+
+
+def tool(cluster: LocalCluster, main_class: str, *arguments: str) -> str:
+    return kafka_oracle.run_tool(main_class, "--bootstrap-server", cluster.kafka_bootstrap, *arguments)
+
+
+def test_a_java_producer_pushes_its_metrics(cluster: LocalCluster) -> None:
+    """As kafka-client-metrics.sh asks for it; the last push of all comes with its end."""
+    wanted = "org.apache.kafka.producer.record.send"
+    command = f"{TOOLS}.ClientMetricsCommand"
+    tool(cluster, command, "--alter", "--name", "java", "--metrics", wanted, "--interval", "200",
+         "--match", "client_software_name=apache-kafka-java")  # fmt: skip
+    assert tool(cluster, command, "--list").split() == ["java"]
+    described = tool(cluster, command, "--describe", "--name", "java")
+    assert "interval.ms=200" in described
+    assert f"metrics={wanted}" in described
+    props = f"bootstrap.servers={cluster.kafka_bootstrap}"
+    perf = ["--topic", "t", "--num-records", "1000000", "--record-size", "10", "--throughput", "500"]
+    producer = subprocess.Popen(
+        ["java", *kafka_oracle.JVM, "-cp", kafka_oracle.classpath(), f"{TOOLS}.ProducerPerformance", *perf,
+         "--producer-props", props, "client.id=metered"],
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+
+        def totals() -> list[Any]:
+            clients = cluster.status()["nodes"][0]["kafka"]["client_metrics"]["clients"].values()
+            return [
+                each["metrics"].get(f"{wanted}.total", 0) for each in clients if each["plugin-export"] > 2
+            ]
+
+        until(lambda: any(totals()), WAIT_S)
+        (client,) = cluster.status()["nodes"][0]["kafka"]["client_metrics"]["clients"].values()
+    finally:
+        producer.terminate()
+        producer.wait()
+    assert client["client_id"] == "metered"
+    assert (client["throttle"], client["plugin-error"]) == (0, 0)
+    assert all(name.startswith(wanted) for name in client["metrics"])
+    tool(cluster, command, "--delete", "--name", "java")
+    assert tool(cluster, command, "--list").split() == []

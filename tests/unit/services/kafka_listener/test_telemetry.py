@@ -1,0 +1,244 @@
+"""Metrics that clients push: what they are asked for, when they may push, and what is kept of it."""
+
+from __future__ import annotations
+
+import contextlib
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from headrace.protocol import errors as e
+from headrace.protocol.records.compression import compress
+from headrace.protocol.records.header import Compression
+from headrace.services.kafka_listener import telemetry
+from headrace.services.kafka_listener.otlp import MAX_NAME, points_of
+from headrace.services.kafka_listener.telemetry import (
+    MAX_CLIENTS,
+    MAX_POINTS_PER_CLIENT,
+    Client,
+    ClientTelemetry,
+    subscription_id,
+    text_of_id,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+ID = bytes(range(16))
+CLIENT = Client(ID, "app-1", "apache-kafka-java", "4.1.0", "127.0.0.1", "5000")
+MAX_BYTES = 10_000
+
+
+def configs(**subscriptions: dict[str, str]) -> dict[tuple[int, str], dict[str, str]]:
+    return {
+        (16, name): {k.replace("_", "."): v for k, v in each.items()} for name, each in subscriptions.items()
+    }
+
+
+def payload(**values: float) -> bytes:
+    """Gauges, but for what begins with `sum`: what was added since."""
+    made = MetricsData()
+    metrics = made.resource_metrics.add().scope_metrics.add().metrics
+    for name, value in values.items():
+        metric = metrics.add(name=name)
+        if name.startswith("sum"):
+            metric.sum.aggregation_temporality = 1
+            metric.sum.data_points.add(as_int=int(value))
+        else:
+            point = metric.gauge.data_points.add(as_double=value)
+            point.attributes.add(key="topic").value.string_value = "t"
+    return made.SerializeToString()
+
+
+class Rig:
+    """One node's telemetry and its clock."""
+
+    def __init__(self, **subscriptions: dict[str, str]) -> None:
+        self.telemetry, self.now_ms = ClientTelemetry(), 1_000_000
+        self.configs = configs(**subscriptions)
+
+    def get(self, client: Client = CLIENT, session: int = 1) -> Any:
+        return self.telemetry.get(self.configs, client, session, self.now_ms)
+
+    def push(self, data: bytes = b"", subscription: int | None = None, **more: Any) -> None:
+        if subscription is None:
+            subscription = subscription_id(*self.wanted, ID)
+        given = {
+            "subscription_id": subscription,
+            "terminating": False,
+            "compression_type": 0,
+            "metrics": data,
+        }
+        body = SimpleNamespace(**(given | more))
+        self.telemetry.push(self.configs, CLIENT, 1, body, MAX_BYTES, self.now_ms)
+
+    @property
+    def wanted(self) -> tuple[tuple[str, ...], int]:
+        return ("*",), 1_000
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        return self.telemetry.status()["clients"][text_of_id(ID)]
+
+
+@pytest.fixture
+def rig() -> Rig:
+    """A client that pushes everything each second, and was just told so."""
+    made = Rig(all={"metrics": "*", "interval_ms": "1000"})
+    made.get()
+    return made
+
+
+def test_a_client_gets_the_union_of_what_matches_it() -> None:
+    """Sorted, at the shortest interval; all of it if one wants all; nothing at five minutes if none does."""
+    rig = Rig(
+        a={"metrics": "b.,a.", "interval_ms": "9000"},
+        b={"metrics": "c.", "interval_ms": "7000", "match": "client_id=app-\\d+,client_software_name=.*java"},
+        other={"metrics": "*", "interval_ms": "100", "match": "client_id=app"},
+    )
+    told = rig.get()
+    assert (told.metrics, told.interval_ms) == (("a.", "b.", "c."), 7_000)
+    short = rig.get(CLIENT._replace(instance_id=b"i" * 16, client_id="app"), 2)
+    assert (short.metrics, short.interval_ms) == (("*",), 100)
+    nobody = Rig(late={"metrics": "x", "interval_ms": "3600000", "match": "client_source_port=1"}).get()
+    assert (nobody.metrics, nobody.interval_ms) == ((), 300_000)
+    by_id = Rig(one={"metrics": "x", "match": f"client_instance_id={text_of_id(ID)}"}).get()
+    assert by_id.metrics == ("x",)
+
+
+def test_the_id_is_kafkas() -> None:
+    """CRC-32C of what Java prints of the list and the interval, and the hash code of the id, as an int32."""
+    assert (
+        subscription_id(("*",), 5_000, bytes(15) + b"\x07") == subscription_id(("*",), 5_000, bytes(16)) ^ 7
+    )
+    found = {subscription_id(names, ms, ID) for names in ((), ("*",), ("a", "b")) for ms in (100, 101)}
+    assert len(found) == 6
+    assert all(-(2**31) <= each < 2**31 for each in found)
+
+
+def test_nobody_asks_or_pushes_before_the_interval_is_over(rig: Rig) -> None:
+    """But for the first push after it was told, and the last one of all."""
+    rig.push(payload(a=1))
+    for act in (rig.push, rig.get):
+        with pytest.raises(e.ThrottlingQuotaExceededError):
+            act()
+    assert rig.shown["throttle"] == 2
+    rig.now_ms += 999
+    with pytest.raises(e.ThrottlingQuotaExceededError):
+        rig.push()
+    rig.now_ms += 1
+    rig.push(payload(a=2))
+    rig.push(payload(a=3), terminating=True)
+    assert rig.shown["metrics"] == {'a{topic="t"}': 3.0}
+    with pytest.raises(e.InvalidRequestError, match="last time"):
+        rig.push()
+
+
+def test_a_changed_subscription_is_told_at_once(rig: Rig) -> None:
+    """A push under the old id is refused, and the client may ask again without waiting."""
+    old = subscription_id(*rig.wanted, ID)
+    rig.configs = configs(all={"metrics": "*", "interval_ms": "2000"})
+    with pytest.raises(e.UnknownSubscriptionIdError):
+        rig.push(subscription=old)
+    told = rig.get()
+    assert told.interval_ms == 2_000
+    rig.push(subscription=told.subscription_id)
+    assert rig.telemetry.status()["unknown-subscription-request"] == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ({"compression_type": 9}, e.UnsupportedCompressionTypeError),
+        ({"data": bytes(MAX_BYTES + 1)}, e.TelemetryTooLargeError),
+        (
+            {"data": compress(Compression.ZSTD, bytes(1 << 20)), "compression_type": 4},
+            e.TelemetryTooLargeError,
+        ),
+        (
+            {"data": compress(Compression.GZIP, bytes(1 << 20)), "compression_type": 1},
+            e.TelemetryTooLargeError,
+        ),
+        ({"data": b"\xff" * 9, "compression_type": 3}, e.InvalidRecordError),
+        ({"data": b"\xff" * 9}, e.InvalidRecordError),
+    ],
+)
+def test_what_cannot_be_taken_is_refused(rig: Rig, more: dict[str, Any], error: type[e.KafkaError]) -> None:
+    """Also what is small only as long as it is packed; nothing is kept of it."""
+    with pytest.raises(error):
+        rig.push(**more)
+    assert rig.telemetry.status()["metric-count"] == 0
+    if error is e.UnsupportedCompressionTypeError:
+        rig.get()  # as it asks for another one
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+def test_every_compression_is_read(rig: Rig, compression: Compression) -> None:
+    """Sums are added up, gauges are what they are."""
+    for number in (1, 2):
+        rig.push(compress(compression, payload(a=number, sum_b=number)), compression_type=int(compression))
+        rig.now_ms += 1_000
+    assert rig.shown["metrics"] == {'a{topic="t"}': 2.0, "sum_b": 3.0}
+
+
+def test_nobody_has_a_reserved_id(rig: Rig) -> None:
+    """Such an id says that a client has none."""
+    body = SimpleNamespace(subscription_id=1, terminating=False, compression_type=0, metrics=b"")
+    with pytest.raises(e.InvalidRequestError):
+        rig.telemetry.push({}, CLIENT._replace(instance_id=bytes(16)), 1, body, 1, 1)
+
+
+def test_clients_are_forgotten_with_their_connections_and_with_time(rig: Rig) -> None:
+    """Three intervals, but a minute at least; what they pushed goes with them."""
+    rig.push(payload(a=1))
+    rig.now_ms += 59_999
+    rig.telemetry.expire(rig.now_ms)
+    assert len(rig.telemetry) == 1
+    rig.telemetry.expire(rig.now_ms + 1)
+    assert rig.telemetry.status()["instance-count"] == rig.telemetry.status()["metric-count"] == 0
+    rig.get()
+    rig.get(CLIENT._replace(instance_id=b"x" * 16), session=2)
+    rig.now_ms += 1_000
+    rig.get(session=3)  # it has connected again: the end of its first connection says nothing
+    rig.telemetry.connection_gone(1)
+    assert len(rig.telemetry) == 2
+    rig.telemetry.connection_gone(3)
+    rig.telemetry.connection_gone(2)
+    assert len(rig.telemetry) == 0
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One client for each connection, a number of them, and of metrics of each and of all."""
+    rig = Rig(all={"metrics": "*", "interval_ms": "1000"})
+    for number in range(20):
+        rig.get(CLIENT._replace(instance_id=number.to_bytes(16, "big")), session=1)
+    assert len(rig.telemetry) == 1
+    monkeypatch.setattr(telemetry, "MAX_CLIENTS", 5)
+    for number in range(20):
+        rig.get(CLIENT._replace(instance_id=number.to_bytes(16, "big")), session=100 + number)
+    assert len(rig.telemetry) == 5 < MAX_CLIENTS
+    rig.get()
+    monkeypatch.setattr(telemetry, "MAX_POINTS_PER_CLIENT", 7)
+    rig.push(payload(**{f"m{number}": number for number in range(10)}))
+    facts = rig.telemetry.status()
+    assert (facts["metric-count"], facts["dropped-metrics"]) == (7, 3)
+    assert MAX_POINTS_PER_CLIENT <= 1_000
+
+
+def test_long_names_and_empty_metrics_are_left_out() -> None:
+    """What is read of a push is bounded, too."""
+    assert points_of(payload(**{"n" * MAX_NAME: 1.0, "ok": 2.0, "bad": float("nan")})) == [
+        ('ok{topic="t"}', 2.0, False)
+    ]
+    made = MetricsData()
+    histogram = made.resource_metrics.add().scope_metrics.add().metrics.add(name="h").histogram
+    histogram.aggregation_temporality = 2
+    histogram.data_points.add(count=3, sum=1.5)
+    assert points_of(made.SerializeToString()) == [("h.count", 3.0, False), ("h.sum", 1.5, False)]
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    """Nothing else happens."""
+    with contextlib.suppress(e.InvalidRecordError):
+        points_of(data)

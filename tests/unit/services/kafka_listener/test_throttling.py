@@ -1,0 +1,209 @@
+"""What clients hear of their quotas: at once, how long they are to wait; nothing is taken meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from headrace.protocol.messages.control import (
+    CreatedTopic,
+    CreatePartitionsResponse,
+    CreateTopicsResponse,
+    DeleteTopicsResponse,
+    ItemError,
+)
+from headrace.protocol.messages.data import (
+    FetchPartitionResponse,
+    FetchResponse,
+    ProducePartitionResponse,
+    ProduceResponse,
+)
+from headrace.services.kafka_listener.entities import MS
+from kafka_calls import FakePlane
+from kafka_listener_rig import TOPIC, listening, small_image
+from node_rig import run, until
+
+if TYPE_CHECKING:
+    import pytest
+
+PRODUCE, FETCH, VERSIONS = 0, 1, 18
+CREATE, DELETE, GROW = 19, 20, 37
+ALL = (("client-id", None),)
+
+
+def plane(entity: Any = ALL, **quotas: float) -> FakePlane:
+    """A node whose metadata has these quotas."""
+    made = FakePlane(replace(small_image(), client_quotas={entity: quotas}))
+    made.clock_ms = 100_000
+    return made
+
+
+def produced(made: FakePlane, size: int, **values: Any) -> int:
+    """What a Produce of so many bytes is told to wait, in ms."""
+    made.sent.clear()
+    call = made.start(PRODUCE, 9, name=TOPIC, index=0, records=bytes(size), **values)
+    made.answer(ProduceResponse((ProducePartitionResponse(0, 5),)))
+    if values.get("acks", 1):
+        assert made.told(PRODUCE, 9).throttle_time == call.throttle_ms * MS
+    return call.throttle_ms
+
+
+def test_who_writes_too_much_is_told_to_wait() -> None:
+    """As long as it takes until the rate is at the quota; also who wants no answer."""
+    made = plane(producer_byte_rate=1_000.0)
+    assert produced(made, 5_000) == 0
+    first = produced(made, 6_000)
+    assert 1_000 <= first < 1_500
+    assert produced(made, 1_000, acks=0) > first
+    assert made.throttle.status()["throttled"] == {"producer_byte_rate": 2}
+    made.clock_ms += 30_000
+    assert produced(made, 1_000) == 0
+
+
+def test_others_are_not_kept_waiting() -> None:
+    """A quota is of its client alone; reading is not writing."""
+    made = plane((("client-id", "other"),), producer_byte_rate=1.0)
+    assert produced(made, 50_000) == 0
+    made = plane(consumer_byte_rate=1.0)
+    assert produced(made, 50_000) == 0
+    made = plane((("user", "ANONYMOUS"),), producer_byte_rate=1.0)
+    assert produced(made, 50_000) > 0
+
+
+def fetched(made: FakePlane, size: int, **values: Any) -> Any:
+    """The answer to a Fetch for which the node has so many bytes."""
+    made.sent.clear()
+    base = {
+        "topic": TOPIC,
+        "partition": 0,
+        "forgotten_topics_data": (),
+        "max_bytes": 1 << 20,
+        "min_bytes": 1 << 19,
+    }
+    made.start(FETCH, 12, **(base | {"session_id": 0, "session_epoch": -1} | values))
+    made.answer(FetchResponse((FetchPartitionResponse(0, 9, 9, 0, frame_count=1),)), [bytes(size)])
+    return made.told(FETCH, 12)
+
+
+def test_a_fetch_above_the_quota_has_no_records() -> None:
+    """They are not counted either: who has waited gets them. More than the windows hold is not asked for."""
+    made = plane(consumer_byte_rate=1_000.0)
+    assert fetched(made, 9_000).responses[0].partitions[0].records == bytes(9_000)
+    asked = made.asked[-1].body
+    assert asked.max_bytes == asked.min_bytes == 10_000
+    told = fetched(made, 5_000)
+    assert (told.throttle_time, told.responses, int(told.error_code)) == (4_000 * MS, (), 0)
+    assert fetched(made, 5_000).throttle_time == 4_000 * MS
+    assert made.throttle.status()["throttled"] == {"consumer_byte_rate": 2}
+    made.clock_ms += 11_000
+    assert fetched(made, 5_000).responses[0].partitions[0].records == bytes(5_000)
+
+
+def test_sessions_outlive_an_empty_answer() -> None:
+    """What was not told is told with the next answer. A session that would begin with one does not."""
+    made = plane(consumer_byte_rate=1_000.0)
+    assert fetched(made, 50_000, session_epoch=0).session_id == 0
+    assert len(made.fetch_sessions) == 0
+    session = fetched(made, 9_000, session_epoch=0).session_id
+    assert session > 0
+    told = fetched(made, 5_000, session_id=session, session_epoch=1, topics=())
+    assert (told.session_id, told.responses, told.throttle_time > 0 * MS) == (session, (), True)
+    made.clock_ms += 30_000
+    told = fetched(made, 5_000, session_id=session, session_epoch=2, topics=())
+    assert told.responses[0].partitions[0].records == bytes(5_000)
+
+
+def test_the_nodes_time_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a handler takes, in percent; one window is the longest wait."""
+    made = plane(request_percentage=1.0)
+    host_handle = made.handle
+
+    def slow(request: Any) -> None:
+        made.busy_s += 5.0
+        host_handle(request)
+
+    monkeypatch.setattr(made, "handle", slow)
+    for wait_ms in (0, 1_000):
+        made.sent.clear()
+        made.start(VERSIONS, 3, client_software_name="a")
+        assert made.told(VERSIONS, 3).throttle_time == wait_ms * MS
+        produced(made, 10)
+
+
+def outcomes(answers: Any) -> list[tuple[str, int]]:
+    return [(each.name, int(each.error_code)) for each in answers]
+
+
+def test_changes_of_the_metadata_are_rationed() -> None:
+    """Those beyond the quota are to be tried again, and nobody is asked for them; older clients only wait."""
+    made = plane(controller_mutation_rate=1.0)
+    names = [f"t{number}" for number in range(3)]
+    topics = tuple(
+        {"name": name, "num_partitions": 8, "replication_factor": 1, "assignments": (), "configs": ()}
+        for name in names
+    )
+    module = __import__("kio.schema.create_topics.v7.request", fromlist=["x"])
+    body = module.CreateTopicsRequest(
+        topics=tuple(module.CreatableTopic(**topic) for topic in topics), timeout=MS, validate_only=False
+    )
+    made.start(CREATE, 7, body)
+    assert [spec.name for spec in made.asked[0].body.topics] == names[:2]
+    made.answer(CreateTopicsResponse(tuple(CreatedTopic(name, 36) for name in names[:2])))
+    told = made.told(CREATE, 7)
+    assert sorted(outcomes(told.topics)) == [("t0", 36), ("t1", 36), ("t2", 89)]
+    assert told.throttle_time == 5_000 * MS
+    made.sent.clear()
+    made.start(DELETE, 5, topic_names=TOPIC)
+    assert made.asked[-1].body.names == ()
+    made.answer(DeleteTopicsResponse(()))
+    assert outcomes(made.told(DELETE, 5).responses) == [(TOPIC, 89)]
+    made.sent.clear()
+    made.start(GROW, 3, name=TOPIC, count=5, assignments=None, validate_only=False)
+    made.answer(CreatePartitionsResponse(()))
+    assert outcomes(made.told(GROW, 3).results) == [(TOPIC, 89)]
+    made.sent.clear()
+    made.start(GROW, 2, name=TOPIC, count=5, assignments=None, validate_only=False)
+    made.answer(CreatePartitionsResponse((ItemError(TOPIC),)))
+    assert outcomes(made.told(GROW, 2).results) == [(TOPIC, 0)]
+    assert made.told(GROW, 2).throttle_time == 9_000 * MS
+
+
+def test_a_throttled_connection_is_not_read_until_it_has_waited() -> None:
+    """The answer comes at once, the next request waits; what was under way is answered meanwhile."""
+
+    async def main() -> None:
+        async with listening(quota_window_num=1) as rig:
+            rig.host.image = replace(rig.host.image, client_quotas={ALL: {"producer_byte_rate": 10_000.0}})
+            client = await rig.client()
+            client.send(PRODUCE, 9, 1, name=TOPIC, index=0, records=bytes(12_000), acks=1)
+            (await rig.host.request(0)).answered(ProduceResponse((ProducePartitionResponse(0, 5),)), ())
+            _, answer = await client.answer(PRODUCE, 9)
+            assert 150 * MS < answer.throttle_time < 1_000 * MS
+            (connection,) = rig.listener._connections
+            assert connection._is_reading_paused
+            client.send(VERSIONS, 3, 2, client_software_name="a")
+            assert (await client.answer(VERSIONS, 3))[0] == 2
+            assert not connection._is_reading_paused
+
+    run(main)
+
+
+def test_connections_come_at_a_rate() -> None:
+    """One too many is kept waiting, unread, and then ended; others go on."""
+
+    async def main() -> None:
+        async with listening(quota_window_num=1) as rig:
+            rate = {(("ip", "127.0.0.1"),): {"connection_creation_rate": 10.0}}
+            rig.host.image = replace(rig.host.image, client_quotas=rate)
+            clients = [await rig.client() for _ in range(12)]
+            await until(lambda: rig.listener.accepted == 12)
+            for client in clients:
+                client.send(VERSIONS, 3, 2, client_software_name="a")
+            ends = await asyncio.gather(*(client.ended() for client in clients[-2:]))
+            assert ends == [b"", b""]
+            for client in clients[:10]:
+                assert (await client.answer(VERSIONS, 3))[0] == 2
+            assert rig.listener.throttle.status()["throttled"] == {"connection_creation_rate": 2}
+
+    run(main)

@@ -1,0 +1,168 @@
+"""Which quota holds for whom, and that what a client does under it stays below it: with simulated time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.storage_node import client_quotas
+from headrace.storage_node.client_quotas import EXPIRY_MS, ClientQuotas, Held, Windows, largest
+from hypothesis import given
+from hypothesis import strategies as st
+
+if TYPE_CHECKING:
+    import pytest
+
+KEY, WINDOWS = "producer_byte_rate", Windows(11, 1_000)
+PERCENT, MUTATIONS = "request_percentage", "controller_mutation_rate"
+# The most specific first, and who has it together.
+LEVELS = [
+    ((("client-id", "c"), ("user", "u")), ("u", "c")),
+    ((("client-id", None), ("user", "u")), ("u", "c")),
+    ((("user", "u"),), ("u", "")),
+    ((("client-id", "c"), ("user", None)), ("u", "c")),
+    ((("client-id", None), ("user", None)), ("u", "c")),
+    ((("user", None),), ("u", "")),
+    ((("client-id", "c"),), ("", "c")),
+    ((("client-id", None),), ("", "c")),
+]
+
+
+def quotas(**values: float) -> ClientQuotas:
+    """Of all client ids, each by itself."""
+    made = ClientQuotas()
+    made.follow({(("client-id", None),): values})
+    return made
+
+
+def test_the_most_specific_quota_holds() -> None:
+    """Each level hides those behind it, for a client that all of them match; others have none."""
+    for first in range(len(LEVELS)):
+        made = ClientQuotas()
+        made.follow(
+            {entity: {KEY: 1.0 + number} for number, (entity, _) in enumerate(LEVELS) if number >= first}
+        )
+        assert made.of_client(KEY, "u", "c") == Held(1.0 + first, (KEY, *LEVELS[first][1]))
+        assert made.of_client("consumer_byte_rate", "u", "c") is None
+    only = ClientQuotas()
+    only.follow({LEVELS[0][0]: {KEY: 1.0}})
+    assert only.of_client(KEY, "u", "other") is None
+    assert only.of_client(KEY, "other", "c") is None
+
+
+def test_a_quota_of_another_kind_hides_nothing() -> None:
+    """What an entity does not say, the next one may."""
+    made = ClientQuotas()
+    made.follow({LEVELS[0][0]: {PERCENT: 1.0}, LEVELS[7][0]: {KEY: 5.0}})
+    assert made.of_client(KEY, "u", "c") == Held(5.0, (KEY, "", "c"))
+    assert made.has(KEY)
+    assert not made.has("consumer_byte_rate")
+
+
+def test_addresses_have_their_own() -> None:
+    """Or the default, each for itself."""
+    made = ClientQuotas()
+    made.follow({(("ip", "1.2.3.4"),): {"connection_creation_rate": 5.0}})
+    assert made.of_address("9.9.9.9") is None
+    made.follow({(("ip", None),): {"connection_creation_rate": 2.0}})
+    assert made.of_address("9.9.9.9") == Held(2.0, ("connection_creation_rate", "9.9.9.9", ""))
+
+
+def test_how_long_kafka_would_have_a_client_wait() -> None:
+    """Ten windows have gone by, or count as if they had: a second's worth too much takes a second."""
+    made = quotas(**{KEY: 100.0})
+    held = made.of_client(KEY, "u", "c")
+    assert held is not None
+    assert made.record(held, 1_000, 50_000, WINDOWS) == 0
+    assert made.record(held, 100, 50_000, WINDOWS) == 1_000
+    assert made.record(held, -100, 50_000, WINDOWS) == 0
+    assert largest(held, WINDOWS) == 1_000
+    assert made.throttle_ms(held, 61_000, WINDOWS) == 0
+    other = made.of_client(KEY, "u", "other")
+    assert other is not None
+    assert made.throttle_ms(other, 50_000, WINDOWS) == 0
+
+
+def test_time_of_the_node_is_waited_for_a_window_at_most() -> None:
+    """However much it was."""
+    made = quotas(**{PERCENT: 1.0})
+    held = made.of_client(PERCENT, "u", "c")
+    assert held is not None
+    assert made.record(held, 1e9, 5, WINDOWS) == 1_000
+
+
+def test_changes_of_the_metadata_may_come_in_a_burst() -> None:
+    """As many as all windows bring, and one more request; the rest is waited for."""
+    made = quotas(**{MUTATIONS: 2.0})
+    held = made.of_client(MUTATIONS, "u", "c")
+    assert held is not None
+    assert made.record(held, 22, 7_000, WINDOWS) == 0
+    assert made.record(held, 10, 7_000, WINDOWS) == 5_000
+    assert made.throttle_ms(held, 11_000, WINDOWS) == 1_000
+    assert made.throttle_ms(held, 12_000, WINDOWS) == 0
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 5_000), st.integers(0, 3_000)), min_size=1, max_size=60),
+    st.integers(1, 2_000),
+    st.integers(2, 12),
+    st.sampled_from([100, 1_000, 3_000]),
+)
+def test_who_waits_as_told_stays_below_the_quota(
+    steps: list[tuple[int, int]], bound: int, count: int, window_ms: int
+) -> None:
+    """Over any time that begins with the first value: at most the quota, a full set of windows, and the one
+    value that was over it."""
+    windows, made, now_ms = Windows(count, window_ms), quotas(**{KEY: float(bound)}), 1_000
+    held = made.of_client(KEY, "u", "c")
+    assert held is not None
+    total, start_ms = 0.0, now_ms
+    for value, pause_ms in steps:
+        allowed = bound * ((now_ms - start_ms) + (count + 1) * window_ms) / 1000
+        assert total <= allowed + 1e-6 + max(step[0] for step in steps)
+        total += value
+        now_ms += made.record(held, value, now_ms, windows) + pause_ms
+
+
+@given(st.lists(st.tuples(st.integers(1, 500), st.integers(0, 20_000)), max_size=60), st.integers(1, 50))
+def test_a_bucket_gives_what_came_into_it(steps: list[tuple[int, int]], bound: int) -> None:
+    """Who spends only when nothing is missing has the burst, what came since, and one request more."""
+    made, now_ms, total = quotas(**{MUTATIONS: float(bound)}), 0, 0
+    held = made.of_client(MUTATIONS, "u", "c")
+    assert held is not None
+    for value, pause_ms in steps:
+        if not made.throttle_ms(held, now_ms, WINDOWS):
+            assert total <= bound * (11 + now_ms / 1000) + 1
+            made.record(held, value, now_ms, WINDOWS)
+            total += value
+        now_ms += pause_ms
+
+
+@given(st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 4_000)), max_size=40), st.integers(2, 12))
+def test_a_rate_forgets_and_never_invents(steps: list[tuple[int, int]], count: int) -> None:
+    """It is at most all that came over the shortest time it is looked at, and 0 when all windows are over."""
+    windows, rate, now_ms, total = Windows(count, 1_000), client_quotas.Rate(), 0, 0
+    for value, pause_ms in steps:
+        rate.record(value, now_ms, windows)
+        total += value
+        measured, elapsed_ms = rate.measure(now_ms, windows)
+        assert 0 <= measured <= total * 1000 / elapsed_ms + 1e-6
+        assert elapsed_ms >= max((count - 1) * 1_000, 1_000)
+        now_ms += pause_ms
+    assert rate.measure(now_ms + count * 1_000, windows)[0] == 0
+
+
+def test_meters_are_bounded_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever names clients think of."""
+    monkeypatch.setattr(client_quotas, "MAX_METERS", 3)
+    made = quotas(**{KEY: 1.0})
+    for number in range(10):
+        held = made.of_client(KEY, "u", f"c{number}")
+        assert held is not None
+        made.record(held, 50, number, WINDOWS)
+    assert len(made) == 3
+    assert held is not None
+    assert made.throttle_ms(held, 10, WINDOWS) > 0
+    made.expire(EXPIRY_MS + 9)
+    assert len(made) == 1
+    made.expire(EXPIRY_MS + 10)
+    assert len(made) == 0
