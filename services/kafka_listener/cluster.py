@@ -240,7 +240,7 @@ def _described_topic(topic: TopicMetadata, partitions: Sequence[PartitionMetadat
         "is_internal": topic.is_internal,
         "partitions": [
             {
-                "error_code": 0 if each.leader != NO_NODE else LeaderNotAvailableError.code,
+                "error_code": 0,  # that nobody leads is told by the leader, unlike in Metadata
                 "partition_index": each.partition,
                 "leader_id": each.leader,
                 "leader_epoch": each.leader_epoch,

@@ -143,7 +143,14 @@ def _elect(call: Call) -> None:
         )
     request = c.ElectLeadersRequest(getattr(body, "election_type", _PREFERRED), topics, ms_of(body.timeout))
 
-    call.ask(registry.ELECT_LEADERS, request, lambda answer: call.answer(_elected(answer)))
+    def done(response: c.ElectLeadersResponse) -> None:
+        failed = response.error_code and not response.results
+        told = (
+            _elect_failed(call, response.error_code, response.error_detail) if failed else _elected(response)
+        )
+        call.answer(told)
+
+    call.ask(registry.ELECT_LEADERS, request, done)
 
 
 def _elected(response: c.ElectLeadersResponse) -> dict[str, Any]:
@@ -183,7 +190,8 @@ def _reassign(call: Call) -> None:
     request = c.AlterPartitionReassignmentsRequest(topics, ms_of(call.body.timeout), allows)
 
     def done(response: c.AlterPartitionReassignmentsResponse) -> None:
-        call.answer(fields(response) | {"responses": by_topic(response.results)})
+        told = {"allow_replication_factor_change": allows, "responses": by_topic(response.results)}
+        call.answer(fields(response) | told)
 
     call.ask(registry.ALTER_PARTITION_REASSIGNMENTS, request, done)
 

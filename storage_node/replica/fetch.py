@@ -6,8 +6,8 @@ the rest a thread reads, and the answer, or the client's next fetch, takes what 
 only such partitions waits for the first of them, beyond its own longest wait if need be (as with Kafka, which
 reads in the request), but no longer than `COLD_WAIT_MS`; the read goes on and serves the next fetch.
 
-With a replica.selector.class, a client that names its rack is told of a replica there, and followers serve
-such clients as well, below the high watermark that they know (KIP-392).
+With a replica.selector.class, a client that names its rack is told of a replica there. Followers serve such
+clients, and those that say so, below the high watermark that they know (KIP-392).
 Source: Kafka ReplicaManager.fetchMessages, DelayedFetch; DESIGN 5.
 """
 
@@ -109,7 +109,11 @@ class FetchHandler:
             raise ThrottlingQuotaExceededError("too many response bytes wait for their readers")
         is_committed = body.isolation == READ_COMMITTED
         wanted = [self._look_up(entry, is_committed=is_committed) for entry in body.partitions]
-        if body.rack and self._limits.selects_replicas:
+        has_choice = bool(body.rack) and self._limits.selects_replicas
+        if body.may_follow or has_choice:
+            for item in wanted:
+                item.may_follow = True
+        if has_choice:
             self._select(wanted, body.rack)
         self.cold.now_ms = now_ms
         wait_ms = min(body.max_wait_ms, self._limits.max_wait_ms)
@@ -165,7 +169,6 @@ class FetchHandler:
     def _select(self, wanted: list[_Wanted], rack: str) -> None:
         brokers = self._replicas.image.brokers
         for item in wanted:
-            item.may_follow = True
             if item.partition is not None:
                 item.preferred = near_replica(item.partition, rack, item.entry.fetch_offset, brokers)
 

@@ -17,6 +17,7 @@ from headrace.protocol.messages.control import (
     DeleteTopicsResponse,
     DescribeConfigsResponse,
     DescribedConfigs,
+    ElectLeadersResponse,
     IncrementalAlterConfigsResponse,
     ItemError,
 )
@@ -27,7 +28,7 @@ from kafka_calls import FakePlane
 from kafka_listener_rig import TOPIC, TOPIC_ID, small_image
 
 METADATA, CREATE_TOPICS, DELETE_TOPICS = 3, 19, 20
-ALTER_CONFIGS, QUORUM, DESCRIBE_PARTITIONS = 33, 55, 75
+ALTER_CONFIGS, ELECT, QUORUM, DESCRIBE_PARTITIONS = 33, 43, 55, 75
 
 
 def topic_of(name: str, partitions: int, code: int = 0) -> TopicMetadata:
@@ -141,6 +142,32 @@ def test_nodes_without_the_listener_are_not_told() -> None:
 def node(node_id: int) -> Any:
     """As the node itself names others: by its own plane."""
     return NodeEndpoint(node_id, "own", 1)
+
+
+def test_a_partition_without_a_leader_is_described() -> None:
+    """The leader says that there is none, no error does."""
+    m = importlib.import_module("kio.schema.describe_topic_partitions.v0.request")
+    plane = FakePlane()
+    body = m.DescribeTopicPartitionsRequest(topics=(), response_partition_limit=2, cursor=None)
+    plane.start(DESCRIBE_PARTITIONS, 0, body)
+    topic = TopicMetadata(0, "t", b"i" * 16, False, (PartitionMetadata(0, -1, 3, (1,), ()),))
+    plane.answer(MetadataResponse("c", 1, 5, (), (topic,)))
+    ((part,),) = [each.partitions for each in plane.told(DESCRIBE_PARTITIONS, 0).topics]
+    assert (int(part.error_code), part.leader_id) == (0, -1)
+
+
+def test_a_refused_election_names_the_partitions() -> None:
+    """Kafka's tools look for each one that they asked for."""
+    m = importlib.import_module("kio.schema.elect_leaders.v2.request")
+    plane = FakePlane()
+    asked = (m.TopicPartitions(topic="t", partitions=(0, 4)),)
+    plane.start(ELECT, 2, m.ElectLeadersRequest(election_type=9, topic_partitions=asked, timeout=5 * MS))
+    plane.answer(ElectLeadersResponse(42, "no such election"))
+    told = plane.told(ELECT, 2)
+    assert int(told.error_code) == 42
+    ((topic, parts),) = [(each.topic, each.partition_result) for each in told.replica_election_results]
+    assert topic == "t"
+    assert [(each.partition_id, int(each.error_code)) for each in parts] == [(0, 42), (4, 42)]
 
 
 def test_the_quorum_has_points_in_time() -> None:
