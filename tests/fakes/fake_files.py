@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import copy
 import errno
+import functools
 import os
 import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.protocol.errors import KafkaStorageError
 from headrace.storage_node.log.files import DiskFullError, FileGoneError, NameTooLongError, Space
@@ -42,6 +43,9 @@ class _Inode:
         default_factory=list
     )  # (write | truncate, position or size)
     cold: set[int] = field(default_factory=set)  # numbers of the pages that are not cached
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> _Inode:
+        return _Inode(self.data[:], self.durable, self.pending[:], set(self.cold))
 
     def is_cached(self, position: int, size: int) -> bool:
         return self.cold.isdisjoint(_pages(position, size)) and position + size <= len(self.data)
@@ -93,6 +97,13 @@ class _Folder:
     names: dict[str, _Inode | _Folder] = field(default_factory=dict)
     durable: dict[str, _Inode | _Folder] = field(default_factory=dict)
     pending: list[tuple[str | None, str | None, _Inode | _Folder | None]] = field(default_factory=list)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Folder:
+        def of(names: dict[str, _Inode | _Folder]) -> dict[str, _Inode | _Folder]:
+            return {name: copy.deepcopy(node, memo) for name, node in names.items()}
+
+        changes = [(gone, come, copy.deepcopy(node, memo)) for gone, come, node in self.pending]
+        return _Folder(of(self.names), of(self.durable), changes)
 
     def change(self, gone: str | None, come: str | None, node: _Inode | _Folder | None) -> None:
         """Atomically take away one name and set another."""
@@ -441,6 +452,7 @@ class FakeFiles:
         return self._folder("/".join(above)), name
 
 
+@functools.lru_cache(4096)
 def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part]
 
