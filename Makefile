@@ -63,7 +63,7 @@ $(VENV)/.bench: $(STAMP)
 oracle: $(VENV)/.bench ## the same through real clients to Apache Kafka and to headrace, writes docs/COMPATIBILITY.md (ONLY='kcat/*')
 	@$(BIN)/python tests/oracle/run.py $(if $(ONLY),--only $(ONLY),--write) $(ARGS)
 
-bench: $(VENV)/.bench ## beside Apache Kafka, 46 min, writes docs/BENCHMARKS.md (QUICK=1: 9 min; ONLY=w1,w6)
+bench: $(VENV)/.bench ## beside Apache Kafka, an hour, writes docs/BENCHMARKS.md (QUICK=1: 9 min; ONLY=w1,w6)
 	@$(BIN)/python -m headrace.benchmarks $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 SEED ?= 1

@@ -10,9 +10,9 @@ PARTITIONS = 6
 QUICK_SHARE = 0.5
 GOAL_PAIRS_FULL, GOAL_PAIRS_QUICK = 5, 3
 MORE_PAIRS_FULL, MORE_PAIRS_QUICK = 2, 1
-# After these seconds no group without a goal is begun, nor another pair of one; the goals get what stays of
-# 47 minutes, or ten.
-BUDGET_FULL_S, BUDGET_QUICK_S = 2700.0, 540.0
+# After these seconds no group without a goal is begun, nor another pair of one; the goals get what stays
+# of an hour, or ten minutes.
+BUDGET_FULL_S, BUDGET_QUICK_S = 3540.0, 540.0
 GOAL_MORE_S = 30.0
 
 # the cells of the group `bare-64k` that are ceilings

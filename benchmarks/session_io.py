@@ -11,15 +11,26 @@ import time
 from collections import defaultdict
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from . import cells, cleaner_io, connections_io, coordinated_io, kafka_io, machine_io, upkeep_io, warm_up_io
+from . import (
+    cells,
+    cleaner_io,
+    connections_io,
+    coordinated_io,
+    kafka_io,
+    machine_io,
+    tools_io,
+    upkeep_io,
+    warm_up_io,
+)
 from .children_io import ChildError, Children, LostDataError
 from .clusters_io import HeadraceCluster, KafkaCluster
 from .failover_io import fail_over
 from .group import BARE, HEADRACE, KAFKA, PARTITIONS, RATE, Cell, Group, Servers
+from .rates import Rates
 from .replicated import NODES
-from .reports import describe, in_turn, total, with_rates, worst
+from .reports import describe, total, with_rates, worst
 from .systems_io import NO_CONFIGS, Headrace, Kafka, System, drop_cached, listening, move, touch_memory
 from .tools_io import KafkaTools
 
@@ -30,20 +41,7 @@ CELL_TIMEOUT_S = 90.0
 MOST_STEAL = 0.02
 MOST_REPEATS = 2
 TOUCH_FULL_BYTES, TOUCH_QUICK_BYTES = 12 << 30, 8 << 30
-# of the slower system, by how many nodes, when the cells that tell it do not run
-FALLBACK_RATES = {1: 200_000, NODES: 40_000}
-# the faces whose rates tell what a system can do, by how many nodes; Kafka's clients have a single one each
-_TOLD_BY = {1: ("produce+callback", "send"), NODES: ("produce", "send")}
-_TOLD_BY_KAFKAS = ("produce+callback",)
 MB = 1e6
-
-
-class _Load(NamedTuple):
-    """Rates of which cells are comparable: so many nodes, this client ("": each its own), this size."""
-
-    nodes: int
-    client: str
-    size: int
 
 
 class Session:
@@ -61,9 +59,9 @@ class Session:
         self._servers = Servers(1)
         self._systems: defaultdict[Servers, dict[str, System]] = defaultdict(dict)
         self._topics = 0
-        self._preloaded: dict[str, dict[str, Any]] = {}
+        self.preloaded: dict[str, dict[str, Any]] = {}
         self._loaded_as: dict[str, Any] | None = None
-        self._rates: defaultdict[_Load, dict[str, list[float]]] = defaultdict(dict)
+        self._rates = Rates()
 
     def __enter__(self) -> Self:
         self._on_sigterm = signal.signal(signal.SIGTERM, _interrupt)
@@ -207,7 +205,7 @@ class Session:
     def _produce_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
         system, topic = self.systems[cell.system], self.new_topic(cell.system, PARTITIONS)
         try:
-            with _Profiled(self, system):
+            with self.profiled(system):
                 (made,) = self.work([{**spec, "loop": "produce"}], system, topic, profile=True)
             if "absent" in made:
                 return made
@@ -216,20 +214,18 @@ class Session:
                 raise LostDataError(f"{made['failed']} records failed in {cell.name}")
             if isinstance(system, HeadraceCluster | KafkaCluster):
                 found["in_sync"] = min(place.in_sync for place in system.places(topic))
-            self._verify(system, topic, made["expected"])
+            self.verify(system, topic, made["expected"])
         finally:
             system.delete_topic(topic)
-        told_by = _TOLD_BY_KAFKAS if "client" in spec else _TOLD_BY[self._nodes]
-        if spec["face"] in told_by and spec.get("compression") is None:
-            self._told_rate(cell, spec, found[RATE])
+        self._rates.produced(cell.system, self._nodes, spec, found[RATE])
         return found
 
     def _consume_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
-        system, loaded = self.systems[cell.system], self._preloaded[cell.system]
+        system, loaded = self.systems[cell.system], self.preloaded[cell.system]
         consumers = spec.get("consumers", 1)
         order = {**spec, "loop": "consume", "count": loaded["count"], "is_share": consumers > 1}
         shares = [list(range(start, PARTITIONS, consumers)) for start in range(consumers)]
-        with _Profiled(self, system):
+        with self.profiled(system):
             reports = self.work(
                 [{**order, "partitions": share} for share in shares], system, loaded["topic"], profile=True
             )
@@ -240,20 +236,20 @@ class Session:
         if read["read"] != loaded["count"] or read["bytes"] != whole * spec["size"]:
             raise LostDataError(f"{cell.name} read {read['read']} records of {loaded['count']}: {read}")
         found = with_rates(read)
-        if consumers == 1 and cell.spec["face"] in ("consume", "poll"):
-            self._told_rate(cell, spec, found[RATE])
+        self._rates.consumed(cell.system, self._nodes, spec, found[RATE])
         return found
 
     def _openloop_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
         system = self.systems[cell.system]
         topic = self.new_topic(cell.system, spec["partition_count"])
-        spec = {**spec, "rate": spec.get("rate") or int(self.slowest_rate(spec) * spec["share"])}
+        if "rate" not in spec:
+            spec = {**spec, "rate": int(self._rates.slowest(self._nodes, spec) * spec["share"])}
         timed = int(spec["rate"] * (spec["warm_s"] + spec["seconds"])) - int(spec["rate"] * spec["warm_s"])
         patience_s = spec["warm_s"] + spec["seconds"] + 15
         readers = spec.get("readers", 1)
         orders = [{**spec, "loop": "follow", "timed": timed, "patience_s": patience_s}] * readers
         if spec.get("cold"):
-            loaded = self._preloaded[cell.system]
+            loaded = self.preloaded[cell.system]
             drop_cached(self.folder(cell.system), loaded["topic"])
             orders.append({"loop": "reread", "face": "consume" if cell.system == KAFKA else "poll",
                            "partitions": list(range(PARTITIONS)), "count": loaded["count"],
@@ -265,7 +261,7 @@ class Session:
                     orders.append(stack.enter_context(upkeep_io.at_work(self, cell.system, spec)))
                 if "connections" in spec:
                     orders.append(stack.enter_context(connections_io.at_work(self, cell.system, spec)))
-                stack.enter_context(_Profiled(self, system))
+                stack.enter_context(self.profiled(system))
                 reports = self.work([*orders, {**spec, "loop": "openloop"}], system, topic, profile=True)
                 visited = connections_io.figures(system, orders[-1], reports[-2])
             usage = machine_io.sample_all(system.node_pids)
@@ -294,7 +290,7 @@ class Session:
         system = self.systems[cell.system]
         topic = self.new_topic(cell.system, spec["partition_count"])
         try:
-            with _Profiled(self, system):
+            with self.profiled(system):
                 (found,) = self.work([{**spec, "loop": "ping"}], system, topic, profile=True)
         finally:
             system.delete_topic(topic)
@@ -303,7 +299,7 @@ class Session:
     def _window_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
         system, topic = self.systems[cell.system], self.new_topic(cell.system, PARTITIONS)
         try:
-            with _Profiled(self, system):
+            with self.profiled(system):
                 reports = self.work(
                     [{**spec, "loop": "window"}] * spec["producers"], system, topic, profile=True
                 )
@@ -316,47 +312,33 @@ class Session:
     def _raw_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
         system, topic = self.systems[cell.system], self.new_topic(cell.system, PARTITIONS)
         try:
-            with _Profiled(self, system):
+            with self.profiled(system):
                 (found,) = self.work([{**spec, "loop": "raw"}], system, topic, profile=True)
-            self._verify(system, topic, {"count": found["sent"], "checksum": None})
+            self.verify(system, topic, {"count": found["sent"], "checksum": None})
         finally:
             system.delete_topic(topic)
         return with_rates(found)
 
     def _transact_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
-        with _Profiled(self, self.systems[cell.system]):
+        with self.profiled(self.systems[cell.system]):
             return with_rates(coordinated_io.transact(self, cell, spec))
 
     def _commit_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
-        with _Profiled(self, self.systems[cell.system]):
+        with self.profiled(self.systems[cell.system]):
             return coordinated_io.commit(self, cell, spec)
 
     def _rebalance_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
-        with _Profiled(self, self.systems[cell.system]):
+        with self.profiled(self.systems[cell.system]):
             return coordinated_io.rebalance(self, cell, spec)
 
     def _memory_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
         return connections_io.memory(self, cell, spec)
 
     def _tool_produce_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
-        system, topic = self.systems[cell.system], self.new_topic(cell.system, PARTITIONS)
-        try:
-            with _Profiled(self, system):
-                found = self.tools.produce(system, topic, spec)
-            self._verify(system, topic, {"count": spec["count"], "checksum": None})
-        finally:
-            system.delete_topic(topic)
-        return with_rates(found)
+        return tools_io.produce(self, cell, spec)
 
     def _tool_consume_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
-        system, loaded = self.systems[cell.system], self._preloaded[cell.system]
-        with _Profiled(self, system):
-            order = {**spec, "count": loaded["count"]}
-            reports = [self.tools.consume(system, loaded["topic"], order) for _ in range(spec["times"])]
-        for found in reports:
-            if found["records"] != loaded["count"]:
-                raise LostDataError(f"{cell.name} read {found['records']} records of {loaded['count']}")
-        return with_rates(in_turn(reports))
+        return tools_io.consume(self, cell, spec)
 
     def _failover_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
         return fail_over(self, cell, spec)
@@ -380,23 +362,16 @@ class Session:
         (found,) = self.children.work([order], cores=self.client_cores, timeout_s=CELL_TIMEOUT_S)
         return with_rates(found)
 
+    def profiled(self, system: System) -> contextlib.AbstractContextManager[None]:
+        """While it lasts the nodes of headrace sample themselves, when profiles were asked for."""
+        return _Profiled(self, system)
+
     @cached_property
     def tools(self) -> KafkaTools:
         """Kafka's own, in a JVM of the session's."""
         return KafkaTools(self)
 
     # --- parts of cells ---------------------------------------------------------------------------------
-
-    def slowest_rate(self, spec: Mapping[str, Any]) -> float:
-        """Records of this size a second that the slower system produces and reads, as measured before."""
-        found = self._rates[self._load(spec)].values()
-        return min(map(statistics.median, found), default=FALLBACK_RATES[self._nodes])
-
-    def _told_rate(self, cell: Cell, spec: Mapping[str, Any], rate: float) -> None:
-        self._rates[self._load(spec)].setdefault(f"{cell.system} {cell.kind}", []).append(rate)
-
-    def _load(self, spec: Mapping[str, Any]) -> _Load:
-        return _Load(self._nodes, spec.get("client", ""), spec["size"])
 
     def work(
         self,
@@ -417,7 +392,7 @@ class Session:
             orders, cores=self.client_cores, timeout_s=CELL_TIMEOUT_S, when_ready=when_ready
         )
 
-    def _verify(self, system: System, topic: str, expected: dict[str, Any]) -> None:
+    def verify(self, system: System, topic: str, expected: dict[str, Any]) -> None:
         """Read all back in processes of their own; count and checksum must agree. Errors: LostDataError."""
         shares = [
             list(range(part, PARTITIONS, len(self.client_cores))) for part in range(len(self.client_cores))
@@ -436,14 +411,14 @@ class Session:
             self._forget_preload()
         self._loaded_as = group.preload
         if group.preload is not None:
-            for name in sorted({cell.system for cell in group.cells} - self._preloaded.keys()):
+            for name in sorted({cell.system for cell in group.cells} - self.preloaded.keys()):
                 self._fill(name, **group.preload)
 
     def _forget_preload(self) -> None:
         """Of the servers that are used now."""
-        for name, loaded in self._preloaded.items():
+        for name, loaded in self.preloaded.items():
             self.systems[name].delete_topic(loaded["topic"])
-        self._preloaded.clear()
+        self.preloaded.clear()
 
     def _fill(
         self, name: str, size: int, count: int, more: int = 0, acks: str = "", **transactions: int
@@ -451,19 +426,19 @@ class Session:
         system, topic = self.systems[name], self.new_topic(name, PARTITIONS)
         if acks:  # the same batches in both
             made = self.tools.produce(system, topic, {"size": size, "count": count, "acks": acks})
-            self._preloaded[name] = {"topic": topic, "count": made["records"]}
+            self.preloaded[name] = {"topic": topic, "count": made["records"]}
             return
         spec = {"size": size, "count": count if name == KAFKA else more}
         if transactions:
             order = coordinated_io.transacting(spec | transactions, topic)
             (made,) = self.work([order], system, topic)
-            self._preloaded[name] = {"topic": topic, "count": made["expected"]["count"]}
+            self.preloaded[name] = {"topic": topic, "count": made["expected"]["count"]}
             coordinated_io.read_back(self, system, topic, made["expected"])
             return
         order = {**spec, "loop": "produce", "face": "produce" if name == KAFKA else "send_many"}
         (made,) = self.work([order], system, topic)
-        self._preloaded[name] = {"topic": topic, "count": made["expected"]["count"]}
-        self._verify(system, topic, made["expected"])
+        self.preloaded[name] = {"topic": topic, "count": made["expected"]["count"]}
+        self.verify(system, topic, made["expected"])
 
     def new_topic(self, name: str, partitions: int, configs: Mapping[str, str] = NO_CONFIGS) -> str:
         """Its name, the same in no two cells."""

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import string
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.runtime.waiting_io import until
+
 from . import kafka_io, machine_io, tools
+from .children_io import LostDataError
+from .group import PARTITIONS
+from .reports import in_turn, with_rates
+from .systems_io import TOPIC_TIMEOUT_S, silent
 
 if TYPE_CHECKING:
     from .children_io import Child
+    from .group import Cell
     from .session_io import Session
     from .systems_io import System
 
@@ -19,6 +27,33 @@ PROGRAM = Path(__file__).with_name("KafkaTools.java")
 JVM = ("-Xms512M", "-Xmx512M", "-XX:+UseG1GC", "-Djava.awt.headless=true")
 START_TIMEOUT_S, TIMEOUT_S = 60.0, 120.0
 VALUES = 1_000  # distinct ones in a file
+
+
+def produce(session: Session, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+    """What ProducerPerformance reached. Errors: LostDataError."""
+    system, topic = session.systems[cell.system], session.new_topic(cell.system, PARTITIONS)
+    try:
+        with session.profiled(system):
+            found = session.tools.produce(system, topic, spec)
+        session.verify(system, topic, {"count": spec["count"], "checksum": None})
+    finally:
+        system.delete_topic(topic)
+    return with_rates(found)
+
+
+def consume(session: Session, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+    """What ConsumerPerformance reached, so many `times` together, of what is loaded.
+
+    Errors: LostDataError.
+    """
+    system, loaded = session.systems[cell.system], session.preloaded[cell.system]
+    order = {**spec, "count": loaded["count"]}
+    with session.profiled(system):
+        reports = [session.tools.consume(system, loaded["topic"], order) for _ in range(spec["times"])]
+    for found in reports:
+        if found["records"] != loaded["count"]:
+            raise LostDataError(f"{cell.name} read {found['records']} records of {loaded['count']}")
+    return with_rates(in_turn(reports))
 
 
 class KafkaTools:
@@ -36,6 +71,7 @@ class KafkaTools:
 
     def produce(self, system: System, topic: str, spec: dict[str, Any]) -> dict[str, Any]:
         """The report of ProducerPerformance, as a client's of ours. Errors: ChildError, KafkaError."""
+        wait_taken(system, topic)
         order = tools.producing(system.kafka_bootstrap, topic, spec, str(self._payload(spec["size"])))
         return self._run(system, order, tools.produced, spec)
 
@@ -66,3 +102,24 @@ class KafkaTools:
             )
             self._files[size] = path
         return self._files[size]
+
+
+def wait_taken(system: System, topic: str) -> None:
+    """Until every leader of a new topic knows that it is one.
+
+    A leader that learns it between the first batches of an idempotent producer takes a later one first; Kafka
+    refuses those before it from then on, and its producer tries for two minutes. Errors: TimeoutError.
+    """
+    from confluent_kafka import KafkaException, TopicPartition
+    from confluent_kafka.admin import AdminClient, OffsetSpec
+
+    admin = AdminClient({"bootstrap.servers": system.kafka_bootstrap}, logger=silent())
+    wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(PARTITIONS)}
+
+    def is_so() -> bool:
+        with contextlib.suppress(KafkaException):
+            return all(asked.result(TOPIC_TIMEOUT_S) for asked in admin.list_offsets(wanted).values())
+        return False
+
+    if not until(is_so, TOPIC_TIMEOUT_S):
+        raise TimeoutError(f"not all partitions of {topic} have leaders that know it")

@@ -37,7 +37,7 @@ def test_a_group_is_whole(group: Group) -> None:
         assert hasattr(Session, f"_{cell.kind}_cell")
         faces = {"produce": produce.SENDERS, "consume": consume.READERS}.get(cell.kind)
         assert faces is None or cell.spec["face"] in faces
-        assert (group.preload is not None) >= (cell.kind == "consume")
+        assert (group.preload is not None) >= cell.kind.endswith("consume")
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=IDS)
@@ -129,6 +129,37 @@ def test_what_coordinators_do_is_judged() -> None:
         for one in group.comparisons:
             if one.goal is not None:
                 assert one.goal == (1.5 if one.at_least else 0.67)
+
+
+KAFKAS = [group for group in GROUPS if group.workload == "W18"]
+
+
+@pytest.mark.parametrize("group", KAFKAS, ids=[group.id for group in KAFKAS])
+def test_kafkas_clients_have_the_same_to_do(group: Group) -> None:
+    """Cells that are compared have one spec; all that a server does is asked through such a client."""
+    for one in group.comparisons:
+        above, below = group.cell(one.above), group.cell(one.below)
+        assert (above.kind, above.spec) == (below.kind, below.spec)
+        assert (above.system, below.system) == ("headrace", "kafka")
+    for cell in group.cells:
+        assert cell.kind in ("tool_produce", "tool_consume", "memory") or cell.spec["client"] == "kafka"
+    assert "more" not in (group.preload or {})
+
+
+def test_kafkas_clients_are_judged_on_one_node_and_three() -> None:
+    """Rate and CPU of producing and reading, and latency at half load, of both sizes: not below Kafka."""
+    judged = {(g.nodes, c.title.partition(",")[0], "100 B" in c.title, c.metric)
+              for g in KAFKAS for c in g.comparisons if c.goal and not c.is_beside and g.nodes}  # fmt: skip
+    for nodes in (1, NODES):
+        for is_small in (False, True):
+            for tool in ("ProducerPerformance", "ConsumerPerformance"):
+                assert {
+                    (nodes, tool, is_small, cells.RATE),
+                    (nodes, tool, is_small, cells.CPU_PER_GB),
+                } <= judged
+            assert (nodes, "confluent-kafka for both", is_small, cells.E2E_P99) in judged
+    assert {c.goal for g in KAFKAS for c in g.comparisons} == {1.0, None}
+    assert [group.id for group in KAFKAS if group.in_quick] == ["w18-produce-1k"]
 
 
 def test_both_wait_alike_for_a_groups_first_members() -> None:

@@ -204,6 +204,7 @@ def test_the_page_names_cells_that_move_more_records() -> None:
     """Half of them in a QUICK run."""
     assert "w1 12 M against 3 M" in page.unequal(is_quick=False)
     assert "w1 6 M against 1.5 M" in page.unequal(is_quick=True)
+    assert "w18" not in page.unequal(is_quick=False)
 
 
 def test_rates_of_a_report() -> None:
