@@ -24,7 +24,7 @@ def classic_member(asking: Asking, group: str) -> dict[str, Any]:
         "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": subscription(asking.scene.topic)}],
     }
-    joined = asking.ask("", "join_group", 3, **join)
+    joined = asking.settled("", "join_group", 3, **join)
     me = {"group_id": group, "generation_id": joined["generation_id"], "member_id": joined["member_id"]}
     assignments = [{"member_id": joined["member_id"], "assignment": assignment(asking.scene.topic, 0)}]
     asking.ask("", "sync_group", 3, **me, assignments=assignments)

@@ -13,7 +13,6 @@ from headrace.protocol.errors import (
     InvalidRequestError,
     KafkaStorageError,
     LogDirNotFoundError,
-    ReplicaNotAvailableError,
     UnknownTopicOrPartitionError,
 )
 from headrace.protocol.messages import registry
