@@ -193,7 +193,7 @@ def new_group(scene: Scene) -> None:
                 "server_assignor": None,
                 "topic_partitions": [],
             }
-            _until_topic_is_known(asking, beat, version)
+            until_topic_is_known(asking, beat, version)
             asking.ask(f"join v{version}", "consumer_group_heartbeat", version, **beat)
             later = {**me, "member_epoch": 1, "rebalance_timeout": -1, "subscribed_topic_names": None}
             held = [{"topic_id": topic_id, "partitions": [0, 1]}]
@@ -222,7 +222,7 @@ def new_group(scene: Scene) -> None:
             asking.ask(f"leave v{version}", "consumer_group_heartbeat", version, **leave)
 
 
-def _until_topic_is_known(asking: Asking, beat: dict[str, Any], version: int) -> None:
+def until_topic_is_known(asking: Asking, beat: dict[str, Any], version: int) -> None:
     """A coordinator learns of a topic later than whoever made it: another group is asked until then."""
     other = {**beat, "group_id": f"{beat['group_id']}-first"}
 

@@ -22,7 +22,7 @@ from headrace.protocol.messages.control import (
     ItemError,
 )
 from headrace.protocol.messages.data import MetadataResponse, NodeEndpoint, PartitionMetadata, TopicMetadata
-from headrace.protocol.messages.quorum import DescribeQuorumResponse, QuorumReplica
+from headrace.protocol.messages.quorum import DescribeQuorumResponse, QuorumEndpoint, QuorumReplica
 from headrace.services.kafka_listener.entities import MS
 from kafka_calls import FakePlane
 from kafka_listener_rig import TOPIC, TOPIC_ID, small_image
@@ -170,13 +170,34 @@ def test_a_refused_election_names_the_partitions() -> None:
     assert [(each.partition_id, int(each.error_code)) for each in parts] == [(0, 42), (4, 42)]
 
 
+def quorum_of(*wanted: tuple[str, int]) -> Any:
+    """What is told of these partitions by a quorum of two."""
+    m = importlib.import_module("kio.schema.describe_quorum.v2.request")
+    topics = tuple(
+        m.TopicData(topic_name=name, partitions=(m.PartitionData(partition_index=index),))
+        for name, index in wanted
+    )
+    plane = FakePlane()
+    plane.start(QUORUM, 2, m.DescribeQuorumRequest(topics=topics))
+    at = QuorumEndpoint("c", 5)
+    voters = (QuorumReplica(1, b"d" * 16, 10, endpoint=at), QuorumReplica(2, b"e" * 16, 9, 500, 700))
+    plane.answer(DescribeQuorumResponse(0, 1, 4, 9, voters))
+    return plane.told(QUORUM, 2)
+
+
+def test_only_the_metadata_log_has_a_quorum() -> None:
+    """Whoever asks for anything else is told that there is no such partition, and of no nodes."""
+    told = quorum_of(("t", 0), ("__cluster_metadata", 3))
+    found = [(each.topic_name, each.partitions[0].partition_index) for each in told.topics]
+    assert found == [("t", 0), ("__cluster_metadata", 3)]
+    assert [int(each.partitions[0].error_code) for each in told.topics] == [3, 3]
+    assert told.nodes == ()
+    assert [each.node_id for each in quorum_of(("__cluster_metadata", 0)).nodes] == [1]
+
+
 def test_the_quorum_has_points_in_time() -> None:
     """Where headrace says how long ago something was."""
-    plane = FakePlane()
-    plane.start(QUORUM, 2)
-    voters = (QuorumReplica(1, b"d" * 16, 10), QuorumReplica(2, b"e" * 16, 9, 500, 700))
-    plane.answer(DescribeQuorumResponse(0, 1, 4, 9, voters))
-    told = plane.told(QUORUM, 2)
+    told = quorum_of(("__cluster_metadata", 0))
     (log,) = told.topics[0].partitions
     assert (log.leader_id, log.leader_epoch, log.high_watermark) == (1, 4, 9)
     found = [(each.last_fetch_timestamp, each.last_caught_up_timestamp) for each in log.current_voters]
