@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 
-from ...protocol.errors import CorruptMessageError, InvalidTxnStateError
+from ...protocol.errors import ConfigError, CorruptMessageError, InvalidTxnStateError
 from .written import PreparedWrite, WriteReport
 
 if TYPE_CHECKING:
@@ -29,25 +30,41 @@ class Decision(NamedTuple):
     writes: tuple[PreparedWrite, ...] = ()
 
 
+def driver_id(query: str) -> str:
+    """The transactional id under which a query's driver decides. Errors: ConfigError for an empty name."""
+    if not query:
+        raise ConfigError("a query has a name")
+    return f"headrace-sink/{quote(query, safe='')}"
+
+
+def task_id(query: str, task: str | int) -> str:
+    """The id of a task's transactions, the same for each batch of a query: an attempt fences the one before.
+
+    Errors: ConfigError for empty names.
+    """
+    if task == "":
+        raise ConfigError("a task has a name, or a number")
+    return f"{driver_id(query)}/{quote(str(task), safe='')}"
+
+
 def encoded(decision: Decision) -> bytes:
     """The value of a query's record."""
     writes = [
-        [each.task, each.transactional_id, each.producer_id, each.producer_epoch, each.report.rows]
-        for each in decision.writes
+        [each.task, each.producer_id, each.producer_epoch, each.report.rows] for each in decision.writes
     ]
     facts = {"form": _FORM, "batch": decision.batch, "done": decision.is_done, "writes": writes}
     return json.dumps(facts, separators=(",", ":")).encode()
 
 
-def decoded(value: bytes) -> Decision:
-    """Out of a record. Errors: CorruptMessageError."""
+def decoded(query: str, value: bytes) -> Decision:
+    """Out of a query's record. Errors: CorruptMessageError."""
     try:
         facts: dict[str, Any] = json.loads(value)
         if facts["form"] != _FORM:
             raise CorruptMessageError(f"a decision of form {facts['form']}: this version knows {_FORM}")
         writes = tuple(
-            PreparedWrite(str(task), str(name), int(producer), int(epoch), WriteReport(int(rows)))
-            for task, name, producer, epoch, rows in facts["writes"]
+            PreparedWrite(str(task), task_id(query, task), int(producer), int(epoch), WriteReport(int(rows)))
+            for task, producer, epoch, rows in facts["writes"]
         )
         return Decision(int(facts["batch"]), bool(facts["done"]), writes)
     except (ValueError, KeyError, TypeError) as error:

@@ -17,7 +17,7 @@ from ..cluster.backoff import Backoff
 from ..config import AdminConfig, resolve
 from ..consumer.offsets_io import all_found, list_offsets
 from ..consumer.requests import READ_COMMITTED, READ_UNCOMMITTED
-from .planning import Places, places_of, plan_batch, plan_between, settled, subscribed, times
+from .planning import Logs, Places, places_of, plan_batch, plan_between, settled, subscribed, times
 from .pool_io import keep_topics, shared_cluster
 from .splitting import new_offsets, rate_limited
 
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..cluster.cluster_io import ClusterIo
+    from ..records import OffsetAndTimestamp
     from .offsets import Offsets
     from .ranges import Plan
-    from .source_options import Limits, ReadOptions
+    from .source_options import Edge, Limits, ReadOptions
 
 T = TypeVar("T")
 
@@ -51,17 +52,10 @@ class Planner:
         options = self.options
 
         async def ask(io: ClusterIo) -> Plan:
-            places = await self._places(io)
-            earliest, latest, starts, ends = await asyncio.gather(
-                self._offsets(io, dict.fromkeys(places, EARLIEST_TIMESTAMP)),
-                self._offsets(io, dict.fromkeys(places, LATEST_TIMESTAMP)),
-                self._offsets(io, times(options.starting, places)),
-                self._offsets(io, times(options.ending, places)),
-            )
-            or_latest = options.strategy_latest
-            first = settled(options.starting, starts, earliest, latest, or_latest=or_latest)
-            last = settled(options.ending, ends, earliest, latest, or_latest=True)
-            return plan_batch(options, first, last, earliest, latest, places)
+            places, logs, (starts, ends) = await self._edges(io, options.starting, options.ending)
+            first = settled(options.starting, starts, logs, or_latest=options.strategy_latest)
+            last = settled(options.ending, ends, logs, or_latest=True)
+            return plan_batch(options, first, last, logs, places)
 
         return self._run(ask)
 
@@ -70,13 +64,8 @@ class Planner:
         starting, or_latest = self.options.starting, self.options.strategy_latest
 
         async def ask(io: ClusterIo) -> Offsets:
-            places = await self._places(io)
-            earliest, latest, starts = await asyncio.gather(
-                self._offsets(io, dict.fromkeys(places, EARLIEST_TIMESTAMP)),
-                self._offsets(io, dict.fromkeys(places, LATEST_TIMESTAMP)),
-                self._offsets(io, times(starting, places)),
-            )
-            return settled(starting, starts, earliest, latest, or_latest=or_latest)
+            _, logs, (starts,) = await self._edges(io, starting)
+            return settled(starting, starts, logs, or_latest=or_latest)
 
         return self._run(ask)
 
@@ -89,17 +78,14 @@ class Planner:
         `start`: the ends of the logs. Errors: UnknownTopicOrPartitionError.
         """
 
-        async def ask(io: ClusterIo) -> tuple[Offsets, Offsets]:
-            places = await self._places(io)
-            latest = await self._offsets(io, dict.fromkeys(places, LATEST_TIMESTAMP))
-            new = {} if start is None else dict.fromkeys(places.keys() - start.keys(), EARLIEST_TIMESTAMP)
-            return latest, await self._offsets(io, new)
+        async def ask(io: ClusterIo) -> Logs:
+            return (await self._logs(io, await self._places(io)))[1]
 
-        latest, firsts = self._run(ask)
+        earliest, latest = self._run(ask)
         if start is None:
             return latest
         limits = self.options.limits if limits is None else limits
-        starts = {**start, **firsts}
+        starts = {tp: start.get(tp, earliest[tp]) for tp in latest}
         if self._waits(limits, new_offsets(starts, latest)):
             return dict(start)
         return latest if limits.max_offsets is None else rate_limited(limits.max_offsets, starts, latest)
@@ -109,10 +95,9 @@ class Planner:
         of another process; the same ones give the same rows again. Errors: DataLossError."""
 
         async def ask(io: ClusterIo) -> Plan:
-            places = await self._places_of(io, sorted({tp.topic for tp in [*start, *end]}))
-            alive = [tp for tp in end if tp in places]
-            firsts = await self._offsets(io, dict.fromkeys(alive, EARLIEST_TIMESTAMP))
-            return plan_between(self.options, start, {tp: end[tp] for tp in alive}, firsts, places)
+            found = await self._places_of(io, sorted({tp.topic for tp in [*start, *end]}))
+            places, logs = await self._logs(io, {tp: at for tp, at in found.items() if tp in end})
+            return plan_between(self.options, start, end, logs, places)
 
         return self._run(ask)
 
@@ -132,10 +117,8 @@ class Planner:
 
     async def _places(self, io: ClusterIo) -> Places:
         wanted = self.options.subscription
-        names = (
-            None if wanted.pattern is not None else {*wanted.topics, *(tp.topic for tp in wanted.partitions)}
-        )
-        return subscribed(wanted, await self._places_of(io, names and sorted(names)))
+        names = sorted({*wanted.topics, *(tp.topic for tp in wanted.partitions)})
+        return subscribed(wanted, await self._places_of(io, names or None))
 
     async def _places_of(self, io: ClusterIo, names: Iterable[str] | None) -> Places:
         request = MetadataRequest(None if names is None else tuple(names))
@@ -147,20 +130,44 @@ class Planner:
         )
         return places_of(reply.body, with_internal=names is not None)
 
-    async def _offsets(self, io: ClusterIo, wanted: Mapping[TopicPartition, int]) -> Offsets:
+    async def _edges(self, io: ClusterIo, *edges: Edge) -> tuple[Places, Logs, list[Offsets]]:
+        """What `_logs` finds of what is subscribed, and for each edge the offsets of its timestamps."""
+        places = await self._places(io)
+        of_edges = asyncio.gather(*(self._offsets(io, times(edge, places)) for edge in edges))
+        (places, logs), found = await asyncio.gather(self._logs(io, places), of_edges)
+        return places, logs, [{tp: each.offset for tp, each in by_time.items()} for by_time in found]
+
+    async def _logs(self, io: ClusterIo, places: Places) -> tuple[Places, Logs]:
+        """Where the logs start and end, and the places with the leader epochs in which they do: a node that
+        knows less may have told of the places."""
+        earliest, latest = await asyncio.gather(
+            self._offsets(io, dict.fromkeys(places, EARLIEST_TIMESTAMP)),
+            self._offsets(io, dict.fromkeys(places, LATEST_TIMESTAMP)),
+        )
+        newest = {
+            tp: at._replace(leader_epoch=max(at.leader_epoch, latest[tp].leader_epoch))
+            for tp, at in places.items()
+        }
+        starts, ends = ({tp: each.offset for tp, each in side.items()} for side in (earliest, latest))
+        return newest, Logs(starts, ends)
+
+    async def _offsets(
+        self, io: ClusterIo, wanted: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
         if not wanted:
             return {}
         keep_topics(io, *{tp.topic for tp in wanted})
         config, hub = self._config, io.hub
-        found = await list_offsets(
-            hub,
-            wanted,
-            deadline_ms=self._deadline_ms(io),
-            request_timeout_ms=config.request_timeout_ms,
-            backoff=Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, hub.random),
-            isolation=self._isolation,
+        return all_found(
+            await list_offsets(
+                hub,
+                wanted,
+                deadline_ms=self._deadline_ms(io),
+                request_timeout_ms=config.request_timeout_ms,
+                backoff=Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, hub.random),
+                isolation=self._isolation,
+            )
         )
-        return {tp: value.offset for tp, value in all_found(found).items()}
 
     def _deadline_ms(self, io: ClusterIo) -> int:
         return io.hub.now_ms() + self._config.api_timeout_ms

@@ -35,6 +35,13 @@ class Place(NamedTuple):
 Places = dict[TopicPartition, Place]
 
 
+class Logs(NamedTuple):
+    """Where the logs of some partitions start and end for readers."""
+
+    earliest: Offsets
+    latest: Offsets
+
+
 def places_of(answer: MetadataResponse, *, with_internal: bool = True) -> Places:
     """All partitions that an answer speaks of; topics with errors have none."""
     hosts = {node.node_id: node.host for node in answer.nodes}
@@ -89,18 +96,11 @@ def times(edge: Edge, partitions: Iterable[TopicPartition]) -> dict[TopicPartiti
     return dict(edge.timestamps or {})
 
 
-def settled(
-    edge: Edge,
-    by_time: Mapping[TopicPartition, int],
-    earliest: Mapping[TopicPartition, int],
-    latest: Mapping[TopicPartition, int],
-    *,
-    or_latest: bool,
-) -> Offsets:
-    """Exact offsets of an edge for the partitions of `latest`: `by_time` are those of its `times`, -1 where
-    no record is as new. Errors: ConfigError for such a one, unless `or_latest`."""
+def settled(edge: Edge, by_time: Mapping[TopicPartition, int], logs: Logs, *, or_latest: bool) -> Offsets:
+    """Exact offsets of an edge for the partitions of `logs`: `by_time` are those of its `times`, -1 where no
+    record is as new. Errors: ConfigError for such a one, unless `or_latest`."""
     found: Offsets = {}
-    for tp in sorted(latest):
+    for tp in sorted(logs.latest):
         if tp in by_time:
             offset = by_time[tp]
             if offset == NO_OFFSET and not or_latest:
@@ -111,63 +111,51 @@ def settled(
         else:
             offset = edge.offsets[tp] if edge.offsets is not None else edge.offset  # type: ignore[assignment]
         # a timestamp without a record leads to the end, as LATEST does
-        found[tp] = {EARLIEST: earliest[tp], LATEST: latest[tp]}.get(offset, offset)
+        found[tp] = {EARLIEST: logs.earliest[tp], LATEST: logs.latest[tp]}.get(offset, offset)
     return found
 
 
-def plan_batch(
-    options: ReadOptions,
-    starts: Offsets,
-    ends: Offsets,
-    earliest: Mapping[TopicPartition, int],
-    latest: Mapping[TopicPartition, int],
-    places: Places,
-) -> Plan:
+def plan_batch(options: ReadOptions, starts: Offsets, ends: Offsets, logs: Logs, places: Places) -> Plan:
     """The ranges of a batch. Errors: DataLossError for offsets that the logs do not have, under
     failOnDataLoss."""
-    for tp, end in ends.items():
-        if end > latest[tp] and options.fail_on_data_loss:
-            raise DataLossError(
-                f"{options.ending.option}: {tp} ends at {latest[tp]} for readers, before {end};"
-                " failOnDataLoss=false reads up to there"
-            )
-    ends = {tp: min(end, latest[tp]) for tp, end in ends.items()}
     # A start behind its end, both of which the log has, is a partition with nothing to read.
-    starts = {tp: start if start > latest[tp] else min(start, ends[tp]) for tp, start in starts.items()}
-    return plan_between(options, starts, ends, earliest, places)
+    starts = {tp: start if start > logs.latest[tp] else min(start, ends[tp]) for tp, start in starts.items()}
+    return plan_between(options, starts, ends, logs, places)
 
 
 def plan_between(
     options: ReadOptions,
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
-    earliest: Mapping[TopicPartition, int],
+    logs: Logs,
     places: Places,
 ) -> Plan:
     """Ranges from `starts` to `ends`. Partitions that came later than the starts begin at their first offset;
-    what retention took, deleted partitions, and ends before their starts are losses.
+    what retention took, deleted partitions, and logs that end too early are losses. `logs` are those of
+    `places`; a partition that is not among these is deleted.
 
     Errors: DataLossError for losses, under failOnDataLoss.
     """
     losses: list[Loss] = []
     exact, ranges = dict(starts), []
-    for tp in sorted(ends):
-        end, start = ends[tp], starts.get(tp)
-        if start is None:
-            start = exact[tp] = earliest.get(tp, 0)
-            if start > 0:
-                losses.append(Loss(tp, 0, start, "the partition is new, and its first records are gone"))
-        if end < start:
-            losses.append(Loss(tp, end, start, "its log is shorter now, or the topic was created again"))
+    for tp in sorted({*starts, *ends}):
+        start, end = starts.get(tp), ends.get(tp)
+        if tp not in places or end is None:
+            first = start or 0
+            losses.append(Loss(tp, first, first if end is None else end, "the partition is deleted"))
             continue
-        first = min(max(start, earliest.get(tp, 0)), end)
+        earliest, latest, at = logs.earliest[tp], logs.latest[tp], places[tp]
+        if start is None:
+            start, exact[tp] = 0, earliest
+        if start > latest:
+            losses.append(Loss(tp, start, end, f"its log ends at {latest} now"))
+            continue
+        if end > latest:
+            losses.append(Loss(tp, latest, end, f"its log ends at {latest} for readers"))
+        first, last = max(start, earliest), min(end, latest)
         if first > start:
-            losses.append(Loss(tp, start, first, "they are deleted: the log starts later now"))
-        if tp in places:
-            at = places[tp]
-            ranges.append(OffsetRange(*tp, first, end, at.topic_id, at.leader_epoch, at.leader, at.hosts))
-    for tp in sorted(set(starts) - set(ends)):
-        losses.append(Loss(tp, starts[tp], starts[tp], "the partition is not there any more"))
+            losses.append(Loss(tp, start, min(first, end), f"its log starts at {earliest} now"))
+        ranges.append(OffsetRange(*tp, first, last, at.topic_id, at.leader_epoch, at.leader, at.hosts))
     if losses and options.fail_on_data_loss:
         raise loss_error(losses)
     cut = split(ranges, options.min_partitions, options.max_records_per_partition)

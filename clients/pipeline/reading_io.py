@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import (
@@ -19,10 +20,14 @@ from ...protocol.errors import (
     OffsetOutOfRangeError,
     ReplicaNotAvailableError,
 )
-from ...protocol.model import EARLIEST_TIMESTAMP
+from ...protocol.messages.data import EpochQuestion, OffsetForLeaderEpochRequest
+from ...protocol.messages.registry import OFFSET_FOR_LEADER_EPOCH
+from ...protocol.model import EARLIEST_TIMESTAMP, NO_EPOCH, NO_OFFSET
 from ..arrow.layout import projection, to_record_batch
 from ..arrow.library import pa, pc
+from ..cluster.backoff import Backoff
 from ..cluster.environment_io import environment
+from ..cluster.leaders_io import Question, ask_leaders
 from ..config import ConsumerConfig, resolve
 from ..consumer.consumer_io import ConsumerEngine
 from ..consumer.gathering import Wanted
@@ -51,6 +56,15 @@ LOOK_S = 0.5
 _ROW_BYTES = 1024
 _LEAST_FETCH_BYTES = 64 << 10
 LOST = (DataLossError, LogTruncationError, NoOffsetError, OffsetOutOfRangeError)
+
+
+def _epoch_ends(entries: tuple[EpochQuestion, ...], _timeout_ms: int) -> OffsetForLeaderEpochRequest:
+    return OffsetForLeaderEpochRequest(entries)
+
+
+_EPOCH_ENDS: Question[int, int] = Question(
+    OFFSET_FOR_LEADER_EPOCH, EpochQuestion, _epoch_ends, attrgetter("end_offset"), "its epochs are not known"
+)
 
 
 def fetch_arrow(
@@ -169,6 +183,7 @@ class _RangeReader:
             batch = shape.batch(gathering, cut.end) if gathering.count else None
             if batch is not None and batch.num_rows:
                 yield batch
+        self._check_log()
 
     def skip(self, error: HeadraceError) -> Loss:
         """Go on at the first offset that is there, if the range has one; what is lost by that."""
@@ -180,6 +195,8 @@ class _RangeReader:
             if start < first < cut.end:
                 self.position = first
                 self._engine.change(self._begin)
+        elif isinstance(error, LogTruncationError) and error.divergent_offset != NO_OFFSET:
+            start = min(start, error.divergent_offset)
         is_other = isinstance(error, NoOffsetError)
         return Loss(cut.tp, start, self.position, "the topic was created again" if is_other else str(error))
 
@@ -197,6 +214,30 @@ class _RangeReader:
                 return
             engine.wait(LOOK_S)
             self._check_waiting()
+
+    def _check_log(self) -> None:
+        """Whether it is the log of the plan still. Within one leader epoch a log only grows; under a later
+        one the epochs up to the plan's must reach as far as they did. Errors: LogTruncationError."""
+        cut = self._cut
+        now = self._engine.change(lambda fetcher: fetcher.states[cut.tp].validated_epoch)
+        if cut.leader_epoch == NO_EPOCH or now in (None, cut.leader_epoch):
+            return
+        config, hub = self._engine.config, self._io.hub
+        backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, hub.random)
+        asked = ask_leaders(
+            hub,
+            _EPOCH_ENDS,
+            {cut.tp: cut.leader_epoch},
+            deadline_ms=self._deadline_ms(),
+            request_timeout_ms=config.request_timeout_ms,
+            backoff=backoff,
+        )
+        end = self._io.call(asked)[cut.tp]
+        if isinstance(end, HeadraceError):
+            raise end
+        if NO_OFFSET < end < cut.end:
+            text = f"the log has lost what it had from {end} on when the read was planned"
+            raise LogTruncationError(text, *cut.tp, cut.end, end)
 
     def _deadline_ms(self) -> int:
         return self._io.hub.now_ms() + self._options.poll_timeout_ms

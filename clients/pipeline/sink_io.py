@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import (
-    ConfigError,
     DataLossError,
     InvalidProducerIdMappingError,
     InvalidTxnStateError,
@@ -29,7 +29,7 @@ from ..arrow.library import pa, pc
 from ..config import AdminConfig, ConnectionConfig, resolve
 from ..sync.admin_io import Admin
 from ..sync.producer_io import Producer
-from .commits import COMMITS_TOPIC, Decision, check_all_live, decoded, encoded
+from .commits import COMMITS_TOPIC, Decision, check_all_live, decoded, driver_id, encoded
 from .pool_io import shared_cluster
 from .ranges import OffsetRange
 from .reading_io import fetch_arrow
@@ -66,8 +66,7 @@ class Sink:
     """
 
     def __init__(self, options: WriteOptions, query: str) -> None:
-        if not query:
-            raise ConfigError("a query has a name")
+        name = driver_id(query)
         self._options, self._query = options, query
         self._exit = contextlib.ExitStack()
         try:
@@ -76,8 +75,9 @@ class Sink:
             _create_topic(cluster)
             self._producer: Producer[bytes, bytes] = Producer(
                 cluster,
-                transactional_id=f"headrace-sink-{query}",
+                transactional_id=name,
                 transaction_timeout_ms=_DRIVER_TIMEOUT_MS,
+                compression_type="zstd",  # the decision about a batch of many tasks is long
             )
             self._exit.callback(self._producer.close)
             # Order: a driver before this one decides nothing from here on, so what is read now stands.
@@ -130,6 +130,24 @@ class Sink:
     def abort(self, writes: Sequence[PreparedWrite]) -> None:
         """Undo what tasks have prepared; what is undone already is no error. Errors: ApiTimeoutError."""
         abort_writes(writes, self._options)
+
+    def abort_leftovers(self, keep: Sequence[PreparedWrite] = ()) -> int:
+        """Undo what tasks of this query have left open, but for `keep`: attempts whose message nobody has,
+        which would keep readers of committed data waiting until transaction.timeout.ms; how many that were.
+
+        Call it while no task runs: what one is writing is aborted too.
+        """
+        kept = {each.transactional_id for each in keep}
+        begins = re.escape(f"{driver_id(self._query)}/")
+
+        async def fence() -> int:
+            engine = TransactionEngine(_asking(self._io, self._options))
+            found = await engine.find(["Ongoing"], (), longer_than=None, pattern=f"{begins}.*", timeout=None)
+            names = [each.transactional_id for each in found if each.transactional_id not in kept]
+            _raise_first(await engine.fence(names, timeout=None))
+            return len(names)
+
+        return self._io.call(fence())
 
     def close(self) -> None:
         """Ends nothing that is open."""
@@ -186,7 +204,7 @@ def abort_writes(writes: Sequence[PreparedWrite], options: WriteOptions) -> None
     _raise_first(_end_all(writes, options, committed=False), but=fenced)
 
 
-def _raise_first(outcomes: Results[str, None], but: tuple[type[KafkaError], ...] = ()) -> None:
+def _raise_first(outcomes: Results[str, Any], but: tuple[type[KafkaError], ...] = ()) -> None:
     for error in outcomes.errors.values():
         if not isinstance(error, but):
             raise error
@@ -260,5 +278,5 @@ def _last_decision(cluster: Cluster, options: WriteOptions, query: str) -> Decis
     for batch in fetch_arrow(OffsetRange(*_PLACE, start, end), reading, columns=["key", "value"]):
         rows = batch.filter(pc.equal(batch.column("key"), pa.scalar(query.encode(), pa.binary())))
         if rows.num_rows:
-            found = decoded(rows.column("value")[-1].as_py())
+            found = decoded(query, rows.column("value")[-1].as_py())
     return found

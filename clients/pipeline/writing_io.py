@@ -10,7 +10,6 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import (
-    ConfigError,
     HeadraceError,
     InvalidProducerEpochError,
     ProducerFencedError,
@@ -20,6 +19,7 @@ from ...protocol.model import TopicPartition
 from ..arrow.library import pa, pc
 from ..arrow.result_io import ArrowResult
 from ..sync.producer_io import Producer
+from .commits import task_id
 from .pool_io import shared_cluster
 from .sink_options import checked_names
 from .written import PreparedWrite, WriteReport, Written
@@ -55,7 +55,7 @@ def prepare_arrow(
     An earlier attempt of the same task is fenced off, and what it wrote is aborted. Errors: as `write_arrow`;
     ProducerFencedError if a later attempt has begun; nothing of it counts then.
     """
-    name = transactional_id(query, task)
+    name = task_id(query, task)
     with shared_cluster(options.bootstrap, options.client) as cluster:
         producer = Producer(cluster, transactional_id=name)
         try:
@@ -72,16 +72,6 @@ def prepare_arrow(
         finally:
             producer.close()  # aborts what is not prepared
     return PreparedWrite(str(task), name, prepared.producer_id, prepared.producer_epoch, report)
-
-
-def transactional_id(query: str, task: str | int) -> str:
-    """The id of a task's transactions, the same for each batch of a query: an attempt fences the one before.
-
-    Errors: ConfigError for names that are empty.
-    """
-    if not query or task == "":
-        raise ConfigError(f"a query and its tasks have names, not {query!r} and {task!r}")
-    return f"headrace-sink-{query}-{task}"
 
 
 def _is_fenced(error: BaseException | None) -> bool:

@@ -246,6 +246,20 @@ def test_a_transaction_that_timed_out_is_an_error_before_anything_is_committed(c
         commit_writes([bad], wanted)
 
 
+def test_what_lost_attempts_left_open_can_be_aborted(cluster: LocalCluster) -> None:
+    """Those of this query alone, and not what is about to be committed."""
+    wanted = create(cluster, "left")
+    others = prepare_arrow(rows("other"), wanted, query="left/x", task=0)
+    prepare_arrow(rows("lost"), wanted, query="left", task=0)
+    kept = prepare_arrow(rows("kept"), wanted, query="left", task="x/0")
+    with Sink(wanted, "left") as sink:
+        assert sink.abort_leftovers(keep=[kept]) == 1
+        assert sink.abort_leftovers(keep=[kept]) == 0
+        assert sink.commit(0, [kept])
+    commit_writes([others], wanted)
+    assert read(cluster, "left") == [b"kept", b"other"]
+
+
 def test_tasks_without_rows(cluster: LocalCluster) -> None:
     """They have nothing to end; a batch of such tasks alone is committed too."""
     wanted = create(cluster, "empty")
