@@ -407,7 +407,7 @@ def test_groups_that_must_not_be(cluster: LocalCluster) -> None:
 
 
 def test_commits_that_must_not_be(cluster: LocalCluster) -> None:
-    """Row 36: metadata of more than 4 KiB, partitions that are none; a negative offset is taken, as Kafka does."""
+    """Row 36: metadata of more than 4 KiB, partitions that are none; negative offsets are taken."""
 
     async def scenario(probe: Probe) -> None:
         await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="simple", key_type=0))
