@@ -97,7 +97,6 @@ class PartitionState:
     validated_epoch: int | None = None
     divergence: Divergence | None = None  # what the validation under way has found
     until: int | None = None  # nothing from this offset on is fetched
-    empty_to: int | None = None  # the last answer had nothing, up to here
     follower: int | None = None  # the node to fetch from until `follower_until_ms` instead of the leader
     follower_until_ms: int = 0
     leader_only_until_ms: int = 0  # a follower failed lately

@@ -371,7 +371,6 @@ class Fetcher:
         is_committed_only = self._limits.isolation == READ_COMMITTED
         state.high_watermark = answer.last_stable_offset if is_committed_only else answer.high_watermark
         state.log_start_offset = answer.log_start_offset
-        state.empty_to = None if frames else state.high_watermark
         aborted = Aborted(answer.aborted)
         for frame in frames:
             added, fault = take_in_batches(state, frame, aborted)

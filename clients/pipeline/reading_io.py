@@ -205,15 +205,18 @@ class _RangeReader:
         cut, engine = self._cut, self._engine
         while True:
             _, is_ready = engine.gather(gathering)
-            position, is_empty = engine.change(self._stand)
-            if position > self.position:
+            position = engine.change(self._stand)
+            if position is not None and position > self.position:
                 self.position, self._moved_s = position, time.monotonic()
-            if is_empty:
-                self.position = cut.end
             if is_ready or self.position >= cut.end:
                 return
             engine.wait(LOOK_S)
-            self._check_waiting()
+            try:
+                self._check_waiting()
+            except HeadraceError:
+                if not gathering.count:
+                    raise
+                return  # these rows first: the next call meets it again
 
     def _check_log(self) -> None:
         """Whether it is the log of the plan still. Within one leader epoch a log only grows; under a later
@@ -255,14 +258,9 @@ class _RangeReader:
         # A topic of this name with another id is another topic: the fetcher drops the position then.
         state.topic_id = cut.topic_id or None
 
-    def _stand(self, fetcher: Fetcher) -> tuple[int, bool]:
-        """The next offset to hand out, and whether the log has nothing from there to the end of the range."""
-        state = fetcher.states[self._cut.tp]
-        position = state.next_position()
-        if position is None:
-            return self.position, False
-        is_empty = not state.chunks and state.empty_to is not None and state.empty_to >= self._cut.end
-        return position, is_empty and state.error is None
+    def _stand(self, fetcher: Fetcher) -> int | None:
+        """The next offset to hand out. A log never ends with a gap, so this passes the end of the range."""
+        return fetcher.states[self._cut.tp].next_position()
 
     def _check_waiting(self) -> None:
         waited_s = time.monotonic() - self._moved_s
