@@ -22,6 +22,7 @@ from kio.serial import entity_reader, entity_writer
 from ...protocol.errors import InvalidRequestError
 from .codes import told_instead
 from .hot_layouts import HOT_LAYOUTS
+from .hot_requests import HOT_REQUESTS
 from .skimming import kind_of, skim
 
 if TYPE_CHECKING:
@@ -93,9 +94,14 @@ class Layout(NamedTuple):
     write: Callable[[Sink, Mapping[str, Any]], None]
     is_flexible: bool  # the request's header, and with it all of its body
     has_tagged_header: bool  # the answer's
+    read_hot: Callable[[memoryview, int], Any] | None = None  # None if it is not for that one
 
     def decode(self, frame: memoryview, offset: int) -> Any:
         """The body of a request, which begins at `offset`. Errors: InvalidRequestError."""
+        if self.read_hot is not None:
+            body = self.read_hot(frame, offset)
+            if body is not None:
+                return body
         _, frame = skim(self.request, frame, offset)
         try:
             body, _ = self.read(frame, offset)
@@ -138,6 +144,7 @@ def layout(api_key: int, version: int) -> Layout:
         HOT_LAYOUTS[api_key](version) if api_key in HOT_LAYOUTS else kio_layout(response),
         bool(request.__flexible__),
         has_tagged_header,
+        HOT_REQUESTS[api_key](version) if api_key in HOT_REQUESTS else None,
     )
 
 
@@ -148,13 +155,15 @@ def kio_layout(response: Any) -> Callable[[Sink, Mapping[str, Any]], None]:
     return lambda sink, answer: write(sink, make(answer))
 
 
-def ms_of(duration: datetime.timedelta) -> int:
-    """kio reads times as timedelta."""
-    return duration // MS
+def ms_of(duration: datetime.timedelta | int) -> int:
+    """kio reads times as timedelta, hot_requests as ms."""
+    return duration if isinstance(duration, int) else duration // MS
 
 
-def id_of(value: uuid.UUID | None) -> bytes:
-    """kio reads the id of zeros as None."""
+def id_of(value: uuid.UUID | bytes | None) -> bytes:
+    """kio reads ids as UUID and that of zeros as None, hot_requests as bytes."""
+    if isinstance(value, bytes):
+        return value
     return _NO_ID if value is None else value.bytes
 
 
