@@ -21,17 +21,19 @@ from .entities import layout
 from .framing import FrameReader, read_header
 from .gone_io import LOOK_MS, is_gone
 from .memory import ELEMENT_BYTES
+from .output_io import Output
 from .skimming import no_tags
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...protocol.records.header import Buffer
+    from ...storage_node.log.lending import Part
     from .calls import KafkaApi
     from .framing import RequestHeader
     from .listener_io import KafkaListener
 
-# Answers of one connection that the kernel has not taken yet: above it no further call is started.
+# Answers of one connection that the kernel has not taken yet: above it no further call is started. Answers
+# of one turn go out together, at the latest when they are so many.
 WRITE_HIGH_BYTES = 64 * 1024
 # Bound: calls of one connection that are started before others have their turn, and for how long.
 TURN_CALLS = 32
@@ -52,9 +54,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._name = name
         self._reader = FrameReader(listener.shared, listener.max_frame_bytes)
         self._transport: asyncio.Transport | None = None
+        self._output: Output | None = None
+        self._ready: list[Part] = []  # answers of this turn
+        self._ready_bytes = 0
         self._calls: deque[Call] = deque()
         self._waiting: deque[bytes] = deque()
-        self._is_starting = self._is_choked = self._is_reading_paused = self._is_ending = False
+        self._is_starting = self._is_in_turn = self._is_reading_paused = self._is_ending = False
         self._is_going_on = False  # the next turn is arranged for
         self._started, self._turn_ends_s = 0, 0.0
         self._queued_bytes = 0  # of calls under way and of frames that wait
@@ -79,10 +84,17 @@ class KafkaConnection(asyncio.BufferedProtocol):
         far = transport.get_extra_info("peername") or ("", 0)
         self.peer = KafkaPeer(self._listener.new_session(), self._name, f"{far[0]}:{far[1]}")
         self.last_active_ms = self._listener.now_ms()
-        transport.set_write_buffer_limits(WRITE_HIGH_BYTES)
+        near = transport.get_extra_info("socket")
+        # Order: the transport tells of its end before it gives the descriptor back.
+        self._output = Output(
+            asyncio.get_running_loop(),
+            near.fileno(),
+            progressed=lambda: self._listener.guarded(self._progressed),
+            failed=lambda: self._listener.guarded(self.abort),
+        )
         # a client whose machine is gone says nothing; one that is gone already, that it is
         with contextlib.suppress(OSError):
-            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            near.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if not self._listener.opened(self):
             self.abort()
         elif self._muted_until_ms:
@@ -96,32 +108,42 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.peer.is_connected = False
         self._is_ending = True
         self._waiting.clear()
+        self._drop_output()
         self._count()
         self._listener.closed(self)
 
     def eof_received(self) -> bool:
-        """The client has closed its end: so do we."""
-        return False
+        """The client has closed its end: so do we, behind the answers that were given."""
+        self._listener.guarded(self.close)
+        return True
 
-    def pause_writing(self) -> None:
-        """The client does not read as fast as it asks."""
-        self._is_choked = True
-
-    def resume_writing(self) -> None:
-        """It has read."""
-        self._is_choked = False
-        self._end_turn()
+    def _progressed(self) -> None:
+        """The client has read some of what had to wait."""
+        if self._is_ending:
+            self._close_when_sent()
+        elif not self._is_choked:
+            self._end_turn()
 
     def abort(self) -> None:
         """End it now; what was not sent is lost."""
         self._is_ending = True
+        self._drop_output()
         if self._transport is not None:
             self._transport.abort()
 
     def close(self) -> None:
         """End it behind the answers that were given."""
+        self._flush()
         self._is_ending = True
-        if self._transport is not None:
+        self._close_when_sent()
+
+    def _close_when_sent(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self.unsent_bytes:
+            self._transport.pause_reading()
+            self._is_reading_paused = True
+        else:
             self._transport.close()
 
     def mute(self, for_ms: int, *, is_unwanted: bool = False) -> None:
@@ -145,10 +167,30 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._muted_until_ms = 0
             self._end_turn()
 
+    def _drop_output(self) -> None:
+        self._ready, self._ready_bytes = [], 0
+        if self._output is not None:
+            self._output.close()
+
     @property
     def unsent_bytes(self) -> int:
         """Of answers, not taken by the kernel."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return 0 if self._output is None else self._output.unsent_bytes
+
+    @property
+    def unsent_held_bytes(self) -> int:
+        """Of them, those in memory."""
+        return 0 if self._output is None else self._output.held_bytes
+
+    @property
+    def takes_runs(self) -> bool:
+        """Whether answers may have LentRuns among their buffers."""
+        return self._output is not None and self._output.may_lend
+
+    @property
+    def _is_choked(self) -> bool:
+        """Whether the client does not read as fast as it asks."""
+        return self.unsent_bytes > WRITE_HIGH_BYTES
 
     @property
     def is_writing(self) -> bool:
@@ -172,6 +214,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _take(self, count: int) -> None:
         self.last_active_ms = self._listener.now_ms()
+        if self._output is not None:
+            self._output.asked_again()
         self._begin_turn()
         try:
             for frame in self._reader.received(count):
@@ -205,6 +249,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._end_turn()
 
     def _begin_turn(self) -> None:
+        self._is_in_turn = True
         self._started, self._turn_ends_s = 0, time.monotonic() + TURN_S
 
     def _has_turn(self) -> bool:
@@ -213,6 +258,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return self._started <= TURN_CALLS and (self._started == 1 or time.monotonic() < self._turn_ends_s)
 
     def _end_turn(self) -> None:
+        self._is_in_turn = False
+        self._flush()
         self._count()
         if self._waiting and not self._is_going_on and self._may_start(memoryview(self._waiting[0])):
             self._is_going_on = True
@@ -253,7 +300,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             call.start()
         finally:
             self._is_starting = False
-        self._send_ready()
+        self._take_ready()
         return True
 
     def _call(self, header: RequestHeader, frame: memoryview) -> Call | None:
@@ -292,13 +339,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     # --- answers -----------------------------------------------------------------------------------------
 
-    def finished(self, call: Call, buffers: Sequence[Buffer]) -> None:
+    def finished(self, call: Call, buffers: Sequence[Part]) -> None:
         """It goes out when all before it have gone."""
         assert call.buffers is None, "a request is answered exactly once"
         call.buffers = buffers
         if not self._is_starting:
-            self._send_ready()
-            self._end_turn()
+            self._take_ready()
+            if not self._is_in_turn:
+                self._end_turn()
 
     def hung_up(self, call: Call) -> None:
         """It cannot be told otherwise that the request failed."""
@@ -311,17 +359,26 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._listener.note_bug(self.peer, call, error)
         self.abort()
 
-    def _send_ready(self) -> None:
-        ready: list[Buffer] = []
+    def _take_ready(self) -> None:
+        """Answers that nothing has to go out before. A turn sends all of its own together."""
         while self._calls and self._calls[0].buffers is not None:
             call = self._calls.popleft()
             self._queued_bytes -= call.size
-            ready += call.buffers or ()
+            for part in call.buffers or ():
+                self._ready.append(part)
+                self._ready_bytes += len(part)
             if call.throttle_ms:
                 self.mute(call.throttle_ms)
-        if ready and self._transport is not None and not self._is_ending:
+        if self._ready_bytes > WRITE_HIGH_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._ready:
+            return
+        ready, self._ready, self._ready_bytes = self._ready, [], 0
+        if self._output is not None and not self._is_ending:
             self.last_active_ms = self._listener.now_ms()
-            self._transport.writelines(ready)
+            self._output.write(ready)
             self._listener.sent(self)
 
     # --- memory ------------------------------------------------------------------------------------------

@@ -202,15 +202,15 @@ class KafkaListener:
 
     def sent(self, connection: KafkaConnection) -> None:
         """It was given an answer."""
-        if connection.unsent_bytes:
+        if connection.unsent_held_bytes:
             self._unsent.add(connection)
 
     @property
     def pending_response_bytes(self) -> int:
-        """Of answers that clients have not taken yet."""
+        """Of answers that clients have not taken yet, those in memory."""
         if not self._unsent:
             return 0
-        left = {connection: connection.unsent_bytes for connection in self._unsent}
+        left = {connection: connection.unsent_held_bytes for connection in self._unsent}
         self._unsent = {connection for connection, size in left.items() if size}
         return sum(left.values())
 

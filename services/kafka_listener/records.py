@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 _LEADER_ACKS = 1
 # From this version on clients may compress with zstd.
 _PRODUCE_ZSTD = 7
+# From this version on there are sessions of fetches.
+_FETCH_SESSIONS = 7
 # From this version on the leaders of partitions add them to the transaction (KIP-890).
 _PRODUCE_ADDS_PARTITIONS = 12
 # From this version on consumers may be sent to followers, so these answer (KIP-392).
@@ -300,7 +302,7 @@ _fetch_topics_failed = failed_topics(
 
 def _all_of_fetch_failed(call: Call, code: int, text: str) -> dict[str, Any]:
     """An error of the whole has a place of its own since there are sessions."""
-    if hasattr(call.body, "session_epoch"):
+    if call.version >= _FETCH_SESSIONS:
         return {"error_code": code, "responses": ()}
     return _fetch_topics_failed(call, code, text)
 

@@ -75,6 +75,7 @@ class Skimmed(NamedTuple):
     frame: memoryview
     end: int
     elements: int
+    body: Any = None  # what was made of it already
 
 
 def skim(schema: Any, frame: memoryview, offset: int, max_elements: int = MAX_ELEMENTS) -> Skimmed:

@@ -14,7 +14,7 @@ Source: Kafka ReplicaManager.fetchMessages, DelayedFetch; DESIGN 5.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ...protocol.errors import (
     CorruptMessageError,
@@ -27,6 +27,7 @@ from ...protocol.errors import (
 )
 from ...protocol.messages.data import FetchPartitionResponse, FetchResponse
 from ...protocol.model import NO_NODE
+from ..gateway import OwnRequest
 from .near_replica import near_replica
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ...protocol.records.header import Buffer
     from ...runtime.purgatory import Purgatory
     from ..counters import NodeCounters
+    from ..log.lending import Part
     from ..log.log import Log
     from ..replies import Incoming, Replies
     from .cold_reads import ColdRead
@@ -203,16 +205,19 @@ class FetchHandler:
         body: FetchRequest = request.body
         left = min(body.max_bytes, self._limits.max_bytes, self._limits.room())
         answers: list[FetchPartitionResponse | None] = [None] * len(wanted)
-        parts: list[list[Buffer]] = [[]] * len(wanted)
+        parts: list[list[Part]] = [[]] * len(wanted)
         total = 0
         self.reader.begin_answer()
+        lends = isinstance(request, OwnRequest) and request.takes_runs
         is_cold = has_found = has_failed = False
         starved: PartitionKey | None = None
         for index in self._turns(wanted, request.peer.session):
             item = wanted[index]
-            data: list[Buffer] | None = []
+            data: list[Part] | None = []
             try:
-                answer, data = self._read(item, request.peer.session, left - total, is_first=not has_found)
+                answer, data = self._read(
+                    item, request.peer.session, left - total, is_first=not has_found, lends=lends
+                )
             except KafkaError as error:
                 answer, has_failed = self._failed(item, error), True
             answers[index] = answer
@@ -230,7 +235,9 @@ class FetchHandler:
         self._note_starved(request.peer.session, starved)
         self._counters.fetched_bytes += total
         response = FetchResponse(tuple(answer for answer in answers if answer is not None))
-        self._replies.reply(request, response, [buffer for data in parts for buffer in data])
+        # none but those who take runs have some among their buffers
+        frames = cast("list[Buffer]", [part for data in parts for part in data])
+        self._replies.reply(request, response, frames)
         return True
 
     def _turns(self, wanted: list[_Wanted], session: int) -> Sequence[int]:
@@ -249,8 +256,8 @@ class FetchHandler:
             self._starved.pop(session, None)
 
     def _read(
-        self, item: _Wanted, session: int, max_bytes: int, *, is_first: bool
-    ) -> tuple[FetchPartitionResponse, list[Buffer] | None]:
+        self, item: _Wanted, session: int, max_bytes: int, *, is_first: bool, lends: bool
+    ) -> tuple[FetchPartitionResponse, list[Part] | None]:
         """One partition's share, None if a disk has to be waited for. The only place that reads records for
         clients."""
         partition, entry = item.partition, item.entry
@@ -261,7 +268,7 @@ class FetchHandler:
         # Order: read once, they bound the read and go into the answer
         watermark, stable = partition.high_watermark, log.last_stable_offset
         end = stable if item.is_committed else watermark
-        data: list[Buffer] | None = []
+        data: list[Part] | None = []
         limit = max(min(entry.max_bytes, max_bytes), 0)
         try:
             is_due = _has_readable(partition, log, entry, end) and (is_first or limit > 0)
@@ -275,6 +282,7 @@ class FetchHandler:
                     session=session,
                     asked_bytes=entry.max_bytes,
                     is_first=is_first,
+                    lends=lends,
                 )
         except KafkaStorageError as error:
             self._replicas.disk_failed(partition, error)

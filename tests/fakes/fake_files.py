@@ -135,6 +135,20 @@ class _Choice:
         return self._fixed if self._fixed is not None else self._random.random() < 0.5
 
 
+class FakeLent:
+    """Bytes of a file, read when they are sent."""
+
+    def __init__(self, inode: _Inode, position: int, size: int) -> None:
+        self._inode, self._position, self._size = inode, position, size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def send(self, descriptor: int, start: int) -> int:
+        end = self._position + self._size
+        return os.write(descriptor, self._inode.data[self._position + start : end])
+
+
 class FakeFile:
     """An open file of FakeFiles."""
 
@@ -176,6 +190,12 @@ class FakeFile:
         if not self._files.tells_what_is_cached or not inode.is_cached(position, size):
             return None
         return bytes(inode.data[position : position + size])
+
+    def lend(self, position: int, size: int) -> FakeLent | None:
+        inode = self._held()
+        if self.pread_cached(position, size) is None:
+            return None
+        return FakeLent(inode, position, size)
 
     def will_need(self, position: int, size: int) -> None:
         if self._inode is not None:

@@ -28,6 +28,7 @@ class FakePlane:
     """Fulfils Plane, GatewayHost and Caller."""
 
     served = SERVED
+    takes_runs = False
 
     def __init__(self, image: MetadataImage | None = None) -> None:
         self.host = self.config = self

@@ -39,6 +39,7 @@ def test_requests_are_read_whole(api: KafkaApi, version: int) -> None:
     shape = layout(api.key, version)
     start = read_header(frame).end
     start = no_tags(frame, start) if shape.is_flexible else start
+    shape = shape._replace(read_hot=None)  # what is read by hand has a test of its own
     assert decoded(shape, frame, start) == asked
     assert shape.skim(frame, start)[:2] == (frame, len(frame))
     for end in range(start, len(frame)):
