@@ -35,7 +35,7 @@ from .group import (
     VISIT_CPU,
     Group,
 )
-from .kafka_clients import IDLE, PACE, TIMES, VISITORS
+from .kafka_clients import IDLE, METER_MOST, PACE, TIMES, VISITORS
 from .replicated import LOAD_AFTER_S
 from .results import ABSENT, BESIDE, used
 from .statistics import MET, MISSED, UNRESOLVED
@@ -179,7 +179,8 @@ METHOD = """\
   (group.protocol=consumer: a classic one waits 3 s for its first members). It reads a topic {times} times,
   whose batches `ProducerPerformance` made in both systems. The rows of confluent-kafka (queues as above,
   acks=all, a callback for each record) tell the rate of the open loop, half of what the slower system reached
-  through this client. What was produced is read back through each system's own client, and counted.
+  through this client, but no more than the clients bear on their cores: {small:,} records/s of 100 B, and
+  {large:,} of 1 KB. What was produced is read back through each system's own client, and counted.
 - Connections (w18-connections): beside a producer and a reader at 10,000 records/s of 1 KB through
   confluent-kafka. Idle ones ({idle:,}) have asked ApiVersions and Metadata, and must answer at the end.
   Visitors ({visitors}) connect, ask both, produce or fetch one record in turn, and disconnect: {pace:,} times
@@ -345,7 +346,7 @@ def method(results: dict[str, Any]) -> str:
         nodes_warm=own_warm_up(before.get("kafka_nodes_warm_up"), "the three JVMs"),
         upkeep_warm=own_warm_up(before.get("kafka_upkeep_warm_up"), "its JVM"),
         members=MEMBERS, shared=SHARED_PARTITIONS, heartbeat=HEARTBEAT_MS,
-        times=TIMES, idle=IDLE, visitors=VISITORS, pace=PACE,
+        times=TIMES, small=METER_MOST[100], large=METER_MOST[1000], idle=IDLE, visitors=VISITORS, pace=PACE,
         kafka_after=LOAD_AFTER_S[KAFKA], headrace_after=LOAD_AFTER_S[HEADRACE],
         kafka=VERSION, partitions=PARTITIONS, warm=warm_up(warm), touched=before.get("touched_gib"),
         touch_s=before.get("touch_s"), server_cores=_listed(machine["server_cores"]),

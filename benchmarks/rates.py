@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -53,6 +54,10 @@ class Rates:
         """What the slower system produces and reads of such records."""
         found = self._found[_Load.of(nodes, spec)].values()
         return min(map(statistics.median, found), default=FALLBACK_RATES[nodes])
+
+    def share(self, nodes: int, spec: Mapping[str, Any]) -> int:
+        """The `share` of it that a cell asks for, and not more than `most` if it says that."""
+        return int(min(self.slowest(nodes, spec) * spec["share"], spec.get("most", math.inf)))
 
     def _note(self, what: str, nodes: int, spec: Mapping[str, Any], rate: float) -> None:
         self._found[_Load.of(nodes, spec)].setdefault(what, []).append(rate)

@@ -243,7 +243,7 @@ class Session:
         system = self.systems[cell.system]
         topic = self.new_topic(cell.system, spec["partition_count"])
         if "rate" not in spec:
-            spec = {**spec, "rate": int(self._rates.slowest(self._nodes, spec) * spec["share"])}
+            spec = {**spec, "rate": self._rates.share(self._nodes, spec)}
         timed = int(spec["rate"] * (spec["warm_s"] + spec["seconds"])) - int(spec["rate"] * spec["warm_s"])
         patience_s = spec["warm_s"] + spec["seconds"] + 15
         readers = spec.get("readers", 1)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 PACKAGE = "org.apache.kafka.tools."
 LINGER_MS, BATCH_BYTES = 5, 64 * 1024
+PATIENCE_MS = 60_000  # without any record; then it reports what it has, and that is found to be too little
 # of the consumer: without the wait of a classic group for its first members, which is not what is measured
 CONSUMER: Mapping[str, str] = {"group.protocol": "consumer"}
 _PRODUCED = re.compile(r"(\d+) records sent, ([\d.]+) records/sec")
@@ -32,7 +33,8 @@ def producing(bootstrap: str, topic: str, spec: dict[str, Any], values: str) -> 
 def consuming(bootstrap: str, topic: str, spec: dict[str, Any], config: str) -> list[str]:
     """Class and arguments of ConsumerPerformance: `count` records from the beginning."""
     return [f"{PACKAGE}ConsumerPerformance", "--bootstrap-server", bootstrap, "--topic", topic,
-            "--messages", str(spec["count"]), "--consumer.config", config, "--hide-header"]  # fmt: skip
+            "--messages", str(spec["count"]), "--timeout", str(PATIENCE_MS), "--consumer.config", config,
+            "--hide-header"]  # fmt: skip
 
 
 def produced(told: str) -> tuple[int, float]:

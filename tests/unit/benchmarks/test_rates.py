@@ -50,3 +50,10 @@ def test_other_nodes_sizes_and_clients_are_other_loads() -> None:
     rates.produced("headrace", 1, {**through, "face": "produce"}, 5.0)
     assert rates.slowest(1, through) == 50.0
     assert rates.slowest(1, KIB) == 200.0
+
+
+def test_a_share_has_its_bound() -> None:
+    """Half, or what the meter bears."""
+    rates = told()
+    assert rates.share(1, {**KIB, "share": 0.5}) == 100
+    assert rates.share(1, {**KIB, "share": 0.5, "most": 70}) == 70
