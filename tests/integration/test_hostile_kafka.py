@@ -407,7 +407,7 @@ def test_groups_that_must_not_be(cluster: LocalCluster) -> None:
 
 
 def test_commits_that_must_not_be(cluster: LocalCluster) -> None:
-    """Row 36: metadata of more than 4 KiB, offsets that are none."""
+    """Row 36: metadata of more than 4 KiB, partitions that are none; negative offsets are taken."""
 
     async def scenario(probe: Probe) -> None:
         await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="simple", key_type=0))
@@ -422,7 +422,7 @@ def test_commits_that_must_not_be(cluster: LocalCluster) -> None:
         assert await settled(committed) == 0
         large = await committed(committed_metadata="x" * 5_000)
         assert large == errors.OffsetMetadataTooLargeError.code
-        assert await committed(committed_offset=-2) != 0
+        assert await committed(committed_offset=-2) == 0
         assert await committed(partition_index=-1) != 0
         assert await committed(partition_index=2**31 - 1) != 0
 

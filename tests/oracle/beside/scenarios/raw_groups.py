@@ -171,6 +171,10 @@ def refused(scene: Scene) -> None:
         topics = [{"name": scene.topic, "partitions": [part]}]
         fields = {"group_id": scene.topic, "member_id": me["member_id"], "generation_id_or_member_epoch": 1}
         asking.ask("long metadata", "offset_commit", 5, **fields, topics=topics)
+        part = {"partition_index": 0, "committed_offset": -2, "committed_metadata": ""}
+        topics = [{"name": scene.topic, "partitions": [part]}]
+        asking.ask("negative offset", "offset_commit", 5, **fields, topics=topics)
+        asking.ask("negative offset told", "offset_fetch", 5, group_id=scene.topic, topics=None)
         asking.ask("not empty", "delete_groups", 1, groups_names=[scene.topic])
         asking.ask("simple", "offset_fetch", 5, group_id="no-such-group", topics=None)
 
