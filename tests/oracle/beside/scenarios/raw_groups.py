@@ -211,6 +211,16 @@ def new_group(scene: Scene) -> None:
             ):
                 fields = {**later, **change, "topic_partitions": None}
                 asking.ask(f"{label} v{version}", "consumer_group_heartbeat", version, **fields)
+            idle = {**beat, "group_id": f"{scene.topic}-idle-{version}", "subscribed_topic_names": []}
+            asking.ask(f"join for nothing v{version}", "consumer_group_heartbeat", version, **idle)
+            for label, change in (
+                ("names", {"subscribed_topic_names": [scene.topic]}),
+                ("leave", {"member_epoch": -1}),
+            ):
+                fields = {**idle, "member_epoch": 1, "topic_partitions": None, **change}
+                asking.ask(f"idle, {label} v{version}", "consumer_group_heartbeat", version, **fields)
+            neither = {**idle, "subscribed_topic_names": None}
+            asking.ask(f"join without v{version}", "consumer_group_heartbeat", version, **neither)
             bad = {**beat, "member_id": "other", "server_assignor": "no-such-assignor"}
             asking.ask(f"assignor v{version}", "consumer_group_heartbeat", version, **bad)
             part = {"partition_index": 0, "committed_offset": 1, "committed_metadata": "m"}

@@ -101,6 +101,14 @@ def test_topics_are_deleted_by_their_ids() -> None:
     assert told[2].error_message == "no such topic"
 
 
+@pytest.mark.parametrize("name", [None, "", "another"])
+def test_a_topic_is_asked_for_by_its_id(name: str | None) -> None:
+    """Whatever stands beside the id: Java's client writes an empty name."""
+    plane = FakePlane()
+    plane.start(METADATA, 12, topic_id=uuid.UUID(bytes=TOPIC_ID), name=name)
+    assert (plane.asked[-1].body.topics, plane.asked[-1].body.topic_ids) == ((), (TOPIC_ID,))
+
+
 @pytest.mark.parametrize(("allows", "makes"), [(True, True), (False, False)])
 def test_topics_are_made_for_those_who_ask_where_they_are(allows: bool, makes: bool) -> None:
     """If the client wants that; another client may be faster. Internal topics are nobody's to make."""
