@@ -36,13 +36,16 @@ class Throttle:
         self._host, self._now_ms, self._clock_s = host, now_ms, clock_s
         self.quotas = ClientQuotas()
         self._throttled: dict[str, int] = {}
+        self._seen: object = None
 
     @property
-    def is_active(self) -> bool:
-        """Whether anybody has any quota. Asked for every request: no more than that is done without."""
+    def active(self) -> Throttle | None:
+        """This, if anybody has any quota. Asked once for every request: no more than that is done without."""
         quotas = self._host.image.client_quotas
-        self.quotas.follow(quotas)
-        return bool(quotas)
+        if quotas is not self._seen:
+            self._seen = quotas
+            self.quotas.follow(quotas)
+        return self if quotas else None
 
     # --- of every request --------------------------------------------------------------------------------
 
@@ -95,7 +98,7 @@ class Throttle:
     ) -> tuple[list[T], list[T]]:
         """Those that may be done, and those that the client is to try again later. Versions before
         `strict_since` do not know that, and are throttled only."""
-        held = self._held(MUTATION_RATE, call.peer) if self.is_active else None
+        held = None if self.active is None else self._held(MUTATION_RATE, call.peer)
         if held is None:
             return list(items), []
         now_ms, windows = self._now_ms(), self._windows
@@ -117,7 +120,7 @@ class Throttle:
 
     def of_connection(self, address: str) -> int:
         """How many ms a new connection from there is kept waiting before it is ended; 0 to let it in."""
-        held = self.quotas.of_address(address) if self.is_active else None
+        held = None if self.active is None else self.quotas.of_address(address)
         if held is None:
             return 0
         now_ms = self._now_ms()
