@@ -77,16 +77,22 @@ class Throttle:
     def room(self, call: Call, max_bytes: int) -> int:
         """How many bytes a fetch may have: more could never be given to it."""
         held = self._held(CONSUMER_RATE, call.peer)
-        return max_bytes if held is None else min(max_bytes, max(int(largest(held, self._windows)), 1))
+        return max_bytes if held is None else min(max_bytes, self._most(held))
+
+    def _most(self, held: Held) -> int:
+        return max(int(largest(held, self._windows)), 1)
 
     def holds_back(self, call: Call, size: int) -> bool:
-        """Whether so many bytes of records are not to be given, but that the client is to wait for them."""
+        """Whether so many bytes of records are not to be given, but that the client is to wait for them. One
+        batch may be more than all windows hold: it is given to who had nothing in them."""
         held = self._held(CONSUMER_RATE, call.peer)
         wait_ms = self._record_time(call)
         if held is not None:
-            wait_ms = max(wait_ms, self.quotas.record(held, size, self._now_ms(), self._windows))
+            now_ms, windows = self._now_ms(), self._windows
+            asked = min(size, self._most(held))
+            wait_ms = max(wait_ms, self.quotas.record(held, asked, now_ms, windows))
+            self.quotas.record(held, -asked if wait_ms else size - asked, now_ms, windows)
             if wait_ms:
-                self.quotas.record(held, -size, self._now_ms(), self._windows)
                 self._count(CONSUMER_RATE)
         call.throttle_ms = wait_ms
         return wait_ms > 0
@@ -101,7 +107,9 @@ class Throttle:
         held = None if self.active is None else self._held(MUTATION_RATE, call.peer)
         if held is None:
             return list(items), []
-        now_ms, windows = self._now_ms(), self._windows
+        config = self._host.config.now
+        size_ms = config.controller_quota_window_size_seconds * 1000
+        now_ms, windows = self._now_ms(), Windows(config.controller_quota_window_num, size_ms)
         allowed: list[T] = []
         refused: list[T] = []
         for item in items:
