@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import headrace
 import pytest
 from confluent_kafka import Producer
-from headrace.clients.admin.admin_types import ANY_NAME, Resource
-from headrace.clients.admin.quotas_io import quota_entity
+from headrace import ANY_NAME, Resource, quota_entity
 from headrace.runtime.waiting_io import until
 from headrace.services.cli.main import run
 from kafka.admin import KafkaAdminClient
