@@ -119,27 +119,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.close()
 
-    def mute(self, for_ms: int, *, is_unwanted: bool = False) -> None:
-        """Take nothing from it for a while, as quotas want; one that is not wanted ends then."""
-        self._muted_until_ms = max(self._muted_until_ms, self._listener.now_ms() + for_ms)
-        self._is_unwanted |= is_unwanted
-        if not self._is_mute_watched:
-            self._is_mute_watched = True
-            self._listener.later(min(for_ms, MUTE_STEP_MS), self._look_at_mute)
-
-    def _look_at_mute(self) -> None:
-        self._is_mute_watched = False
-        left_ms = self._muted_until_ms - self._listener.now_ms()
-        if self._is_ending:
-            return
-        if left_ms > 0:
-            self.mute(left_ms)
-        elif self._is_unwanted:
-            self.abort()
-        else:
-            self._muted_until_ms = 0
-            self._end_turn()
-
     @property
     def unsent_bytes(self) -> int:
         """Of answers, not taken by the kernel."""
@@ -272,6 +251,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """It goes out when all before it have gone."""
         assert call.buffers is None, "a request is answered exactly once"
         call.buffers = buffers
+        if call.throttle_ms:
+            self.mute(call.throttle_ms)
         if not self._is_starting:
             self._send_ready()
             self._end_turn()
@@ -293,8 +274,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
             call = self._calls.popleft()
             self._queued_bytes -= call.size
             ready += call.buffers or ()
-            if call.throttle_ms:
-                self.mute(call.throttle_ms)
         if ready and self._transport is not None and not self._is_ending:
             self.last_active_ms = self._listener.now_ms()
             self._transport.writelines(ready)
@@ -345,3 +324,26 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self.abort()
         else:
             self._watch()
+
+    # --- quotas ------------------------------------------------------------------------------------------
+
+    def mute(self, for_ms: int, *, is_unwanted: bool = False) -> None:
+        """Take nothing from it for a while, as quotas want; one that is not wanted ends then."""
+        self._muted_until_ms = max(self._muted_until_ms, self._listener.now_ms() + for_ms)
+        self._is_unwanted |= is_unwanted
+        if not self._is_mute_watched:
+            self._is_mute_watched = True
+            self._listener.later(min(for_ms, MUTE_STEP_MS), self._look_at_mute)
+
+    def _look_at_mute(self) -> None:
+        self._is_mute_watched = False
+        left_ms = self._muted_until_ms - self._listener.now_ms()
+        if self._is_ending:
+            return
+        if left_ms > 0:
+            self.mute(left_ms)
+        elif self._is_unwanted:
+            self.abort()
+        else:
+            self._muted_until_ms = 0
+            self._end_turn()

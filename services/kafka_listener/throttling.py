@@ -62,7 +62,7 @@ class Throttle:
         """It is about to be answered: how long its client is to wait is in `call.throttle_ms` then."""
         wait_ms = self._record_time(call)
         if call.api.key == _PRODUCE:
-            wait_ms = max(wait_ms, self._record(PRODUCER_RATE, call.peer, call.size))
+            wait_ms = max(wait_ms, self._record(PRODUCER_RATE, call.peer, _written(call)))
         call.throttle_ms = max(call.throttle_ms, wait_ms)
 
     def _record_time(self, call: Call) -> int:
@@ -167,3 +167,9 @@ class Throttle:
 
     def _count(self, key: str) -> None:
         self._throttled[key] = self._throttled.get(key, 0) + 1
+
+
+def _written(call: Call) -> int:
+    """Bytes of the batches of a Produce."""
+    data = call.body.topic_data if call.body is not None else ()
+    return sum(len(part.records or b"") for topic in data for part in topic.partition_data)
