@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from . import aio
     from .clients import (
+        ANY_NAME,
         EARLIEST,
         LATEST,
         MAX_TIMESTAMP,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
         json,
         msgpack,
         murmur2_sticky,
+        quota_entity,
         subtract,
         utf8,
         uuid,
@@ -77,7 +79,7 @@ __all__ = [
     "GroupMetadata", "OffsetAndMetadata", "RebalanceListener", "Assignor", "ConsumerInterceptor",
     "BatchResult", "RecordFuture", "ProducerInterceptor", "murmur2_sticky",
     "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",
-    "ElectionType", "TopicPartitionReplica",
+    "ElectionType", "TopicPartitionReplica", "ANY_NAME", "quota_entity",
     "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64", "uuid", "json", "msgpack",
     "errors", "HeadraceError", "KafkaError",
 ]  # fmt: skip

@@ -146,27 +146,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
         else:
             self._transport.close()
 
-    def mute(self, for_ms: int, *, is_unwanted: bool = False) -> None:
-        """Take nothing from it for a while, as quotas want; one that is not wanted ends then."""
-        self._muted_until_ms = max(self._muted_until_ms, self._listener.now_ms() + for_ms)
-        self._is_unwanted |= is_unwanted
-        if not self._is_mute_watched:
-            self._is_mute_watched = True
-            self._listener.later(min(for_ms, MUTE_STEP_MS), self._look_at_mute)
-
-    def _look_at_mute(self) -> None:
-        self._is_mute_watched = False
-        left_ms = self._muted_until_ms - self._listener.now_ms()
-        if self._is_ending:
-            return
-        if left_ms > 0:
-            self.mute(left_ms)
-        elif self._is_unwanted:
-            self.abort()
-        else:
-            self._muted_until_ms = 0
-            self._end_turn()
-
     def _drop_output(self) -> None:
         self._ready, self._ready_bytes = [], 0
         if self._output is not None:
@@ -343,6 +322,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """It goes out when all before it have gone."""
         assert call.buffers is None, "a request is answered exactly once"
         call.buffers = buffers
+        if call.throttle_ms:
+            self.mute(call.throttle_ms)
         if not self._is_starting:
             self._take_ready()
             if not self._is_in_turn:
@@ -367,8 +348,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
             for part in call.buffers or ():
                 self._ready.append(part)
                 self._ready_bytes += len(part)
-            if call.throttle_ms:
-                self.mute(call.throttle_ms)
         if self._ready_bytes > WRITE_HIGH_BYTES:
             self._flush()
 
@@ -454,3 +433,26 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._calls[0].api if self._calls else self._api_of(self._waiting[0]) if self._waiting else None
         )
         return first is not None and not first.is_pipelined
+
+    # --- quotas ------------------------------------------------------------------------------------------
+
+    def mute(self, for_ms: int, *, is_unwanted: bool = False) -> None:
+        """Take nothing from it for a while, as quotas want; one that is not wanted ends then."""
+        self._muted_until_ms = max(self._muted_until_ms, self._listener.now_ms() + for_ms)
+        self._is_unwanted |= is_unwanted
+        if not self._is_mute_watched:
+            self._is_mute_watched = True
+            self._listener.later(min(for_ms, MUTE_STEP_MS), self._look_at_mute)
+
+    def _look_at_mute(self) -> None:
+        self._is_mute_watched = False
+        left_ms = self._muted_until_ms - self._listener.now_ms()
+        if self._is_ending:
+            return
+        if left_ms > 0:
+            self.mute(left_ms)
+        elif self._is_unwanted:
+            self.abort()
+        else:
+            self._muted_until_ms = 0
+            self._end_turn()

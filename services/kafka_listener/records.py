@@ -230,8 +230,7 @@ def _fetch(call: Call) -> None:
         )
 
     asked.add(context.topics, "partitions", entry, "topic")
-    throttle = call.plane.throttle
-    max_bytes = throttle.room(call, body.max_bytes) if throttle.is_active else body.max_bytes
+    max_bytes = body.max_bytes if call.throttle is None else call.throttle.room(call, body.max_bytes)
     request = FetchRequest(
         ms_of(body.max_wait),
         min(body.min_bytes, max_bytes),
@@ -247,8 +246,7 @@ def _fetch(call: Call) -> None:
 def _fetched(
     call: Call, context: FetchContext, asked: Asked, response: FetchResponse, frames: Sequence[Buffer]
 ) -> None:
-    throttle = call.plane.throttle
-    if throttle.is_active and throttle.holds_back(call, sum(map(len, frames))):
+    if call.throttle is not None and call.throttle.holds_back(call, sum(map(len, frames))):
         call.answer(context.throttled())
         return
     left = iter(frames)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import wild
 from headrace.protocol import errors
-from headrace.protocol.messages import control, data, registry
+from headrace.protocol.messages import control, data, quotas, registry
 from headrace.protocol.transport.dealer_io import Connection
 from headrace.services.kafka_listener.served import SERVED
 from hostile_rig import MIB, TIMEOUT_S, Probe
@@ -49,11 +49,23 @@ class Fuzzer:
         }
 
     async def prepare(self) -> None:
-        """The topic that most cases are about, a new one; none of those that were made by luck."""
+        """The topic that most cases are about, a new one; nothing of what others were by luck."""
         answer = await self._probe.ask(registry.METADATA, data.MetadataRequest())
         names = [topic.name for topic in answer.body.topics]
         gone = tuple(name for name in names if not name.startswith(("probe-", "__")))
         await self._probe.ask(registry.DELETE_TOPICS, control.DeleteTopicsRequest(gone))
+        await self._probe.ask(
+            registry.UPDATE_FEATURES,
+            quotas.UpdateFeaturesRequest((quotas.FeatureUpdate("group.version", 1),)),
+        )
+        found = (
+            await self._probe.ask(registry.DESCRIBE_CLIENT_QUOTAS, quotas.DescribeClientQuotasRequest())
+        ).body
+        freed = tuple(
+            quotas.QuotaAlteration(each.entity, tuple(quotas.QuotaChange(key) for key in each.values))
+            for each in found.entries
+        )
+        await self._probe.ask(registry.ALTER_CLIENT_QUOTAS, quotas.AlterClientQuotasRequest(freed))
         spec = control.NewTopicSpec(wild.TOPIC, 1, 1, configs={"retention.ms": "-1"})
         made = await self._probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
         self._topic_id = made.body.topics[0].topic_id

@@ -75,7 +75,12 @@ _SENSIBLE: dict[str, Any] = {
     "group_id": "g",
     "group": "g",
     "groups_names": "g",
-    "key": "g",
+    "key": "request_percentage",  # the quota that keeps nobody waiting for long, should it be set for all
+    "entity_type": "user",
+    "entity_name": TOPIC,
+    "feature": "group.version",
+    "max_version_level": 1,
+    "upgrade_type": 1,
     "coordinator_keys": "g",
     "key_type": 0,
     "member_id": "",
