@@ -14,6 +14,7 @@ from headrace.protocol.messages import control, data, registry
 from headrace.protocol.transport.dealer_io import Connection
 from headrace.runtime.loop_io import new_event_loop
 from kafka_listener_rig import WireClient
+from kafka_wire import example_request, framed, request_frame
 from node_rig import batch, values_of
 
 if TYPE_CHECKING:
@@ -78,6 +79,20 @@ class Probe:
         finally:
             connection.close()
 
+    async def ask_kafka(self, api_key: int, version: int, **values: Any) -> Any:
+        """One request of Kafka's, with these values in it."""
+        return await self.send_kafka(api_key, version, example_request(api_key, version, **values))
+
+    async def send_kafka(self, api_key: int, version: int, body: Any) -> Any:
+        """The answer to a request on a connection of its own."""
+        client = await WireClient.to(self.kafka[1])
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                client.write(framed(request_frame(api_key, version, body)))
+                return (await client.answer(api_key, version))[1]
+        finally:
+            client.close()
+
     async def prepare(self) -> None:
         """A topic of its own."""
         # the records' timestamps are long ago
@@ -109,26 +124,13 @@ class Probe:
 
     async def _check_kafka(self) -> None:
         """The same as a client of Kafka's."""
-        async with asyncio.timeout(TIMEOUT_S):
-            client = await WireClient.to(self.kafka[1])
-            try:
-                client.send(
-                    0, 9, name=self.topic, index=0, acks=-1, records=batch(GOOD), transactional_id=None
-                )
-                _, answer = await client.answer(0, 9)
-                assert int(answer.responses[0].partition_responses[0].error_code) == 0, answer
-                self._written += 1
-                fetch = {
-                    "session_epoch": -1,
-                    "isolation_level": 0,
-                    "fetch_offset": 0,
-                    "current_leader_epoch": -1,
-                }
-                limits = {"max_bytes": 8 * MIB, "partition_max_bytes": 8 * MIB}
-                client.send(1, 11, topic=self.topic, partition=0, **fetch, **limits)
-                _, answer = await client.answer(1, 11)
-            finally:
-                client.close()
+        wanted = {"name": self.topic, "index": 0, "acks": -1, "transactional_id": None}
+        answer = await self.ask_kafka(0, 9, records=batch(GOOD), **wanted)
+        assert int(answer.responses[0].partition_responses[0].error_code) == 0, answer
+        self._written += 1
+        fetch = {"session_epoch": -1, "isolation_level": 0, "fetch_offset": 0, "current_leader_epoch": -1}
+        limits = {"max_bytes": 8 * MIB, "partition_max_bytes": 8 * MIB}
+        answer = await self.ask_kafka(1, 11, topic=self.topic, partition=0, **fetch, **limits)
         (partition,) = answer.responses[0].partitions
         assert [value for _, value in values_of([partition.records])] == [GOOD] * self._written
 
