@@ -71,7 +71,7 @@ COUNT ?= 1
 sim: $(STAMP) ## simulate with virtual time (SEED=n replays one run; COUNT=m; JOBS=n; SIM=quorum|cluster; TRACE=file)
 	@$(BIN)/python tests/sim/run.py $(SEED) $(COUNT) $(if $(SIM),--sim $(SIM)) $(if $(JOBS),--jobs $(JOBS)) $(if $(TRACE),--trace $(TRACE))
 
-fuzz: $(STAMP) ## hostile bytes at both planes of a running cluster (SECONDS=60; SEED=n; KIND=frames|requests|own|batches)
+fuzz: $(STAMP) ## hostile bytes at both planes of a running cluster (SECONDS=60; SEED=n; KIND=valid|frames|requests|own|batches)
 	@$(BIN)/python tests/fuzz/run.py --seconds $(or $(SECONDS),60) $(if $(filter command line,$(origin SEED)),--seed $(SEED)) $(if $(KIND),--kind $(KIND)) $(if $(FIRST),--first $(FIRST))
 
 faults: $(STAMP) ## kill, pause, cut off and wipe real processes (ONLY=s08 runs one scenario; JOBS=n)
