@@ -52,6 +52,8 @@ log = logging.getLogger("headrace.client.pipeline")
 
 _PLACE = TopicPartition(COMMITS_TOPIC, 0)
 _DRIVER_TIMEOUT_MS = 30_000
+# All of it is read whenever a driver starts: small segments, compacted soon.
+_CONFIGS = {"cleanup.policy": "compact", "segment.bytes": 1 << 20, "min.cleanable.dirty.ratio": "0.1"}
 _CONNECTION = {**ConnectionConfig.keys(), **AdminConfig.keys()}
 # Who says one of these will never commit the transaction: it is aborted.
 _GONE = (ProducerFencedError, InvalidTxnStateError, InvalidProducerIdMappingError)
@@ -107,7 +109,7 @@ class Sink:
         ApiTimeoutError, when it may have been decided: open another `Sink`, which finishes it then.
         DataLossError as on opening.
         """
-        real = tuple(each for each in writes if not each.is_empty)
+        real = tuple(dict.fromkeys(each for each in writes if not each.is_empty))
         if self.is_committed(batch):
             outcomes = self._io.call(_end(self._io, self._options, real, committed=False))
             # they may be the very ones that are committed
@@ -247,7 +249,7 @@ def _asking(io: ClusterIo, options: WriteOptions) -> Asking:
 def _create_topic(cluster: Cluster) -> None:
     admin = Admin(cluster)
     try:
-        made = admin.create_topics(NewTopic(COMMITS_TOPIC, 1, configs={"cleanup.policy": "compact"}))
+        made = admin.create_topics(NewTopic(COMMITS_TOPIC, 1, configs=_CONFIGS))
     finally:
         admin.close()
     error = made.errors.get(COMMITS_TOPIC)
