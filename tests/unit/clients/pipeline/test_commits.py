@@ -24,10 +24,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 NAMES = st.text(min_size=1, max_size=6)
+REPORT = WriteReport(9, ((TopicPartition("t", 2), Written(9, 3, 40)),))
 
 
 def write(task: str = "3", query: str = "q", epoch: int = 5) -> PreparedWrite:
-    return PreparedWrite(task, task_id(query, task), 77, epoch, WriteReport(9))
+    return PreparedWrite(task, task_id(query, task), 77, epoch, REPORT)
 
 
 def described(state: str = "Ongoing", producer: int = 77, epoch: int = 5) -> TransactionDescription:
