@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .sink_io import commit_writes as commit_writes
     from .sink_options import WriteOptions as WriteOptions
     from .sink_options import write_options as write_options
+    from .source_options import Limits as Limits
     from .source_options import ReadOptions as ReadOptions
     from .source_options import read_options as read_options
     from .writing_io import prepare_arrow as prepare_arrow
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Filters": "filters",
+    "Limits": "source_options",
     "Loss": "ranges",
     "OffsetRange": "ranges",
     "Plan": "ranges",
@@ -56,7 +58,7 @@ _HOMES = {
 }
 
 __all__ = [
-    "Filters", "Loss", "OffsetRange", "Plan", "Planner", "PreparedWrite", "ReadOptions", "Sink",
+    "Filters", "Limits", "Loss", "OffsetRange", "Plan", "Planner", "PreparedWrite", "ReadOptions", "Sink",
     "WriteOptions", "WriteReport", "Written", "abort_writes", "commit_writes", "fetch_arrow",
     "offsets_from_json", "offsets_to_json", "prepare_arrow", "read_options", "write_arrow",
     "write_options",

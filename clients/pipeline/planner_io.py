@@ -9,7 +9,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from ...protocol.errors import ApiTimeoutError, KafkaError
+from ...protocol.errors import KafkaError
 from ...protocol.messages.data import MetadataRequest
 from ...protocol.messages.registry import METADATA
 from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
@@ -17,7 +17,8 @@ from ..cluster.backoff import Backoff
 from ..config import AdminConfig, resolve
 from ..consumer.offsets_io import all_found, list_offsets
 from ..consumer.requests import READ_COMMITTED, READ_UNCOMMITTED
-from .planning import Logs, Places, places_of, plan_batch, plan_between, settled, subscribed, times
+from .filters import Filters
+from .planning import Logs, Places, narrowing, places_of, plan_batch, plan_between, settled, subscribed, times
 from .pool_io import keep_topics, shared_cluster
 from .splitting import new_offsets, rate_limited
 
@@ -47,15 +48,20 @@ class Planner:
         self._isolation = READ_COMMITTED if options.is_read_committed else READ_UNCOMMITTED
         self._waiting_since_s: float | None = None  # for minOffsetsPerTrigger
 
-    def batch(self) -> Plan:
-        """All that the options speak of. Errors: ConfigError, DataLossError, UnknownTopicOrPartitionError."""
+    def batch(self, filters: Filters | None = None) -> Plan:
+        """All that the options speak of, but for what the `filters` leave out for sure: give these to
+        `fetch_arrow` too. Errors: ConfigError, DataLossError, UnknownTopicOrPartitionError."""
         options = self.options
+        filters = Filters() if filters is None else filters
+        since = filters.since()
 
         async def ask(io: ClusterIo) -> Plan:
-            places, logs, (starts, ends) = await self._edges(io, options.starting, options.ending)
+            edges = (options.starting, options.ending, *(() if since is None else (since,)))
+            places, logs, (starts, ends, *new) = await self._edges(io, *edges)
             first = settled(options.starting, starts, logs, or_latest=options.strategy_latest)
             last = settled(options.ending, ends, logs, or_latest=True)
-            return plan_batch(options, first, last, logs, places)
+            narrow = narrowing(filters, new[0] if new else {})
+            return plan_batch(options, first, last, logs, places, narrow)
 
         return self._run(ask)
 
@@ -75,11 +81,14 @@ class Planner:
         """Where the next micro-batch ends that begins at `start`, within `limits` (those of the options).
 
         It is `start` itself while fewer than minOffsetsPerTrigger are new, for up to maxTriggerDelay. Without
-        `start`: the ends of the logs. Errors: UnknownTopicOrPartitionError.
+        `start`: the ends of the logs. Errors: UnknownTopicOrPartitionError, but not with `start` and without
+        failOnDataLoss: `between` tells what is lost.
         """
 
+        is_lax = start is not None and not self.options.fail_on_data_loss
+
         async def ask(io: ClusterIo) -> Logs:
-            return (await self._logs(io, await self._places(io)))[1]
+            return (await self._logs(io, await self._places(io, is_lax=is_lax)))[1]
 
         earliest, latest = self._run(ask)
         if start is None:
@@ -115,10 +124,10 @@ class Planner:
             return False
         return True
 
-    async def _places(self, io: ClusterIo) -> Places:
+    async def _places(self, io: ClusterIo, *, is_lax: bool = False) -> Places:
         wanted = self.options.subscription
         names = sorted({*wanted.topics, *(tp.topic for tp in wanted.partitions)})
-        return subscribed(wanted, await self._places_of(io, names or None))
+        return subscribed(wanted, await self._places_of(io, names or None), is_lax=is_lax)
 
     async def _places_of(self, io: ClusterIo, names: Iterable[str] | None) -> Places:
         request = MetadataRequest(None if names is None else tuple(names))
@@ -184,8 +193,8 @@ class Planner:
                 while True:
                     try:
                         return await ask(io)
-                    except (KafkaError, ApiTimeoutError) as error:
-                        if not left or not getattr(error, "retriable", False):
+                    except KafkaError as error:
+                        if not left or not error.retriable:
                             raise
                     left -= 1
                     await asyncio.sleep(options.fetch_retry_ms / 1000)

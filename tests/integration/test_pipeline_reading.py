@@ -108,6 +108,12 @@ def test_columns_rows_and_filters(cluster: LocalCluster) -> None:
     )
     found = [batch for each in ranges for batch in fetch_arrow(each, wanted, filters=few, columns=["value"])]
     assert [batch.to_pydict() for batch in found] == [{"value": [b"v10", b"v11", b"v12", b"v13", b"v14"]}]
+    cut = Planner(wanted).batch(few).ranges
+    assert [(each.partition, each.start, each.end) for each in cut] == [(1, 10, 50)]
+    late = Filters.of([("timestamp", ">", 1019), ("offset", "<", 22)])
+    cut = Planner(wanted).batch(late).ranges
+    assert [(each.partition, each.start, each.end) for each in cut] == [(0, 20, 22), (1, 20, 22)]
+    assert Planner(wanted).batch(Filters.of([("timestamp", ">=", datetime.now(UTC))])).ranges == ()
     with pytest.raises(ValueError, match="there is no column 'vaule'"):
         fetch_arrow(ranges[0], wanted, columns=["vaule"])
 
@@ -233,6 +239,29 @@ def test_a_topic_that_was_created_again(cluster: LocalCluster) -> None:
         if _ == 0:
             create(cluster, "again")
             fill(cluster, "again", 30)
+
+
+def test_a_topic_of_a_stream_is_deleted(cluster: LocalCluster) -> None:
+    """An error; or the stream goes on with the others, and the plan says what is gone."""
+    for name in ("stays", "goes"):
+        create(cluster, name)
+        fill(cluster, name, 5)
+    strict, lax = (
+        options(cluster, stream=True, subscribe="stays,goes", startingOffsets="earliest", failOnDataLoss=fail)
+        for fail in (True, False)
+    )
+    start = Planner(strict).initial_offsets()
+    both = Planner(strict).latest_offsets(start)
+    cluster.admin().delete_topics("goes").raise_for_errors()
+    with pytest.raises(UnknownTopicOrPartitionError, match="'goes'"):
+        Planner(strict).latest_offsets(start)
+    with pytest.raises(DataLossError, match="goes-0"):
+        Planner(strict).between(start, both)
+    end = Planner(lax).latest_offsets(start)
+    assert end == {TopicPartition("stays", 0): 5}
+    plan = Planner(lax).between(start, end)
+    assert [loss.tp.topic for loss in plan.losses] == ["goes"]
+    assert len(offsets_of(plan.ranges, lax)) == 5
 
 
 def test_what_is_not_there(cluster: LocalCluster) -> None:
