@@ -17,6 +17,7 @@ import termios
 from collections import deque
 from typing import TYPE_CHECKING
 
+from ...storage_node.log.files import NotCachedError
 from ...storage_node.log.lending import LentRun, RevokedError
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ _MSG_MORE = getattr(socket, "MSG_MORE", 0)
 # Bound: runs that may still be on their way. A client asks again when it has what it asked for; one that does
 # not gets bytes instead.
 _MAX_RUNS = 256
+# When to look again for pages that are being read.
+_BROUGHT_BACK_S = 0.01
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -120,6 +123,9 @@ class Output:
         except (BlockingIOError, InterruptedError):
             self._watch()
             return
+        except NotCachedError:
+            self._is_going_on = True
+            self._loop.call_later(_BROUGHT_BACK_S, self._go_on)
         except (OSError, RevokedError):
             # of the socket; or of a disk, which the next read meets as well
             self._fail()
@@ -155,7 +161,7 @@ class Output:
 
     def _go_on(self) -> None:
         self._is_going_on = False
-        if self._is_closed or self._watched is not None:
+        if self._is_closed:
             return
         self._pump()
         if not self._is_closed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -451,5 +452,21 @@ def test_answers_that_are_alike_are_written_once() -> None:
                 correlation_id, body = await client.answer(METADATA, 9)
                 assert correlation_id == number
                 assert len(body.topics[0].partitions) == len(partitions)
+
+    run(scenario)
+
+
+def test_the_system_looks_after_silent_clients() -> None:
+    """TCP keepalive, which connections have from the socket that they came to."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            await rig.client()
+            await until(lambda: rig.listener.status()["connections"] == 1)
+            (connection,) = rig.listener._connections
+            transport = connection._transport
+            assert transport is not None
+            near = transport.get_extra_info("socket")
+            assert near.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
 
     run(scenario)
