@@ -323,6 +323,9 @@ def _bound_socket(host: str, port: int) -> socket.socket:
     made = socket.socket(family, kind, proto)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Connections have it from here: a client whose machine is gone says nothing; one that is gone
+        # already, that it is.
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if family == socket.AF_INET6 and host in ("", "::"):
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         made.bind(address)
