@@ -206,6 +206,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def go_on(self) -> None:
         """Start what waits, as far as it may."""
         self._is_going_on = False
+        self.last_active_ms = self._listener.now_ms()
         self._begin_turn()
         try:
             while self._waiting and not self._is_ending and self._has_turn():
@@ -362,7 +363,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         held = 0 if self._is_ending else partial + self._queued_bytes
         moves = self._moves + self._reader.begun
         if moves != self._counted_moves:
-            self._counted_moves, self.held_since_ms = moves, self._listener.now_ms()
+            self._counted_moves, self.held_since_ms = moves, self.last_active_ms
         more, more_partial = held - self._counted_bytes, partial - self._counted_partial
         self._counted_bytes, self._counted_partial = held, partial
         self._listener.count(self, more, more_partial)

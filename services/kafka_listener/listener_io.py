@@ -67,7 +67,7 @@ class KafkaListener:
         self._servers: list[asyncio.Server] = []
         self._connections: set[KafkaConnection] = set()
         self._unsent: set[KafkaConnection] = set()
-        self.memory = RequestMemory(lambda: self.host.config.now.queued_max_request_bytes)
+        self.memory = RequestMemory()
         self._is_feeding = False  # in the loop's next turn
         self._sweeper: asyncio.TimerHandle | None = None
         self._last_log_ms = 0
@@ -291,6 +291,7 @@ class KafkaListener:
         config, now_ms = self.host.config.now, self.now_ms()
         self.telemetry.expire(now_ms)
         self.throttle.expire()
+        self.memory.set_limit(config.queued_max_request_bytes)
         idle_ms = config.connections_max_idle_ms
         interval_s = min(SWEEP_S, idle_ms / 4000, config.socket_request_receive_timeout_ms / 4000)
         self._sweeper = asyncio.get_running_loop().call_later(interval_s, self.guarded, self._sweep)
