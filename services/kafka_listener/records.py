@@ -124,9 +124,7 @@ def failed_topics(
 
 
 def _leader(result: Any) -> dict[str, Any]:
-    """Who leads, where a client asked somebody else (KIP-951)."""
-    if result.leader_id == NO_NODE:
-        return {}
+    """Who leads, if that is known, where a client asked somebody else (KIP-951)."""
     return {"current_leader": {"leader_id": result.leader_id, "leader_epoch": result.leader_epoch}}
 
 
@@ -167,7 +165,7 @@ def _produced(call: Call, asked: Asked, response: ProduceResponse) -> None:
     def tell(data: Any, result: Any, code: int) -> dict[str, Any]:
         if result is None:
             return _produce_failed(data, code)
-        return {
+        told = {
             "index": data.index,
             "error_code": result.error_code,
             "base_offset": result.base_offset,
@@ -175,7 +173,8 @@ def _produced(call: Call, asked: Asked, response: ProduceResponse) -> None:
             "log_start_offset": result.log_start_offset,
             "record_errors": (),
             "error_message": result.error_detail or None,
-        } | _leader(result)
+        }
+        return told if result.leader_id == NO_NODE else told | _leader(result)
 
     answers = asked.answers("partition_responses", response.partitions, tell)
     if call.is_silent:
@@ -255,7 +254,9 @@ def _fetched(
             else None,
             "preferred_read_replica": result.preferred_read_replica,
             "records": Records([next(left) for _ in range(result.frame_count)]),
-        } | _leader(result)
+        }
+        if result.leader_id != NO_NODE:
+            told |= _leader(result)
         if result.diverging_epoch >= 0:
             told["diverging_epoch"] = {
                 "epoch": result.diverging_epoch,
