@@ -36,8 +36,8 @@ def consuming(bootstrap: str, topic: str, spec: dict[str, Any], config: str, gro
     By itself the tool would draw its group's number, perhaps that of one which has read all.
     """
     return [f"{PACKAGE}ConsumerPerformance", "--bootstrap-server", bootstrap, "--topic", topic,
-            "--group", group, "--messages", str(spec["count"]), "--timeout", str(PATIENCE_MS), "--consumer.config", config,
-            "--hide-header"]  # fmt: skip
+            "--group", group, "--messages", str(spec["count"]), "--timeout", str(PATIENCE_MS),
+            "--consumer.config", config, "--hide-header"]  # fmt: skip
 
 
 def produced(told: str) -> tuple[int, float]:
