@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from ...protocol.errors import ConfigError, CorruptMessageError, InvalidTxnStateError
-from .written import PreparedWrite, WriteReport
+from ...protocol.model import TopicPartition
+from .written import PreparedWrite, WriteReport, Written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,7 +51,7 @@ def task_id(query: str, task: str | int) -> str:
 def encoded(decision: Decision) -> bytes:
     """The value of a query's record."""
     writes = [
-        [each.task, each.producer_id, each.producer_epoch, each.report.rows] for each in decision.writes
+        [each.task, each.producer_id, each.producer_epoch, *_facts(each.report)] for each in decision.writes
     ]
     facts = {"form": _FORM, "batch": decision.batch, "done": decision.is_done, "writes": writes}
     return json.dumps(facts, separators=(",", ":")).encode()
@@ -63,12 +64,24 @@ def decoded(query: str, value: bytes) -> Decision:
         if facts["form"] != _FORM:
             raise CorruptMessageError(f"a decision of form {facts['form']}: this version knows {_FORM}")
         writes = tuple(
-            PreparedWrite(str(task), task_id(query, task), int(producer), int(epoch), WriteReport(int(rows)))
-            for task, producer, epoch, rows in facts["writes"]
+            PreparedWrite(str(task), task_id(query, task), int(producer), int(epoch), _report(*report))
+            for task, producer, epoch, *report in facts["writes"]
         )
         return Decision(int(facts["batch"]), bool(facts["done"]), writes)
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptMessageError(f"{value[:200]!r} is no decision about a batch: {error!r}") from error
+
+
+def _facts(report: WriteReport) -> tuple[Any, ...]:
+    """Of the first partition alone: there it can be seen whether the rows are committed."""
+    tp, written = report.partitions[0]
+    return report.rows, *tp, *written
+
+
+def _report(rows: int, topic: str, partition: int, *written: int) -> WriteReport:
+    return WriteReport(
+        int(rows), ((TopicPartition(str(topic), int(partition)), Written(*map(int, written))),)
+    )
 
 
 def is_live(write: PreparedWrite, found: TransactionDescription) -> bool:

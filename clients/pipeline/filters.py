@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..records import timestamp_to_ms
+from .source_options import Edge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,6 +66,12 @@ class Filters(NamedTuple):
         if start >= end or not self.partition.has(whole.partition):
             return None
         return whole._replace(start=start, end=end)
+
+    def since(self) -> Edge | None:
+        """The time, if there is one, before whose first record nothing is wanted."""
+        if self.timestamp.low <= 0:
+            return None
+        return Edge("filter", timestamp=-(-self.timestamp.low // 1000))
 
 
 def _narrowed(bounds: Bounds, column: str, operator: str, value: Any) -> Bounds:

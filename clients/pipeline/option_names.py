@@ -65,6 +65,7 @@ def sort_options(
             key = name.removeprefix(prefix)
             _check_client_key(option, key, reserved, client_keys)
             place, real = found.client, dotted(client_keys[key], schemas)
+            value = tuple(value) if isinstance(value, list) else value  # options are keys of the connections
         if real in place and place[real] != value:
             raise ConfigError(f"option {option!r} is given twice: as {place[real]!r} and as {value!r}")
         place[real] = value

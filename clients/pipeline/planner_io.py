@@ -17,7 +17,8 @@ from ..cluster.backoff import Backoff
 from ..config import AdminConfig, resolve
 from ..consumer.offsets_io import all_found, list_offsets
 from ..consumer.requests import READ_COMMITTED, READ_UNCOMMITTED
-from .planning import Logs, Places, places_of, plan_batch, plan_between, settled, subscribed, times
+from .filters import Filters
+from .planning import Logs, Places, narrowing, places_of, plan_batch, plan_between, settled, subscribed, times
 from .pool_io import keep_topics, shared_cluster
 from .splitting import new_offsets, rate_limited
 
@@ -47,15 +48,20 @@ class Planner:
         self._isolation = READ_COMMITTED if options.is_read_committed else READ_UNCOMMITTED
         self._waiting_since_s: float | None = None  # for minOffsetsPerTrigger
 
-    def batch(self) -> Plan:
-        """All that the options speak of. Errors: ConfigError, DataLossError, UnknownTopicOrPartitionError."""
+    def batch(self, filters: Filters | None = None) -> Plan:
+        """All that the options speak of, but for what the `filters` leave out for sure: give these to
+        `fetch_arrow` too. Errors: ConfigError, DataLossError, UnknownTopicOrPartitionError."""
         options = self.options
+        filters = Filters() if filters is None else filters
+        since = filters.since()
 
         async def ask(io: ClusterIo) -> Plan:
-            places, logs, (starts, ends) = await self._edges(io, options.starting, options.ending)
+            edges = (options.starting, options.ending, *(() if since is None else (since,)))
+            places, logs, (starts, ends, *new) = await self._edges(io, *edges)
             first = settled(options.starting, starts, logs, or_latest=options.strategy_latest)
             last = settled(options.ending, ends, logs, or_latest=True)
-            return plan_batch(options, first, last, logs, places)
+            narrow = narrowing(filters, new[0] if new else {})
+            return plan_batch(options, first, last, logs, places, narrow)
 
         return self._run(ask)
 

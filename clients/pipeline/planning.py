@@ -7,6 +7,7 @@ offsets (`settled`), ranges between them (`plan_batch`, `plan_between`).
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import ConfigError, DataLossError, UnknownTopicOrPartitionError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ...protocol.messages.data import MetadataResponse
+    from .filters import Filters
     from .source_options import Edge, ReadOptions, Subscription
 
 
@@ -33,6 +35,7 @@ class Place(NamedTuple):
 
 
 Places = dict[TopicPartition, Place]
+Narrow = Callable[[OffsetRange], OffsetRange | None]
 
 
 class Logs(NamedTuple):
@@ -115,12 +118,19 @@ def settled(edge: Edge, by_time: Mapping[TopicPartition, int], logs: Logs, *, or
     return found
 
 
-def plan_batch(options: ReadOptions, starts: Offsets, ends: Offsets, logs: Logs, places: Places) -> Plan:
+def plan_batch(
+    options: ReadOptions,
+    starts: Offsets,
+    ends: Offsets,
+    logs: Logs,
+    places: Places,
+    narrow: Narrow | None = None,
+) -> Plan:
     """The ranges of a batch. Errors: DataLossError for offsets that the logs do not have, under
     failOnDataLoss."""
     # A start behind its end, both of which the log has, is a partition with nothing to read.
     starts = {tp: start if start > logs.latest[tp] else min(start, ends[tp]) for tp, start in starts.items()}
-    return plan_between(options, starts, ends, logs, places)
+    return plan_between(options, starts, ends, logs, places, narrow)
 
 
 def plan_between(
@@ -129,10 +139,11 @@ def plan_between(
     ends: Mapping[TopicPartition, int],
     logs: Logs,
     places: Places,
+    narrow: Narrow | None = None,
 ) -> Plan:
-    """Ranges from `starts` to `ends`. Partitions that came later than the starts begin at their first offset;
-    what retention took, deleted partitions, and logs that end too early are losses. `logs` are those of
-    `places`; a partition that is not among these is deleted.
+    """Ranges from `starts` to `ends`, and of these what `narrow` leaves. Partitions that came later than the
+    starts begin at their first offset; what retention took, deleted partitions, and logs that end too early
+    are losses. `logs` are those of `places`; a partition that is not among these is deleted.
 
     Errors: DataLossError for losses, under failOnDataLoss.
     """
@@ -158,8 +169,21 @@ def plan_between(
         ranges.append(OffsetRange(*tp, first, last, at.topic_id, at.leader_epoch, at.leader, at.hosts))
     if losses and options.fail_on_data_loss:
         raise loss_error(losses)
+    if narrow is not None:
+        ranges = [some for each in ranges if (some := narrow(each)) is not None]
     cut = split(ranges, options.min_partitions, options.max_records_per_partition)
     return Plan(tuple(cut), exact, dict(ends), tuple(losses))
+
+
+def narrowing(filters: Filters, by_time: Mapping[TopicPartition, int]) -> Narrow:
+    """What filters leave of a range: `by_time` are the first offsets that are as new as they want, -1 where
+    nothing is."""
+
+    def narrow(whole: OffsetRange) -> OffsetRange | None:
+        first = by_time.get(whole.tp, whole.start)
+        return None if first == NO_OFFSET else filters.cut(whole._replace(start=max(first, whole.start)))
+
+    return narrow
 
 
 def loss_error(losses: Iterable[Loss]) -> DataLossError:

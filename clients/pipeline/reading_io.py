@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from bisect import bisect_left
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -131,11 +132,13 @@ class _Shape:
         self.columns = Wanted(wanted.has("key"), wanted.has("value"), wanted.has("headers"))
 
     def batch(self, gathering: Any, end: int) -> Any:
-        """Rows of the range; perhaps none is left."""
+        """Rows of the range, out of one at least; perhaps none is left."""
         found = to_record_batch(self._decoded, gathering.finish(), gathering.topics)
-        offsets = found.column("offset")
-        if found.num_rows and offsets[-1].as_py() >= end:  # offsets ascend
-            found = found.slice(0, pc.sum(pc.less(offsets, end)).as_py())
+        column = found.column("offset")
+        # From the buffer: the first scalar of pyarrow in a process may import pandas, for tenths of a second.
+        offsets = memoryview(column.buffers()[1]).cast("q")[column.offset :][: len(column)]
+        if offsets[-1] >= end:  # they ascend
+            found = found.slice(0, bisect_left(offsets, end))
         found = self._filtered(found)
         return found if found.num_columns == len(self._schema) else found.select(self._schema.names)
 
@@ -159,7 +162,7 @@ class _RangeReader:
     def __init__(self, io: ClusterIo, cut: OffsetRange, options: ReadOptions) -> None:
         self._io, self._cut, self._options = io, cut, options
         self.position = cut.start
-        self._moved_s = time.monotonic()
+        self._held: HeadraceError | None = None  # what ends the read when the rows before it are taken
         config = _consumer_config(cut, options)
 
         async def make() -> ConsumerEngine:
@@ -203,20 +206,24 @@ class _RangeReader:
     def _fill(self, gathering: Gathering) -> None:
         """Until it is full, or the range is read."""
         cut, engine = self._cut, self._engine
+        if self._held is not None:
+            error, self._held = self._held, None
+            raise error
+        moved_s = time.monotonic()  # from here on: whoever has the rows may take any time
         while True:
             _, is_ready = engine.gather(gathering)
             position = engine.change(self._stand)
             if position is not None and position > self.position:
-                self.position, self._moved_s = position, time.monotonic()
+                self.position, moved_s = position, time.monotonic()
             if is_ready or self.position >= cut.end:
                 return
             engine.wait(LOOK_S)
-            try:
-                self._check_waiting()
-            except HeadraceError:
+            error_now = self._given_up(time.monotonic() - moved_s)
+            if error_now is not None:
                 if not gathering.count:
-                    raise
-                return  # these rows first: the next call meets it again
+                    raise error_now
+                self._held = error_now
+                return
 
     def _check_log(self) -> None:
         """Whether it is the log of the plan still. Within one leader epoch a log only grows; under a later
@@ -262,20 +269,19 @@ class _RangeReader:
         """The next offset to hand out. A log never ends with a gap, so this passes the end of the range."""
         return fetcher.states[self._cut.tp].next_position()
 
-    def _check_waiting(self) -> None:
-        waited_s = time.monotonic() - self._moved_s
-        view, cut = self._io.hub.metadata.view, self._cut
+    def _given_up(self, waited_s: float) -> HeadraceError | None:
+        """Why it is no use to wait for the next row any longer."""
+        view, cut, most_ms = self._io.hub.metadata.view, self._cut, self._options.poll_timeout_ms
         if waited_s > 2 * LOOK_S and cut.topic in view.missing:
-            raise DataLossError(f"there is no topic {cut.topic!r} any more")
-        if waited_s * 1000 < self._options.poll_timeout_ms:
-            return
+            return DataLossError(f"there is no topic {cut.topic!r} any more")
+        if waited_s * 1000 < most_ms:
+            return None
         state: PartitionState = self._engine.change(lambda fetcher: fetcher.states[cut.tp])
         end = state.high_watermark
         if end is not None and end < cut.end and not state.failures:
-            raise DataLossError(f"the log ends at {end} for readers")
-        raise ReplicaNotAvailableError(
-            f"{cut.tp}: nothing came for {self._options.poll_timeout_ms} ms at offset {self.position}"
-            " (kafkaConsumer.pollTimeoutMs)"
+            return DataLossError(f"the log ends at {end} for readers")
+        return ReplicaNotAvailableError(
+            f"{cut.tp}: nothing came for {most_ms} ms at offset {self.position} (kafkaConsumer.pollTimeoutMs)"
         )
 
 

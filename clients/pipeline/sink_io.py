@@ -15,25 +15,18 @@ from ...protocol.errors import (
     InvalidTxnStateError,
     KafkaError,
     ProducerFencedError,
-    TopicAlreadyExistsError,
 )
 from ...protocol.messages.groups import TRANSACTION_KEY
 from ...protocol.messages.registry import END_TXN
 from ...protocol.messages.transactions import EndTxnRequest
-from ...protocol.model import TopicPartition
-from ..admin.admin_types import EARLIEST, LATEST, NewTopic
 from ..admin.asking_io import Asking, error_of
 from ..admin.coordinating_io import Coordinating
 from ..admin.transactions_io import TransactionEngine
-from ..arrow.library import pa, pc
-from ..config import AdminConfig, ConnectionConfig, resolve
-from ..sync.admin_io import Admin
+from ..config import AdminConfig, resolve
 from ..sync.producer_io import Producer
-from .commits import COMMITS_TOPIC, Decision, check_all_live, decoded, driver_id, encoded
+from .commit_log_io import DRIVER_TIMEOUT_MS, CommitLog
+from .commits import COMMITS_TOPIC, Decision, check_all_live, driver_id, encoded
 from .pool_io import shared_cluster
-from .ranges import OffsetRange
-from .reading_io import fetch_arrow
-from .source_options import read_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,15 +37,11 @@ if TYPE_CHECKING:
     from ..admin.coordinating_io import Coordinator
     from ..admin.group_types import TransactionDescription
     from ..cluster.cluster_io import ClusterIo
-    from ..sync.cluster_io import Cluster
     from .sink_options import WriteOptions
     from .written import PreparedWrite
 
 log = logging.getLogger("headrace.client.pipeline")
 
-_PLACE = TopicPartition(COMMITS_TOPIC, 0)
-_DRIVER_TIMEOUT_MS = 30_000
-_CONNECTION = {**ConnectionConfig.keys(), **AdminConfig.keys()}
 # Who says one of these will never commit the transaction: it is aborted.
 _GONE = (ProducerFencedError, InvalidTxnStateError, InvalidProducerIdMappingError)
 
@@ -72,17 +61,18 @@ class Sink:
         try:
             cluster = self._exit.enter_context(shared_cluster(options.bootstrap, options.client))
             self._io: ClusterIo = cluster.io
-            _create_topic(cluster)
+            self._log = CommitLog(cluster, options)
+            self._log.create()
             self._producer: Producer[bytes, bytes] = Producer(
                 cluster,
                 transactional_id=name,
-                transaction_timeout_ms=_DRIVER_TIMEOUT_MS,
+                transaction_timeout_ms=DRIVER_TIMEOUT_MS,
                 compression_type="zstd",  # the decision about a batch of many tasks is long
             )
             self._exit.callback(self._producer.close)
             # Order: a driver before this one decides nothing from here on, so what is read now stands.
             self._producer.init_transactions()
-            self._last = _last_decision(cluster, options, query)
+            self._last = self._log.last(query)
             if self._last is not None and not self._last.is_done:
                 self._finish(self._last)
         except BaseException:
@@ -107,7 +97,9 @@ class Sink:
         ApiTimeoutError, when it may have been decided: open another `Sink`, which finishes it then.
         DataLossError as on opening.
         """
-        real = tuple(each for each in writes if not each.is_empty)
+        if self._last is not None and not self._last.is_done:
+            self._finish(self._last)
+        real = tuple(dict.fromkeys(each for each in writes if not each.is_empty))
         if self.is_committed(batch):
             outcomes = self._io.call(_end(self._io, self._options, real, committed=False))
             # they may be the very ones that are committed
@@ -172,13 +164,15 @@ class Sink:
         for write in decision.writes:
             error = outcomes.errors.get(write.transactional_id)
             if isinstance(error, _GONE):
-                lost.append(f"task {write.task} with {write.report.rows} rows ({error})")
+                # It was aborted; or it was committed before, and a later attempt has begun since.
+                if not self._log.is_visible(write):
+                    lost.append(f"task {write.task} with {write.report.rows} rows ({error})")
             elif error is not None:
                 raise error
         if lost:
             text = (
-                f"batch {decision.batch} of {self._query!r} is committed in part: its driver came back too"
-                f" late, and what these tasks wrote was aborted: {'; '.join(lost)}"
+                f"batch {decision.batch} of {self._query!r} is committed in part: what these tasks wrote was"
+                f" aborted after it was decided: {'; '.join(lost)}"
             )
             if self._options.fail_on_data_loss:
                 raise DataLossError(f"{text}. With failOnDataLoss=false it counts as committed")
@@ -242,41 +236,3 @@ async def _described(
 
 def _asking(io: ClusterIo, options: WriteOptions) -> Asking:
     return Asking(io.hub, resolve(AdminConfig, dict(options.client), {}))
-
-
-def _create_topic(cluster: Cluster) -> None:
-    admin = Admin(cluster)
-    try:
-        made = admin.create_topics(NewTopic(COMMITS_TOPIC, 1, configs={"cleanup.policy": "compact"}))
-    finally:
-        admin.close()
-    error = made.errors.get(COMMITS_TOPIC)
-    if error is not None and not isinstance(error, TopicAlreadyExistsError):
-        raise error
-
-
-def _last_decision(cluster: Cluster, options: WriteOptions, query: str) -> Decision | None:
-    """What the log says of a query, read up to its end and not only to the last stable offset: a decision may
-    lie behind the open transaction of another query's driver, which ends soon, if only by its timeout."""
-    admin = Admin(cluster)
-    try:
-        start = admin.list_offsets({_PLACE: EARLIEST})[_PLACE].offset
-        end = admin.list_offsets({_PLACE: LATEST})[_PLACE].offset
-    finally:
-        admin.close()
-    connection = {f"headrace.{name}": value for name, value in options.client if name in _CONNECTION}
-    reading = read_options(
-        {
-            **connection,
-            "bootstrap": options.bootstrap,
-            "assign": {COMMITS_TOPIC: [0]},
-            "headrace.isolation.level": "read_committed",
-            "kafkaConsumer.pollTimeoutMs": 4 * _DRIVER_TIMEOUT_MS,
-        }
-    )
-    found = None
-    for batch in fetch_arrow(OffsetRange(*_PLACE, start, end), reading, columns=["key", "value"]):
-        rows = batch.filter(pc.equal(batch.column("key"), pa.scalar(query.encode(), pa.binary())))
-        if rows.num_rows:
-            found = decoded(query, rows.column("value")[-1].as_py())
-    return found

@@ -189,8 +189,8 @@ class TransactionalHalf:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is none, and another may begin."""
-        return self._transactions.state is TxnState.READY
+        """Whether there is none, or one that is left to whoever ends it."""
+        return self._transactions.state in (TxnState.READY, TxnState.PREPARED)
 
     def figures(self) -> dict[str, float]:
         """How long the calls took in all, what they waited for too, by Kafka's metric names; a `begin` that

@@ -108,6 +108,12 @@ def test_columns_rows_and_filters(cluster: LocalCluster) -> None:
     )
     found = [batch for each in ranges for batch in fetch_arrow(each, wanted, filters=few, columns=["value"])]
     assert [batch.to_pydict() for batch in found] == [{"value": [b"v10", b"v11", b"v12", b"v13", b"v14"]}]
+    cut = Planner(wanted).batch(few).ranges
+    assert [(each.partition, each.start, each.end) for each in cut] == [(1, 10, 50)]
+    late = Filters.of([("timestamp", ">", 1019), ("offset", "<", 22)])
+    cut = Planner(wanted).batch(late).ranges
+    assert [(each.partition, each.start, each.end) for each in cut] == [(0, 20, 22), (1, 20, 22)]
+    assert Planner(wanted).batch(Filters.of([("timestamp", ">=", datetime.now(UTC))])).ranges == ()
     with pytest.raises(ValueError, match="there is no column 'vaule'"):
         fetch_arrow(ranges[0], wanted, columns=["vaule"])
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from headrace import LocalCluster, NewTopic, TopicPartition, local
+from headrace import LocalCluster, NewTopic, TopicPartition, connect, local
 from headrace.clients.pipeline import (
     Planner,
     PreparedWrite,
@@ -21,8 +21,10 @@ from headrace.clients.pipeline import (
     write_arrow,
     write_options,
 )
+from headrace.clients.pipeline.commit_log_io import CommitLog
 from headrace.clients.pipeline.pool_io import close_idle
 from headrace.protocol.errors import (
+    ApiTimeoutError,
     DataLossError,
     InvalidTxnStateError,
     ProducerFencedError,
@@ -224,6 +226,31 @@ def test_a_decision_whose_rows_are_gone_is_an_error(
     with Sink(wanted, "late") as sink:
         assert sink.commit(1, [prepare_arrow(rows("2"), wanted, query="late", task=0)])
     assert read(cluster, "late") == [b"1", b"2"]
+
+
+def test_a_late_attempt_does_not_make_what_is_committed_look_lost(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the id over between the commits and the driver's word that they are done; while somebody's
+    transaction hides the rows, nothing can be said."""
+    wanted = create(cluster, "taken")
+    writes = [prepare_arrow(rows(f"{t}"), wanted, query="taken", task=t) for t in range(2)]
+
+    def die(self: Sink, decision: Decision) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched, Sink(wanted, "taken") as sink:
+        patched.setattr(Sink, "_finish", die)
+        with pytest.raises(Killed):
+            sink.commit(0, writes)
+    commit_writes(writes[1:], wanted)
+    late = prepare_arrow(rows("late"), wanted, query="taken", task=1)
+    with connect(cluster.bootstrap) as clients, pytest.raises(ApiTimeoutError, match="whether task 1"):
+        CommitLog(clients, wanted).is_visible(writes[1])  # the first task's rows lie before
+    with Sink(wanted, "taken") as sink:
+        assert sink.last_batch == 0
+        sink.abort([late])
+    assert read(cluster, "taken") == [b"0", b"1"]
 
 
 def test_a_transaction_that_timed_out_is_an_error_before_anything_is_committed(cluster: LocalCluster) -> None:

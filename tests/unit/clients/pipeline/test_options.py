@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from typing import Any
 
@@ -10,6 +11,8 @@ from headrace.clients.pipeline import offsets_from_json, offsets_to_json, read_o
 from headrace.clients.pipeline.source_options import Edge, Limits, Subscription
 from headrace.protocol.errors import ConfigError
 from headrace.protocol.model import TopicPartition
+from hypothesis import given
+from hypothesis import strategies as st
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 TOPIC = {"subscribe": "t"}
@@ -174,3 +177,26 @@ def test_options_of_a_write(given: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         write_options(given)
     assert says in str(caught.value)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 2**64) | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(JSON | st.text(max_size=30))
+def test_any_json_is_offsets_or_an_error(value: Any) -> None:
+    """As text and as values, the same; never another error."""
+    found: list[Any] = []
+    for given_ in (value, json.dumps(value)):
+        try:
+            found.append(offsets_from_json(given_, "startingOffsets"))
+        except ConfigError as error:
+            assert "startingOffsets" in str(error)  # noqa: PT017 - which option it is about
+            found.append(None)
+    if not isinstance(value, str):
+        assert found[0] == found[1]
+    if found[0]:
+        assert offsets_from_json(offsets_to_json(found[0])) == found[0]
