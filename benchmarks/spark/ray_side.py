@@ -1,6 +1,6 @@
 """The Ray Data side, a process of its own: one Ray, an order a line, a report a line; as spark_side.
 
-    python -m headrace.benchmarks.spark.ray_side CPUS
+python -m headrace.benchmarks.spark.ray_side CPUS
 """
 
 from __future__ import annotations
