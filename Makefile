@@ -8,7 +8,7 @@ export RAY_AUTH_MODE ?= disabled
 export QUICKSTART_INPUT := $(value INPUT)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test bench oracle sim faults fuzz fmt lint types imports check codec docs clean
+.PHONY: help setup quickstart test spark bench oracle sim faults fuzz fmt lint types imports check codec docs clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -31,8 +31,28 @@ codec: ## rebuild the compiled codec
 quickstart: $(STAMP) ## a file through a three-node cluster on Ray and back (INPUT=path)
 	@$(BIN)/headrace quickstart $${QUICKSTART_INPUT:+--input "$$QUICKSTART_INPUT"}
 
-test: $(STAMP) ## all tests
+test: $(STAMP) ## all tests, those of Spark among them where there is a JDK
 	$(BIN)/python -m pytest -q -n auto --dist loadgroup $(ARGS)
+	@if command -v java >/dev/null || test -n "$$JAVA_HOME"; then $(MAKE) --no-print-directory spark; \
+	elif test -n "$$HEADRACE_REQUIRE_KAFKA"; then echo "no java: the tests of Spark cannot run"; exit 1; \
+	else echo "no java (Spark needs a JDK 17): the tests of Spark are left out"; fi
+
+# Two lines of Spark, two environments: RayDP holds PySpark at 3.5, data sources in Python need 4.2.
+.venv-spark35/.ready: EXTRA := raydp
+.venv-spark4/.ready: EXTRA := spark
+.venv-spark35/.ready .venv-spark4/.ready: pyproject.toml | $(STAMP)
+	@echo "making $(@D), once: this takes a minute"
+	@test -x $(@D)/bin/pip || $(PYTHON) -m venv $(@D)
+	@$(BIN)/python -c 'import sys, tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*project["dependencies"], *project["optional-dependencies"][sys.argv[1]], "pytest>=8.3", "pytest-timeout>=2.3", sep="\n")' $(EXTRA) > $(@D)/wanted.txt
+	@$(@D)/bin/python -m pip install --quiet --upgrade pip
+	@$(@D)/bin/python -m pip install --quiet --requirement $(@D)/wanted.txt
+	@$(@D)/bin/python -c 'import pathlib, sysconfig; pathlib.Path(sysconfig.get_path("purelib"), "headrace.pth").write_text(str(pathlib.Path(".typecheck").absolute()))'
+	@touch $@
+
+SPARK_TESTS = -m pytest -q -W default -p headrace.services.pytest_plugin
+spark: .venv-spark35/.ready .venv-spark4/.ready ## the tests of Spark 3.5 with RayDP, and of Spark 4 (needs a JDK 17)
+	.venv-spark35/bin/python $(SPARK_TESTS) tests/spark35
+	.venv-spark4/bin/python $(SPARK_TESTS) tests/spark4
 
 $(VENV)/.bench: $(STAMP)
 	@echo "installing what benchmarks and oracle need: confluent-kafka, matplotlib, pyarrow"
@@ -43,7 +63,7 @@ $(VENV)/.bench: $(STAMP)
 oracle: $(VENV)/.bench ## the same through real clients to Apache Kafka and to headrace, writes docs/COMPATIBILITY.md (ONLY='kcat/*')
 	@$(BIN)/python tests/oracle/run.py $(if $(ONLY),--only $(ONLY),--write) $(ARGS)
 
-bench: $(VENV)/.bench ## beside Apache Kafka, 46 min, writes docs/BENCHMARKS.md (QUICK=1: 9 min; ONLY=w1,w6)
+bench: $(VENV)/.bench ## beside Apache Kafka, an hour, writes docs/BENCHMARKS.md (QUICK=1: 9 min; ONLY=w1,w6)
 	@$(BIN)/python -m headrace.benchmarks $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 SEED ?= 1
@@ -51,7 +71,7 @@ COUNT ?= 1
 sim: $(STAMP) ## simulate with virtual time (SEED=n replays one run; COUNT=m; JOBS=n; SIM=quorum|cluster; TRACE=file)
 	@$(BIN)/python tests/sim/run.py $(SEED) $(COUNT) $(if $(SIM),--sim $(SIM)) $(if $(JOBS),--jobs $(JOBS)) $(if $(TRACE),--trace $(TRACE))
 
-fuzz: $(STAMP) ## hostile bytes at both planes of a running cluster (SECONDS=60; SEED=n; KIND=frames|requests|own|batches)
+fuzz: $(STAMP) ## hostile bytes at both planes of a running cluster (SECONDS=60; SEED=n; KIND=valid|frames|requests|own|batches)
 	@$(BIN)/python tests/fuzz/run.py --seconds $(or $(SECONDS),60) $(if $(filter command line,$(origin SEED)),--seed $(SEED)) $(if $(KIND),--kind $(KIND)) $(if $(FIRST),--first $(FIRST))
 
 faults: $(STAMP) ## kill, pause, cut off and wipe real processes (ONLY=s08 runs one scenario; JOBS=n)
@@ -76,6 +96,6 @@ docs: $(STAMP) ## write the reference pages docs/CONFIG.md, ERRORS.md, PROTOCOL.
 	$(BIN)/python -m headrace.services.reference
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) .typecheck build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-spark35 .venv-spark4 .typecheck build examples/kafka_clients/*/build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name '__pycache__' -prune -exec rm -rf {} +
 	find protocol -name '*.so' -delete ; rm -f protocol/records/_batch.c protocol/transport/_multipart.c

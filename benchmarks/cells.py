@@ -32,6 +32,7 @@ from .group import (
     Comparison,
     Group,
 )
+from .kafka_clients import KAFKA_CLIENTS, KAFKA_CLIENTS_OF_THREE
 from .replicated import REPLICATED
 
 
@@ -412,16 +413,17 @@ GROUPS: tuple[Group, ...] = (
     _many(100, in_quick=False),
     _many(1000, in_quick=False),
     *_bare(),
+    *KAFKA_CLIENTS,
     *COORDINATED,
     *CLEANER,
     *REPLICATED,
+    *KAFKA_CLIENTS_OF_THREE,
 )  # fmt: skip
 
 # What is measured without cells, for headrace alone.
 APART = ("startup", "partitions")
 LATER = {
     "W14, W16, W17": "share groups, start-up with large logs and streams wait for those features",
-    "W18": "Kafka's own performance tools, and many connections, against the listener for Kafka's clients",
 }
 
 

@@ -99,10 +99,13 @@ class Children:
 
     def start(self, name: str, module: str, *arguments: str, cores: Iterable[int] | None) -> Child:
         """Run `python -m headrace.benchmarks.<module> arguments` on some cores."""
-        self._count += 1
-        errors = self._scratch / f"{name}-{self._count}.err"
         command = [sys.executable, "-m", f"headrace.benchmarks.{module}", *arguments]
-        child = Child(name, command, errors, cores)
+        return self.run(name, command, cores=cores)
+
+    def run(self, name: str, command: list[str], *, cores: Iterable[int] | None) -> Child:
+        """Any command that talks in lines, on some cores."""
+        self._count += 1
+        child = Child(name, command, self._scratch / f"{name}-{self._count}.err", cores)
         self._alive.append(child)
         return child
 

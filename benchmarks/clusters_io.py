@@ -13,9 +13,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.runtime.waiting_io import until
 
-from . import kafka_cluster_io
+from . import kafka_cluster_io, kafka_io
 from .replicated import NODES
-from .systems_io import NO_CONFIGS, START_TIMEOUT_S, TOPIC_TIMEOUT_S, Kafka, silent, wait_gone
+from .systems_io import (
+    LISTENERS,
+    NO_CONFIGS,
+    PLAINTEXT,
+    START_TIMEOUT_S,
+    TOPIC_TIMEOUT_S,
+    Kafka,
+    silent,
+    wait_gone,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,11 +44,19 @@ class Place(NamedTuple):
 
 
 class HeadraceCluster:
-    """Three storage nodes and three controllers, six processes."""
+    """Three storage nodes and three controllers, six processes. Kafka's clients reach it if it `listens`."""
 
     name = "headrace"
 
-    def __init__(self, children: Children, scratch: Path, cores: Iterable[int], profile: str = "") -> None:
+    def __init__(
+        self,
+        children: Children,
+        scratch: Path,
+        cores: Iterable[int],
+        profile: str = "",
+        *,
+        listens: bool = False,
+    ) -> None:
         from headrace import Admin
 
         self.data_dir = scratch / "headrace-nodes"
@@ -47,6 +64,9 @@ class HeadraceCluster:
         self._controllers, self._ports = self._start_quorum()
         self._nodes: dict[int, Child] = {}
         self._addresses: dict[int, str] = {}
+        ports = kafka_io.free_ports(NODES) if listens else []
+        self._kafka_addresses = {number: f"127.0.0.1:{port}" for number, port in enumerate(ports, 1)}
+        self.kafka_bootstrap = ",".join(self._kafka_addresses.values())
         for number in range(1, NODES + 1):
             self._nodes[number] = self._start_node(number)
         for number, node in self._nodes.items():
@@ -144,7 +164,10 @@ class HeadraceCluster:
         return children, ports
 
     def _start_node(self, number: int) -> Child:
-        return self._start("node", number, [f"node.id={number}"], ",".join(map(str, self._ports)))
+        pairs = [f"node.id={number}"]
+        if number in self._kafka_addresses:
+            pairs.append(f"{LISTENERS}={PLAINTEXT}{self._kafka_addresses[number]}")
+        return self._start("node", number, pairs, ",".join(map(str, self._ports)))
 
     def _start(self, kind: str, number: int, pairs: list[str], ports: str = "") -> Child:
         folder = self.data_dir / f"{kind}-{number}"
@@ -163,7 +186,7 @@ class KafkaCluster:
 
         self.data_dir = scratch / "kafka-nodes"
         self._cluster = kafka_cluster_io.KafkaCluster(self.data_dir, NODES, Kafka.SETTINGS, cores)
-        self.bootstrap = self._cluster.bootstrap
+        self.bootstrap = self.kafka_bootstrap = self._cluster.bootstrap
         self._admin: Any = None
         try:
             self._admin = AdminClient({"bootstrap.servers": self.bootstrap}, logger=silent())

@@ -2,29 +2,51 @@
 
 from __future__ import annotations
 
+import base64
+import os
 import re
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from . import kafka_io
-from .kafka_io import SERVER_JVM, KafkaNode, classpath, free_ports, pinned, run_tool, wait_for_port
+from .kafka_io import (
+    SERVER_JVM,
+    STOP_TIMEOUT_S,
+    KafkaNode,
+    classpath,
+    free_ports,
+    pinned,
+    run_tool,
+    wait_for_port,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 _STORAGE, _QUORUM = "kafka.tools.StorageTool", "org.apache.kafka.tools.MetadataQuorumCommand"
 
 
 class KafkaCluster:
-    """Nodes 1, 2, ...; data in `folder`/node-N. `stop` it. Errors: KafkaError."""
+    """Nodes 1, 2, ...; data in `folder`/node-N. `own`: overrides of single nodes. `stop` it.
+
+    Errors: KafkaError.
+    """
 
     def __init__(
-        self, folder: Path, nodes: int, overrides: Mapping[str, str], cores: Iterable[int] | None
+        self,
+        folder: Path,
+        nodes: int,
+        overrides: Mapping[str, str],
+        cores: Iterable[int] | None,
+        *,
+        own: Mapping[int, Mapping[str, str]] = MappingProxyType({}),
+        jvm: Sequence[str] = SERVER_JVM,
     ) -> None:
-        self._cores = None if cores is None else list(cores)
+        self._cores, self._jvm = None if cores is None else list(cores), jvm
         self._scratch = Path(tempfile.mkdtemp(prefix="headrace-kafka-"))
         self._nodes: dict[int, KafkaNode] = {}
         ports = free_ports(2 * nodes)
@@ -33,19 +55,15 @@ class KafkaCluster:
         }
         self.bootstrap = ",".join(f"127.0.0.1:{broker}" for broker, _ in self._ports.values())
         try:
-            cluster_id = run_tool(_STORAGE, "random-uuid").strip()
             for number in self._ports:
                 log_dir = folder / f"node-{number}"
                 log_dir.mkdir(parents=True)
                 settings = node_settings(number, self._ports, log_dir) | dict(overrides)
+                settings |= own.get(number, {})
                 lines = "".join(f"{name}={value}\n" for name, value in settings.items())
                 self._config(number).write_text(lines)
-                run_tool(_STORAGE, "format", "-t", cluster_id, "-c", str(self._config(number)))
-            launched = {number: self._launch(number) for number in self._ports}
-            for number, process in launched.items():
-                self._nodes[number] = self._node(number, process)
-            for number, process in launched.items():
-                wait_for_port(process, self._ports[number][0], self._log(number))
+            self._format()
+            self.start_all()
         except BaseException:
             self.stop()
             raise
@@ -63,17 +81,32 @@ class KafkaCluster:
             raise kafka_io.KafkaError(f"no leader of the quorum in: {told}")
         return int(found[1])
 
+    def port(self, number: int) -> int:
+        """Where a node takes clients."""
+        return self._ports[number][0]
+
     def kill(self, number: int) -> None:
         """SIGKILL, and gone."""
         process = self._nodes[number].process
         process.kill()
         process.wait()
 
+    def end(self, number: int) -> None:
+        """Cleanly: its partitions are led by others on return, where there are others."""
+        self._nodes[number].process.terminate()
+        self._nodes[number].process.wait(STOP_TIMEOUT_S)
+
     def start(self, number: int) -> None:
-        """A killed one over its files; it takes connections on return."""
-        process = self._launch(number)
-        self._nodes[number] = self._node(number, process)
-        wait_for_port(process, self._ports[number][0], self._log(number))
+        """A killed or ended one over its files; it takes connections on return."""
+        self._launch(number)
+        self._wait(number)
+
+    def start_all(self) -> None:
+        """As `start`, of all nodes at once: one alone would wait for a quorum."""
+        for number in self._ports:
+            self._launch(number)
+        for number in self._ports:
+            self._wait(number)
 
     def stop(self) -> None:
         """All at once: the last one alone would wait for a quorum. Safe to call again."""
@@ -82,13 +115,25 @@ class KafkaCluster:
             node.process.wait()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def _launch(self, number: int) -> subprocess.Popen[bytes]:
-        command = ["java", *SERVER_JVM, "-cp", classpath(), "kafka.Kafka", str(self._config(number))]
-        with self._log(number).open("a") as output, pinned(self._cores):
-            return subprocess.Popen(command, stdout=output, stderr=output)
+    def _format(self) -> None:
+        """All with the same voters, which can change later."""
+        cluster_id, *directories = (_drawn_id() for _ in range(len(self._ports) + 1))
+        voters = ",".join(
+            f"{number}@127.0.0.1:{port}:{directory}"
+            for (number, (_, port)), directory in zip(self._ports.items(), directories, strict=True)
+        )
+        for number in self._ports:
+            arguments = ("-t", cluster_id, "-c", str(self._config(number)), "--initial-controllers", voters)
+            run_tool(_STORAGE, "format", *arguments)
 
-    def _node(self, number: int, process: subprocess.Popen[bytes]) -> KafkaNode:
-        return KafkaNode(process, f"127.0.0.1:{self._ports[number][0]}", self._scratch)
+    def _launch(self, number: int) -> None:
+        command = ["java", *self._jvm, "-cp", classpath(), "kafka.Kafka", str(self._config(number))]
+        with self._log(number).open("a") as output, pinned(self._cores):
+            process = subprocess.Popen(command, stdout=output, stderr=output)
+        self._nodes[number] = KafkaNode(process, f"127.0.0.1:{self.port(number)}", self._scratch)
+
+    def _wait(self, number: int) -> None:
+        wait_for_port(self._nodes[number].process, self.port(number), self._log(number))
 
     def _config(self, number: int) -> Path:
         return self._scratch / f"server-{number}.properties"
@@ -97,17 +142,24 @@ class KafkaCluster:
         return self._scratch / f"server-{number}.log"
 
 
+def _drawn_id() -> str:
+    """As Kafka writes ids: 22 characters of Base64, none of them a dash in front."""
+    while (found := base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")).startswith("-"):
+        pass
+    return found
+
+
 def node_settings(number: int, ports: Mapping[int, tuple[int, int]], log_dir: Path) -> dict[str, str]:
     """server.properties of one node among `ports`, (broker's, controller's) by node."""
     broker, controller = ports[number]
-    voters = ",".join(f"{each}@127.0.0.1:{port}" for each, (_, port) in sorted(ports.items()))
+    controllers = ",".join(f"127.0.0.1:{port}" for _, (_, port) in sorted(ports.items()))
     return {
         "process.roles": "broker,controller",
         "node.id": str(number),
         "listeners": f"PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}",
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{broker}",
         "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": voters,
+        "controller.quorum.bootstrap.servers": controllers,
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         "log.dirs": str(log_dir),
         "group.initial.rebalance.delay.ms": "0",

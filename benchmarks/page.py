@@ -19,6 +19,8 @@ from .coordinated import (
 )
 from .group import (
     CLEANED_MB,
+    CONNECTION_KB,
+    CONNECTIONS,
     DELETED_SEGMENTS,
     GAP,
     GOAL_PAIRS_FULL,
@@ -30,8 +32,10 @@ from .group import (
     MORE_PAIRS_QUICK,
     PARTITIONS,
     QUICK_SHARE,
+    VISIT_CPU,
     Group,
 )
+from .kafka_clients import IDLE, METER_MOST, PACE, TIMES, VISITORS
 from .replicated import LOAD_AFTER_S
 from .results import ABSENT, BESIDE, used
 from .statistics import MET, MISSED, UNRESOLVED
@@ -61,6 +65,10 @@ COLUMNS = (
     ("all joined ms", JOIN, ",.0f"),
     ("half left ms", LEAVE, ",.0f"),
     ("half joined ms", REJOIN, ",.0f"),
+    ("connections/s", CONNECTIONS, ",.0f"),
+    ("connection p99 ms", "visit_p99_ms", ",.1f"),
+    ("server CPU ms/connection", VISIT_CPU, ".3f"),
+    ("KB per idle connection", CONNECTION_KB, ",.1f"),
     ("offset map B/key", MAP_BYTES, ",.1f"),
     ("longest without acks ms", GAP, ",.0f"),
     ("doubled records", "doubled", ",.0f"),
@@ -163,6 +171,24 @@ METHOD = """\
   (new), of which half an interval is left when half of the members leave or join. That is most of what is
   seen there.
 - The cells of w12 and w13 warm their JVM by themselves: they run before they count.
+- Kafka's own clients (w18): one client with the same settings against Apache Kafka and against headrace's
+  listener for such clients, which every node of headrace has here. `ProducerPerformance` and
+  `ConsumerPerformance` run in one JVM (`-Xms512M -Xmx512M`) that stays warm, and three times before they
+  count: acks=all, idempotent, batch.size 65,536, linger 5 ms, 1,000 distinct values from a file. The time is
+  the tool's; of the consumer without that of joining its group, which is of the new protocol
+  (group.protocol=consumer: a classic one waits 3 s for its first members). It reads a topic {times} times,
+  whose batches `ProducerPerformance` made in both systems. The rows of confluent-kafka (queues as above,
+  acks=all, a callback for each record) tell the rate of the open loop, half of what the slower system reached
+  through this client, but no more than the clients bear on their cores: {small:,} records/s of 100 B, and
+  {large:,} of 1 KB. What was produced is read back through each system's own client, and counted.
+- Connections (w18-connections): beside a producer and a reader at 10,000 records/s of 1 KB through
+  confluent-kafka. Idle ones ({idle:,}) have asked ApiVersions and Metadata, and must answer at the end.
+  Visitors ({visitors}) connect, ask both, produce or fetch one record in turn, and disconnect: {pace:,} times
+  a second, all together ("paced"), or each again at once ("churn"). They are bare sockets in one process,
+  each visitor with an address of its own of 127.0.0.0/8; every answer has to be as long as the right one, and
+  what they produced must be in the topic. Kafka serves in threads on both cores, headrace's node in one.
+- Memory of a connection (w18-memory): of fresh servers. Of headrace's node it is what is resident; of Kafka
+  what lives on the JVM's heap once all garbage was collected, which leaves out what it has elsewhere.
 - Durability class A: both acknowledge what is in the page cache.
 - Cells run interleaved: A B, B A, A B, ...; each ratio is the median of the ratios of the pairs, with the
   95 % interval of a bootstrap. An interval that reaches further than 15 % from its median resolves
@@ -320,6 +346,7 @@ def method(results: dict[str, Any]) -> str:
         nodes_warm=own_warm_up(before.get("kafka_nodes_warm_up"), "the three JVMs"),
         upkeep_warm=own_warm_up(before.get("kafka_upkeep_warm_up"), "its JVM"),
         members=MEMBERS, shared=SHARED_PARTITIONS, heartbeat=HEARTBEAT_MS,
+        times=TIMES, small=METER_MOST[100], large=METER_MOST[1000], idle=IDLE, visitors=VISITORS, pace=PACE,
         kafka_after=LOAD_AFTER_S[KAFKA], headrace_after=LOAD_AFTER_S[HEADRACE],
         kafka=VERSION, partitions=PARTITIONS, warm=warm_up(warm), touched=before.get("touched_gib"),
         touch_s=before.get("touch_s"), server_cores=_listed(machine["server_cores"]),
@@ -351,7 +378,8 @@ def unequal(*, is_quick: bool) -> str:
     share, found = QUICK_SHARE if is_quick else 1, []
     for group in GROUPS:
         loaded = group.preload or {}
-        counts = {HEADRACE: {loaded.get("more", 0)}, KAFKA: {loaded.get("count", 0)}}
+        loads = loaded.get("count", 0)
+        counts = {HEADRACE: {loaded.get("more", loads)}, KAFKA: {loads}}
         for cell in group.cells:
             if cell.kind == "produce":
                 counts[cell.system].add(int(cell.spec["count"] * share))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 COLORS = {"met": "#2e7d32", "missed": "#c62828", "not resolved": "#9e9e9e", "beside": "#90a4ae"}
 SYSTEM_COLORS = {"kafka": "#6a6a6a", "headrace": "#1565c0"}
 _OPTIONS: dict[str, Any] = {"svg.hashsalt": "headrace", "svg.fonttype": "none", "font.size": 8}
-_OF_THREE = ("r3-50", "r3-ping")
+_MORE = ("r3-50", "r3-ping", "w18-50-1k", "w18-r3-50-1k")
 _TICKS = (0, 50, 90, 99, 99.9, 99.99)
 
 
@@ -56,7 +56,7 @@ def _latency(results: dict[str, Any], path: Path) -> None:
 
     ran = {run["group"] for run in results["runs"]}
     kinds = ("W6", "W7")
-    shown = [group for group in GROUPS if group.workload in kinds or group.id in _OF_THREE]
+    shown = [group for group in GROUPS if group.workload in kinds or group.id in _MORE]
     groups = [group for group in shown if group.id in ran]
     columns = max(min(len(groups), 3), 1)
     lines = max(-(-len(groups) // columns), 1)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from .coordinated import COMMITS, JOIN, LEAVE, REJOIN, STORED, TRANSACTIONS
-from .group import CLEANED_MB, DELETED_SEGMENTS, RATE
+from .group import CLEANED_MB, CONNECTION_KB, CONNECTIONS, DELETED_SEGMENTS, RATE
 
 MB, GB = 1e6, 1e9
 # what the terminal is told of a cell, first of all
 _TOLD = ((RATE, "rec/s"), (TRANSACTIONS, "transactions/s"), (COMMITS, "commits/s"), (STORED, "written/s"),
-         (JOIN, "ms to join"), (LEAVE, "ms to leave"), (REJOIN, "ms to join again"))  # fmt: skip
+         (JOIN, "ms to join"), (LEAVE, "ms to leave"), (REJOIN, "ms to join again"),
+         (CONNECTIONS, "connections/s"), (CONNECTION_KB, "KB/connection"))  # fmt: skip
 
 
 def with_rates(report: dict[str, Any]) -> dict[str, Any]:
@@ -32,6 +33,12 @@ def total(reports: list[dict[str, Any]]) -> dict[str, Any]:
     sums = ("records", "bytes", "client_cpu_s", "first", "read")
     found = {name: sum(report[name] for report in reports) for name in sums if name in reports[0]}
     return found | {name: max(report[name] for report in reports) for name in ("seconds", "server_cpu_s")}
+
+
+def in_turn(reports: list[dict[str, Any]]) -> dict[str, Any]:
+    """Runs one after another as one: sums."""
+    names = ("records", "bytes", "seconds", "server_cpu_s", "client_cpu_s")
+    return {name: sum(report[name] for report in reports) for name in names}
 
 
 def worst(reports: list[dict[str, Any]]) -> dict[str, float]:

@@ -9,17 +9,30 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from . import cells, cleaner_io, coordinated_io, kafka_io, machine_io, upkeep_io, warm_up_io
+from . import (
+    cells,
+    cleaner_io,
+    connections_io,
+    coordinated_io,
+    kafka_io,
+    machine_io,
+    tools_io,
+    upkeep_io,
+    warm_up_io,
+)
 from .children_io import ChildError, Children, LostDataError
 from .clusters_io import HeadraceCluster, KafkaCluster
 from .failover_io import fail_over
 from .group import BARE, HEADRACE, KAFKA, PARTITIONS, RATE, Cell, Group, Servers
+from .rates import Rates
 from .replicated import NODES
 from .reports import describe, total, with_rates, worst
-from .systems_io import NO_CONFIGS, Headrace, Kafka, System, drop_cached, move, touch_memory
+from .systems_io import NO_CONFIGS, Headrace, Kafka, System, drop_cached, listening, move, touch_memory
+from .tools_io import KafkaTools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,10 +41,6 @@ CELL_TIMEOUT_S = 90.0
 MOST_STEAL = 0.02
 MOST_REPEATS = 2
 TOUCH_FULL_BYTES, TOUCH_QUICK_BYTES = 12 << 30, 8 << 30
-# of the slower system, by how many nodes, when the cells that tell it do not run
-FALLBACK_RATES = {1: 200_000, NODES: 40_000}
-# the faces whose rates of 1 KB tell what a system can do, by how many nodes
-_TOLD_BY = {1: ("produce+callback", "send"), NODES: ("produce", "send")}
 MB = 1e6
 
 
@@ -50,9 +59,9 @@ class Session:
         self._servers = Servers(1)
         self._systems: defaultdict[Servers, dict[str, System]] = defaultdict(dict)
         self._topics = 0
-        self._preloaded: dict[str, dict[str, Any]] = {}
+        self.preloaded: dict[str, dict[str, Any]] = {}
         self._loaded_as: dict[str, Any] | None = None
-        self._slowest: dict[tuple[int, str], list[float]] = {}
+        self._rates = Rates()
 
     def __enter__(self) -> Self:
         self._on_sigterm = signal.signal(signal.SIGTERM, _interrupt)
@@ -82,7 +91,8 @@ class Session:
             self.say(f"touched {size >> 30} GiB of memory in {seconds:.0f} s")
         if HEADRACE in needed:
             profile = f"{self.profile}.node" if self.profile else ""
-            self.systems[HEADRACE] = Headrace(self.children, self.scratch, self.server_cores, profile)
+            whole = self.children, self.scratch, self.server_cores, profile
+            self.systems[HEADRACE] = Headrace(*whole, listening())
         if KAFKA in needed:
             began = time.monotonic()
             self.systems[KAFKA] = Kafka(self.scratch, self.server_cores)
@@ -116,7 +126,7 @@ class Session:
         folder = Path(tempfile.mkdtemp(prefix="servers-", dir=self.scratch))
         for name in sorted({cell.system for cell in group.cells}):
             began = time.monotonic()
-            self.systems[name] = self._started(name, folder)
+            self.systems[name] = self.started(name, folder)
             what = "three nodes are" if self._nodes == NODES else "node with other settings is"
             self.say(f"{name}'s {what} up after {time.monotonic() - began:.1f} s")
         if group.warm_rounds or not self._is_warm:
@@ -127,14 +137,17 @@ class Session:
         if HEADRACE in self.systems:
             warm_up_io.window(self, HEADRACE, nodes=self._nodes)
 
-    def _started(self, name: str, folder: Path) -> System:
+    def started(self, name: str, folder: Path) -> System:
+        """Servers of a system as this group needs them, with their data in `folder`."""
         settings = dict(self._servers.settings)
         if name == KAFKA:
             cores = self.server_cores
             settings |= dict(self._servers.kafka_settings)
             return KafkaCluster(folder, cores) if self._nodes == NODES else Kafka(folder, cores, settings)
         whole = self.children, folder, self.server_cores, f"{self.profile}.node" if self.profile else ""
-        return HeadraceCluster(*whole) if self._nodes == NODES else Headrace(*whole, settings)
+        if self._nodes == NODES:
+            return HeadraceCluster(*whole, listens=True)
+        return Headrace(*whole, settings | listening())
 
     # --- groups and cells -------------------------------------------------------------------------------
 
@@ -192,7 +205,7 @@ class Session:
     def _produce_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
         system, topic = self.systems[cell.system], self.new_topic(cell.system, PARTITIONS)
         try:
-            with _Profiled(self, system):
+            with self.profiled(system):
                 (made,) = self.work([{**spec, "loop": "produce"}], system, topic, profile=True)
             if "absent" in made:
                 return made
@@ -201,20 +214,18 @@ class Session:
                 raise LostDataError(f"{made['failed']} records failed in {cell.name}")
             if isinstance(system, HeadraceCluster | KafkaCluster):
                 found["in_sync"] = min(place.in_sync for place in system.places(topic))
-            self._verify(system, topic, made["expected"])
+            self.verify(system, topic, made["expected"])
         finally:
             system.delete_topic(topic)
-        face, size = spec["face"], spec["size"]
-        if size == 1000 and face in _TOLD_BY[self._nodes] and spec.get("compression") is None:
-            self._slowest.setdefault((self._nodes, f"{cell.system} produce"), []).append(found[RATE])
+        self._rates.produced(cell.system, self._nodes, spec, found[RATE])
         return found
 
     def _consume_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
-        system, loaded = self.systems[cell.system], self._preloaded[cell.system]
+        system, loaded = self.systems[cell.system], self.preloaded[cell.system]
         consumers = spec.get("consumers", 1)
         order = {**spec, "loop": "consume", "count": loaded["count"], "is_share": consumers > 1}
         shares = [list(range(start, PARTITIONS, consumers)) for start in range(consumers)]
-        with _Profiled(self, system):
+        with self.profiled(system):
             reports = self.work(
                 [{**order, "partitions": share} for share in shares], system, loaded["topic"], profile=True
             )
@@ -225,20 +236,20 @@ class Session:
         if read["read"] != loaded["count"] or read["bytes"] != whole * spec["size"]:
             raise LostDataError(f"{cell.name} read {read['read']} records of {loaded['count']}: {read}")
         found = with_rates(read)
-        if spec["size"] == 1000 and consumers == 1 and cell.name in ("consume", "poll"):
-            self._slowest.setdefault((self._nodes, f"{cell.system} consume"), []).append(found[RATE])
+        self._rates.consumed(cell.system, self._nodes, spec, found[RATE])
         return found
 
     def _openloop_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
         system = self.systems[cell.system]
         topic = self.new_topic(cell.system, spec["partition_count"])
-        spec = {**spec, "rate": spec.get("rate") or int(self.slowest_rate() * spec["share"])}
+        if "rate" not in spec:
+            spec = {**spec, "rate": self._rates.share(self._nodes, spec)}
         timed = int(spec["rate"] * (spec["warm_s"] + spec["seconds"])) - int(spec["rate"] * spec["warm_s"])
         patience_s = spec["warm_s"] + spec["seconds"] + 15
         readers = spec.get("readers", 1)
         orders = [{**spec, "loop": "follow", "timed": timed, "patience_s": patience_s}] * readers
         if spec.get("cold"):
-            loaded = self._preloaded[cell.system]
+            loaded = self.preloaded[cell.system]
             drop_cached(self.folder(cell.system), loaded["topic"])
             orders.append({"loop": "reread", "face": "consume" if cell.system == KAFKA else "poll",
                            "partitions": list(range(PARTITIONS)), "count": loaded["count"],
@@ -248,8 +259,11 @@ class Session:
             with contextlib.ExitStack() as stack:
                 if "upkeep" in spec:
                     orders.append(stack.enter_context(upkeep_io.at_work(self, cell.system, spec)))
-                stack.enter_context(_Profiled(self, system))
+                if "connections" in spec:
+                    orders.append(stack.enter_context(connections_io.at_work(self, cell.system, spec)))
+                stack.enter_context(self.profiled(system))
                 reports = self.work([*orders, {**spec, "loop": "openloop"}], system, topic, profile=True)
+                visited = connections_io.figures(system, orders[-1], reports[-2])
             usage = machine_io.sample_all(system.node_pids)
         finally:
             system.delete_topic(topic)
@@ -257,7 +271,7 @@ class Session:
         for report in follows:
             if report["arrived"] != timed:
                 raise LostDataError(f"{cell.name}: {report['arrived']} of {timed} records arrived")
-        found = with_rates(sent)
+        found = with_rates(sent) | visited
         found |= {f"e2e_{name}_ms": value for name, value in worst(follows).items()}
         found["curve"] = follows[0]["e2e"]["curve"]
         span_s = max(report["span_s"] for report in follows)
@@ -276,7 +290,7 @@ class Session:
         system = self.systems[cell.system]
         topic = self.new_topic(cell.system, spec["partition_count"])
         try:
-            with _Profiled(self, system):
+            with self.profiled(system):
                 (found,) = self.work([{**spec, "loop": "ping"}], system, topic, profile=True)
         finally:
             system.delete_topic(topic)
@@ -285,7 +299,7 @@ class Session:
     def _window_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
         system, topic = self.systems[cell.system], self.new_topic(cell.system, PARTITIONS)
         try:
-            with _Profiled(self, system):
+            with self.profiled(system):
                 reports = self.work(
                     [{**spec, "loop": "window"}] * spec["producers"], system, topic, profile=True
                 )
@@ -298,24 +312,33 @@ class Session:
     def _raw_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
         system, topic = self.systems[cell.system], self.new_topic(cell.system, PARTITIONS)
         try:
-            with _Profiled(self, system):
+            with self.profiled(system):
                 (found,) = self.work([{**spec, "loop": "raw"}], system, topic, profile=True)
-            self._verify(system, topic, {"count": found["sent"], "checksum": None})
+            self.verify(system, topic, {"count": found["sent"], "checksum": None})
         finally:
             system.delete_topic(topic)
         return with_rates(found)
 
     def _transact_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
-        with _Profiled(self, self.systems[cell.system]):
+        with self.profiled(self.systems[cell.system]):
             return with_rates(coordinated_io.transact(self, cell, spec))
 
     def _commit_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
-        with _Profiled(self, self.systems[cell.system]):
+        with self.profiled(self.systems[cell.system]):
             return coordinated_io.commit(self, cell, spec)
 
     def _rebalance_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
-        with _Profiled(self, self.systems[cell.system]):
+        with self.profiled(self.systems[cell.system]):
             return coordinated_io.rebalance(self, cell, spec)
+
+    def _memory_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+        return connections_io.memory(self, cell, spec)
+
+    def _tool_produce_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+        return tools_io.produce(self, cell, spec)
+
+    def _tool_consume_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
+        return tools_io.consume(self, cell, spec)
 
     def _failover_cell(self, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
         return fail_over(self, cell, spec)
@@ -339,14 +362,16 @@ class Session:
         (found,) = self.children.work([order], cores=self.client_cores, timeout_s=CELL_TIMEOUT_S)
         return with_rates(found)
 
-    # --- parts of cells ---------------------------------------------------------------------------------
+    def profiled(self, system: System) -> contextlib.AbstractContextManager[None]:
+        """While it lasts the nodes of headrace sample themselves, when profiles were asked for."""
+        return _Profiled(self, system)
 
-    def slowest_rate(self) -> float:
-        """Records of 1 KB a second that the slower system produces and reads, as measured before."""
-        medians = [
-            statistics.median(rates) for (nodes, _), rates in self._slowest.items() if nodes == self._nodes
-        ]
-        return min(medians, default=FALLBACK_RATES[self._nodes])
+    @cached_property
+    def tools(self) -> KafkaTools:
+        """Kafka's own, in a JVM of the session's."""
+        return KafkaTools(self)
+
+    # --- parts of cells ---------------------------------------------------------------------------------
 
     def work(
         self,
@@ -357,13 +382,9 @@ class Session:
         profile: bool = False,
         when_ready: Callable[[], None] | None = None,
     ) -> list[dict[str, Any]]:
-        common = {
-            "system": system.name,
-            "bootstrap": system.bootstrap,
-            "topic": topic,
-            "server_pids": system.cpu_pids,
-        }
-        orders = [{**common, **order} for order in orders]
+        """What clients report: the system's own, or those of the system that is the order's `client`."""
+        common = {"topic": topic, "server_pids": system.cpu_pids}
+        orders = [{**common, **_reached(system, order.get("client")), **order} for order in orders]
         if profile and self.profile:
             for number, order in enumerate(orders):
                 order["profile"] = f"{self.profile}.{order['loop']}-{number}"
@@ -371,7 +392,7 @@ class Session:
             orders, cores=self.client_cores, timeout_s=CELL_TIMEOUT_S, when_ready=when_ready
         )
 
-    def _verify(self, system: System, topic: str, expected: dict[str, Any]) -> None:
+    def verify(self, system: System, topic: str, expected: dict[str, Any]) -> None:
         """Read all back in processes of their own; count and checksum must agree. Errors: LostDataError."""
         shares = [
             list(range(part, PARTITIONS, len(self.client_cores))) for part in range(len(self.client_cores))
@@ -390,28 +411,34 @@ class Session:
             self._forget_preload()
         self._loaded_as = group.preload
         if group.preload is not None:
-            for name in sorted({cell.system for cell in group.cells} - self._preloaded.keys()):
+            for name in sorted({cell.system for cell in group.cells} - self.preloaded.keys()):
                 self._fill(name, **group.preload)
 
     def _forget_preload(self) -> None:
         """Of the servers that are used now."""
-        for name, loaded in self._preloaded.items():
+        for name, loaded in self.preloaded.items():
             self.systems[name].delete_topic(loaded["topic"])
-        self._preloaded.clear()
+        self.preloaded.clear()
 
-    def _fill(self, name: str, size: int, count: int, more: int, **transactions: int) -> None:
+    def _fill(
+        self, name: str, size: int, count: int, more: int = 0, acks: str = "", **transactions: int
+    ) -> None:
         system, topic = self.systems[name], self.new_topic(name, PARTITIONS)
+        if acks:  # the same batches in both
+            made = self.tools.produce(system, topic, {"size": size, "count": count, "acks": acks})
+            self.preloaded[name] = {"topic": topic, "count": made["records"]}
+            return
         spec = {"size": size, "count": count if name == KAFKA else more}
         if transactions:
             order = coordinated_io.transacting(spec | transactions, topic)
             (made,) = self.work([order], system, topic)
-            self._preloaded[name] = {"topic": topic, "count": made["expected"]["count"]}
+            self.preloaded[name] = {"topic": topic, "count": made["expected"]["count"]}
             coordinated_io.read_back(self, system, topic, made["expected"])
             return
         order = {**spec, "loop": "produce", "face": "produce" if name == KAFKA else "send_many"}
         (made,) = self.work([order], system, topic)
-        self._preloaded[name] = {"topic": topic, "count": made["expected"]["count"]}
-        self._verify(system, topic, made["expected"])
+        self.preloaded[name] = {"topic": topic, "count": made["expected"]["count"]}
+        self.verify(system, topic, made["expected"])
 
     def new_topic(self, name: str, partitions: int, configs: Mapping[str, str] = NO_CONFIGS) -> str:
         """Its name, the same in no two cells."""
@@ -450,6 +477,13 @@ class _Profiled:
     def __exit__(self, *error: object) -> None:
         if self._system is not None:
             self._system.end_profile()
+
+
+def _reached(system: System, client: str | None) -> dict[str, Any]:
+    """Which client a loop uses, and its address."""
+    if client == KAFKA:
+        return {"system": KAFKA, "bootstrap": system.kafka_bootstrap}
+    return {"system": system.name, "bootstrap": system.bootstrap}
 
 
 def _interrupt(*_: object) -> None:

@@ -32,13 +32,15 @@ ONE_REPLICA = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
 }
+LISTENERS, PLAINTEXT = "listeners", "PLAINTEXT://"
 
 
 class System(Protocol):
-    """Servers with a client address. `node_pids`: the processes that hold records, whose memory is told;
-    `cpu_pids`: all processes whose CPU time is the servers'."""
+    """Servers with a client address, and one for Kafka's clients, "" without. `node_pids`: the processes that
+    hold records, whose memory is told; `cpu_pids`: all processes whose CPU time is the servers'."""
 
     data_dir: Path
+    kafka_bootstrap: str
 
     @property
     def name(self) -> str: ...
@@ -79,6 +81,7 @@ class Headrace:
         pairs = (f"{name}={value}" for name, value in settings.items())
         self._node = self._start("node", cores, str(port), profile, *pairs)
         self.bootstrap, self.pid = f"127.0.0.1:{self._ready(self._node)}", self._node.pid
+        self.kafka_bootstrap = settings.get(LISTENERS, "").removeprefix(PLAINTEXT)
         self.node_pids = [self.pid]
         self.cpu_pids = [self.pid, self._controller.pid]  # Kafka's one JVM holds both, too
         self._admin = Admin(self.bootstrap)
@@ -148,6 +151,7 @@ class Kafka:
             self.data_dir, self.SETTINGS | dict(settings), jvm=kafka_io.SERVER_JVM, cores=cores
         )
         self.bootstrap, self.pid = self._node.bootstrap, self._node.pid
+        self.kafka_bootstrap = self.bootstrap
         self.node_pids = self.cpu_pids = [self.pid]
         try:
             self._admin: Any = AdminClient({"bootstrap.servers": self.bootstrap}, logger=silent())
@@ -189,6 +193,11 @@ class Kafka:
         """Cleanly; safe to call again. The client goes first: it would tell that its connection broke."""
         self._admin = None
         self._node.stop()
+
+
+def listening() -> dict[str, str]:
+    """With it Kafka's clients reach a node of headrace, too."""
+    return {LISTENERS: f"{PLAINTEXT}127.0.0.1:{kafka_io.free_ports(1)[0]}"}
 
 
 def silent() -> logging.Logger:

@@ -31,6 +31,8 @@ LOOPS = {
     "members": "members",
     "failover": "failover",
     "upkeep": "upkeep",
+    "idle": "connections",
+    "churn": "connections",
     "raw": "raw",
     "bareclient": "bare",
     "pagecache": "bare",

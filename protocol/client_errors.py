@@ -92,6 +92,11 @@ class NoOffsetError(HeadraceError):
 
 
 @dataclass(eq=False)
+class DataLossError(HeadraceError):
+    """Records that a planned read has to have are not there any more."""
+
+
+@dataclass(eq=False)
 class LogTruncationError(HeadraceError):
     """Records that were read are no longer in the log, and auto.offset.reset is 'none'.
 

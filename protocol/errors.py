@@ -24,6 +24,9 @@ from .client_errors import (
     ConfigError as ConfigError,
 )
 from .client_errors import (
+    DataLossError as DataLossError,
+)
+from .client_errors import (
     DeliveryTimeoutError as DeliveryTimeoutError,
 )
 from .client_errors import (

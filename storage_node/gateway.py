@@ -36,6 +36,7 @@ class OwnRequest:
     body: Any
     frames: Sequence[Buffer]
     answered: Answered
+    takes_runs: bool = False  # frames of the answer may be LentRuns
 
     @property
     def raw_body(self) -> bytes:

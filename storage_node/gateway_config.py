@@ -50,6 +50,15 @@ class GatewayConfig(Config):
         doc="Fetch sessions of Kafka's clients that are remembered; others name all partitions each time.",
     )
 
+    socket_request_receive_timeout_ms: int = key(
+        "socket.request.receive.timeout.ms",
+        30_000,
+        low=100,
+        unit="ms",
+        live=True,
+        doc="A Kafka client that has begun a request and has not sent all of it by then is cut off, if others"
+        " wait for the memory that it holds (queued.max.request.bytes). Kafka has no such key.",
+    )
     quota_window_num: int = key(
         "quota.window.num",
         11,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,10 +23,16 @@ os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Some hundred processes are started: none of them is to compile the package again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 sys.path.insert(0, str(Path(__file__).parent / "fakes"))
 sys.path.insert(0, str(Path(__file__).parent / "sim"))
 sys.path.insert(0, str(Path(__file__).parent / "oracle"))
 sys.path.insert(0, str(Path(__file__).parent / "fuzz"))
+
+import work_units  # noqa: E402 - found on that path
 
 
 class _RootIsNoTestPackage:
@@ -38,6 +45,29 @@ class _RootIsNoTestPackage:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collect_directory(self, path: Path, parent: Collector) -> Collector | None:
         return pytest.Dir.from_parent(parent, path=path) if path == ROOT else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """More than there are cores: of most tests the half is waiting."""
+    return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else work_units.worker_count()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Any:
+    """Which worker runs what."""
+    return work_units.new_scheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In the order in which the workers take them."""
+    items.sort(key=lambda item: work_units.rank(item.nodeid))
+
+
+def pytest_collection_finish() -> None:
+    """The tests themselves are no garbage: nobody is to look through ten thousand of them each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 
+MAX_LAG_MS = 5_000  # how long a node's metadata may be behind what another one told, as the nodes have it
+
 
 class AdminEngine:
     """Runs on the loop of `hub`. Timeouts are in seconds; None takes default.api.timeout.ms."""
@@ -216,8 +218,21 @@ class AdminEngine:
             await asyncio.sleep(wait_ms / 1000)
 
     async def _metadata(self, topics: tuple[str, ...] | None, call: Call) -> MetadataResponse:
-        response: MetadataResponse = await self._asking.ask(apis.METADATA, MetadataRequest(topics), call)
-        return response
+        """As new as all that this client was told before, its own changes among it: the node that is asked
+        may have heard less. A node that stays behind for MAX_LAG_MS shows what it has."""
+        give_up_ms = min(call.deadline_ms, self._hub.now_ms() + MAX_LAG_MS)
+        metadata, failures = self._hub.metadata, 0
+        while True:
+            known_offset = metadata.told_offset
+            response: MetadataResponse = await self._asking.ask(apis.METADATA, MetadataRequest(topics), call)
+            failures += 1
+            wait_ms = self._asking.backoff.wait_ms(failures)
+            if response.metadata_offset >= known_offset:
+                return response
+            if self._hub.now_ms() + wait_ms >= give_up_ms:
+                metadata.told_offset = response.metadata_offset  # the cluster is another one, or was set back
+                return response
+            await asyncio.sleep(wait_ms / 1000)
 
 
 def _partition(topic: str, part: PartitionMetadata) -> PartitionDescription:

@@ -137,7 +137,7 @@ class GroupEngine:
         timeout: float | None,
     ) -> Results[TopicPartition, None]:
         """Per partition None, or why not. Errors: of the group, as UnknownMemberIdError while it has
-        members."""
+        members; ValueError for a negative offset."""
         entries = [_entry(tp, offset) for tp, offset in offsets.items()]
 
         async def ask(at: Coordinator) -> Outcomes | KafkaError:
@@ -276,6 +276,8 @@ def _named(partitions: Iterable[TopicPartition]) -> tuple[groups.TopicNamePartit
 
 def _entry(tp: TopicPartition, offset: int | OffsetAndMetadata) -> groups.CommittedOffset:
     given = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+    if given.offset < 0:
+        raise ValueError(f"an offset must not be negative: {given.offset}")
     return groups.CommittedOffset(tp.topic, tp.partition, given.offset, given.leader_epoch, given.metadata)
 
 

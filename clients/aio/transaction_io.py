@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..producer.delivery_io import BatchResult
     from ..producer.producer_io import ProducerEngine
     from ..producer.transactional_io import TransactionalHalf
+    from ..producer.transactions import PreparedTransaction
     from ..records import HeadersLike, ProducerRecord, Record, RecordMetadata, TimestampLike
     from .consumer_io import AsyncConsumer
     from .producer_io import AsyncProducer
@@ -77,6 +78,15 @@ class AsyncTransactionalCalls:
         half = self._half
         await self._enter_lines()
         await half.commit()
+
+    async def prepare_transaction(self) -> PreparedTransaction:
+        """Wait until everything sent is acknowledged, and leave the transaction open, after `close` too:
+        whoever has what this returns can end it, until it is aborted after transaction.timeout.ms.
+
+        Errors: as `commit_transaction`. Source: KIP-939.
+        """
+        await self._enter_lines()
+        return await self._half.prepare()
 
     async def abort_transaction(self) -> None:
         """Undo the open transaction: readers of committed data see nothing of it.

@@ -50,6 +50,13 @@ class PieceResult:
         """The batches the rows went into."""
         return [delivery for delivery, _ in self._runs]
 
+    def runs(self) -> Iterator[tuple[Delivery, int, int]]:
+        """(batch, index of the first record in it, records) of rows that lie next to each other."""
+        for (delivery, first), start, end in zip(
+            self._runs, self._starts, [*self._starts[1:], self.added], strict=True
+        ):
+            yield delivery, first, end - start
+
     def future(self, row: int) -> RecordFuture:
         """The future of one row."""
         position = self._position(row)
@@ -95,6 +102,11 @@ class ArrowResult(BatchResult):
         number = bisect_right(self._ends, index)
         piece = self._pieces[number]
         return piece.future(index - (self._ends[number] - piece.count))
+
+    def runs(self) -> Iterator[tuple[Delivery, int, int]]:
+        """(batch, index of the first record in it, records), not in row order."""
+        for piece in self._pieces:
+            yield from piece.runs()
 
     def deliveries(self) -> list[Delivery]:
         """The distinct batches that the rows went into."""

@@ -81,6 +81,11 @@ class ClusterIo:
         assert self._hub is not None, "the IO thread has started"
         return self._hub
 
+    @property
+    def failure(self) -> HeadraceError | None:
+        """Why nothing works any more; None while it does."""
+        return self._failure
+
     def call(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Run a coroutine on the IO thread and wait for its result.
 

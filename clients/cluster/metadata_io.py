@@ -72,6 +72,7 @@ class MetadataService:
         self.max_age_ms, self._now_ms, self._random, self._tasks = max_age_ms, now_ms, random, tasks
         self._backoff = Backoff(MIN_REFRESH_INTERVAL_MS, MAX_BACKOFF_MS, random)
         self.ask_last: frozenset[Address] = frozenset()  # nodes that are known not to answer now
+        self.told_offset = -1  # of the newest metadata that any answer of `ask_any` spoke of
         self._topics: dict[str, int] = {}  # name -> how many clients want it
         self._all_wanted = 0  # how many clients want to know all topics
         self._listeners: dict[Listener, None] = {}
@@ -216,13 +217,16 @@ class MetadataService:
                     break
                 try:
                     timeout_ms = min(left_ms, attempt_ms)
-                    return await self._network.request(address, api, body, timeout_ms=timeout_ms)
+                    reply = await self._network.request(address, api, body, timeout_ms=timeout_ms)
                 except KafkaError as error:
                     if not error.retriable:
                         raise
                     if on_lost is not None and isinstance(error, (NetworkError, RequestTimedOutError)):
                         on_lost()
                     failure = error
+                else:
+                    self.told_offset = max(self.told_offset, getattr(reply.body, "metadata_offset", -1))
+                    return reply
             failures += 1
             self.refresh_soon()  # the nodes may have moved
             wait_ms = self._backoff.wait_ms(failures)

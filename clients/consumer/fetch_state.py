@@ -96,6 +96,7 @@ class PartitionState:
     epochs: ReadEpochs = field(default_factory=ReadEpochs)
     validated_epoch: int | None = None
     divergence: Divergence | None = None  # what the validation under way has found
+    until: int | None = None  # nothing from this offset on is fetched
     follower: int | None = None  # the node to fetch from until `follower_until_ms` instead of the leader
     follower_until_ms: int = 0
     leader_only_until_ms: int = 0  # a follower failed lately

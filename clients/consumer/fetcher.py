@@ -336,8 +336,9 @@ class Fetcher:
         return state.position is None or (not state.is_paused and self._has_room(state))
 
     def _has_room(self, state: PartitionState) -> bool:
-        limits = self._limits
-        is_low = state.buffered_bytes * 2 < limits.max_partition_bytes
+        if state.until is not None and state.fetch_offset >= state.until:
+            return False
+        is_low = state.buffered_bytes * 2 < self._limits.max_partition_bytes
         return is_low and self._free_bytes() > 0
 
     def _free_bytes(self) -> int:

@@ -25,7 +25,7 @@ from ..group.group_metadata import GroupMetadata
 from ..group.wishes import offsets_to_commit
 from .delivery_io import until_done
 from .sequences import Identity
-from .transactions import Transactions, TxnState, wait_after
+from .transactions import PreparedTransaction, Transactions, TxnState, wait_after
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -86,7 +86,7 @@ class TransactionalHalf:
                 await self._init()
             with self._turn:
                 self._transactions.begin()
-                self._sent_before = self._sender.counters.batches_sent
+                self._sent_before = self._sent
                 self._sender.give_up(None, self._hub.now_ms())
                 self._refuse(None)
 
@@ -129,16 +129,22 @@ class TransactionalHalf:
         max.block.ms, when the outcome is unknown (call it again), InvalidTxnStateError, ProducerFencedError.
         """
         async with self._call, self._timed("commit"):
-            with self._turn:
-                self._transactions.commit()
-                self._refuse(self._transactions.refusal())
-                self._sender.accumulator.seal_all()
-                live = self._sender.accumulator.flush(self._hub.now_ms())
-            self._pump()
-            await until_done([batch.delivery for batch in live])
-            if self._transactions.state is not TxnState.COMMITTING:
-                self._transactions.check_open()  # raises what came in between
+            await self._store()
             await self._end(committed=True)
+
+    async def prepare(self) -> PreparedTransaction:
+        """Wait until everything of the transaction is acknowledged, and leave it open. Whoever knows what
+        this returns can commit or abort it, until transaction.timeout.ms have passed since it began.
+
+        Errors: as `commit`.
+        """
+        async with self._call:
+            await self._store()
+            with self._turn:
+                self._transactions.prepared()
+                self._refuse(self._transactions.refusal())
+            is_empty = not self._transactions.has_begun and self._sent_before == self._sent
+            return PreparedTransaction(self._id, *self._identity, is_empty)
 
     async def abort(self) -> None:
         """Undo the transaction. What was not sent yet ends with TransactionAbortedError, what is under way is
@@ -183,8 +189,8 @@ class TransactionalHalf:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is none, and another may begin."""
-        return self._transactions.state is TxnState.READY
+        """Whether there is none, or one that is left to whoever ends it."""
+        return self._transactions.state in (TxnState.READY, TxnState.PREPARED)
 
     def figures(self) -> dict[str, float]:
         """How long the calls took in all, what they waited for too, by Kafka's metric names; a `begin` that
@@ -217,9 +223,24 @@ class TransactionalHalf:
             self._transactions.initialized()
             self._refuse(self._transactions.refusal())
 
+    async def _store(self) -> None:
+        """From here on nothing joins the transaction, and all of it is acknowledged. Errors: as `commit`."""
+        with self._turn:
+            self._transactions.commit()
+            self._refuse(self._transactions.refusal())
+            self._sender.accumulator.seal_all()
+            live = self._sender.accumulator.flush(self._hub.now_ms())
+        self._pump()
+        await until_done([batch.delivery for batch in live])
+        if self._transactions.state is not TxnState.COMMITTING:
+            self._transactions.check_open()  # raises what came in between
+
+    @property
+    def _sent(self) -> int:
+        return self._sender.counters.batches_sent
+
     async def _end(self, *, committed: bool) -> None:
-        sent = self._sender.counters.batches_sent
-        if self._transactions.has_begun or sent != self._sent_before:
+        if self._transactions.has_begun or self._sent != self._sent_before:
             request = EndTxnRequest(self._id, *self._identity, committed)
             answer = await self._ask(self._coordinator, END_TXN, request, _error_of)
             identity = Identity(answer.producer_id, answer.producer_epoch)

@@ -8,7 +8,7 @@ Source: Kafka TransactionManager.java; KIP-98, KIP-588, KIP-890, KIP-1050.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import (
     ConcurrentTransactionsError,
@@ -27,6 +27,15 @@ if TYPE_CHECKING:
     from ..cluster.backoff import Backoff
 
 
+class PreparedTransaction(NamedTuple):
+    """All that is needed to end a transaction that was left open. An empty one has nothing to end."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    is_empty: bool
+
+
 class TxnState(Enum):
     """What a transactional producer is doing."""
 
@@ -35,6 +44,7 @@ class TxnState(Enum):
     READY = "ready"
     IN_TRANSACTION = "in_transaction"
     COMMITTING = "committing"
+    PREPARED = "prepared"
     ABORTING = "aborting"
     ABORTABLE_ERROR = "abortable_error"
     FATAL_ERROR = "fatal_error"
@@ -57,8 +67,14 @@ TRANSITIONS: Mapping[TxnState, Mapping[TxnState, str]] = {
     },
     _S.COMMITTING: {
         _S.READY: "committed",
+        _S.PREPARED: "prepare_transaction: all is stored",
         _S.ABORTABLE_ERROR: "something was not stored",
         _S.FATAL_ERROR: "fenced off",
+    },
+    _S.PREPARED: {
+        _S.COMMITTING: "commit_transaction",
+        _S.ABORTING: "abort_transaction",
+        _S.FATAL_ERROR: "the producer ends, the transaction stays open",
     },
     _S.ABORTING: {_S.READY: "aborted", _S.FATAL_ERROR: "fenced off"},
     _S.ABORTABLE_ERROR: {_S.ABORTING: "abort_transaction", _S.FATAL_ERROR: "fenced off"},
@@ -114,9 +130,11 @@ class Transactions:
 
     def commit(self) -> None:
         """End the open transaction, or go on ending it. Errors: as `check_open`."""
-        if self.state is not TxnState.COMMITTING:
+        if self.state is TxnState.COMMITTING:
+            return
+        if self.state is not TxnState.PREPARED:
             self.check_open("there is nothing to commit")
-            self._go(TxnState.COMMITTING)
+        self._go(TxnState.COMMITTING)
 
     def abort(self) -> None:
         """Undo the open transaction, or go on undoing it. Errors: InvalidTxnStateError, or what ended the
@@ -124,7 +142,7 @@ class Transactions:
         self.check_usable()
         if self.state is TxnState.ABORTING:
             return
-        if self.state not in _OPEN:
+        if self.state not in (*_OPEN, TxnState.PREPARED):
             raise InvalidTxnStateError(f"there is nothing to abort: {self._text}")
         self._go(TxnState.ABORTING)
 
@@ -142,7 +160,7 @@ class Transactions:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is something to abort at the end."""
+        """Whether there is something to abort at the end; what is prepared is for others to end."""
         return self.state in _OPEN or self.state is TxnState.ABORTING
 
     # --- what comes of it -------------------------------------------------------------------------------
@@ -154,6 +172,10 @@ class Transactions:
     def not_initialized(self) -> None:
         """No answer came in time; `init` may be called again."""
         self._go(TxnState.UNINITIALIZED)
+
+    def prepared(self) -> None:
+        """All of it is stored, and it stays open."""
+        self._go(TxnState.PREPARED)
 
     def ended(self) -> None:
         """The transaction is committed, or aborted, for good."""
@@ -220,6 +242,7 @@ _TEXTS = {
     _S.READY: "no transaction is open: call begin_transaction first",
     _S.IN_TRANSACTION: "a transaction is open: commit or abort it first",
     _S.COMMITTING: "a transaction is being committed: if that timed out, call commit_transaction again",
+    _S.PREPARED: "the open transaction is prepared: commit or abort it, here or elsewhere",
     _S.ABORTING: "a transaction is being aborted: if that timed out, call abort_transaction again",
     _S.ABORTABLE_ERROR: "the open transaction has failed and must be aborted",
     _S.FATAL_ERROR: "the producer has failed",

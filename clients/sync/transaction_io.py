@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..producer.delivery_io import BatchResult, RecordFuture
     from ..producer.producer_io import ProducerEngine
     from ..producer.transactional_io import TransactionalHalf
+    from ..producer.transactions import PreparedTransaction
     from ..records import HeadersLike, ProducerRecord, Record, TimestampLike
     from .consumer_io import Consumer
     from .producer_io import Producer
@@ -61,6 +62,14 @@ class TransactionalCalls:
         outcome is not known (call again), InvalidTxnStateError, ProducerFencedError.
         """
         self._io.call(self._half.commit())
+
+    def prepare_transaction(self) -> PreparedTransaction:
+        """Wait until everything sent is acknowledged, and leave the transaction open, after `close` too:
+        whoever has what this returns can end it, until it is aborted after transaction.timeout.ms.
+
+        Errors: as `commit_transaction`. Source: KIP-939.
+        """
+        return self._io.call(self._half.prepare())
 
     def abort_transaction(self) -> None:
         """Undo the open transaction: readers of committed data see nothing of it.

@@ -125,7 +125,7 @@ def _started(
     removing = _without(partition.replicas, target)
     wish = Wish(
         replicas=target + removing,
-        adding=_without(target, original),
+        adding=tuple(sorted(_without(target, original))),
         removing=removing,
         elect=reassignment,
     )

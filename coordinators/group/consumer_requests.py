@@ -58,8 +58,9 @@ def _check_epoch(body: ConsumerGroupHeartbeatRequest) -> None:
     if epoch == JOIN_EPOCH:
         if body.owned is None or body.owned:
             raise InvalidRequestError("a member that joins owns nothing, and says so")
-        if not body.subscribed_topic_names and not body.subscribed_topic_regex:
-            raise InvalidRequestError("a member that joins names topics or an expression")
+        if body.subscribed_topic_names is None and body.subscribed_topic_regex is None:
+            # none may be what an expression of the client's own has found so far
+            raise InvalidRequestError("a member that joins names topics or an expression, if only none")
 
 
 def _check_sizes(body: ConsumerGroupHeartbeatRequest) -> None:

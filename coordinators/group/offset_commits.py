@@ -8,7 +8,6 @@ from ...protocol.errors import (
     GroupIdNotFoundError,
     GroupSubscribedToTopicError,
     InvalidCommitOffsetSizeError,
-    InvalidRequestError,
     MessageTooLargeError,
     OffsetMetadataTooLargeError,
     RecordBatchTooLargeError,
@@ -131,8 +130,6 @@ class OffsetCommits:
             return NO_TOPIC_ID, UnknownTopicIdError.code
         if len(given.metadata.encode()) > self._around.config.now.offset_metadata_max_bytes:
             return NO_TOPIC_ID, OffsetMetadataTooLargeError.code
-        if given.offset < 0:
-            return NO_TOPIC_ID, InvalidRequestError.code
         return topic.topic_id, 0
 
     def delete(self, body: OffsetDeleteRequest, token: Token, now: Now) -> Outcome:

@@ -168,6 +168,7 @@ class FetchRequest(msgspec.Struct, array_like=True, frozen=True):
     session_epoch: int = -1
     forgotten: tuple[tuple[bytes, int], ...] = ()  # (topic id, partition)
     rack: str = ""  # of a client that would rather read from a replica near it (KIP-392)
+    may_follow: bool = False  # the client knows that followers answer, too
 
 
 class FetchPartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=False):

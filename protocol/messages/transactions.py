@@ -170,7 +170,7 @@ class AllocateProducerIdsResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class DescribeProducersRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Who writes with a producer id into these partitions, as their leaders know."""
+    """Who writes with a producer id into these partitions, as the replica that is asked knows."""
 
     topics: tuple[TopicNamePartitions, ...]
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.envelope import Api
     from ...protocol.records.header import Buffer
     from ...storage_node.gateway import GatewayHost
+    from ...storage_node.log.lending import Part
     from .encoded import EncodedAnswers
     from .entities import Layout
     from .fetch_sessions import FetchSessions
@@ -124,7 +125,11 @@ class Plane(Protocol):
 class Caller(Protocol):
     """The connection, as its calls see it."""
 
-    def finished(self, call: Call, buffers: Sequence[Buffer]) -> None:
+    @property
+    def takes_runs(self) -> bool:
+        """Whether buffers of an answer may be LentRuns."""
+
+    def finished(self, call: Call, buffers: Sequence[Part]) -> None:
         """The call has its answer; none to be sent if there are no buffers."""
 
     def hung_up(self, call: Call) -> None:
@@ -169,7 +174,7 @@ class Call:
     ) -> None:
         self.api, self.version, self.correlation_id = api, version, correlation_id
         self.body, self.peer, self.plane, self.size = body, peer, plane, size
-        self.buffers: Sequence[Buffer] | None = None  # of the answer, once there is one
+        self.buffers: Sequence[Part] | None = None  # of the answer, once there is one
         self._layout, self._caller = layout, caller
         self.reason: KafkaError | None = None  # it is not to run
         self._is_in_turn = False
@@ -227,7 +232,8 @@ class Call:
             else:
                 self._settle(outcome, (answer_frames,) if with_frames else (), then, failed)
 
-        request = OwnRequest(self.peer, api, body, frames, answered)
+        takes_runs = with_frames and self._caller.takes_runs
+        request = OwnRequest(self.peer, api, body, frames, answered, takes_runs)
         if self._is_in_turn:
             self._is_in_turn = False
             self.host.handle(request)

@@ -18,7 +18,7 @@ from ...protocol.metadata.features import SUPPORTED, level_of
 from ...protocol.model import INTERNAL_TOPICS, NO_NODE
 from .calls import NO_OPERATIONS, Call, KafkaApi
 from .entities import id_of
-from .topics import NO_TOPIC_ID, endpoints
+from .topics import endpoints
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,12 +95,17 @@ def _metadata(call: Call) -> None:
     if topics is None or (call.version == 0 and not topics):
         asked = MetadataRequest()
     else:
-        names = [topic.name for topic in topics if topic.name is not None]
-        ids = [id_of(topic.topic_id) for topic in topics if topic.name is None]
-        if NO_TOPIC_ID in ids:
+        # an id goes before a name: Kafka's own client leaves the name empty beside it, not null
+        ids = [id_of(topic.topic_id) for topic in topics if _has_id(topic)]
+        names = [topic.name for topic in topics if not _has_id(topic)]
+        if None in names:
             raise InvalidRequestError("a topic without a name has an id")
         asked = MetadataRequest(tuple(names), tuple(ids))
     call.ask(registry.METADATA, asked, partial(_found, call, asked))
+
+
+def _has_id(topic: Any) -> bool:
+    return getattr(topic, "topic_id", None) is not None
 
 
 def _found(call: Call, asked: MetadataRequest, response: MetadataResponse) -> None:
@@ -244,7 +249,7 @@ def _described_topic(topic: TopicMetadata, partitions: Sequence[PartitionMetadat
         "is_internal": topic.is_internal,
         "partitions": [
             {
-                "error_code": 0 if each.leader != NO_NODE else LeaderNotAvailableError.code,
+                "error_code": 0,  # that nobody leads is told by the leader, unlike in Metadata
                 "partition_index": each.partition,
                 "leader_id": each.leader,
                 "leader_epoch": each.leader_epoch,

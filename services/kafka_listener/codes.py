@@ -30,6 +30,7 @@ _OLDER: tuple[tuple[int, int, int, int], ...] = (
     (ADD_OFFSETS, 2, e.ProducerFencedError.code, e.InvalidProducerEpochError.code),
     (END_TXN, 2, e.ProducerFencedError.code, e.InvalidProducerEpochError.code),
     (TXN_OFFSET_COMMIT, 2, e.CoordinatorLoadInProgressError.code, e.CoordinatorNotAvailableError.code),
+    (TXN_OFFSET_COMMIT, _NEVER, e.ProducerFencedError.code, e.InvalidProducerEpochError.code),
     (TXN_OFFSET_COMMIT, 4, e.TransactionAbortableError.code, e.InvalidTxnStateError.code),
 )
 

@@ -20,16 +20,20 @@ from .cluster import API_VERSIONS_KEY
 from .entities import layout
 from .framing import FrameReader, read_header
 from .gone_io import LOOK_MS, is_gone
+from .memory import ELEMENT_BYTES
+from .output_io import Output
 from .skimming import no_tags
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...protocol.records.header import Buffer
+    from ...storage_node.log.lending import Part
+    from .calls import KafkaApi
     from .framing import RequestHeader
     from .listener_io import KafkaListener
 
-# Answers of one connection that the kernel has not taken yet: above it no further call is started.
+# Answers of one connection that the kernel has not taken yet: above it no further call is started. Answers
+# of one turn go out together, at the latest when they are so many.
 WRITE_HIGH_BYTES = 64 * 1024
 # Bound: calls of one connection that are started before others have their turn, and for how long.
 TURN_CALLS = 32
@@ -39,7 +43,7 @@ MUTE_STEP_MS = 10_000
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
-    """Fulfils Caller.
+    """Fulfils Caller and Holder.
 
     Invariant: `_calls` are those under way, in the order of their frames; `_waiting` the frames behind them.
     """
@@ -50,13 +54,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._name = name
         self._reader = FrameReader(listener.shared, listener.max_frame_bytes)
         self._transport: asyncio.Transport | None = None
+        self._output: Output | None = None
+        self._ready: list[Part] = []  # answers of this turn
+        self._ready_bytes = 0
         self._calls: deque[Call] = deque()
         self._waiting: deque[bytes] = deque()
-        self._is_starting = self._is_choked = self._is_reading_paused = self._is_ending = False
+        self._is_starting = self._is_in_turn = self._is_reading_paused = self._is_ending = False
         self._is_going_on = False  # the next turn is arranged for
         self._started, self._turn_ends_s = 0, 0.0
         self._queued_bytes = 0  # of calls under way and of frames that wait
-        self._counted_bytes = 0
+        self._counted_bytes = self._counted_partial = 0
+        self._wanted_bytes = 0  # there is no room yet for what is made of the first frame that waits
+        self._moves = self._counted_moves = 0
+        self.held_since_ms = 0  # what is held now was begun, or was moved on
         self.peer = KafkaPeer(0, name, "")
         self.last_active_ms = 0
         self._is_watched = False
@@ -74,10 +84,17 @@ class KafkaConnection(asyncio.BufferedProtocol):
         far = transport.get_extra_info("peername") or ("", 0)
         self.peer = KafkaPeer(self._listener.new_session(), self._name, f"{far[0]}:{far[1]}")
         self.last_active_ms = self._listener.now_ms()
-        transport.set_write_buffer_limits(WRITE_HIGH_BYTES)
+        near = transport.get_extra_info("socket")
+        # Order: the transport tells of its end before it gives the descriptor back.
+        self._output = Output(
+            asyncio.get_running_loop(),
+            near.fileno(),
+            progressed=lambda: self._listener.guarded(self._progressed),
+            failed=lambda: self._listener.guarded(self.abort),
+        )
         # a client whose machine is gone says nothing; one that is gone already, that it is
         with contextlib.suppress(OSError):
-            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            near.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if not self._listener.opened(self):
             self.abort()
         elif self._muted_until_ms:
@@ -91,38 +108,68 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.peer.is_connected = False
         self._is_ending = True
         self._waiting.clear()
+        self._drop_output()
         self._count()
         self._listener.closed(self)
 
     def eof_received(self) -> bool:
-        """The client has closed its end: so do we."""
-        return False
+        """The client has closed its end: so do we, behind the answers that were given."""
+        self._listener.guarded(self.close)
+        return True
 
-    def pause_writing(self) -> None:
-        """The client does not read as fast as it asks."""
-        self._is_choked = True
-
-    def resume_writing(self) -> None:
-        """It has read."""
-        self._is_choked = False
-        self._end_turn()
+    def _progressed(self) -> None:
+        """The client has read some of what had to wait."""
+        if self._is_ending:
+            self._close_when_sent()
+        elif not self._is_choked:
+            self._end_turn()
 
     def abort(self) -> None:
         """End it now; what was not sent is lost."""
         self._is_ending = True
+        self._drop_output()
         if self._transport is not None:
             self._transport.abort()
 
     def close(self) -> None:
         """End it behind the answers that were given."""
+        self._flush()
         self._is_ending = True
-        if self._transport is not None:
+        self._close_when_sent()
+
+    def _close_when_sent(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self.unsent_bytes:
+            self._transport.pause_reading()
+            self._is_reading_paused = True
+        else:
             self._transport.close()
+
+    def _drop_output(self) -> None:
+        self._ready, self._ready_bytes = [], 0
+        if self._output is not None:
+            self._output.close()
 
     @property
     def unsent_bytes(self) -> int:
         """Of answers, not taken by the kernel."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return 0 if self._output is None else self._output.unsent_bytes
+
+    @property
+    def unsent_held_bytes(self) -> int:
+        """Of them, those in memory."""
+        return 0 if self._output is None else self._output.held_bytes
+
+    @property
+    def takes_runs(self) -> bool:
+        """Whether answers may have LentRuns among their buffers."""
+        return self._output is not None and self._output.may_lend
+
+    @property
+    def _is_choked(self) -> bool:
+        """Whether the client does not read as fast as it asks."""
+        return self.unsent_bytes > WRITE_HIGH_BYTES
 
     @property
     def is_writing(self) -> bool:
@@ -146,17 +193,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _take(self, count: int) -> None:
         self.last_active_ms = self._listener.now_ms()
+        if self._output is not None:
+            self._output.asked_again()
         self._begin_turn()
         try:
             for frame in self._reader.received(count):
                 if self._is_ending:
                     return
                 # Order: a frame lies in memory that the next read overwrites, so what waits is copied.
-                if self._waiting or not (self._has_turn() and self._may_start(frame)):
+                if self._waiting or not (self._has_turn() and self._may_start(frame) and self._start(frame)):
+                    self._moves += not self._waiting
                     self._waiting.append(bytes(frame))
                     self._queued_bytes += len(frame)
-                else:
-                    self._start(frame)
         except InvalidRequestError as error:
             self._refused(error)
         self._end_turn()
@@ -169,14 +217,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
             while self._waiting and not self._is_ending and self._has_turn():
                 if not self._may_start(memoryview(self._waiting[0])):
                     break
-                frame = memoryview(self._waiting.popleft())
+                frame = self._waiting.popleft()
                 self._queued_bytes -= len(frame)
-                self._start(frame)
+                if not self._start(memoryview(frame)):
+                    self._waiting.appendleft(frame)
+                    self._queued_bytes += len(frame)
+                    break
         except InvalidRequestError as error:
             self._refused(error)
         self._end_turn()
 
     def _begin_turn(self) -> None:
+        self._is_in_turn = True
         self._started, self._turn_ends_s = 0, time.monotonic() + TURN_S
 
     def _has_turn(self) -> bool:
@@ -185,31 +237,41 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return self._started <= TURN_CALLS and (self._started == 1 or time.monotonic() < self._turn_ends_s)
 
     def _end_turn(self) -> None:
+        self._is_in_turn = False
+        self._flush()
         self._count()
         if self._waiting and not self._is_going_on and self._may_start(memoryview(self._waiting[0])):
             self._is_going_on = True
             self._listener.soon(self.go_on)
 
     def _may_start(self, frame: memoryview) -> bool:
-        if self._muted_until_ms:
+        if self._is_choked or self._muted_until_ms or (self._calls and not self._may_join(frame)):
             return False
-        if not self._calls:
-            return not self._is_choked
-        api = self._listener.served.get(int.from_bytes(frame[:2], "big", signed=True))
+        return not self._wanted_bytes or self._listener.memory.may_begin(self, self._wanted_bytes)
+
+    def _api_of(self, frame: bytes | memoryview) -> KafkaApi | None:
+        return self._listener.served.get(int.from_bytes(frame[:2], "big", signed=True))
+
+    def _may_join(self, frame: memoryview) -> bool:
+        """Whether it may be under way beside those that are."""
+        api = self._api_of(frame)
         return (
             api is not None
             and api.is_pipelined
             and self._calls[-1].api.is_pipelined
             and len(self._calls) < self._listener.max_in_flight
-            and not self._is_choked
         )
 
-    def _start(self, frame: memoryview) -> None:
-        """Errors: InvalidRequestError for what Kafka, too, ends a connection for."""
+    def _start(self, frame: memoryview) -> bool:
+        """False if there is no room for what would be made of it. Errors: InvalidRequestError for what Kafka,
+        too, ends a connection for."""
         header = read_header(frame)
         self.peer.client_id = header.client_id
         call = self._call(header, frame)
+        if call is None:
+            return False
         self._calls.append(call)
+        self._moves += 1
         self._queued_bytes += call.size
         self._is_starting = True
         try:
@@ -217,9 +279,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             call.start()
         finally:
             self._is_starting = False
-        self._send_ready()
+        self._take_ready()
+        return True
 
-    def _call(self, header: RequestHeader, frame: memoryview) -> Call:
+    def _call(self, header: RequestHeader, frame: memoryview) -> Call | None:
         api = self._listener.served.get(header.api_key)
         version, is_unsupported = header.api_version, False
         if api is None:
@@ -229,16 +292,24 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 raise InvalidRequestError(f"{api.name} has no version {version}")
             version, is_unsupported = 0, True
         shape = layout(api.key, version)
-        body = None
+        body, size = None, len(frame)
         if not is_unsupported:
             start = no_tags(frame, header.end) if shape.is_flexible else header.end
-            body = shape.decode(frame, start)
-        call = Call(
-            api, version, header.correlation_id, shape, body, self.peer, self._listener, self, len(frame)
-        )
+            skimmed = shape.skim(frame, start, self._listener.memory.max_elements)
+            size += skimmed.elements * ELEMENT_BYTES
+            if not self._may_make(size):
+                return None
+            body = shape.decode(skimmed, start)
+        call = Call(api, version, header.correlation_id, shape, body, self.peer, self._listener, self, size)
         if is_unsupported:
             call.reason = UnsupportedVersionError(f"ApiVersions has no version {header.api_version}")
         return call
+
+    def _may_make(self, size: int) -> bool:
+        """Whether there is room for a call of this size, beside what this turn has taken."""
+        taken = self._queued_bytes - self._counted_bytes
+        self._wanted_bytes = 0 if self._listener.memory.may_begin(self, size + taken) else size
+        return not self._wanted_bytes
 
     def _refused(self, error: KafkaError) -> None:
         """Bytes that nothing sensible can follow."""
@@ -247,15 +318,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     # --- answers -----------------------------------------------------------------------------------------
 
-    def finished(self, call: Call, buffers: Sequence[Buffer]) -> None:
+    def finished(self, call: Call, buffers: Sequence[Part]) -> None:
         """It goes out when all before it have gone."""
         assert call.buffers is None, "a request is answered exactly once"
         call.buffers = buffers
         if call.throttle_ms:
             self.mute(call.throttle_ms)
         if not self._is_starting:
-            self._send_ready()
-            self._end_turn()
+            self._take_ready()
+            if not self._is_in_turn:
+                self._end_turn()
 
     def hung_up(self, call: Call) -> None:
         """It cannot be told otherwise that the request failed."""
@@ -268,25 +340,56 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._listener.note_bug(self.peer, call, error)
         self.abort()
 
-    def _send_ready(self) -> None:
-        ready: list[Buffer] = []
+    def _take_ready(self) -> None:
+        """Answers that nothing has to go out before. A turn sends all of its own together."""
         while self._calls and self._calls[0].buffers is not None:
             call = self._calls.popleft()
             self._queued_bytes -= call.size
-            ready += call.buffers or ()
-        if ready and self._transport is not None and not self._is_ending:
+            for part in call.buffers or ():
+                self._ready.append(part)
+                self._ready_bytes += len(part)
+        if self._ready_bytes > WRITE_HIGH_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._ready:
+            return
+        ready, self._ready, self._ready_bytes = self._ready, [], 0
+        if self._output is not None and not self._is_ending:
             self.last_active_ms = self._listener.now_ms()
-            self._transport.writelines(ready)
+            self._output.write(ready)
             self._listener.sent(self)
 
     # --- memory ------------------------------------------------------------------------------------------
 
     def _count(self) -> None:
         """Tell the listener what this connection holds, and read on, or not."""
-        held = 0 if self._is_ending else self._reader.held_bytes + self._queued_bytes
-        self._listener.count(self, held - self._counted_bytes)
-        self._counted_bytes = held
+        partial = 0 if self._is_ending else self._reader.held_bytes
+        held = 0 if self._is_ending else partial + self._queued_bytes
+        moves = self._moves + self._reader.begun
+        if moves != self._counted_moves:
+            self._counted_moves, self.held_since_ms = moves, self._listener.now_ms()
+        more, more_partial = held - self._counted_bytes, partial - self._counted_partial
+        self._counted_bytes, self._counted_partial = held, partial
+        self._listener.count(self, more, more_partial)
         self.update_reading()
+
+    def go_on_reading(self) -> None:
+        """There may be room for it now."""
+        if self._wanted_bytes:
+            self._end_turn()
+        else:
+            self.update_reading()
+
+    @property
+    def held_bytes(self) -> int:
+        """Of requests, as it was told."""
+        return self._counted_bytes
+
+    @property
+    def holds_others_up(self) -> bool:
+        """Whether it holds memory for what cannot begin yet, and that is not for want of memory."""
+        return self.is_within_frame or (bool(self._waiting) and not self._wanted_bytes)
 
     @property
     def is_within_frame(self) -> bool:
@@ -299,7 +402,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if transport is None or self._is_ending or transport.is_closing():
             return
         is_held = bool(self._waiting) or self._is_choked or self._muted_until_ms > 0
-        must_pause = is_held or not self._listener.has_room(self)
+        must_pause = is_held or not self._listener.memory.has_room(self)
         if must_pause and not self._is_reading_paused:
             transport.pause_reading()
             self._watch()
@@ -319,11 +422,17 @@ class KafkaConnection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or self._is_ending or not self._is_reading_paused:
             return
-        waits = bool(self._calls) and not self._calls[0].api.is_pipelined
-        if waits and is_gone(transport.get_extra_info("socket").fileno()):
+        if self._waits_for_answers() and is_gone(transport.get_extra_info("socket").fileno()):
             self.abort()
         else:
             self._watch()
+
+    def _waits_for_answers(self) -> bool:
+        """Whether what is first, under way or not, is of no use to a client that is gone."""
+        first = (
+            self._calls[0].api if self._calls else self._api_of(self._waiting[0]) if self._waiting else None
+        )
+        return first is not None and not first.is_pipelined
 
     # --- quotas ------------------------------------------------------------------------------------------
 

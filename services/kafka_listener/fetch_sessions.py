@@ -14,6 +14,7 @@ from ...protocol.errors import (
     FetchSessionTopicIdError,
     InvalidFetchSessionEpochError,
 )
+from .entities import id_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,7 +31,7 @@ EVICTION_MS = 120_000
 class _Topic:
     """A topic of a session as its client names it, and its partitions: what is asked, and what was told."""
 
-    named: Any  # kio's
+    named: Any  # the request's
     partitions: dict[int, Any] = field(default_factory=dict)
     told: dict[int, tuple[int, int]] = field(default_factory=dict)  # high watermark and log start
 
@@ -191,7 +192,7 @@ class _ByName:
 
 @dataclass(slots=True)
 class _ById:
-    topic_id: Any
+    topic_id: bytes
     partitions: list[Any]
 
 
@@ -202,7 +203,7 @@ def _named(session: _Session) -> list[Any]:
 
 
 def _key(topic: Any) -> Any:
-    return topic.topic_id if hasattr(topic, "topic_id") else topic.topic
+    return id_of(topic.topic_id) if hasattr(topic, "topic_id") else topic.topic
 
 
 def _is_news(known: _Topic, told: dict[str, Any]) -> bool:

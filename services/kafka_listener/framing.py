@@ -44,6 +44,7 @@ class FrameReader:
         self._own: bytearray | None = None
         self._filled = 0
         self._size = 0
+        self.begun = 0  # frames that did not come whole at once
 
     @property
     def held_bytes(self) -> int:
@@ -89,6 +90,7 @@ class FrameReader:
         self._head = bytes(data)
 
     def _begin(self, size: int, data: memoryview) -> None:
+        self.begun += 1
         self._size, self._filled = size, len(data)
         self._own = bytearray(min(size, max(FIRST_BYTES, 2 * len(data))))
         self._own[: len(data)] = data

@@ -13,6 +13,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from ...protocol.errors import InvalidRequestError
 from ...protocol.transport.peers import printable
 from ...storage_node.gateway_config import advertised, wanted_listeners
 from ...storage_node.log.files_io import raise_descriptor_limit
@@ -21,6 +22,7 @@ from .connection_io import KafkaConnection
 from .encoded import EncodedAnswers
 from .fetch_sessions import FetchSessions
 from .framing import SHARED_BYTES
+from .memory import RequestMemory
 from .served import SERVED
 from .telemetry import ClientTelemetry
 from .throttling import Throttle
@@ -65,9 +67,8 @@ class KafkaListener:
         self._servers: list[asyncio.Server] = []
         self._connections: set[KafkaConnection] = set()
         self._unsent: set[KafkaConnection] = set()
-        self._held_bytes = 0
-        self._hungry: dict[KafkaConnection, None] = {}  # they wait for room, the first comes first
-        self._favoured: KafkaConnection | None = None
+        self.memory = RequestMemory(lambda: self.host.config.now.queued_max_request_bytes)
+        self._is_feeding = False  # in the loop's next turn
         self._sweeper: asyncio.TimerHandle | None = None
         self._last_log_ms = 0
         self._is_closed = False
@@ -153,7 +154,7 @@ class KafkaListener:
             "accepted": self.accepted,
             "refused": self.refused,
             "broken": self.broken,
-            "held_request_bytes": self._held_bytes,
+            "held_request_bytes": self.memory.held_bytes,
             "pending_response_bytes": self.pending_response_bytes,
             "client_metrics": self.telemetry.status(),
             "quotas": self.throttle.status(),
@@ -191,11 +192,9 @@ class KafkaListener:
     def closed(self, connection: KafkaConnection) -> None:
         """It is gone."""
         self._unsent.discard(connection)
+        if self.memory.gone(connection):
+            self._feed_soon()
         self.telemetry.connection_gone(connection.peer.session)
-        self._hungry.pop(connection, None)
-        if self._favoured is connection:
-            self._favoured = None
-            self.soon(self._feed)
         if connection in self._connections:
             self._connections.remove(connection)
             if not self._is_closed:
@@ -203,15 +202,15 @@ class KafkaListener:
 
     def sent(self, connection: KafkaConnection) -> None:
         """It was given an answer."""
-        if connection.unsent_bytes:
+        if connection.unsent_held_bytes:
             self._unsent.add(connection)
 
     @property
     def pending_response_bytes(self) -> int:
-        """Of answers that clients have not taken yet."""
+        """Of answers that clients have not taken yet, those in memory."""
         if not self._unsent:
             return 0
-        left = {connection: connection.unsent_bytes for connection in self._unsent}
+        left = {connection: connection.unsent_held_bytes for connection in self._unsent}
         self._unsent = {connection for connection, size in left.items() if size}
         return sum(left.values())
 
@@ -269,46 +268,51 @@ class KafkaListener:
 
     # --- memory ------------------------------------------------------------------------------------------
 
-    def count(self, connection: KafkaConnection, more: int) -> None:
+    def count(self, connection: KafkaConnection, more: int, more_partial: int) -> None:
         """A connection holds more bytes of requests than before, or less."""
-        self._held_bytes += more
-        assert self._held_bytes >= 0, "nobody gives back what it has not"
-        if self._favoured is connection and not connection.is_within_frame:
-            self._favoured = None
-        if more < 0 and self._hungry:
+        if self.memory.count(connection, more, more_partial):
+            for each in self._connections:
+                each.update_reading()
+        elif more < 0 and self.memory.hungry:
+            self._feed_soon()
+
+    def _feed_soon(self) -> None:
+        if not self._is_feeding:
+            self._is_feeding = True
             self.soon(self._feed)
 
-    def has_room(self, connection: KafkaConnection) -> bool:
-        """Whether it may read on. When all is taken, one connection alone may finish its frame: else those
-        that have begun one could wait for each other for ever."""
-        if self._held_bytes <= self.host.config.now.queued_max_request_bytes:
-            self._hungry.pop(connection, None)
-            return True
-        if self._favoured is None and connection.is_within_frame:
-            self._favoured = connection
-        if self._favoured is connection:
-            self._hungry.pop(connection, None)
-            return True
-        self._hungry[connection] = None
-        return False
-
     def _feed(self) -> None:
-        for connection in list(self._hungry):
-            connection.update_reading()
+        self._is_feeding = False
+        for connection in list(self.memory.hungry):
+            connection.go_on_reading()
 
     def _sweep(self) -> None:
-        """End connections that are idle, and one that keeps others waiting for memory without sending."""
+        """End connections that are idle, and those that keep others waiting for memory."""
         config, now_ms = self.host.config.now, self.now_ms()
         self.telemetry.expire(now_ms)
         self.throttle.expire()
         idle_ms = config.connections_max_idle_ms
-        interval_s = min(SWEEP_S, idle_ms / 4000)
+        interval_s = min(SWEEP_S, idle_ms / 4000, config.socket_request_receive_timeout_ms / 4000)
         self._sweeper = asyncio.get_running_loop().call_later(interval_s, self.guarded, self._sweep)
         for connection in list(self._connections):
-            silent_ms = now_ms - connection.last_active_ms
-            is_in_the_way = self._hungry and connection is self._favoured and silent_ms > self.stall_ms
-            if is_in_the_way or (silent_ms > idle_ms and connection.is_idle):
+            if now_ms - connection.last_active_ms > idle_ms and connection.is_idle:
                 connection.abort()
+        if self.memory.hungry:
+            self._make_room(config.socket_request_receive_timeout_ms, now_ms)
+
+    def _make_room(self, timeout_ms: int, now_ms: int) -> None:
+        """End those that have had their time to send what they hold memory for, the oldest first, until there
+        is room; and the one that may finish its frame and does not send."""
+        excess = self.memory.excess_bytes
+        holders = [each for each in self._connections if each.holds_others_up]
+        for each in sorted(holders, key=lambda each: each.held_since_ms):
+            is_late = excess > 0 and now_ms - each.held_since_ms > timeout_ms
+            is_stalled = self.memory.is_in_the_way(each) and now_ms - each.last_active_ms > self.stall_ms
+            if is_late or is_stalled:
+                excess -= each.held_bytes
+                error = InvalidRequestError("a request that does not come while others wait for its memory")
+                self.note_refusal(each.peer, error)
+                each.abort()
 
 
 def _bound_socket(host: str, port: int) -> socket.socket:

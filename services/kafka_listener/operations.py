@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ...protocol.errors import UnknownTopicOrPartitionError
 from ...protocol.messages import control as c
 from ...protocol.messages import log_dirs as d
 from ...protocol.messages import quorum as q
@@ -143,7 +144,14 @@ def _elect(call: Call) -> None:
         )
     request = c.ElectLeadersRequest(getattr(body, "election_type", _PREFERRED), topics, ms_of(body.timeout))
 
-    call.ask(registry.ELECT_LEADERS, request, lambda answer: call.answer(_elected(answer)))
+    def done(response: c.ElectLeadersResponse) -> None:
+        failed = response.error_code and not response.results
+        told = (
+            _elect_failed(call, response.error_code, response.error_detail) if failed else _elected(response)
+        )
+        call.answer(told)
+
+    call.ask(registry.ELECT_LEADERS, request, done)
 
 
 def _elected(response: c.ElectLeadersResponse) -> dict[str, Any]:
@@ -183,7 +191,8 @@ def _reassign(call: Call) -> None:
     request = c.AlterPartitionReassignmentsRequest(topics, ms_of(call.body.timeout), allows)
 
     def done(response: c.AlterPartitionReassignmentsResponse) -> None:
-        call.answer(fields(response) | {"responses": by_topic(response.results)})
+        told = {"allow_replication_factor_change": allows, "responses": by_topic(response.results)}
+        call.answer(fields(response) | told)
 
     call.ask(registry.ALTER_PARTITION_REASSIGNMENTS, request, done)
 
@@ -252,21 +261,31 @@ def _quorum(call: Call, response: q.DescribeQuorumResponse) -> None:
         "current_voters": [_quorum_replica(each, wall_ms) for each in response.voters],
         "observers": [_quorum_replica(each, wall_ms) for each in response.observers],
     }
-    call.answer(
-        {
-            "error_code": response.error_code,
-            "error_message": None,
-            "topics": [{"topic_name": _METADATA_TOPIC, "partitions": [log]}],
-            "nodes": [
-                {
-                    "node_id": voter.replica_id,
-                    "listeners": [{"name": "CONTROLLER", "host": at.host, "port": at.port}],
-                }
-                for voter in response.voters
-                if (at := voter.endpoint).port
-            ],
-        }
-    )
+    topics = [_quorum_topic(topic, log) for topic in call.body.topics]
+    voters = response.voters if any(log in topic["partitions"] for topic in topics) else ()
+    nodes = [
+        {"node_id": voter.replica_id, "listeners": [{"name": "CONTROLLER", "host": at.host, "port": at.port}]}
+        for voter in voters
+        if (at := voter.endpoint).port
+    ]
+    call.answer({"error_code": response.error_code, "error_message": None, "topics": topics, "nodes": nodes})
+
+
+def _quorum_topic(asked: Any, log: dict[str, Any]) -> dict[str, Any]:
+    """There is one log that has a quorum; any other partition is not known."""
+
+    def partition(index: int) -> dict[str, Any]:
+        if (asked.topic_name, index) == (_METADATA_TOPIC, 0):
+            return log
+        nothing: dict[str, Any] = dict.fromkeys(("leader_id", "leader_epoch", "high_watermark"), 0)
+        nothing |= {"current_voters": (), "observers": ()}
+        code = UnknownTopicOrPartitionError.code
+        return {"partition_index": index, "error_code": code, "error_message": None, **nothing}
+
+    return {
+        "topic_name": asked.topic_name,
+        "partitions": [partition(each.partition_index) for each in asked.partitions],
+    }
 
 
 def _quorum_replica(replica: q.QuorumReplica, wall_ms: int) -> dict[str, Any]:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import (
     NO_ERROR,
+    FencedLeaderEpochError,
     InvalidRecordError,
+    NotLeaderOrFollowerError,
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
     UnsupportedCompressionTypeError,
@@ -43,8 +45,15 @@ if TYPE_CHECKING:
 _LEADER_ACKS = 1
 # From this version on clients may compress with zstd.
 _PRODUCE_ZSTD = 7
+# From this version on there are sessions of fetches.
+_FETCH_SESSIONS = 7
 # From this version on the leaders of partitions add them to the transaction (KIP-890).
 _PRODUCE_ADDS_PARTITIONS = 12
+# From this version on consumers may be sent to followers, so these answer (KIP-392).
+_FETCH_FOLLOWS = 11
+# From these versions on clients hear who leads, if they asked somebody else (KIP-951).
+_HINTED_SINCE = {0: 10, 1: 16}  # by api key
+_HINTED = (NotLeaderOrFollowerError.code, FencedLeaderEpochError.code)
 _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -4, -5, -6
 # ListOffsets: the first version in which a timestamp has its meaning. Source: KIP-734, 405, 1005, 1023.
 _MEANT_SINCE = {MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}
@@ -121,15 +130,19 @@ def failed_topics(
     return failed
 
 
-def _leader(result: Any) -> dict[str, Any]:
-    """Who leads, where a client asked somebody else (KIP-951)."""
-    if result.leader_id == NO_NODE:
+def _is_hinted(call: Call, result: Any) -> bool:
+    """Whether this client is to hear who leads the partition."""
+    return result.error_code in _HINTED and call.version >= _HINTED_SINCE[call.api.key]
+
+
+def _leader(call: Call, result: Any) -> dict[str, Any]:
+    if not _is_hinted(call, result):
         return {}
     return {"current_leader": {"leader_id": result.leader_id, "leader_epoch": result.leader_epoch}}
 
 
 def _leaders(call: Call, results: Sequence[Any]) -> list[dict[str, Any]]:
-    found = {result.leader_id for result in results if result.leader_id != NO_NODE}
+    found = {result.leader_id for result in results if _is_hinted(call, result)} - {NO_NODE}
     return endpoints(call.host.image, call.peer.listener, found) if found else []
 
 
@@ -173,7 +186,7 @@ def _produced(call: Call, asked: Asked, response: ProduceResponse) -> None:
             "log_start_offset": result.log_start_offset,
             "record_errors": (),
             "error_message": result.error_detail or None,
-        } | _leader(result)
+        } | _leader(call, result)
 
     answers = asked.answers("partition_responses", response.partitions, tell)
     if call.is_silent:
@@ -225,6 +238,7 @@ def _fetch(call: Call) -> None:
         body.isolation_level,
         tuple(asked.entries),
         rack=getattr(body, "rack_id", ""),
+        may_follow=call.version >= _FETCH_FOLLOWS,
     )
     call.ask(registry.FETCH, request, partial(_fetched, call, context, asked), with_frames=True)
 
@@ -257,7 +271,7 @@ def _fetched(
             else None,
             "preferred_read_replica": result.preferred_read_replica,
             "records": Records([next(left) for _ in range(result.frame_count)]),
-        } | _leader(result)
+        } | _leader(call, result)
         if result.diverging_epoch >= 0:
             told["diverging_epoch"] = {
                 "epoch": result.diverging_epoch,
@@ -286,7 +300,7 @@ _fetch_topics_failed = failed_topics(
 
 def _all_of_fetch_failed(call: Call, code: int, text: str) -> dict[str, Any]:
     """An error of the whole has a place of its own since there are sessions."""
-    if hasattr(call.body, "session_epoch"):
+    if call.version >= _FETCH_SESSIONS:
         return {"error_code": code, "responses": ()}
     return _fetch_topics_failed(call, code, text)
 

@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     # from frame, offset and what may still be announced to the offset behind it
     Walk = Callable[[memoryview, int, "Budget"], int]
 
-# Bound: elements become objects, which are a hundred times as large as the smallest of them are here. It is
-# five for each partition that a request may name by default.
+# Bound: whatever memory there is; walking over them takes 20 ms. It is five for each partition that a request
+# may name by default.
 MAX_ELEMENTS = 100_000
 MAX_TAGS = 10_000
+# As long as a text can be where it is not compact; Kafka allows no longer ones.
+MAX_TEXT_BYTES = 2**15 - 1
+MAX_BYTES = 2**31 - 1
 _NULL = "null where there is none, or a negative length"
 
 _FIXED = {
@@ -57,20 +60,31 @@ class Patch(NamedTuple):
 class Budget:
     """Elements and tags that a frame may still announce; and where there are tags that nobody knows."""
 
-    __slots__ = ("elements", "patches", "tags")
+    __slots__ = ("allowed", "elements", "patches", "tags")
 
-    def __init__(self) -> None:
-        self.elements, self.tags = MAX_ELEMENTS, MAX_TAGS
+    def __init__(self, max_elements: int) -> None:
+        self.allowed = self.elements = max_elements
+        self.tags = MAX_TAGS
         self.patches: list[Patch] = []
 
 
-def skim(schema: Any, frame: memoryview, offset: int) -> tuple[int, memoryview]:
-    """Where a body ends that begins at `offset`, and the frame without those tagged fields that nobody knows,
-    which kio refuses. Errors: InvalidRequestError if it does not fit in the frame, or announces more than is
-    allowed."""
-    budget = Budget()
+class Skimmed(NamedTuple):
+    """A body that is what it says: how many `elements` all of its arrays have, and where it ends. `frame` is
+    without those tagged fields that nobody knows, which kio refuses."""
+
+    frame: memoryview
+    end: int
+    elements: int
+    body: Any = None  # what was made of it already
+
+
+def skim(schema: Any, frame: memoryview, offset: int, max_elements: int = MAX_ELEMENTS) -> Skimmed:
+    """Walk over the body that begins at `offset`. Errors: InvalidRequestError if it does not fit in the frame
+    or announces more than is allowed."""
+    budget = Budget(min(max_elements, MAX_ELEMENTS))
     end = _entity(schema)(frame, offset, budget)
-    return end, memoryview(_patched(frame, 0, len(frame), budget.patches)) if budget.patches else frame
+    known = memoryview(_patched(frame, 0, len(frame), budget.patches)) if budget.patches else frame
+    return Skimmed(known, end, budget.allowed - budget.elements)
 
 
 def kind_of(declared: Any) -> tuple[Any, bool]:
@@ -145,12 +159,15 @@ def _skip(size: int) -> Walk:
 
 
 def _text(length_bytes: int, least: int, *, is_flexible: bool) -> Walk:
-    """Text or bytes behind their length, which is -1 for null."""
+    """Text (behind 2 bytes, if it is not compact) or bytes, behind their length, which is -1 for null."""
+    most = MAX_TEXT_BYTES if length_bytes == 2 else MAX_BYTES
 
     def compact(frame: memoryview, offset: int, _budget: Budget) -> int:
         length, offset = varint(frame, offset)
         if length - 1 < least:
             raise InvalidRequestError(_NULL)
+        if length - 1 > most:
+            raise InvalidRequestError(f"a text of {length - 1} bytes")
         return _within(frame, offset + max(length - 1, 0))
 
     def plain(frame: memoryview, offset: int, _budget: Budget) -> int:
@@ -179,7 +196,7 @@ def _array(one: Walk | None, size: int, least: int, *, is_flexible: bool) -> Wal
             return offset
         budget.elements -= count
         if budget.elements < 0:
-            raise InvalidRequestError(f"arrays of more than {MAX_ELEMENTS} elements")
+            raise InvalidRequestError(f"arrays of more than {budget.allowed} elements")
         if one is None:
             return _within(frame, offset + count * size)
         for _ in range(count):
@@ -253,7 +270,7 @@ def unsigned(value: int) -> bytes:
 
 def no_tags(frame: memoryview, offset: int) -> int:
     """Where tagged fields end that nobody knows. Errors: InvalidRequestError."""
-    return _UNKNOWN_TAGS(frame, offset, Budget())
+    return _UNKNOWN_TAGS(frame, offset, Budget(0))
 
 
 def varint(frame: memoryview, offset: int) -> tuple[int, int]:

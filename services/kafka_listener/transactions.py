@@ -155,6 +155,8 @@ def _state(described: m.DescribedTransaction) -> dict[str, Any]:
         timeout_ms="transaction_timeout",
         start_ms="transaction_start_time",
     )
+    if described.error_code:  # of what is not known nothing is told, not even that there is none
+        told |= {"transaction_timeout": 0, "transaction_start_time": 0, "producer_id": 0, "producer_epoch": 0}
     return told | {"topics": each(described.topics)}
 
 

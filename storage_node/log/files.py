@@ -44,6 +44,16 @@ class Space(NamedTuple):
     usable: int
 
 
+class Lent(Protocol):
+    """Bytes of a file where they lie; as many as its length says. The file stays open while it is held."""
+
+    def __len__(self) -> int: ...
+
+    def send(self, descriptor: int, start: int) -> int:
+        """Give a socket or pipe as much as it takes now of the bytes from `start` on; 0 where the file ends.
+        Errors: OSError of either side, BlockingIOError if nothing is taken."""
+
+
 class File(Protocol):
     """An open file. Reads may come from any thread; writes come from the log's owner alone."""
 
@@ -64,6 +74,10 @@ class File(Protocol):
         None also where the file ends before, and where the file system cannot say what is cached. The bytes
         never change, but the memory is used again once nobody holds them. The loop's thread only.
         """
+
+    def lend(self, position: int, size: int) -> Lent | None:
+        """The `size` bytes from `position` on, to be sent without being read; None where `pread_cached` gives
+        none, and where nobody can say. The loop's thread only."""
 
     def will_need(self, position: int, size: int) -> None:
         """Begin to bring these bytes into the page cache: a hint; nobody waits for it, and it never fails."""

@@ -16,17 +16,22 @@ from typing import TYPE_CHECKING, NoReturn
 from ...protocol.errors import KafkaStorageError
 from .files import DiskFullError, FileGoneError, NameTooLongError, Space
 from .page_buffers_io import PageBuffers
+from .page_cache_io import PageCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ...protocol.records.header import Buffer
+    from .files import Lent
 
 # Bound: the kernel takes at most IOV_MAX (1024) buffers in one call.
 _MAX_BUFFERS = 1024
 _FILE_MODE = 0o644
 # What preadv2 says where it cannot tell what is cached: an old kernel, a file system without it.
 _NO_NOWAIT = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+# Bound: of one sendfile, so that one reader with a large socket buffer does not hold up the loop.
+_SENT_AT_ONCE_BYTES = 1024 * 1024
+_READ_INSTEAD_BYTES = 64 * 1024
 UNLIMITED = 1 << 30
 # What does not say that the disk is bad; everything else takes it offline.
 _CLASSES: dict[int, type[KafkaStorageError]] = {
@@ -60,6 +65,7 @@ class _Cached:
 
     def __init__(self) -> None:
         self.buffers = PageBuffers()
+        self.pages = PageCache()
         self._unable: set[int] = set()  # device numbers
 
     def can(self, number: int) -> bool:
@@ -132,6 +138,16 @@ class OsFile:
             _fail("read", self.path, error)
         return view.toreadonly() if got == size else None
 
+    def lend(self, position: int, size: int) -> Lent | None:
+        """The bytes where they lie. See files.File."""
+        held = self._held()
+        if not self._cached.pages.has(held.number, position, size):
+            return None
+        # pages that are just being read ahead count as cached, and the last of them comes last
+        if self.pread_cached(position + size - 1, 1) is None:
+            return None
+        return _LentBytes(held, position, size)
+
     def will_need(self, position: int, size: int) -> None:
         """Start reading ahead. See files.File."""
         self._advise(position, size, os.POSIX_FADV_WILLNEED)
@@ -172,6 +188,30 @@ class OsFile:
     def close(self) -> None:
         """Let go of the descriptor; reads under way on other threads finish first."""
         self._descriptor = None
+
+
+class _LentBytes:
+    """Bytes of an open file, by sendfile; fulfils files.Lent."""
+
+    __slots__ = ("_descriptor", "_position", "_size")
+
+    def __init__(self, descriptor: _Descriptor, position: int, size: int) -> None:
+        self._descriptor, self._position, self._size = descriptor, position, size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def send(self, descriptor: int, start: int) -> int:
+        """See files.Lent."""
+        number, position = self._descriptor.number, self._position + start
+        size = min(self._size - start, _SENT_AT_ONCE_BYTES)
+        try:
+            return os.sendfile(descriptor, number, position, size)
+        except OSError as error:
+            if error.errno not in _NO_NOWAIT:
+                raise
+        # the file system has no sendfile
+        return os.write(descriptor, os.pread(number, min(size, _READ_INSTEAD_BYTES), position))
 
 
 class UnsyncedFile(OsFile):

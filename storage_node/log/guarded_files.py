@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ...protocol.records.header import Buffer
     from .disk_room import DiskRoom
-    from .files import File, FileLock, Files, Space
+    from .files import File, FileLock, Files, Lent, Space
 
 _T = TypeVar("_T")
 _RECORDS = (names.LOG, f"{names.LOG}{names.CLEANED}")  # how files end whose content is as large as it likes
@@ -85,6 +85,10 @@ class GuardedFile:
     def pread_cached(self, position: int, size: int) -> Buffer | None:
         """See files.File."""
         return self._files.guarded(self.path, self._file.pread_cached, position, size)
+
+    def lend(self, position: int, size: int) -> Lent | None:
+        """See files.File."""
+        return self._files.guarded(self.path, self._file.lend, position, size)
 
     def will_need(self, position: int, size: int) -> None:
         """See files.File."""

@@ -27,6 +27,7 @@ from .checkpoints import NO_TOPIC_ID
 from .files import DiskFullError, make_directory_durably, remove_tree
 from .guarded_files import GuardedFiles, guarded
 from .leader_epochs import LeaderEpochs
+from .lending import Lendings
 from .log_cleaning import LogCleaning
 from .log_flushing import LogFlushing
 from .log_producers import LogProducers
@@ -84,6 +85,7 @@ class Log(LogStart, LogCleaning, LogFlushing, LogProducers):
         self._keeps_producers = True
         self._snapshot_offset = NO_OFFSET
         self.tail: Tail | None = None  # set by who wants the newest batches kept in memory
+        self.lendings = Lendings()
         self.cuts = 0  # truncations and cleanings so far: what was read before may be of the log no more
         self._flush: Flush | None = None
         self._dropped: list[Segment] = []  # forgotten already; their names go with the next flush
@@ -450,8 +452,10 @@ class Log(LogStart, LogCleaning, LogFlushing, LogProducers):
             self._has_new_epochs = True
 
     def _forget_tail(self) -> None:
-        """Order: before anything of the log goes, so that it is never read from memory after that."""
+        """Order: before anything of the log goes, so that it is never read from memory after that, nor sent
+        from a file."""
         self.cuts += 1
+        self.lendings.revoke_all()
         if self.tail is not None:
             self.tail.clear()
 

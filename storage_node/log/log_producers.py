@@ -21,6 +21,7 @@ from .append_rules import AppendInfo
 from .checkpoints import CorruptFileError
 from .files import DiskFullError, sync_files
 from .index_files import write_index
+from .lending import LentRun
 from .producer_recall import recall
 from .producer_recovery import load_producers, remove_snapshots, snapshot_offsets
 from .producer_snapshot import format_producer_snapshot, parse_producer_snapshot
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ...protocol.records.header import BatchHeader, Buffer
     from .config import LogConfig
     from .guarded_files import GuardedFiles
+    from .lending import Part
     from .producer_states import ProducerStates
     from .recovery import RecoveryReport
     from .segment_list import SegmentList
@@ -84,11 +86,13 @@ class LogProducers:
                 break
         return tuple(found)
 
-    def aborted_in(self, offset: int, data: Sequence[Buffer]) -> tuple[tuple[int, int], ...]:
+    def aborted_in(self, offset: int, data: Sequence[Part]) -> tuple[tuple[int, int], ...]:
         """As `aborted_between`, for the batches in `data`, which were read from `offset` on."""
         if all(segment.aborted is None for segment in self._segments.from_offset(offset)):
             return ()
-        return self.aborted_between(offset, _end_of(data[-1]))
+        last = data[-1]
+        end = last.next_offset if isinstance(last, LentRun) else _end_of(last)
+        return self.aborted_between(offset, end)
 
     @property
     def has_aborted(self) -> bool:

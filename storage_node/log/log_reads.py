@@ -10,15 +10,19 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import CorruptMessageError, OffsetOutOfRangeError
+from .lending import lend_run
 from .reads import IndexMismatchError, NotCachedError, Run, read_run
 from .time_lookup import first_at_or_after, first_with_largest
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from ...protocol.model import TopicPartition
     from ...protocol.records.header import Buffer
     from .config import LogConfig
     from .guarded_files import GuardedFiles
     from .leader_epochs import LeaderEpochs
+    from .lending import Lendings, LentRun, Part
     from .segment import Segment
     from .segment_list import SegmentList
     from .tail_cache import Tail
@@ -32,9 +36,9 @@ class ReadInfo(NamedTuple):
 
 
 class CachedRead(NamedTuple):
-    """What was found in memory: whole batches in one or more parts, and `run` if they came from a file."""
+    """What was found in memory: whole batches in one or more parts, and `run` if a file was read."""
 
-    data: list[Buffer]
+    data: list[Part]
     next_offset: int
     run: Run | None = None
 
@@ -47,6 +51,7 @@ class LogReads:
     log_start_offset: int
     tail: Tail | None
     has_gaps: bool
+    lendings: Lendings
     _files: GuardedFiles
     _segments: SegmentList
     _epochs: LeaderEpochs
@@ -90,9 +95,11 @@ class LogReads:
         upto_offset: int,
         min_one: bool = True,
         file_bytes: int | None = None,
+        lend_except: Container[Segment] | None = None,
     ) -> CachedRead | None:
         """As `read`, from one segment and without waiting for the disk; None if it must be waited for. Of a
-        file at most `file_bytes` are read.
+        file at most `file_bytes` are read. Whoever can send a LentRun gives `lend_except`: segments of which
+        it wants none.
 
         Order: the caller has checked that the log holds `offset`. Never rebuilds an index.
         What comes from a file has its CRCs not checked. Errors: CorruptMessage, KafkaStorageError.
@@ -102,11 +109,21 @@ class LogReads:
         if self.tail is not None:
             newest = self.tail.read(offset, max_bytes, upto_offset, min_one=min_one)
             if newest is not None:
-                return CachedRead(*newest)
+                return CachedRead([*newest.data], newest.next_offset)
+        if lend_except is not None:
+            lent = self._lend(offset, max_bytes, upto_offset, lend_except)
+            if lent is not None:
+                return CachedRead([lent], lent.next_offset)
         if file_bytes is not None:
             max_bytes = min(max_bytes, file_bytes)
         if max_bytes <= 0 and not min_one:
             return CachedRead([], offset)
+        return self._read_pages(offset, max_bytes, upto_offset, min_one=min_one)
+
+    def _read_pages(
+        self, offset: int, max_bytes: int, upto_offset: int, *, min_one: bool
+    ) -> CachedRead | None:
+        """`read_cached` from the page cache."""
         segment = self._segments.holding(offset)
         try:
             run = read_run(
@@ -184,6 +201,17 @@ class LogReads:
         return self._epochs.epoch_of(offset)
 
     # --- inside -------------------------------------------------------------------------------------
+
+    def _lend(
+        self, offset: int, max_bytes: int, upto_offset: int, unlent: Container[Segment]
+    ) -> LentRun | None:
+        segment = self._segments.holding(offset)
+        if segment in unlent:
+            return None
+        lent = lend_run(segment, self._epochs, offset, max_bytes, upto_offset)
+        if lent is not None:
+            self.lendings.add(lent)
+        return lent
 
     def _read_run(
         self, segment: Segment, offset: int, max_bytes: int, upto_offset: int, *, min_one: bool

@@ -91,6 +91,12 @@ class OffsetIndex:
         relative = min(offset - self.base_offset, MAX_RELATIVE_OFFSET)
         return self._entry(bisect_right(self._relative_offsets, relative) - 1)
 
+    def last_within(self, position: int, offset: int) -> OffsetPosition | None:
+        """The last entry at or before `position` and at or below `offset`, if there is one."""
+        relative = min(offset - self.base_offset, MAX_RELATIVE_OFFSET)
+        number = min(bisect_right(self._positions, position), bisect_right(self._relative_offsets, relative))
+        return self._entry(number - 1) if number else None
+
     def position_before(self, position: int) -> int:
         """The position of the last entry at or before `position`; 0 if there is none."""
         number = bisect_right(self._positions, position) - 1

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ...protocol.records.header import BatchHeader, Buffer
     from .files import File, Files
     from .leader_epochs import LeaderEpochs
+    from .offset_index import OffsetPosition
     from .producer_states import ProducerStates
     from .transaction_index import AbortedTransaction
 
@@ -362,6 +363,11 @@ class Segment:
     def can_look_up(self, offset: int) -> bool:
         """Whether `start_of` finds it without reading an index file."""
         return self._offset_index is not None or self._newest.find(offset) is not None
+
+    def entry_within(self, position: int, offset: int) -> OffsetPosition | None:
+        """Of the index, if it is in memory: the last batch known at or before a byte and below `offset`, or
+        whose last is at it."""
+        return None if self._offset_index is None else self._offset_index.last_within(position, offset)
 
     def position_near(self, offset: int) -> int:
         """About `position_of`, never behind it and found without a disk: exact among the newest batches."""

@@ -77,6 +77,10 @@ class CatchUp:
     def __len__(self) -> int:
         return len(self._readers)
 
+    def __contains__(self, segment: object) -> bool:
+        """Whether pages were brought in for readers of a segment, which go behind them."""
+        return segment in self._segments
+
     def ahead_of(self, key: _ReaderKey, offset: int) -> int:
         """How much to read ahead with a cold read at `offset`: nothing before the client goes straight on."""
         reader = self._readers.get(key)

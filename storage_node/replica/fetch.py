@@ -6,15 +6,15 @@ the rest a thread reads, and the answer, or the client's next fetch, takes what 
 only such partitions waits for the first of them, beyond its own longest wait if need be (as with Kafka, which
 reads in the request), but no longer than `COLD_WAIT_MS`; the read goes on and serves the next fetch.
 
-With a replica.selector.class, a client that names its rack is told of a replica there, and followers serve
-such clients as well, below the high watermark that they know (KIP-392).
+With a replica.selector.class, a client that names its rack is told of a replica there. Followers serve such
+clients, and those that say so, below the high watermark that they know (KIP-392).
 Source: Kafka ReplicaManager.fetchMessages, DelayedFetch; DESIGN 5.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ...protocol.errors import (
     CorruptMessageError,
@@ -27,6 +27,7 @@ from ...protocol.errors import (
 )
 from ...protocol.messages.data import FetchPartitionResponse, FetchResponse
 from ...protocol.model import NO_NODE
+from ..gateway import OwnRequest
 from .near_replica import near_replica
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ...protocol.records.header import Buffer
     from ...runtime.purgatory import Purgatory
     from ..counters import NodeCounters
+    from ..log.lending import Part
     from ..log.log import Log
     from ..replies import Incoming, Replies
     from .cold_reads import ColdRead
@@ -109,7 +111,11 @@ class FetchHandler:
             raise ThrottlingQuotaExceededError("too many response bytes wait for their readers")
         is_committed = body.isolation == READ_COMMITTED
         wanted = [self._look_up(entry, is_committed=is_committed) for entry in body.partitions]
-        if body.rack and self._limits.selects_replicas:
+        has_choice = bool(body.rack) and self._limits.selects_replicas
+        if body.may_follow or has_choice:
+            for item in wanted:
+                item.may_follow = True
+        if has_choice:
             self._select(wanted, body.rack)
         self.cold.now_ms = now_ms
         wait_ms = min(body.max_wait_ms, self._limits.max_wait_ms)
@@ -165,7 +171,6 @@ class FetchHandler:
     def _select(self, wanted: list[_Wanted], rack: str) -> None:
         brokers = self._replicas.image.brokers
         for item in wanted:
-            item.may_follow = True
             if item.partition is not None:
                 item.preferred = near_replica(item.partition, rack, item.entry.fetch_offset, brokers)
 
@@ -200,16 +205,19 @@ class FetchHandler:
         body: FetchRequest = request.body
         left = min(body.max_bytes, self._limits.max_bytes, self._limits.room())
         answers: list[FetchPartitionResponse | None] = [None] * len(wanted)
-        parts: list[list[Buffer]] = [[]] * len(wanted)
+        parts: list[list[Part]] = [[]] * len(wanted)
         total = 0
         self.reader.begin_answer()
+        lends = isinstance(request, OwnRequest) and request.takes_runs
         is_cold = has_found = has_failed = False
         starved: PartitionKey | None = None
         for index in self._turns(wanted, request.peer.session):
             item = wanted[index]
-            data: list[Buffer] | None = []
+            data: list[Part] | None = []
             try:
-                answer, data = self._read(item, request.peer.session, left - total, is_first=not has_found)
+                answer, data = self._read(
+                    item, request.peer.session, left - total, is_first=not has_found, lends=lends
+                )
             except KafkaError as error:
                 answer, has_failed = self._failed(item, error), True
             answers[index] = answer
@@ -227,7 +235,9 @@ class FetchHandler:
         self._note_starved(request.peer.session, starved)
         self._counters.fetched_bytes += total
         response = FetchResponse(tuple(answer for answer in answers if answer is not None))
-        self._replies.reply(request, response, [buffer for data in parts for buffer in data])
+        # none but those who take runs have some among their buffers
+        frames = cast("list[Buffer]", [part for data in parts for part in data])
+        self._replies.reply(request, response, frames)
         return True
 
     def _turns(self, wanted: list[_Wanted], session: int) -> Sequence[int]:
@@ -246,8 +256,8 @@ class FetchHandler:
             self._starved.pop(session, None)
 
     def _read(
-        self, item: _Wanted, session: int, max_bytes: int, *, is_first: bool
-    ) -> tuple[FetchPartitionResponse, list[Buffer] | None]:
+        self, item: _Wanted, session: int, max_bytes: int, *, is_first: bool, lends: bool
+    ) -> tuple[FetchPartitionResponse, list[Part] | None]:
         """One partition's share, None if a disk has to be waited for. The only place that reads records for
         clients."""
         partition, entry = item.partition, item.entry
@@ -258,7 +268,7 @@ class FetchHandler:
         # Order: read once, they bound the read and go into the answer
         watermark, stable = partition.high_watermark, log.last_stable_offset
         end = stable if item.is_committed else watermark
-        data: list[Buffer] | None = []
+        data: list[Part] | None = []
         limit = max(min(entry.max_bytes, max_bytes), 0)
         try:
             is_due = _has_readable(partition, log, entry, end) and (is_first or limit > 0)
@@ -272,6 +282,7 @@ class FetchHandler:
                     session=session,
                     asked_bytes=entry.max_bytes,
                     is_first=is_first,
+                    lends=lends,
                 )
         except KafkaStorageError as error:
             self._replicas.disk_failed(partition, error)

@@ -141,6 +141,8 @@ class LogDirsHandler:
             raise IneligibleReplicaError(f"the log dir {path} is cordoned")
         if partition is None:
             self._prefer(name, target.path)
+            if topic is None:
+                raise UnknownTopicOrPartitionError(f"there is no topic {name.topic}")
             raise ReplicaNotAvailableError(
                 f"node {self._replicas.node_id} has no replica of {name}; if it gets one, it will be there"
             )

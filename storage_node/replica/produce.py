@@ -265,8 +265,10 @@ class ProduceHandler:
             keys = (request.peer.session, *dict.fromkeys(item.partition.key for item in produce.waiting))
             try:
                 self._purgatory.park(delayed, keys, produce.deadline_ms)
-            except ThrottlingQuotaExceededError as error:  # markers and coordinators have taken the room
-                self._replies.reply_error(request, error)
+            except ThrottlingQuotaExceededError:
+                # Markers have taken the room while coordinators were asked. It is appended, and nobody can
+                # wait for it: all is as after its time.
+                delayed.on_expire()
 
     def _settled(self, produce: _Produce, item: Waiting, error: KafkaError | None) -> None:
         if error is not None:  # it was appended but cannot be confirmed

@@ -15,7 +15,7 @@ from .catch_up import CatchUp
 from .cold_reads import MAX_READ_BYTES, ColdRead, ColdReads
 
 if TYPE_CHECKING:
-    from ...protocol.records.header import Buffer
+    from ..log.lending import Part
     from ..log.log import Log
     from .catch_up import PageAdvice
     from .partition import Partition
@@ -60,9 +60,11 @@ class RecordReader:
         session: int,
         asked_bytes: int,
         is_first: bool,
-    ) -> list[Buffer] | None:
+        lends: bool = False,
+    ) -> list[Part] | None:
         """Batches from `offset` on, below `upto_offset`, of about `limit` bytes: what a thread has read, or
-        from memory; else None, and a thread is to read about `asked_bytes` for this connection.
+        from memory, or, to who can send those, as runs that the log `lends`; else None, and a thread is to
+        read about `asked_bytes` for this connection.
 
         Order: the caller has checked that the log holds the offset.
         Errors: CorruptMessageError, KafkaStorageError.
@@ -87,7 +89,15 @@ class RecordReader:
                 return data
             # else its segment was deleted under the read: look again
         most = self._file_bytes
-        found = log.read_cached(offset, limit, upto_offset=upto_offset, min_one=is_first, file_bytes=most)
+        # Order: pages that are dropped behind their reader must not be waiting to be sent.
+        found = log.read_cached(
+            offset,
+            limit,
+            upto_offset=upto_offset,
+            min_one=is_first,
+            file_bytes=most,
+            lend_except=self.catch_up if lends else None,
+        )
         if found is None:
             size = max(min(asked_bytes, self._max_bytes, MAX_READ_BYTES), 0)
             ahead = self.catch_up.ahead_of(key, offset)
@@ -103,7 +113,7 @@ class RecordReader:
             self._replicas.effects.append(AdvisePages(advice))
 
 
-def _taken(read: ColdRead, limit: int, *, is_first: bool) -> list[Buffer]:
+def _taken(read: ColdRead, limit: int, *, is_first: bool) -> list[Part]:
     """What of a read fits into `limit`; the first batch anyway if it `is_first`. Nothing if it was deleted.
 
     Errors: what the read met.

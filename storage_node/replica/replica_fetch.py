@@ -13,7 +13,7 @@ Source: Kafka Partition.scala fetchRecords, FetchSession.scala; KIP-227, 595, 90
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ...protocol.errors import (
     BrokerIdNotRegisteredError,
@@ -400,7 +400,7 @@ class ReplicaFetchHandler:
         is_first: bool,
     ) -> list[Buffer] | None:
         try:
-            return self._reader.records(
+            found = self._reader.records(
                 partition,
                 log,
                 asked.fetch_offset,
@@ -410,6 +410,7 @@ class ReplicaFetchHandler:
                 asked_bytes=asked.max_bytes,
                 is_first=is_first,
             )
+            return cast("list[Buffer] | None", found)  # nothing is lent to who has not asked for it
         except KafkaStorageError as error:
             self._replicas.disk_failed(partition, error)
             raise

@@ -205,7 +205,7 @@ class TransactionsHandler:
 
     def _producers_of(self, topic: str, index: int) -> PartitionProducers:
         try:
-            log = self._find(topic, index).leader_log()
+            log = self._find(topic, index).leader_log(may_follow=True)
         except KafkaError as error:
             return PartitionProducers(topic, index, error.code, (), error.detail)
         active = tuple(

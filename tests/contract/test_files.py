@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -232,3 +233,59 @@ def test_the_space_of_a_file_system(place: tuple[Files, str]) -> None:
     assert 0 < space.usable <= space.total
     with pytest.raises(FileGoneError):
         files.space(f"{folder}/none")
+
+
+def test_lent_bytes_are_sent_from_where_they_lie(place: tuple[Files, str]) -> None:
+    """From any byte on, also when the file was closed or removed; nothing is lent behind the end."""
+    files, folder = place
+    is_able = tells(files, folder)
+    file = files.open(f"{folder}/a", create=True)
+    content = bytes(range(256)) * 40
+    file.pwrite(0, [content])
+    assert file.lend(10_000, 1000) is None
+    lent = file.lend(1000, 5000)
+    if not is_able:
+        assert lent is None
+        return
+    if lent is None:
+        pytest.skip("this kernel cannot say what is cached")
+    file.close()
+    files.remove(f"{folder}/a")
+    assert len(lent) == 5000
+    reader, writer = os.pipe()
+    sent = 0
+    while sent < 5000:
+        sent += lent.send(writer, sent)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        assert pipe.read() == content[1000:6000]
+    with pytest.raises(FileGoneError):
+        file.lend(0, 1)
+
+
+def test_what_was_cut_off_is_not_sent(place: tuple[Files, str]) -> None:
+    """A send behind the end of the file sends nothing."""
+    files, folder = place
+    file = files.open(f"{folder}/a", create=True)
+    file.pwrite(0, [bytes(9000)])
+    lent = file.lend(0, 9000)
+    if lent is None:
+        return
+    file.truncate(5000)
+    reader, writer = os.pipe()
+    assert lent.send(writer, 4000) == 1000
+    assert lent.send(writer, 5000) == 0
+    os.close(reader)
+    os.close(writer)
+
+
+def test_nothing_is_lent_that_a_disk_must_be_asked_for(place: tuple[Files, str]) -> None:
+    """Dropped pages are not in the page cache."""
+    files, folder = place
+    file = files.open(f"{folder}/a", create=True)
+    size = 1 << 20
+    file.pwrite(0, [b"a" * size])
+    file.fdatasync()
+    file.drop_cached(0, size)
+    assert file.lend(0, size) is None
+    assert file.lend(size // 2, size // 4) is None

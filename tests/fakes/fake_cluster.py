@@ -56,6 +56,7 @@ class Fault:
     lost_request: bool = False
     lost_reply: bool = False  # and the connection breaks
     silent: bool = False  # no answer at all: the client times out
+    behind: bool = False  # metadata of a node that has not heard of any topic yet
 
 
 @dataclass
@@ -285,7 +286,7 @@ class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
 
     async def _answer(self, node_id: int, api: Any, body: Any, frames: Any, fault: Fault) -> Reply:
         if api is apis.METADATA:
-            return Reply(self._metadata(body), ())
+            return Reply(self._metadata(body, is_behind=fault.behind), ())
         if api is apis.PRODUCE:
             return Reply(self._produce(node_id, body, frames, fault), ())
         if api is apis.FETCH:
@@ -298,22 +299,22 @@ class FakeCluster(FakeReplication, FakeCoordinator, FakeTransactions):
         do = getattr(self, f"_do_{api.name}")
         return Reply(do(body, node_id) if api.name in TRANSACTION_APIS else do(body), ())
 
-    def _metadata(self, body: data.MetadataRequest) -> data.MetadataResponse:
-        names = sorted(self.topics) if body.topics is None else body.topics
+    def _metadata(self, body: data.MetadataRequest, *, is_behind: bool) -> data.MetadataResponse:
+        known = {} if is_behind else self.topics
+        names = sorted(known) if body.topics is None else body.topics
         return data.MetadataResponse(
             self.cluster_id,
             100,
-            self.metadata_offset,
+            0 if is_behind else self.metadata_offset,
             tuple(
                 data.NodeEndpoint(node_id, address.host, address.port, self.racks.get(node_id))
                 for node_id, address in sorted(self.addresses.items())
                 if node_id not in self.down | self.fenced
             ),
-            tuple(self._topic_metadata(name) for name in names),
+            tuple(self._topic_metadata(name, known.get(name)) for name in names),
         )
 
-    def _topic_metadata(self, name: str) -> data.TopicMetadata:
-        topic = self.topics.get(name)
+    def _topic_metadata(self, name: str, topic: FakeTopic | None) -> data.TopicMetadata:
         if topic is None:
             return data.TopicMetadata(3, name, b"", False, ())
         partitions = tuple(

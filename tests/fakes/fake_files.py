@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import copy
 import errno
+import functools
 import os
 import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.protocol.errors import KafkaStorageError
 from headrace.storage_node.log.files import DiskFullError, FileGoneError, NameTooLongError, Space
@@ -42,6 +43,9 @@ class _Inode:
         default_factory=list
     )  # (write | truncate, position or size)
     cold: set[int] = field(default_factory=set)  # numbers of the pages that are not cached
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> _Inode:
+        return _Inode(self.data[:], self.durable, self.pending[:], set(self.cold))
 
     def is_cached(self, position: int, size: int) -> bool:
         return self.cold.isdisjoint(_pages(position, size)) and position + size <= len(self.data)
@@ -94,6 +98,13 @@ class _Folder:
     durable: dict[str, _Inode | _Folder] = field(default_factory=dict)
     pending: list[tuple[str | None, str | None, _Inode | _Folder | None]] = field(default_factory=list)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Folder:
+        def of(names: dict[str, _Inode | _Folder]) -> dict[str, _Inode | _Folder]:
+            return {name: copy.deepcopy(node, memo) for name, node in names.items()}
+
+        changes = [(gone, come, copy.deepcopy(node, memo)) for gone, come, node in self.pending]
+        return _Folder(of(self.names), of(self.durable), changes)
+
     def change(self, gone: str | None, come: str | None, node: _Inode | _Folder | None) -> None:
         """Atomically take away one name and set another."""
         _apply(self.names, gone, come, node)
@@ -122,6 +133,20 @@ class _Choice:
 
     def keeps(self) -> bool:
         return self._fixed if self._fixed is not None else self._random.random() < 0.5
+
+
+class FakeLent:
+    """Bytes of a file, read when they are sent."""
+
+    def __init__(self, inode: _Inode, position: int, size: int) -> None:
+        self._inode, self._position, self._size = inode, position, size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def send(self, descriptor: int, start: int) -> int:
+        end = self._position + self._size
+        return os.write(descriptor, self._inode.data[self._position + start : end])
 
 
 class FakeFile:
@@ -165,6 +190,12 @@ class FakeFile:
         if not self._files.tells_what_is_cached or not inode.is_cached(position, size):
             return None
         return bytes(inode.data[position : position + size])
+
+    def lend(self, position: int, size: int) -> FakeLent | None:
+        inode = self._held()
+        if self.pread_cached(position, size) is None:
+            return None
+        return FakeLent(inode, position, size)
 
     def will_need(self, position: int, size: int) -> None:
         if self._inode is not None:
@@ -441,6 +472,7 @@ class FakeFiles:
         return self._folder("/".join(above)), name
 
 
+@functools.lru_cache(4096)
 def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -14,15 +15,38 @@ import psutil
 from headrace.runtime.waiting_io import until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 MARK = "HEADRACE_TEST_MARK"
+# What `headrace status` asks, without the second that it takes to load Ray each time.
+ASK_STATUS = """
+import json, sys
+from headrace.services import ray_host
+for cluster in sys.stdin:
+    print(json.dumps(ray_host.status(cluster.strip())), flush=True)
+"""
+# A Ray as `headrace up` starts it, until the input ends.
+RUN_RAY = """
+import sys
+from headrace.services.own_ray_io import start_own_ray, stop_own_ray
+own = start_own_ray()
+try:
+    print(own.address, flush=True)
+    sys.stdin.read()
+finally:
+    stop_own_ray(own)
+"""
 
 
 class Headrace:
-    """Runs the command with a home and a temp dir of its own; all that it starts carries a mark."""
+    """Runs the command with a home and a temp dir of its own; all that it starts carries a mark.
 
-    def __init__(self, folder: Path) -> None:
+    `ray_address` is that of a Ray which is there: clusters join it, and their servers are not ours to find.
+    """
+
+    def __init__(self, folder: Path, ray_address: str = "local") -> None:
+        self.ray_address = ray_address
         self.home = folder / "home"
         self.temp = folder / "temp"
         self.temp.mkdir()
@@ -38,6 +62,7 @@ class Headrace:
         }
         for name in ("RAY_ADDRESS", "HEADRACE_BOOTSTRAP", "HEADRACE_CLUSTER"):
             self.environment.pop(name, None)
+        self._asker: subprocess.Popen[str] | None = None
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a command; its output is captured."""
@@ -69,13 +94,60 @@ class Headrace:
         assert "Traceback" not in errors, errors
         return done.stdout, errors
 
-    def status(self) -> dict[str, Any]:
-        """`headrace status -o json`, whatever its exit code."""
-        process = self.start("status", "-o", "json")
-        output, errors = process.communicate(timeout=60)
-        assert output, errors
-        facts: dict[str, Any] = json.loads(output)
+    def up(self, *arguments: str) -> tuple[bytes, str]:
+        """Start a cluster, on loopback alone."""
+        if self.ray_address != "local":
+            arguments = (*arguments, "-X", "listener.host=127.0.0.1")
+        return self.run("up", *arguments, "--ray-address", self.ray_address)
+
+    def status(self, cluster: str = "default") -> dict[str, Any]:
+        """What `headrace status -o json` says of a cluster that was started."""
+        if self._asker is None:
+            self._asker = subprocess.Popen(
+                [self.python, "-c", ASK_STATUS],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={name: value for name, value in self.environment.items() if name != MARK},
+                text=True,
+            )
+        assert self._asker.stdin is not None
+        assert self._asker.stdout is not None
+        self._asker.stdin.write(f"{cluster}\n")
+        self._asker.stdin.flush()
+        facts: dict[str, Any] = json.loads(self._asker.stdout.readline())
         return facts
+
+    @contextlib.contextmanager
+    def running_ray(self) -> Iterator[str]:
+        """The address of a Ray with nothing on it."""
+        process = subprocess.Popen(
+            [self.python, "-W", "ignore", "-c", RUN_RAY],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=self.environment,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+            process.communicate(timeout=30)
+            self.wait_until_nothing_runs()
+        finally:
+            self.kill_all()
+
+    def actors(self, namespace: str) -> list[str]:
+        """The namespaces of all actors on the Ray that begin so."""
+        program = (
+            "import ray, sys\n"
+            "ray.init(address=sys.argv[1], log_to_driver=False)\n"
+            "print(*[each['namespace'] for each in ray.util.list_named_actors(all_namespaces=True)])\n"
+        )
+        arguments = [self.python, "-W", "ignore", "-c", program, self.ray_address]
+        done = subprocess.run(
+            arguments, env=self.environment, capture_output=True, text=True, check=True, timeout=60
+        )
+        return [each for each in done.stdout.split() if each.startswith(namespace)]
 
     def processes(self) -> list[psutil.Process]:
         """Every live process that descends from a command of ours."""
@@ -83,12 +155,19 @@ class Headrace:
 
     def wait_until_nothing_runs(self, timeout_s: float = 10.0) -> None:
         """Fails when something of ours still runs then."""
+        self._end_asker()
         assert until(lambda: not self.processes(), timeout_s), f"still running: {self.processes()}"
 
     def kill_all(self) -> None:
         """The last resort of a failed test: nothing outlives it."""
+        self._end_asker()
         for process in self.processes():
             process.send_signal(signal.SIGKILL)
+
+    def _end_asker(self) -> None:
+        if self._asker is not None:
+            self._asker.communicate(timeout=60)
+            self._asker = None
 
     def _is_marked(self, process: psutil.Process) -> bool:
         try:

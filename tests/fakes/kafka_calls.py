@@ -16,7 +16,7 @@ from headrace.services.kafka_listener.telemetry import ClientTelemetry
 from headrace.services.kafka_listener.throttling import Throttle
 from headrace.storage_node.config import NodeConfig
 from kafka_listener_rig import NODE, small_image
-from kafka_wire import answer_of, example_request, request_frame
+from kafka_wire import answer_of, decoded, example_request, request_frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +28,7 @@ class FakePlane:
     """Fulfils Plane, GatewayHost and Caller."""
 
     served = SERVED
+    takes_runs = False
 
     def __init__(self, image: MetadataImage | None = None) -> None:
         self.host = self.config = self
@@ -89,7 +90,7 @@ class FakePlane:
         shape = layout(api.key, version)
         start = no_tags(frame, header.end) if shape.is_flexible else header.end
         peer = KafkaPeer(1, "PLAINTEXT", "127.0.0.1:1", "client")
-        read = shape.decode(frame, start)
+        read = decoded(shape, frame, start)
         return Call(api, version, header.correlation_id, shape, read, peer, self, self, len(frame))  # type: ignore[arg-type]
 
     def answer(self, body: Any, frames: Sequence[Any] = ()) -> None:

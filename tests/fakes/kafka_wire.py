@@ -1,4 +1,5 @@
-"""Kafka's messages from the client's side: requests written and answers read by kio."""
+"""Kafka's messages from the client's side: requests written and answers read by kio. The oracle asks Apache
+Kafka by the same."""
 
 from __future__ import annotations
 
@@ -6,12 +7,15 @@ import dataclasses
 import io
 import struct
 import uuid
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.services.kafka_listener.entities import MS
 from headrace.services.kafka_listener.skimming import kind_of
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
+
+if TYPE_CHECKING:
+    from headrace.services.kafka_listener.entities import Layout
 
 
 def request_frame(api_key: int, version: int, body: Any, correlation_id: int = 7, client: str = "c") -> bytes:
@@ -40,11 +44,22 @@ def written(entity: Any) -> bytes:
 
 def answer_of(api_key: int, version: int, frame: bytes) -> tuple[int, Any]:
     """Correlation id and body of an answer without its length; all of it must have been read."""
+    body, behind = body_of(api_key, version, frame)
+    assert not behind, f"{behind} bytes behind the answer"
+    return struct.unpack(">i", frame[:4])[0], body
+
+
+def body_of(api_key: int, version: int, frame: bytes) -> tuple[Any, int]:
+    """The body of an answer without its length, and how many bytes there are behind it."""
     schema: Any = load_response_schema(api_key, version)
     start = 5 if schema.__flexible__ and api_key != 18 else 4
     body, size = entity_reader(schema)(bytes(frame), start)
-    assert start + size == len(frame), f"{len(frame) - start - size} bytes behind the answer"
-    return struct.unpack(">i", frame[:4])[0], body
+    return body, len(frame) - start - size
+
+
+def decoded(shape: Layout, frame: memoryview, offset: int = 0) -> Any:
+    """The body of a request as the listener reads it. Errors: InvalidRequestError."""
+    return shape.decode(shape.skim(frame, offset), offset)
 
 
 def example(schema: Any, values: dict[str, Any] | None = None) -> Any:
@@ -79,6 +94,3 @@ def _value(field: Any, given: dict[str, Any]) -> Any:
     else:
         one = _VALUES.get(field.metadata.get("kafka_type", ""), 3)
     return (one,) if is_array else one
-
-
-__all__ = ["answer_of", "example", "example_request", "framed", "request_frame", "written"]

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from headrace.benchmarks import upkeep_io
+from headrace.benchmarks import connections_io, upkeep_io
 from headrace.benchmarks.cells import HEADRACE, Cell, Group
 from headrace.benchmarks.children_io import ChildError
-from headrace.benchmarks.group import CLEANED_MB, DELETED_SEGMENTS
+from headrace.benchmarks.group import CLEANED_MB, CONNECTION_KB, CONNECTIONS, DELETED_SEGMENTS
 from headrace.benchmarks.session_io import LostDataError, Session
 
 if TYPE_CHECKING:
@@ -165,6 +165,48 @@ def test_a_node_at_its_upkeep_cleans_deletes_and_reads_its_disk(session: Session
     assert busy["timed"] == 1_500
     assert min(busy[name] for name in (CLEANED_MB, DELETED_SEGMENTS, "disk_mb_per_s", "cold_mb_per_s")) > 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in own.cpu_pids)
+
+
+BUSY_BESIDE = {"idle": {"loop": "idle", "count": 20}, "churn": {"loop": "churn", "count": 5}}
+KAFKA_CLIENTS = Group(
+    "w",
+    "w",
+    tuple(
+        Cell(
+            name, HEADRACE, "openloop", {**OPEN_LOOP, "client": "kafka", "acks": "all", "connections": beside}
+        )
+        for name, beside in BUSY_BESIDE.items()
+    ),
+)
+
+
+def test_kafkas_clients_come_and_go_beside_a_producer(session: Session) -> None:
+    """Through the listener for them; what the visitors produced is there."""
+    session.runs.clear()
+    session.run_group(KAFKA_CLIENTS, 1)
+    runs = {run["cell"]: run for run in session.runs if run["is_used"]}
+    assert {run["timed"] for run in runs.values()} == {200}
+    assert runs["churn"][CONNECTIONS] > 0
+    assert runs["churn"]["visit_p99_ms"] > 0
+    assert CONNECTIONS not in runs["idle"]
+
+
+def test_a_record_that_a_visitor_produced_and_nobody_has_fails_the_run(session: Session) -> None:
+    """One more than there is."""
+    system, topic = session.systems[HEADRACE], session.new_topic(HEADRACE, 1)
+    with pytest.raises(LostDataError, match="visitors"):
+        connections_io.figures(system, {"topic": topic}, {"produced": 1})
+    system.delete_topic(topic)
+
+
+def test_what_an_idle_connection_costs_is_told_by_a_node_of_its_own(session: Session) -> None:
+    """The one of the session is not touched, and none is left."""
+    session.runs.clear()
+    session.run_group(Group("m", "m", (Cell("m", HEADRACE, "memory", {"connections": 50}),), nodes=0), 1)
+    (run,) = (run for run in session.runs if run["is_used"])
+    assert "rss_mb" not in run
+    assert CONNECTION_KB in run
+    assert not list(session.scratch.glob("memory-*"))
 
 
 @pytest.mark.parametrize("idle", ["cleaned_bytes", "deleted_bytes", "disk_bytes", "bytes"])

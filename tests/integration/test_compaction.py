@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,9 +9,9 @@ from headrace import NewTopic, TopicPartition, errors
 from headrace.protocol.records.codec import active_codec
 from headrace.services.local_io import local
 from node_rig import WALL_MS, Client, node_rig, run, until
+from waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from headrace.services.local_io import LocalCluster
@@ -20,16 +19,9 @@ if TYPE_CHECKING:
     from node_rig import Rig
 
 pytestmark = pytest.mark.timeout(180)
-WAIT_S = 60.0
 KEYS = 20
 PLACE = TopicPartition("t", 0)
 TOPIC = {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0.01"}
-
-
-def wait_for(is_so: Callable[[], bool], what: str) -> None:
-    ends_at = time.monotonic() + WAIT_S
-    while not is_so():  # each look is a question over the network
-        assert time.monotonic() < ends_at, f"not within {WAIT_S} s: {what}"
 
 
 def write(cluster: LocalCluster, rounds: range) -> None:

@@ -34,7 +34,7 @@ def blocks(page: str, language: str) -> list[str]:
     return [text for name, text in found if name == language]
 
 
-PAGES = ("README.md", "docs/CLIENTS.md")
+PAGES = ("README.md", "docs/CLIENTS.md", "docs/PIPELINE.md")
 PROGRAMS = [(page, number) for page in PAGES for number in range(len(blocks(page, "python")))]
 OPERATING = [place for place in PROGRAMS if "headrace.connect()" in blocks(place[0], "python")[place[1]]]
 

@@ -182,7 +182,7 @@ def test_topics_and_the_node_itself_are_described_without_a_controller() -> None
         (values,) = admin.describe_configs("t").values()
         assert values["retention.ms"].value == "5"
         with pytest.raises(ApiTimeoutError):
-            _ = admin.describe_configs(CLUSTER, timeout=6)[CLUSTER]
+            _ = admin.describe_configs(CLUSTER, timeout=2)[CLUSTER]
 
 
 def test_limits_of_connections_and_threads_act_on_the_running_node() -> None:

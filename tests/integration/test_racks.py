@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(180)
 RACKS = ("a", "b", "c")  # of the nodes 1, 2, 3
-SESSION_MS = 6_000
+FAST = {"broker_session_timeout_ms": 2_500, "broker_heartbeat_interval_ms": 300}  # deaths are noticed soon
 
 
 def put_into_racks(cluster: LocalCluster) -> None:
@@ -40,8 +40,7 @@ def test_a_consumer_reads_in_its_rack_what_is_committed_and_outlives_the_replica
     """All its bytes come from the follower there, not one from the leader. What a replica that died does not
     have is not shown, although the follower has it, before the ISR goes on without it. When the follower
     dies too, the leader is read: each record once, in order."""
-    settings = {"replica_selector_class": "RackAwareReplicaSelector", "broker_session_timeout_ms": SESSION_MS}
-    with local(nodes=3, **settings) as cluster:
+    with local(nodes=3, replica_selector_class="RackAwareReplicaSelector", **FAST) as cluster:
         put_into_racks(cluster)
         with cluster.admin() as admin, cluster.producer(acks="all", linger_ms=0) as producer:
             admin.create_topics(NewTopic("t", 1, 3)).raise_for_errors()

@@ -19,7 +19,6 @@ print(config["cluster_name"], *config["head_start_ray_commands"][1].split())
 
 
 @pytest.mark.ray
-@pytest.mark.xdist_group("ray")
 def test_ray_accepts_the_file() -> None:
     """Ray's validator passes, and the head keeps its GCS on disk."""
     command = [sys.executable, "-W", "ignore", "-c", CHECK, str(ROOT / "ray_cluster.yaml")]

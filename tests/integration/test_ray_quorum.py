@@ -14,15 +14,15 @@ from waiting import wait_for
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 
 
 @pytest.fixture(scope="module")
-def headrace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Headrace]:
-    """A cluster of one storage node and three controllers, on a Ray of its own."""
-    command = Headrace(tmp_path_factory.mktemp("ray"))
+def headrace(tmp_path_factory: pytest.TempPathFactory, ray_address: str) -> Iterator[Headrace]:
+    """A cluster of one storage node and three controllers."""
+    command = Headrace(tmp_path_factory.mktemp("quorum"), ray_address)
     try:
-        command.run("up", "--nodes", "1", "--controllers", "3", "--ray-address", "local")
+        command.up("--nodes", "1", "--controllers", "3")
         yield command
         command.run("down", "--delete-data", "--yes")
         command.wait_until_nothing_runs()
@@ -61,7 +61,7 @@ def test_all_controllers_come_back_with_their_data(headrace: Headrace) -> None:
     headrace.run("topic", "create", "kept")
     cluster_id = headrace.status()["controller"]["cluster_id"]
     headrace.run("down")
-    headrace.run("up", "--ray-address", "local")
+    headrace.up()
     facts = headrace.status()
     assert facts["controller"]["cluster_id"] == cluster_id
     assert len(facts["controllers"]) == 3

@@ -4,31 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 from headrace import LATEST, NewTopic, TopicPartition, errors
 from headrace.services.cli.main import run
 from headrace.services.local_io import local
+from waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from headrace.services.local_io import LocalCluster
 
 pytestmark = pytest.mark.timeout(180)
-WAIT_S = 60.0
 MIB = 1024 * 1024
 SIZE, COUNT = 10_000, 1_200  # twelve segments
 PLACE = TopicPartition("t", 0)
-
-
-def wait_for(is_so: Callable[[], bool], what: str) -> None:
-    ends_at = time.monotonic() + WAIT_S
-    while not is_so():  # each look is a question over the network, or at the disk
-        assert time.monotonic() < ends_at, f"not within {WAIT_S} s: {what}"
 
 
 def files_of(folder: Path) -> list[str]:

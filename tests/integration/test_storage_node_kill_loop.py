@@ -53,9 +53,18 @@ class Node:
         self.port = 0
 
     async def start(self) -> None:
+        """Until it serves, or was killed on the way."""
+        await self.launch()
+        await self.serves()
+
+    async def launch(self) -> None:
+        """The process is there, and can be killed; it does not serve yet."""
         self.process = await asyncio.create_subprocess_exec(
             *self._arguments, stdout=asyncio.subprocess.PIPE, start_new_session=True
         )
+
+    async def serves(self) -> None:
+        assert self.process is not None
         assert self.process.stdout is not None
         line = await self.process.stdout.readline()
         if line:  # else it was killed while it started
@@ -183,6 +192,17 @@ async def controller_in(directory: Path) -> AsyncIterator[ControllerServer]:
         await running
 
 
+@contextlib.asynccontextmanager
+async def node_of(directory: Path, controller: ControllerServer) -> AsyncIterator[Node]:
+    """It serves. No process outlives a test that failed: the loop would not close before it ends."""
+    node = Node(directory / "node", controller)
+    await node.start()
+    try:
+        yield node
+    finally:
+        await node.end(signal.SIGKILL)
+
+
 async def steady_topics(connection: Connection) -> list[Writer]:
     """A topic of each durability, with writers of each kind of acks."""
     specs = [
@@ -203,9 +223,7 @@ async def kill_again_and_again(directory: Path, seconds: float, seed: int) -> tu
     """How many kills there were, and the writers with what was acknowledged; the node ended cleanly."""
     chance = random.Random(seed)
     kills = 0
-    async with controller_in(directory / "controller") as controller:
-        node = Node(directory / "node", controller)
-        await node.start()
+    async with controller_in(directory / "controller") as controller, node_of(directory, controller) as node:
         admin = await Connection.open("127.0.0.1", controller.port, client_id="admin", timeout_s=5)
         writers = await steady_topics(admin)
         work: list[asyncio.Task[Any]] = [asyncio.create_task(writer.write(node)) for writer in writers]
@@ -215,14 +233,13 @@ async def kill_again_and_again(directory: Path, seconds: float, seed: int) -> tu
             await asyncio.sleep(chance.random() * 0.3)
             await node.end(signal.SIGKILL)
             kills += 1
-            starting = asyncio.create_task(node.start())
+            await node.launch()
             while chance.random() < 0.2:  # some processes do not get as far as serving
                 await asyncio.sleep(0.05 + chance.random())
                 await node.end(signal.SIGKILL)
                 kills += 1
-                await starting
-                starting = asyncio.create_task(node.start())
-            await starting
+                await node.launch()
+            await node.serves()
             assert not [task for task in work if task.done()], "a writer ended"
         counts = [len(writer.acked) for writer in writers]
         async with asyncio.timeout(30):  # the last process, too, takes what each of them sends

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.xdist_group("kafka"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 NOW = 1_700_000_000_000
 TP = TopicPartition("t", 0)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 TOPIC_ID = bytes(range(16))
 POWER_LOSSES = ("none", "all", 1, 2, 3)
+PARTS = 4
 KEYS = {"file_delete_delay_ms": 0, "retention_ms": 1_000}
 
 
@@ -181,19 +182,15 @@ def count_operations() -> int:
 OPERATIONS = count_operations()
 
 
-def test_a_kill_at_any_operation() -> None:
-    """Nothing that is written is lost, nothing that was deleted comes back."""
-    for crash_at in range(OPERATIONS):
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_fault_at_any_operation(part: int) -> None:
+    """A kill: nothing that is written is lost, nothing that was deleted comes back. A power loss: the same of
+    what is flushed."""
+    for crash_at in range(part, OPERATIONS, PARTS):
         files, journal = crashed(crash_at)
         check(files.restart(), journal, journal.written_end)
-
-
-@pytest.mark.parametrize("mode", POWER_LOSSES)
-def test_a_power_loss_at_any_operation(mode: str | int) -> None:
-    """The same of what is flushed."""
-    for crash_at in range(OPERATIONS):
-        files, journal = crashed(crash_at)
-        check(files.power_loss(mode), journal, journal.flushed_end)
+        for mode in POWER_LOSSES:
+            check(files.power_loss(mode), journal, journal.flushed_end)
 
 
 def test_the_workload_does_all_of_it() -> None:

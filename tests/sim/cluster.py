@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 WARM_UP_MS = 20_000
-HEAL_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +64,7 @@ class Plan:
     tail_cache_bytes: int = 1 << 20  # what is not in it followers and consumers read from files
     replica_fetch_bytes: int = 1 << 20
     fetchers: int = 1
+    patience_ms: int = 60_000  # within which everything must be well after everything has healed
     compacts: bool = False  # there is a compacted topic beside the other
     groups: str = (
         ""  # classic, modern or mixed: there are coordinators, groups and transactions, see txn_laws.py
@@ -250,20 +250,23 @@ class SimCluster:
 
     def finish(self) -> None:
         """Act three. Errors: AssertionError if it takes too long, or something is missing."""
-        self.require(HEAL_MS, self.has_progress(), "no progress after everything was healed")
+        patience_ms = self.plan.patience_ms
+        self.require(patience_ms, self.has_progress(), "no progress after everything was healed")
         for producer in self.producers:
             producer.is_sending = False
-        self.require(HEAL_MS, lambda: all(p.is_done for p in self.producers), "a producer waits for ever")
-        self.require(HEAL_MS, self.is_in_sync, "replicas do not come into sync")
+        self.require(patience_ms, lambda: all(p.is_done for p in self.producers), "a producer waits for ever")
+        self.require(patience_ms, self.is_in_sync, "replicas do not come into sync")
         if "erase" in self.plan.faults:
             wanted = {key: end // 2 for key, end in self.rules.ends.items() if key[0] in lasting_topics(self)}
-            self.require(HEAL_MS, self.eraser.has_erased(wanted), "records cannot be deleted")
+            self.require(patience_ms, self.eraser.has_erased(wanted), "records cannot be deleted")
         final = SimConsumer(self, "final", may_seek=False)
         self.consumers.append(final)
         final.start()
-        self.require(HEAL_MS, self.are_consumers_done, "a consumer does not get to the end")
+        self.require(patience_ms, self.are_consumers_done, "a consumer does not get to the end")
         if self.groups is not None:
             self.groups.end()
+        for consumer in self.consumers:
+            consumer.is_reading = False
         self.world.run(6_000)  # longer than any request may wait
         if self.keyed is not None:
             compacting.check(self, self.keyed, self.mirror)

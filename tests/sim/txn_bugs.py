@@ -183,9 +183,12 @@ def gives_away_what_is_not_free(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reconciliation, "_advance", advance)
 
 
-CLASSIC = dataclasses.replace(PLAN, groups="classic", unreliable_producer=False, readers=False)
+# What hangs is given up sooner than elsewhere: without a bug nothing of these takes longer than 18 s.
+CLASSIC = dataclasses.replace(
+    PLAN, groups="classic", unreliable_producer=False, readers=False, patience_ms=25_000
+)
 MODERN = dataclasses.replace(CLASSIC, groups="modern")
-QUIET = dataclasses.replace(CALM, groups="classic", fault_ms=2_000, unreliable_producer=False, readers=False)
+QUIET = dataclasses.replace(CLASSIC, faults=CALM.faults, fault_ms=2_000)
 AWAY = dataclasses.replace(CLASSIC, faults=("pause", "isolate"), fault_ms=15_000)
 WRONG = ("AllOrNothing", "ExactlyOnce", "G1a")
 HANGS = ("HangingTransaction", "NotCopied", "no progress", "nothing works", "waits for ever")
@@ -194,7 +197,7 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     leaves_out_a_marker: ((*HANGS, *WRONG), QUIET, 3),
     marks_what_is_aborted_as_committed: (WRONG, QUIET, 3),
     counts_offsets_at_once: (("NotCopied", "ExactlyOnce", "OffsetsKept"), QUIET, 10),
-    shows_what_is_about_to_change: (("NotCopied", "ExactlyOnce", "OffsetsKept"), AWAY, 20),
+    shows_what_is_about_to_change: (("NotCopied", "ExactlyOnce", "OffsetsKept"), AWAY, 40),
     lets_anybody_commit_offsets: (("ExactlyOnce", "OffsetsKept"), AWAY, 20),
     lets_zombies_end_transactions: (WRONG, CLASSIC, 20),
     answers_before_it_is_committed: (("OffsetsKept", "OneOwner", "AnsweredCommitted", *WRONG), CLASSIC, 20),
@@ -206,4 +209,16 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     skips_markers_at_load: (("CoordinatorState", "OffsetsKept", "ExactlyOnce", *HANGS), CLASSIC, 10),
     never_times_out: (HANGS, QUIET, 10),
     gives_away_what_is_not_free: (("OneOwner", "ExactlyOnce"), MODERN, 10),
+}
+# Lately the seed that showed it soonest, where that was not the very first: it is tried first.
+FIRST: dict[Callable[[pytest.MonkeyPatch], None], int] = {
+    checks_no_sequence: 2,
+    counts_offsets_at_once: 8,
+    shows_what_is_about_to_change: 20,
+    lets_anybody_commit_offsets: 6,
+    lets_zombies_end_transactions: 4,
+    trusts_its_memory: 6,
+    forgets_what_was_decided: 9,
+    skips_markers_at_load: 7,
+    never_times_out: 8,
 }

@@ -162,19 +162,21 @@ class Groups:
 
     def end(self) -> None:
         """After everything is healed. Errors: AssertionError for what does not end, or is wrong."""
-        cluster = self._cluster
+        cluster, patience_ms = self._cluster, self._cluster.plan.patience_ms
         for seat in self.seats:
             seat.is_sending = False
         cluster.require(
-            60_000, lambda: all(seat.is_done for seat in self.seats), "HangingTransaction: a producer"
+            patience_ms, lambda: all(seat.is_done for seat in self.seats), "HangingTransaction: a producer"
         )
-        cluster.require(60_000, self.is_watched, f"HangingTransaction: {self.watcher.positions()}")
+        cluster.require(patience_ms, self.is_watched, f"HangingTransaction: {self.watcher.positions()}")
         self._check_aborted()
-        cluster.require(60_000, self.is_copied, "NotCopied")
+        cluster.require(patience_ms, self.is_copied, "NotCopied")
         for seat in self.copiers:
             seat.is_sending = False
-        cluster.require(60_000, lambda: all(seat.is_done for seat in self.copiers), "a copier waits for ever")
-        cluster.require(60_000, self.is_watched, f"HangingTransaction: {self.watcher.positions()}")
+        cluster.require(
+            patience_ms, lambda: all(seat.is_done for seat in self.copiers), "a copier waits for ever"
+        )
+        cluster.require(patience_ms, self.is_watched, f"HangingTransaction: {self.watcher.positions()}")
         for reader in (*self.readers, self.asker):
             reader.stop()
         self._check_aborted()

@@ -80,11 +80,11 @@ def batches(data: bytes) -> list[Any]:
 
 
 class Asking:
-    """A connection of a scenario. A version that the system does not advertise is noted as that."""
+    """A connection of a scenario to one of its nodes. A version that is not advertised is noted as that."""
 
-    def __init__(self, scene: Scene) -> None:
-        self.scene = scene
-        self.wire = Wire(scene.bootstrap)
+    def __init__(self, scene: Scene, node: int = 1) -> None:
+        self.scene, self.node = scene, node
+        self.wire = Wire(scene.system.address(node))
         ranges = self.wire.ask("api_versions", 0)["api_keys"]
         self.ranges = {
             each["api_key"]: range(each["min_version"], each["max_version"] + 1) for each in ranges
@@ -106,10 +106,10 @@ class Asking:
                 noted = answer = self.wire.ask(api, version, **fields)
             except Closed:
                 noted = "closed"
-                self.wire = Wire(self.scene.bootstrap)
+                self.wire = Wire(self.scene.system.address(self.node))
             except TimeoutError:
                 noted = "no answer"
-                self.wire = Wire(self.scene.bootstrap)
+                self.wire = Wire(self.scene.system.address(self.node))
         if label:
             self.scene.note(label, _opened(noted))
         return answer
@@ -178,6 +178,11 @@ class Asking:
         part = {"index": more.pop("partition", 0), "records": data}
         topic = {"name": more.pop("topic", self.scene.topic), "partition_data": [part]}
         return self.ask(label, "produce", version, acks=acks, timeout=10_000, topic_data=[topic], **more)
+
+    def settled_produce(self, label: str) -> None:
+        """As `produce`, one batch, as soon as this node leads partition 0 of the scenario's topic."""
+        topics = [{"name": self.scene.topic, "partition_data": [{"index": 0, "records": batch()}]}]
+        self.settled(label, "produce", 12, acks=-1, timeout=10_000, topic_data=topics)
 
     def all_committed(self, label: str) -> None:
         """What a reader of committed records sees of partition 0, and which transactions it is told to skip.

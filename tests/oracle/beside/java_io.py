@@ -10,7 +10,10 @@ from typing import NamedTuple
 
 from headrace.benchmarks import kafka_io
 
-SOURCES = Path(__file__).parent / "java"
+SOURCES = (
+    *(Path(__file__).parent / "java").glob("*.java"),
+    Path(__file__).parents[3] / "examples" / "kafka_clients" / "streams" / "WordCount.java",
+)
 JVM = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
 TIMEOUT_S = 60
 
@@ -25,7 +28,7 @@ class Printed(NamedTuple):
 
 def compiled(folder: Path) -> Path:
     """Our Java programs, compiled into `folder`."""
-    command = ["javac", "-cp", kafka_io.classpath(), "-d", str(folder), *map(str, SOURCES.glob("*.java"))]
+    command = ["javac", "-cp", kafka_io.classpath(), "-d", str(folder), *map(str, SOURCES)]
     subprocess.run(command, check=True, timeout=120)
     return folder
 

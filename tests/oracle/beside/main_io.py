@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .scene import Scenario
     from .systems_io import System
 
+Seen = dict[tuple[int, int], set[str]]
 ROOT = Path(__file__).parents[3]
 KNOWN = ROOT / "tests" / "oracle" / "differences.toml"
 PAGE = ROOT / "docs" / "COMPATIBILITY.md"
@@ -51,16 +52,12 @@ def main() -> int:
         return 2
     known = [] if options.against != "headrace" else read_known(KNOWN.read_text())
     with tempfile.TemporaryDirectory(prefix="headrace-oracle-") as folder:
-        scratch = Path(folder)
-        kafka, other = Kafka(scratch, {}), _other(options.against, scratch)
-        with running(kafka, other):
-            outcomes = _play(kafka, other, chosen, scratch, known, is_shown=options.show)
-            apis = _apis(kafka, other)
+        outcomes, apis, seen = _all_played(Path(folder), options, chosen, known)
     result, status = _judged(outcomes, known, is_whole=len(chosen) == len(ALL))
     if not shutil.which("kcat"):
         result += "; kcat is not installed, so not played"
     if options.write and options.against == "headrace":
-        PAGE.write_text(page(kafka_io.VERSION, result, apis, other.tap.seen, outcomes, known))
+        PAGE.write_text(page(kafka_io.VERSION, result, apis, seen, outcomes, known))
     print(result)
     return status
 
@@ -78,18 +75,36 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _other(kind: str, scratch: Path) -> System:
-    if kind == "headrace":
-        return Headrace(scratch, {})
-    return Kafka(scratch, PLANTED if kind == "planted" else {}, "other")
-
-
-def _play(
-    kafka: System, other: System, chosen: list[Scenario], scratch: Path, known: list[Known], *, is_shown: bool
-) -> list[Outcome]:
+def _all_played(
+    scratch: Path, options: argparse.Namespace, chosen: list[Scenario], known: list[Known]
+) -> tuple[list[Outcome], list[Api], Seen]:
+    """First what needs one node, then what needs three."""
     classes = scratch / "classes"
     classes.mkdir()
     compiled(classes)
+    outcomes: list[Outcome] = []
+    apis: list[Api] = []
+    seen: Seen = {}
+    for nodes in sorted({each.nodes for each in chosen}):
+        kafka, other = Kafka(scratch, {}, nodes=nodes), _other(options.against, scratch, nodes)
+        with running(kafka, other):
+            of_these = [each for each in chosen if each.nodes == nodes]
+            outcomes += _play(kafka, other, of_these, classes, known, is_shown=options.show)
+            apis = apis or _apis(kafka, other)
+            for head, who in other.seen.items():
+                seen[head] = seen.get(head, set()) | who
+    return outcomes, apis, seen
+
+
+def _other(kind: str, scratch: Path, nodes: int) -> System:
+    if kind == "headrace":
+        return Headrace(scratch, {}, nodes=nodes)
+    return Kafka(scratch, PLANTED if kind == "planted" else {}, "other", nodes=nodes)
+
+
+def _play(
+    kafka: System, other: System, chosen: list[Scenario], classes: Path, known: list[Known], *, is_shown: bool
+) -> list[Outcome]:
     outcomes = []
     with closing(JavaTools(classes)) as one, closing(JavaTools(classes)) as two:
         player = Player(kafka, other, (one, two))
@@ -133,7 +148,7 @@ def _judged(outcomes: list[Outcome], known: list[Known], *, is_whole: bool) -> t
 def _apis(kafka: System, other: System) -> list[Api]:
     ranges = []
     for system in (kafka, other):
-        with Wire(system.bootstrap) as wire:
+        with Wire(system.address(1)) as wire:
             answer = wire.ask("api_versions", 0)
         ranges.append(
             {each["api_key"]: (each["min_version"], each["max_version"]) for each in answer["api_keys"]}

@@ -37,6 +37,8 @@ _NAMES = (
     "partition",
     "index",
     "api_key",
+    "node_id",
+    "broker_id",
 )
 _DAY_MS = 86_400_000
 

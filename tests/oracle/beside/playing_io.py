@@ -51,7 +51,8 @@ class Player:
         ]
         raised = ["it did not end in time"] * 2
         for system in self.systems:
-            system.tap.who = scenario.client
+            for tap in system.taps.values():
+                tap.who = scenario.client
 
         def one(number: int) -> None:
             raised[number] = _raised(lambda: scenario.play(scenes[number]))
@@ -95,9 +96,17 @@ def _named(scene: Scene) -> dict[str, Any]:
     """What was noted, with names for what was drawn."""
     system = scene.system
     normal = Normal(
-        ports={system.tap.port: "broker", system.tap.target: "behind the broker"},
-        paths={str(system.log_dir): "log dir"},
+        ports=_names_of_ports(system),
+        paths={str(path): "log dir" for path in system.log_dirs.values()},
         now_ms=int(time.time() * 1000),
     )
     found: dict[str, Any] = normal.of(dict(scene.notes))
     return found
+
+
+def _names_of_ports(system: System) -> dict[int, str]:
+    names = {}
+    for number, tap in system.taps.items():
+        name = "broker" if len(system.taps) == 1 else f"broker {number}"
+        names |= {tap.port: name, tap.target: f"behind the {name}"}
+    return names

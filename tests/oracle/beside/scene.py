@@ -24,12 +24,13 @@ SETTLE_S = 5.0
 @dataclass(frozen=True)
 class Scenario:
     """`client` is whose requests it sends. Both systems run `play`, each with a scene of its own; what needs
-    both at once is `play_pair`, and gets Kafka's scene first."""
+    both at once is `play_pair`, and gets Kafka's scene first. `nodes`: of each system, 1 or 3."""
 
     client: str
     title: str
     play: Callable[[Scene], None] | None = None
     play_pair: Callable[[tuple[Scene, Scene]], None] | None = None
+    nodes: int = 1
 
     @property
     def name(self) -> str:
@@ -117,11 +118,13 @@ def _add(made: Scenario) -> None:
     ALL.append(made)
 
 
-def scenario(client: str, title: str) -> Callable[[Callable[[Scene], None]], Callable[[Scene], None]]:
+def scenario(
+    client: str, title: str, *, nodes: int = 1
+) -> Callable[[Callable[[Scene], None]], Callable[[Scene], None]]:
     """Make a scenario of a function, and add it to `ALL`."""
 
     def add(play: Callable[[Scene], None]) -> Callable[[Scene], None]:
-        _add(Scenario(client, title, play))
+        _add(Scenario(client, title, play, nodes=nodes))
         return play
 
     return add

@@ -1,13 +1,15 @@
-"""The two systems behind one face: an address, log dirs, a restart."""
+"""The two systems behind one face: addresses, log dirs, nodes that stop and come back."""
 
 from __future__ import annotations
 
 import contextlib
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 from headrace.benchmarks import kafka_io
+from headrace.benchmarks.kafka_cluster_io import KafkaCluster
 
 from .tap_io import Tap
 
@@ -25,105 +27,221 @@ SETTINGS = {
     "log.retention.ms": "-1",  # records of scenarios are as old as their timestamps say
     "group.initial.rebalance.delay.ms": "0",
 }
+# and these, where there are three nodes
+OF_THREE = {
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+}
+CONTROLLERS_OF_THREE = {
+    "broker.heartbeat.interval.ms": "300",
+    "broker.session.timeout.ms": "3000",
+    "auto.leader.rebalance.enable": "false",  # leaders change when a scenario says so
+}
+SELECTOR = "RackAwareReplicaSelector"
 STOP_TIMEOUT_S = 30.0
 JVM = ("-Xms256m", "-Xmx512m", "-Djava.awt.headless=true")
 
 
-class System(Protocol):
-    """One node on loopback. `bootstrap` stays the same over restarts, `log_dir` holds its partitions."""
+class System(ABC):
+    """Nodes 1, 2, ... on loopback, each behind a tap, so that its address stays the same over restarts."""
 
-    name: str
-    tap: Tap
-    log_dir: Path
+    def __init__(self, name: str, nodes: int) -> None:
+        self.name = name
+        self.taps = {number: Tap() for number in range(1, nodes + 1)}
+        self.log_dirs: dict[int, Path] = {}
 
     @property
-    def bootstrap(self) -> str: ...
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
+    def bootstrap(self) -> str:
+        """Where clients go: all nodes."""
+        return ",".join(map(self.address, self.taps))
+
+    @property
+    def log_dir(self) -> Path:
+        """That of the first node."""
+        return self.log_dirs[1]
+
+    @property
+    def seen(self) -> dict[tuple[int, int], set[str]]:
+        """Who sent which (API, version) to any node."""
+        heads = {head for tap in self.taps.values() for head in tap.seen}
+        return {head: set().union(*(tap.seen.get(head, ()) for tap in self.taps.values())) for head in heads}
+
+    def address(self, number: int) -> str:
+        """Of one node, host:port."""
+        return f"127.0.0.1:{self.taps[number].port}"
+
+    def settings_of(self, number: int) -> dict[str, str]:
+        """What a node has of its own: its address; its rack, where it is not alone."""
+        own = {"advertised.listeners": f"PLAINTEXT://{self.address(number)}"}
+        return own | ({"broker.rack": f"rack-{number}"} if len(self.taps) > 1 else {})
+
+    def close(self) -> None:
+        """Stop it for good."""
+        self.stop()
+        for tap in self.taps.values():
+            tap.close()
+
+    @abstractmethod
+    def start(self) -> None:
+        """Every node takes connections on return."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """All nodes, cleanly if there is one only; safe to call again."""
+
+    @abstractmethod
+    def end(self, number: int) -> None:
+        """One node, cleanly."""
+
+    @abstractmethod
+    def kill(self, number: int) -> None:
+        """One node, which has no time to say so."""
+
+    @abstractmethod
+    def bring_back(self, number: int) -> None:
+        """A node that was ended or killed; it takes connections on return."""
 
 
-class Kafka:
-    """Apache Kafka, broker and controller in one JVM."""
+class Kafka(System):
+    """Apache Kafka, each node broker and controller in one JVM."""
 
-    def __init__(self, scratch: Path, settings: Mapping[str, str], name: str = "kafka") -> None:
-        self.name, self.tap = name, Tap()
-        self.log_dir = scratch / name
-        self.log_dir.mkdir()
+    def __init__(
+        self, scratch: Path, settings: Mapping[str, str], name: str = "kafka", *, nodes: int = 1
+    ) -> None:
+        super().__init__(name, nodes)
+        self._folder = scratch / f"{name}-{nodes}"
+        self.log_dirs = {number: self._folder / f"node-{number}" for number in self.taps}
         self._settings = {**SETTINGS, **settings}
-        self._settings["advertised.listeners"] = f"PLAINTEXT://{self.bootstrap}"
-        self._node: kafka_io.KafkaNode | None = None
-
-    @property
-    def bootstrap(self) -> str:
-        """Where clients go."""
-        return f"127.0.0.1:{self.tap.port}"
+        if nodes > 1:
+            selector = f"org.apache.kafka.common.replica.{SELECTOR}"
+            self._settings |= {**OF_THREE, **CONTROLLERS_OF_THREE, "replica.selector.class": selector}
+        self._cluster: KafkaCluster | None = None
 
     def start(self) -> None:
-        """Takes connections on return."""
-        self._node = kafka_io.start_node(self.log_dir, self._settings, jvm=JVM)
-        self.tap.target = int(self._node.bootstrap.rsplit(":", 1)[1])
+        if self._cluster is None:
+            own = {number: self.settings_of(number) for number in self.taps}
+            self._cluster = KafkaCluster(self._folder, len(self.taps), self._settings, None, own=own, jvm=JVM)
+            for number, tap in self.taps.items():
+                tap.target = self._cluster.port(number)
+        else:
+            self._cluster.start_all()
 
     def stop(self) -> None:
-        """Cleanly; safe to call again."""
-        node, self._node = self._node, None
-        if node is not None:
-            node.stop()
+        if self._cluster is not None and len(self.taps) == 1:
+            self._cluster.end(1)
+        elif self._cluster is not None:
+            for number in self.taps:
+                self._cluster.kill(number)
+
+    def close(self) -> None:
+        super().close()
+        if self._cluster is not None:
+            self._cluster.stop()
+
+    def end(self, number: int) -> None:
+        self._started.end(number)
+
+    def kill(self, number: int) -> None:
+        self._started.kill(number)
+
+    def bring_back(self, number: int) -> None:
+        self._started.start(number)
+
+    @property
+    def _started(self) -> KafkaCluster:
+        assert self._cluster is not None
+        return self._cluster
 
 
-class Headrace:
-    """A controller and a storage node with a listener for Kafka's clients, two processes."""
+class Headrace(System):
+    """As many controllers as storage nodes, these with a listener for Kafka's clients; a process each."""
 
-    def __init__(self, scratch: Path, settings: Mapping[str, str]) -> None:
-        self.name, self.tap = "headrace", Tap()
-        self.log_dir = scratch / self.name
-        self._port = kafka_io.free_ports(1)[0]
-        self._settings = {
-            **SETTINGS,
-            **settings,
-            "listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+    def __init__(self, scratch: Path, settings: Mapping[str, str], *, nodes: int = 1) -> None:
+        super().__init__("headrace", nodes)
+        self._folder = scratch / f"headrace-{nodes}"
+        self._folder.mkdir()
+        self.log_dirs = {number: self._folder / f"node-{number}" for number in self.taps}
+        self._settings, self._of_controllers = {**SETTINGS, **settings}, {}
+        if nodes > 1:
+            self._settings |= {**OF_THREE, "replica.selector.class": SELECTOR}
+            self._of_controllers = CONTROLLERS_OF_THREE
+        for tap in self.taps.values():
+            tap.target = kafka_io.free_ports(1)[0]
+        self._controllers: list[subprocess.Popen[str]] = []
+        self._nodes: dict[int, subprocess.Popen[str]] = {}
+        self._ports: list[str] = []
+
+    def start(self) -> None:
+        """The first controller begins the quorum, the others join it."""
+        self._ports = []
+        for number in self.taps:
+            pairs = {"controller.id": str(number), **self._of_controllers}
+            if number > 1:
+                first = f"127.0.0.1:{self._ports[0]}"
+                pairs |= {
+                    "controller.quorum.bootstrap.servers": first,
+                    "controller.quorum.auto.join.enable": "true",
+                }
+            process, port = self._start("controller", number, "", pairs)
+            self._controllers.append(process)
+            self._ports.append(port)
+        for number in self.taps:
+            self.bring_back(number)
+
+    def stop(self) -> None:
+        for number in list(self._nodes):
+            self.end(number)
+        while self._controllers:
+            _gone(self._controllers.pop())
+
+    def end(self, number: int) -> None:
+        _gone(self._nodes.pop(number))
+
+    def kill(self, number: int) -> None:
+        process = self._nodes.pop(number)
+        process.kill()
+        _gone(process)
+
+    def bring_back(self, number: int) -> None:
+        pairs = {
+            "node.id": str(number),
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.taps[number].target}",
+            **self._settings,
+            **self.settings_of(number),
         }
-        self._scratch = scratch
-        self._processes: list[subprocess.Popen[str]] = []
+        self._nodes[number], _ = self._start("node", number, ",".join(self._ports), pairs)
 
-    @property
-    def bootstrap(self) -> str:
-        """Where clients go."""
-        return f"127.0.0.1:{self.tap.port}"
-
-    def start(self) -> None:
-        """Takes connections on return."""
-        controller = self._start("controller", self._scratch / "headrace-controller", "")
-        self._start("node", self.log_dir, controller, *(f"{k}={v}" for k, v in self._settings.items()))
-        self.tap.target = self._port
-
-    def stop(self) -> None:
-        """Cleanly, the node first; safe to call again."""
-        while self._processes:
-            process = self._processes.pop()
-            process.terminate()
-            try:
-                process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-                raise
-            finally:
-                assert process.stdout is not None
-                process.stdout.close()
-
-    def _start(self, kind: str, folder: Path, *arguments: str) -> str:
-        """Its port, once it serves."""
-        ports, *pairs = arguments
+    def _start(
+        self, kind: str, number: int, ports: str, pairs: Mapping[str, str]
+    ) -> tuple[subprocess.Popen[str], str]:
+        """The process and its port, once it serves."""
+        folder = self._folder / f"{kind}-{number}"
         command = [sys.executable, "-m", "headrace.benchmarks.server_process", kind, str(folder), ports, ""]
-        with (self._scratch / f"{kind}.txt").open("a") as errors:
-            process = subprocess.Popen([*command, *pairs], stdout=subprocess.PIPE, stderr=errors, text=True)
-        self._processes.append(process)
+        command += [f"{name}={value}" for name, value in pairs.items()]
+        told = self._folder / f"{kind}-{number}.txt"
+        with told.open("a") as errors:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line.startswith("ready "):
-            raise RuntimeError(f"{kind} did not start: {(self._scratch / f'{kind}.txt').read_text()[-3000:]}")
-        return line.split()[1]
+            _gone(process)
+            raise RuntimeError(f"{kind} {number} did not start: {told.read_text()[-3000:]}")
+        return process, line.split()[1]
+
+
+def _gone(process: subprocess.Popen[str]) -> None:
+    """Terminated, if it still runs, and waited for."""
+    process.terminate()
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise
+    finally:
+        assert process.stdout is not None
+        process.stdout.close()
 
 
 @contextlib.contextmanager
@@ -135,5 +253,4 @@ def running(*systems: System) -> Iterator[None]:
         yield
     finally:
         for system in systems:
-            system.stop()
-            system.tap.close()
+            system.close()

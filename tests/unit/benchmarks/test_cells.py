@@ -37,7 +37,7 @@ def test_a_group_is_whole(group: Group) -> None:
         assert hasattr(Session, f"_{cell.kind}_cell")
         faces = {"produce": produce.SENDERS, "consume": consume.READERS}.get(cell.kind)
         assert faces is None or cell.spec["face"] in faces
-        assert (group.preload is not None) >= (cell.kind == "consume")
+        assert (group.preload is not None) >= cell.kind.endswith("consume")
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=IDS)
@@ -131,6 +131,37 @@ def test_what_coordinators_do_is_judged() -> None:
                 assert one.goal == (1.5 if one.at_least else 0.67)
 
 
+KAFKAS = [group for group in GROUPS if group.workload == "W18"]
+
+
+@pytest.mark.parametrize("group", KAFKAS, ids=[group.id for group in KAFKAS])
+def test_kafkas_clients_have_the_same_to_do(group: Group) -> None:
+    """Cells that are compared have one spec; all that a server does is asked through such a client."""
+    for one in group.comparisons:
+        above, below = group.cell(one.above), group.cell(one.below)
+        assert (above.kind, above.spec) == (below.kind, below.spec)
+        assert (above.system, below.system) == ("headrace", "kafka")
+    for cell in group.cells:
+        assert cell.kind in ("tool_produce", "tool_consume", "memory") or cell.spec["client"] == "kafka"
+    assert "more" not in (group.preload or {})
+
+
+def test_kafkas_clients_are_judged_on_one_node_and_three() -> None:
+    """Rate and CPU of producing and reading, and latency at half load, of both sizes: not below Kafka."""
+    judged = {(g.nodes, c.title.partition(",")[0], "100 B" in c.title, c.metric)
+              for g in KAFKAS for c in g.comparisons if c.goal and not c.is_beside and g.nodes}  # fmt: skip
+    for nodes in (1, NODES):
+        for is_small in (False, True):
+            for tool in ("ProducerPerformance", "ConsumerPerformance"):
+                assert {
+                    (nodes, tool, is_small, cells.RATE),
+                    (nodes, tool, is_small, cells.CPU_PER_GB),
+                } <= judged
+            assert (nodes, "confluent-kafka for both", is_small, cells.E2E_P99) in judged
+    assert {c.goal for g in KAFKAS for c in g.comparisons} == {1.0, None}
+    assert [group.id for group in KAFKAS if group.in_quick] == ["w18-produce-1k"]
+
+
 def test_both_wait_alike_for_a_groups_first_members() -> None:
     """The default, on the servers that last."""
     delay = NodeConfig.of({"node.id": 1, "log.dirs": "x"}).group_initial_rebalance_delay_ms
@@ -162,8 +193,8 @@ def test_choosing_parts() -> None:
 
 
 def test_every_workload_so_far_is_there_in_both_modes() -> None:
-    """W1 to W13, the bare ceilings, three nodes, fail-over and the cleaner."""
-    wanted = {f"W{number}" for number in range(1, 14)} | {"BARE", "R3", "FAILOVER", "CLEANER"}
+    """W1 to W13, the bare ceilings, three nodes, fail-over, the cleaner and Kafka's own clients."""
+    wanted = {f"W{number}" for number in range(1, 14)} | {"BARE", "R3", "FAILOVER", "CLEANER", "W18"}
     for is_quick in (True, False):
         assert {group.workload for group in cells.chosen(set(), is_quick=is_quick)} == wanted
 

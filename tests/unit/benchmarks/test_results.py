@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from headrace.benchmarks import cells, page, plots_io, results, warm_up_io
 from headrace.benchmarks.__main__ import write_page
-from headrace.benchmarks.reports import total, with_rates, worst
+from headrace.benchmarks.reports import in_turn, total, with_rates, worst
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -204,6 +204,7 @@ def test_the_page_names_cells_that_move_more_records() -> None:
     """Half of them in a QUICK run."""
     assert "w1 12 M against 3 M" in page.unequal(is_quick=False)
     assert "w1 6 M against 1.5 M" in page.unequal(is_quick=True)
+    assert "w18" not in page.unequal(is_quick=False)
 
 
 def test_rates_of_a_report() -> None:
@@ -228,6 +229,8 @@ def test_several_clients_as_one() -> None:
         "seconds": 3.0,
         "server_cpu_s": 3.0,
     }
+    whole = in_turn([{**report, "records": 1, "client_cpu_s": 0.5} for report in reports])
+    assert (whole["records"], whole["seconds"], whole["server_cpu_s"]) == (2, 4.0, 4.0)
     names = ("p50", "p90", "p99", "p99_9", "max", "mean")
     latencies = [{"e2e": dict.fromkeys(names, value)} for value in (1.0, 2.0)]
     assert worst(latencies) == dict.fromkeys(names, 2.0)

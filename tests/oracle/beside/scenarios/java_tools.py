@@ -342,7 +342,7 @@ def word_count(scene: Scene) -> None:
         )
         with scene.folder() as state:
             arguments = (scene.bootstrap, name, guarantee, f"{name}-in", f"{name}-out", state, "60")
-            done = scene.tool("WordCount", *arguments, timeout_s=90)
+            done = scene.tool("CountWords", *arguments, timeout_s=90)
         scene.note(f"{guarantee} ended", [done.status, done.out, done.err])
         reading = ("--topic", f"{name}-out", "--isolation-level", "read_committed", *READ, "60", *PRINT[:2])
         found = scene.tool(CONSUMER, "--bootstrap-server", scene.bootstrap, *reading)

@@ -171,6 +171,10 @@ def refused(scene: Scene) -> None:
         topics = [{"name": scene.topic, "partitions": [part]}]
         fields = {"group_id": scene.topic, "member_id": me["member_id"], "generation_id_or_member_epoch": 1}
         asking.ask("long metadata", "offset_commit", 5, **fields, topics=topics)
+        part = {"partition_index": 0, "committed_offset": -2, "committed_metadata": ""}
+        topics = [{"name": scene.topic, "partitions": [part]}]
+        asking.ask("negative offset", "offset_commit", 5, **fields, topics=topics)
+        asking.ask("negative offset told", "offset_fetch", 5, group_id=scene.topic, topics=None)
         asking.ask("not empty", "delete_groups", 1, groups_names=[scene.topic])
         asking.ask("simple", "offset_fetch", 5, group_id="no-such-group", topics=None)
 
@@ -193,7 +197,7 @@ def new_group(scene: Scene) -> None:
                 "server_assignor": None,
                 "topic_partitions": [],
             }
-            _until_topic_is_known(asking, beat, version)
+            until_topic_is_known(asking, beat, version)
             asking.ask(f"join v{version}", "consumer_group_heartbeat", version, **beat)
             later = {**me, "member_epoch": 1, "rebalance_timeout": -1, "subscribed_topic_names": None}
             held = [{"topic_id": topic_id, "partitions": [0, 1]}]
@@ -207,6 +211,16 @@ def new_group(scene: Scene) -> None:
             ):
                 fields = {**later, **change, "topic_partitions": None}
                 asking.ask(f"{label} v{version}", "consumer_group_heartbeat", version, **fields)
+            idle = {**beat, "group_id": f"{scene.topic}-idle-{version}", "subscribed_topic_names": []}
+            asking.ask(f"join for nothing v{version}", "consumer_group_heartbeat", version, **idle)
+            for label, change in (
+                ("names", {"subscribed_topic_names": [scene.topic]}),
+                ("leave", {"member_epoch": -1}),
+            ):
+                fields = {**idle, "member_epoch": 1, "topic_partitions": None, **change}
+                asking.ask(f"idle, {label} v{version}", "consumer_group_heartbeat", version, **fields)
+            neither = {**idle, "subscribed_topic_names": None}
+            asking.ask(f"join without v{version}", "consumer_group_heartbeat", version, **neither)
             bad = {**beat, "member_id": "other", "server_assignor": "no-such-assignor"}
             asking.ask(f"assignor v{version}", "consumer_group_heartbeat", version, **bad)
             part = {"partition_index": 0, "committed_offset": 1, "committed_metadata": "m"}
@@ -222,7 +236,7 @@ def new_group(scene: Scene) -> None:
             asking.ask(f"leave v{version}", "consumer_group_heartbeat", version, **leave)
 
 
-def _until_topic_is_known(asking: Asking, beat: dict[str, Any], version: int) -> None:
+def until_topic_is_known(asking: Asking, beat: dict[str, Any], version: int) -> None:
     """A coordinator learns of a topic later than whoever made it: another group is asked until then."""
     other = {**beat, "group_id": f"{beat['group_id']}-first"}
 

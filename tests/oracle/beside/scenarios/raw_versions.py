@@ -93,8 +93,9 @@ def metadata(scene: Scene) -> None:
             asking.ask(f"v{version}", "metadata", version, topics=topics, **more)
         for version in (12, 13):
             for label, wanted in (("id", topic_id), ("unknown id", "0d5c8e9a-6b0f-4a4e-9f43-0123456789ab")):
-                topics = [{"topic_id": wanted, "name": None}]
-                asking.ask(f"{label} v{version}", "metadata", version, topics=topics)
+                for way, name in (("", None), (" beside no name", ""), (" beside a name", "no-such-topic")):
+                    topics = [{"topic_id": wanted, "name": name}]
+                    asking.ask(f"{label}{way} v{version}", "metadata", version, topics=topics)
         asking.ask("no topics", "metadata", 1, topics=[])
         for version in range(3):
             more = {"include_cluster_authorized_operations": True}

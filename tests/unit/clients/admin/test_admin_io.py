@@ -40,6 +40,27 @@ def test_topics_are_created_listed_described_grown_and_deleted(play: Play) -> No
     play(scenario)
 
 
+@pytest.mark.parametrize("how_often", [1, 10_000])
+def test_an_admin_sees_what_it_did(play: Play, how_often: int) -> None:
+    """The next node that it asks may not have heard of it: that is asked again, but not for ever."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        admin = cluster.admin()
+        await admin.create_topics(NewTopic("a"))
+        fake.fail_next("Metadata", Fault(behind=True), how_often)
+        described = await admin.describe_topics("a")
+        if how_often == 1:
+            assert described["a"].partitions[0].partition == 0
+            assert [topic.name for topic in await admin.list_topics()] == ["a"]
+        else:
+            assert isinstance(described.errors["a"], errors.UnknownTopicOrPartitionError)
+            asked = len(fake.requests("Metadata"))
+            assert await admin.list_topics() == []
+            assert len(fake.requests("Metadata")) == asked + 1, "what stays behind is another cluster"
+
+    play(scenario)
+
+
 def test_validate_only_creates_nothing(play: Play) -> None:
     """It only says whether it could be done."""
 

@@ -146,6 +146,8 @@ def test_offsets_are_committed_for_groups_without_members_only() -> None:
         found = await admin.list_group_offsets("g", [FIRST, TopicPartition("t", 7)])
         assert found == {FIRST: OffsetAndMetadata(4), TopicPartition("t", 7): None}
         assert (await admin.list_group_offsets("g"))[SECOND] == noted
+        with pytest.raises(ValueError, match="negative"):
+            await admin.alter_group_offsets("g", {FIRST: -2})
         stable_group(fake)
         with pytest.raises(errors.UnknownMemberIdError):
             await admin.alter_group_offsets("g", {FIRST: 0})

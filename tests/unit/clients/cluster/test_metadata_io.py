@@ -207,7 +207,7 @@ def test_a_node_that_knows_nothing_yet_is_passed_over(play: Play) -> None:
         answer = fake._metadata
         blank = MetadataResponse("", -1, -1, (), (TopicMetadata(3, "t", b"", False, ()),))
         answers = iter([blank, blank, blank])
-        fake._metadata = lambda body: next(answers, None) or answer(body)
+        fake._metadata = lambda body, **facts: next(answers, None) or answer(body, **facts)
         await metadata.refresh(now_ms() + 5000)
         assert metadata.view.cluster_id == "fake"
         assert metadata.view.leader_of("t", 1) is not None

@@ -37,6 +37,8 @@ def facts(driver: Driver):
 
 def test_it_starts_with_all_replicas_target_first(driver) -> None:
     """Nothing is taken away yet, and the leader stays; asking again changes nothing."""
+    assert driver.reassign("t", 0, (5, 4, 1)) == 0
+    assert facts(driver) == ((5, 4, 1, 2, 3), (4, 5), (2, 3))
     assert driver.reassign("t", 0, (4, 5, 1)) == 0
     assert facts(driver) == ((4, 5, 1, 2, 3), (4, 5), (2, 3))
     assert driver.partitions("t")[0].leader == 1

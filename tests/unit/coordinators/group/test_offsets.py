@@ -11,7 +11,6 @@ from headrace.protocol.errors import (
     GroupSubscribedToTopicError,
     IllegalGenerationError,
     InvalidCommitOffsetSizeError,
-    InvalidRequestError,
     KafkaError,
     MessageTooLargeError,
     NonEmptyGroupError,
@@ -121,7 +120,6 @@ def test_a_member_that_commits_lives() -> None:
         ({"tp": ("t", -1)}, UnknownTopicOrPartitionError),
         ({"topic_id": bytes(15) + b"\2"}, UnknownTopicIdError),
         ({"metadata": "é" * 5}, OffsetMetadataTooLargeError),
-        ({"offset": -2}, InvalidRequestError),
     ],
 )
 def test_what_cannot_be_taken(more: dict[str, object], error: type[KafkaError]) -> None:
@@ -129,6 +127,13 @@ def test_what_cannot_be_taken(more: dict[str, object], error: type[KafkaError]) 
     rig = GroupRig(offset_metadata_max_bytes=9)
     assert outcome_of(rig, **more) == error.code
     assert not rig.log
+
+
+def test_a_negative_offset_is_taken() -> None:
+    """What it means is the client's: kafkajs commits -2 for the earliest offset."""
+    rig = GroupRig()
+    assert outcome_of(rig, offset=-2) == 0
+    assert fetch_one(rig, "g", "t", 0).offset == -2
 
 
 def test_one_bad_offset_does_not_spoil_the_others() -> None:

@@ -17,17 +17,18 @@ from headrace.protocol.messages.control import (
     DeleteTopicsResponse,
     DescribeConfigsResponse,
     DescribedConfigs,
+    ElectLeadersResponse,
     IncrementalAlterConfigsResponse,
     ItemError,
 )
 from headrace.protocol.messages.data import MetadataResponse, NodeEndpoint, PartitionMetadata, TopicMetadata
-from headrace.protocol.messages.quorum import DescribeQuorumResponse, QuorumReplica
+from headrace.protocol.messages.quorum import DescribeQuorumResponse, QuorumEndpoint, QuorumReplica
 from headrace.services.kafka_listener.entities import MS
 from kafka_calls import FakePlane
 from kafka_listener_rig import TOPIC, TOPIC_ID, small_image
 
 METADATA, CREATE_TOPICS, DELETE_TOPICS = 3, 19, 20
-ALTER_CONFIGS, QUORUM, DESCRIBE_PARTITIONS = 33, 55, 75
+ALTER_CONFIGS, ELECT, QUORUM, DESCRIBE_PARTITIONS = 33, 43, 55, 75
 
 
 def topic_of(name: str, partitions: int, code: int = 0) -> TopicMetadata:
@@ -100,6 +101,14 @@ def test_topics_are_deleted_by_their_ids() -> None:
     assert told[2].error_message == "no such topic"
 
 
+@pytest.mark.parametrize("name", [None, "", "another"])
+def test_a_topic_is_asked_for_by_its_id(name: str | None) -> None:
+    """Whatever stands beside the id: Java's client writes an empty name."""
+    plane = FakePlane()
+    plane.start(METADATA, 12, topic_id=uuid.UUID(bytes=TOPIC_ID), name=name)
+    assert (plane.asked[-1].body.topics, plane.asked[-1].body.topic_ids) == ((), (TOPIC_ID,))
+
+
 @pytest.mark.parametrize(("allows", "makes"), [(True, True), (False, False)])
 def test_topics_are_made_for_those_who_ask_where_they_are(allows: bool, makes: bool) -> None:
     """If the client wants that; another client may be faster. Internal topics are nobody's to make."""
@@ -143,13 +152,60 @@ def node(node_id: int) -> Any:
     return NodeEndpoint(node_id, "own", 1)
 
 
+def test_a_partition_without_a_leader_is_described() -> None:
+    """The leader says that there is none, no error does."""
+    m = importlib.import_module("kio.schema.describe_topic_partitions.v0.request")
+    plane = FakePlane()
+    body = m.DescribeTopicPartitionsRequest(topics=(), response_partition_limit=2, cursor=None)
+    plane.start(DESCRIBE_PARTITIONS, 0, body)
+    topic = TopicMetadata(0, "t", b"i" * 16, False, (PartitionMetadata(0, -1, 3, (1,), ()),))
+    plane.answer(MetadataResponse("c", 1, 5, (), (topic,)))
+    ((part,),) = [each.partitions for each in plane.told(DESCRIBE_PARTITIONS, 0).topics]
+    assert (int(part.error_code), part.leader_id) == (0, -1)
+
+
+def test_a_refused_election_names_the_partitions() -> None:
+    """Kafka's tools look for each one that they asked for."""
+    m = importlib.import_module("kio.schema.elect_leaders.v2.request")
+    plane = FakePlane()
+    asked = (m.TopicPartitions(topic="t", partitions=(0, 4)),)
+    plane.start(ELECT, 2, m.ElectLeadersRequest(election_type=9, topic_partitions=asked, timeout=5 * MS))
+    plane.answer(ElectLeadersResponse(42, "no such election"))
+    told = plane.told(ELECT, 2)
+    assert int(told.error_code) == 42
+    ((topic, parts),) = [(each.topic, each.partition_result) for each in told.replica_election_results]
+    assert topic == "t"
+    assert [(each.partition_id, int(each.error_code)) for each in parts] == [(0, 42), (4, 42)]
+
+
+def quorum_of(*wanted: tuple[str, int]) -> Any:
+    """What is told of these partitions by a quorum of two."""
+    m = importlib.import_module("kio.schema.describe_quorum.v2.request")
+    topics = tuple(
+        m.TopicData(topic_name=name, partitions=(m.PartitionData(partition_index=index),))
+        for name, index in wanted
+    )
+    plane = FakePlane()
+    plane.start(QUORUM, 2, m.DescribeQuorumRequest(topics=topics))
+    at = QuorumEndpoint("c", 5)
+    voters = (QuorumReplica(1, b"d" * 16, 10, endpoint=at), QuorumReplica(2, b"e" * 16, 9, 500, 700))
+    plane.answer(DescribeQuorumResponse(0, 1, 4, 9, voters))
+    return plane.told(QUORUM, 2)
+
+
+def test_only_the_metadata_log_has_a_quorum() -> None:
+    """Whoever asks for anything else is told that there is no such partition, and of no nodes."""
+    told = quorum_of(("t", 0), ("__cluster_metadata", 3))
+    found = [(each.topic_name, each.partitions[0].partition_index) for each in told.topics]
+    assert found == [("t", 0), ("__cluster_metadata", 3)]
+    assert [int(each.partitions[0].error_code) for each in told.topics] == [3, 3]
+    assert told.nodes == ()
+    assert [each.node_id for each in quorum_of(("__cluster_metadata", 0)).nodes] == [1]
+
+
 def test_the_quorum_has_points_in_time() -> None:
     """Where headrace says how long ago something was."""
-    plane = FakePlane()
-    plane.start(QUORUM, 2)
-    voters = (QuorumReplica(1, b"d" * 16, 10), QuorumReplica(2, b"e" * 16, 9, 500, 700))
-    plane.answer(DescribeQuorumResponse(0, 1, 4, 9, voters))
-    told = plane.told(QUORUM, 2)
+    told = quorum_of(("__cluster_metadata", 0))
     (log,) = told.topics[0].partitions
     assert (log.leader_id, log.leader_epoch, log.high_watermark) == (1, 4, 9)
     found = [(each.last_fetch_timestamp, each.last_caught_up_timestamp) for each in log.current_voters]

@@ -12,9 +12,9 @@ from headrace.services.kafka_listener.codes import told_instead
 from headrace.services.kafka_listener.entities import Records, layout
 from headrace.services.kafka_listener.framing import read_header
 from headrace.services.kafka_listener.served import SERVED
-from headrace.services.kafka_listener.skimming import no_tags, skim
+from headrace.services.kafka_listener.skimming import no_tags
 from kafka_calls import FakePlane
-from kafka_wire import answer_of, example_request, request_frame
+from kafka_wire import answer_of, decoded, example_request, request_frame
 
 if TYPE_CHECKING:
     from headrace.services.kafka_listener.calls import Call, KafkaApi
@@ -39,11 +39,12 @@ def test_requests_are_read_whole(api: KafkaApi, version: int) -> None:
     shape = layout(api.key, version)
     start = read_header(frame).end
     start = no_tags(frame, start) if shape.is_flexible else start
-    assert shape.decode(frame, start) == asked
-    assert skim(shape.request, frame, start) == (len(frame), frame)
+    shape = shape._replace(read_hot=None)  # what is read by hand has a test of its own
+    assert decoded(shape, frame, start) == asked
+    assert shape.skim(frame, start)[:2] == (frame, len(frame))
     for end in range(start, len(frame)):
         with pytest.raises(InvalidRequestError):
-            shape.decode(frame[:end], start)
+            decoded(shape, frame[:end], start)
 
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)
@@ -54,8 +55,6 @@ def test_a_failure_of_the_whole_can_be_told(api: KafkaApi, version: int) -> None
     call.answer(api.failed(call, 89, "too much"))
     (sent,) = plane.sent
     assert int.from_bytes(sent[:4], "big") == len(sent) - 4
-    if api.key in UNREADABLE:
-        return
     correlation_id, answer = answer_of(api.key, version, sent[4:])
     assert correlation_id == 7
     if hasattr(answer, "error_code") or api.name not in ("Metadata", "DescribeLogDirs"):  # no place for it

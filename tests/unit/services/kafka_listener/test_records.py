@@ -7,6 +7,7 @@ import uuid
 from typing import Any
 
 import pytest
+from headrace.protocol.errors import RequestTimedOutError, ThrottlingQuotaExceededError
 from headrace.protocol.messages.data import (
     FetchPartitionResponse,
     FetchResponse,
@@ -83,6 +84,33 @@ def test_who_asked_somebody_else_hears_who_leads() -> None:
     assert [(node.node_id, node.host, node.port) for node in told.node_endpoints] == [(2, "host", 9_002)]
 
 
+@pytest.mark.parametrize(
+    ("version", "code", "is_told"),
+    [(9, 6, False), (10, 6, True), (10, 74, True), (10, 75, False), (10, 19, False), (12, 3, False)],
+)
+def test_who_leads_is_told_where_it_helps(version: int, code: int, is_told: bool) -> None:
+    """To those who believe in another leader or an older epoch, since clients read it; nobody else."""
+    plane = FakePlane(small_image(nodes=2))
+    plane.start(PRODUCE, version, name=TOPIC, index=0, acks=1, transactional_id=None)
+    plane.answer(ProduceResponse((ProducePartitionResponse(code, leader_id=2, leader_epoch=9),)))
+    told = plane.told(PRODUCE, version)
+    part = told.responses[0].partition_responses[0]
+    assert int(part.error_code) == code
+    if version >= 10:
+        leader = (part.current_leader.leader_id, part.current_leader.leader_epoch)
+        assert leader == ((2, 9) if is_told else (-1, -1))
+        assert len(told.node_endpoints) == is_told
+
+
+@pytest.mark.parametrize(("version", "may_follow"), [(10, False), (11, True), (18, True)])
+def test_followers_answer_consumers_that_know_of_them(version: int, may_follow: bool) -> None:
+    """With or without a rack (KIP-392)."""
+    plane = FakePlane()
+    values = named(version, 13) | {"partition": 0, "session_epoch": -1, "session_id": 0}
+    plane.start(FETCH, version, **values)
+    assert plane.asked[0].body.may_follow == may_follow
+
+
 def test_old_producers_may_not_compress_with_zstd() -> None:
     """Consumers of their age could not read it; nothing is asked of the node."""
     builder = active_codec().builder(max_bytes=1 << 20, compression=Compression.ZSTD)
@@ -101,6 +129,18 @@ def test_old_producers_may_not_compress_with_zstd() -> None:
         plane.answer(ProduceResponse((ProducePartitionResponse(0),) * len(asked.frames)))
         told = plane.told(PRODUCE, version).responses[0].partition_responses[0]
         assert int(told.error_code) == code
+
+
+@pytest.mark.parametrize("outcome", ["refused", "unknown"])
+def test_a_producer_whose_outcome_is_unknown_is_told_so(outcome: str) -> None:
+    """No room to wait, before the append or behind it: a code that each client knows for `maybe`."""
+    plane = FakePlane()
+    plane.start(PRODUCE, 9, name=TOPIC, index=0, acks=-1, transactional_id=None, records=batch(b"x"))
+    entry = ProducePartitionResponse(RequestTimedOutError.code)
+    refused = ThrottlingQuotaExceededError("full")
+    plane.answer(refused if outcome == "refused" else ProduceResponse((entry,)))
+    told = plane.told(PRODUCE, 9).responses[0].partition_responses[0]
+    assert int(told.error_code) == RequestTimedOutError.code
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 13, 18])
@@ -146,6 +186,7 @@ def test_older_versions_are_told_codes_that_they_know() -> None:
     """Wherever in the answer the code is."""
     assert told_instead(2, 4) == {78: 5}
     assert told_instead(2, 5) == {}
+    assert told_instead(28, 5) == {90: 47}  # Kafka has no other word for it there
     answer = {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "error_code": 78}]}]}
     for version, code in ((4, 5), (5, 78)):
         frame = b"".join(map(bytes, layout(2, version).encode(1, answer)))

@@ -12,7 +12,7 @@ from headrace.services.kafka_listener.served import SERVED
 from headrace.services.kafka_listener.skimming import MAX_ELEMENTS, MAX_TAGS, no_tags, skim, unsigned, varint
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kafka_wire import example_request, request_frame
+from kafka_wire import decoded, example_request, request_frame
 
 if TYPE_CHECKING:
     from headrace.services.kafka_listener.calls import KafkaApi
@@ -39,10 +39,10 @@ def test_damaged_requests_are_refused_or_read(which: tuple[KafkaApi, int], data:
     cut = data.draw(st.integers(0, 8))
     damaged = memoryview(body[:place] + patch + body[place + cut :])
     try:
-        shape.decode(damaged, 0)
+        decoded(shape, damaged)
     except InvalidRequestError:
         return
-    assert skim(shape.request, damaged, 0)[0] <= len(damaged)
+    assert skim(shape.request, damaged, 0).end <= len(damaged)
 
 
 @pytest.mark.parametrize("version", [8, 9])
@@ -53,7 +53,7 @@ def test_arrays_are_bounded(version: int, count: int) -> None:
         return
     head = count.to_bytes(4, "big") if version == 8 else compact(count)
     with pytest.raises(InvalidRequestError, match="elements"):
-        layout(3, version).decode(memoryview(head + bytes(3 * MAX_ELEMENTS)), 0)
+        decoded(layout(3, version), memoryview(head + bytes(3 * MAX_ELEMENTS)))
 
 
 def compact(count: int) -> bytes:
@@ -81,7 +81,7 @@ def test_numbers_are_written_as_they_are_read(value: int) -> None:
 def test_nothing_is_null_that_must_not_be(api_key: int, version: int, body: bytes) -> None:
     """kio reads null arrays everywhere; handlers would stumble over them."""
     with pytest.raises(InvalidRequestError, match="null"):
-        layout(api_key, version).decode(memoryview(body), 0)
+        decoded(layout(api_key, version), memoryview(body))
 
 
 def test_all_arrays_of_a_request_count_together() -> None:
@@ -89,9 +89,31 @@ def test_all_arrays_of_a_request_count_together() -> None:
     topic = b"\2t" + compact(1_000) + bytes(1_000 * 4) + b"\0"
     schema = layout(9, 6).request
     small = b"\2g" + compact(2) + topic * 2 + b"\0"
-    assert skim(schema, memoryview(small), 0)[0] == len(small)
+    assert skim(schema, memoryview(small), 0).end == len(small)
     with pytest.raises(InvalidRequestError, match="elements"):
         skim(schema, memoryview(b"\2g" + compact(300) + topic * 300 + b"\0"), 0)
+
+
+def test_what_is_made_of_a_request_is_known_before() -> None:
+    """Its elements, those within elements included; by them memory is charged, and refused."""
+    topic = b"\2t" + compact(3) + bytes(3 * 4) + b"\0"
+    body = memoryview(b"\2g" + compact(2) + topic * 2 + b"\0")
+    shape = layout(9, 6)
+    assert shape.skim(body, 0).elements == 8
+    assert shape.skim(body, 0, 8).elements == 8
+    with pytest.raises(InvalidRequestError, match="more than 7 elements"):
+        shape.skim(body, 0, 7)
+
+
+def test_texts_are_bounded() -> None:
+    """A compact one may say that it has any length; Kafka allows what the other kind can have."""
+    for size in (2**15 - 1, 2**15):
+        body = memoryview(compact(1) + compact(size) + bytes(size) + b"\0\0\0\0" + b"\0")
+        if size < 2**15:
+            assert layout(3, 9).skim(body, 0).elements == 1
+        else:
+            with pytest.raises(InvalidRequestError, match="a text of 32768 bytes"):
+                layout(3, 9).skim(body, 0)
 
 
 def test_tags_are_bounded() -> None:
@@ -104,7 +126,7 @@ def test_tags_are_bounded() -> None:
     lying = body.replace(b"\1\0\5\5text", b"\1\0\5\x7ftext")
     assert lying != body
     with pytest.raises(InvalidRequestError):
-        fetch.decode(memoryview(lying), 0)
+        decoded(fetch, memoryview(lying))
 
 
 NEW = b"\x63\3abc"  # tag 99, of three bytes
@@ -115,8 +137,8 @@ def test_tagged_fields_of_tomorrow_are_ignored() -> None:
     metadata = layout(3, 9)
     plain = b"\3" + b"\2t\0" + b"\2u\0" + b"\0\0\0" + b"\0"
     newer = b"\3" + b"\2t\1" + NEW + b"\2u\0" + b"\0\0\0" + b"\2" + NEW + NEW
-    assert metadata.decode(memoryview(newer), 0) == metadata.decode(memoryview(plain), 0)
-    assert metadata.decode(memoryview(b"head" + newer), 4) == metadata.decode(memoryview(plain), 0)
+    assert decoded(metadata, memoryview(newer), 0) == decoded(metadata, memoryview(plain), 0)
+    assert decoded(metadata, memoryview(b"head" + newer), 4) == decoded(metadata, memoryview(plain), 0)
 
 
 def test_tagged_fields_of_tomorrow_within_and_beside_known_ones() -> None:
@@ -127,7 +149,7 @@ def test_tagged_fields_of_tomorrow_within_and_beside_known_ones() -> None:
     assert body.endswith(tags), body
     state = tags[10:22] + b"\1" + NEW
     newer = b"\3\0\5\5text\1" + bytes([len(state)]) + state + NEW
-    assert fetch.decode(memoryview(body[: -len(tags)] + newer), 0) == fetch.decode(memoryview(body), 0)
+    assert decoded(fetch, memoryview(body[: -len(tags)] + newer)) == decoded(fetch, memoryview(body))
 
 
 @pytest.mark.parametrize(

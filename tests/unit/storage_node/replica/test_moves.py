@@ -13,7 +13,6 @@ from headrace.protocol.errors import (
     InvalidRequestError,
     KafkaStorageError,
     LogDirNotFoundError,
-    ReplicaNotAvailableError,
     UnknownTopicOrPartitionError,
 )
 from headrace.protocol.messages import registry
@@ -322,7 +321,7 @@ def test_refusals() -> None:
     topic_id = filled(rig)
     assert move(rig, "/c") == LogDirNotFoundError.code
     assert move(rig, "/b", partition=7) == UnknownTopicOrPartitionError.code
-    assert move(rig, "/b", "later") == ReplicaNotAvailableError.code
+    assert move(rig, "/b", "later") == UnknownTopicOrPartitionError.code
     rig.metadata(ConfigRecord(BROKER_RESOURCE, "1", "cordoned.log.dirs", "/b"))
     assert move(rig, "/b") == IneligibleReplicaError.code
     assert move(rig, "/a") == 0, "where it lies already"
@@ -342,7 +341,7 @@ def test_a_replica_is_made_where_an_operator_wanted_it() -> None:
     """Asked for before the partition is there."""
     rig = two_dirs()
     for number in range(3):
-        assert move(rig, "/b", f"t{number}") == ReplicaNotAvailableError.code
+        assert move(rig, "/b", f"t{number}") == UnknownTopicOrPartitionError.code
         rig.topic(f"t{number}")
     assert folders(rig.files, "/b") == ["t0-0", "t1-0", "t2-0"]
     rig.topic("u")

@@ -13,6 +13,7 @@ from headrace.protocol.errors import (
 )
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.data import FetchPartition, FetchRequest
+from headrace.protocol.messages.transactions import DescribeProducersRequest, TopicNamePartitions
 from headrace.protocol.metadata.records import FenceBrokerRecord
 from node_rig import values_of
 from replica_rig import TOPIC, Replicas
@@ -72,6 +73,28 @@ def test_a_follower_serves_what_it_knows_to_be_committed() -> None:
     cluster.produce(b"3")
     cluster.settle()
     assert values(waiting) == [b"3"]
+
+
+def test_a_follower_serves_who_knows_of_followers() -> None:
+    """Also without racks and without a selector; others are sent to the leader."""
+    cluster = three_racks(replica_selector_class="")
+    entry = FetchPartition(TOPIC, 0, 0, 1 << 20)
+    for may_follow in (True, False):
+        body = FetchRequest(0, 1, 1 << 20, 0, (entry,), may_follow=may_follow)
+        request = cluster.nodes[2].ask(registry.FETCH, body)
+        if may_follow:
+            assert values(request) == [b"0", b"1", b"2"]
+        else:
+            assert request.first.error_code == NotLeaderOrFollowerError.code
+
+
+def test_a_follower_tells_of_its_producers() -> None:
+    """Each replica of a partition can be asked."""
+    cluster = three_racks()
+    asked = DescribeProducersRequest((TopicNamePartitions("t", (0,)),))
+    told = [cluster.nodes[node].ask(registry.DESCRIBE_PRODUCERS, asked).first for node in (1, 2)]
+    assert [each.error_code for each in told] == [0, 0]
+    assert told[0].producers == told[1].producers
 
 
 def test_a_follower_never_shows_what_is_not_committed() -> None:

@@ -134,3 +134,19 @@ def test_a_pause_does_not_outlast_the_producer(rig: Rig) -> None:
     assert request.is_answered
     rig.pass_time(1_000)
     assert not rig.asked()
+
+
+def test_what_was_appended_is_never_told_to_be_refused() -> None:
+    """A marker has taken the last place to wait while the coordinator was asked: whether the batch is safe is
+    not known, as after any timeout, and it is read when it is."""
+    rig = Rig(purgatory_max_requests=1)
+    rig.configure("t", "durability", "fsync")
+    request = rig.begin()
+    question = rig.question()
+    assert not rig.mark(8, 0, topics=(("t", (1,)),)).is_answered
+    rig.answer(question)
+    assert request.error is None
+    assert request.first.error_code == RequestTimedOutError.code
+    rig.flush()
+    rig.flush()
+    assert len(rig.values(rig.topic_id)) == 1

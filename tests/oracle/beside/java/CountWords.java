@@ -1,18 +1,13 @@
-import java.util.Arrays;
+import java.time.Duration;
 import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
-import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KafkaStreams;
-import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
-import org.apache.kafka.streams.kstream.Consumed;
-import org.apache.kafka.streams.kstream.Grouped;
-import org.apache.kafka.streams.kstream.Produced;
 
-/** Counts words with Kafka Streams: bootstrap, application id, guarantee, input, output, state folder, words. */
-public class WordCount {
+/** The example's word count: bootstrap, application id, guarantee, input, output, state folder, words. */
+public class CountWords {
     public static void main(String[] arguments) throws Exception {
         Properties config = new Properties();
         config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, arguments[0]);
@@ -25,19 +20,11 @@ public class WordCount {
         config.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
         config.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
         CountDownLatch words = new CountDownLatch(Integer.parseInt(arguments[6]));
-        StreamsBuilder builder = new StreamsBuilder();
-        builder.stream(arguments[3], Consumed.with(Serdes.String(), Serdes.String()))
-                .flatMapValues(line -> Arrays.asList(line.split(" ")))
-                .groupBy((key, word) -> word, Grouped.with(Serdes.String(), Serdes.String()))
-                .count()
-                .toStream()
-                .mapValues(count -> Long.toString(count))
-                .peek((word, count) -> words.countDown())
-                .to(arguments[4], Produced.with(Serdes.String(), Serdes.String()));
-        KafkaStreams streams = new KafkaStreams(builder.build(), config);
+        KafkaStreams streams =
+                new KafkaStreams(WordCount.topology(arguments[3], arguments[4], words::countDown), config);
         streams.start();
         boolean counted = words.await(40, TimeUnit.SECONDS);
-        boolean closed = streams.close(java.time.Duration.ofSeconds(20));
+        boolean closed = streams.close(Duration.ofSeconds(20));
         System.out.println("counted: " + counted + ", closed: " + closed);
     }
 }

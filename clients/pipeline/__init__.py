@@ -1,0 +1,73 @@
+"""Topics as bounded ranges of Arrow columns: the core under Spark, Ray Data and whatever plans work itself.
+
+A driver makes options and plans ranges, tasks fetch and write them: `read_options`, `Planner`, `fetch_arrow`;
+`write_options`, `write_arrow`, and for exactly once `prepare_arrow` with `Sink`. Options, ranges and messages
+are small and can be pickled. Names are loaded at their first use: pyarrow is an extra.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .filters import Filters as Filters
+    from .offsets import offsets_from_json as offsets_from_json
+    from .offsets import offsets_to_json as offsets_to_json
+    from .planner_io import Planner as Planner
+    from .ranges import Loss as Loss
+    from .ranges import OffsetRange as OffsetRange
+    from .ranges import Plan as Plan
+    from .reading_io import fetch_arrow as fetch_arrow
+    from .sink_io import Sink as Sink
+    from .sink_io import abort_writes as abort_writes
+    from .sink_io import commit_writes as commit_writes
+    from .sink_options import WriteOptions as WriteOptions
+    from .sink_options import write_options as write_options
+    from .source_options import Limits as Limits
+    from .source_options import ReadOptions as ReadOptions
+    from .source_options import read_options as read_options
+    from .writing_io import prepare_arrow as prepare_arrow
+    from .writing_io import write_arrow as write_arrow
+    from .written import PreparedWrite as PreparedWrite
+    from .written import WriteReport as WriteReport
+    from .written import Written as Written
+
+_HOMES = {
+    "Filters": "filters",
+    "Limits": "source_options",
+    "Loss": "ranges",
+    "OffsetRange": "ranges",
+    "Plan": "ranges",
+    "Planner": "planner_io",
+    "PreparedWrite": "written",
+    "ReadOptions": "source_options",
+    "Sink": "sink_io",
+    "WriteOptions": "sink_options",
+    "WriteReport": "written",
+    "Written": "written",
+    "abort_writes": "sink_io",
+    "commit_writes": "sink_io",
+    "fetch_arrow": "reading_io",
+    "offsets_from_json": "offsets",
+    "offsets_to_json": "offsets",
+    "prepare_arrow": "writing_io",
+    "read_options": "source_options",
+    "write_arrow": "writing_io",
+    "write_options": "sink_options",
+}
+
+__all__ = [
+    "Filters", "Limits", "Loss", "OffsetRange", "Plan", "Planner", "PreparedWrite", "ReadOptions", "Sink",
+    "WriteOptions", "WriteReport", "Written", "abort_writes", "commit_writes", "fetch_arrow",
+    "offsets_from_json", "offsets_to_json", "prepare_arrow", "read_options", "write_arrow",
+    "write_options",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value

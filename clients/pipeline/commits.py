@@ -1,0 +1,112 @@
+"""What the commit log says of a query: its last batch, and whether all of it is ended. Pure.
+
+One record per query in a compacted topic. It is written before any transaction of the batch is committed, so
+that a driver which starts anew finishes the rest, and once more when all are.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
+
+from ...protocol.errors import ConfigError, CorruptMessageError, InvalidTxnStateError
+from ...protocol.model import TopicPartition
+from .written import PreparedWrite, WriteReport, Written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ..admin.group_types import TransactionDescription
+
+COMMITS_TOPIC = "__pipeline_commits"
+_FORM = 1
+
+
+class Decision(NamedTuple):
+    """A batch that is committed, whatever comes. Unless `is_done`, `writes` may still be open."""
+
+    batch: int
+    is_done: bool
+    writes: tuple[PreparedWrite, ...] = ()
+
+
+def driver_id(query: str) -> str:
+    """The transactional id under which a query's driver decides. Errors: ConfigError for an empty name."""
+    if not query:
+        raise ConfigError("a query has a name")
+    return f"headrace-sink/{quote(query, safe='')}"
+
+
+def task_id(query: str, task: str | int) -> str:
+    """The id of a task's transactions, the same for each batch of a query: an attempt fences the one before.
+
+    Errors: ConfigError for empty names.
+    """
+    if task == "":
+        raise ConfigError("a task has a name, or a number")
+    return f"{driver_id(query)}/{quote(str(task), safe='')}"
+
+
+def encoded(decision: Decision) -> bytes:
+    """The value of a query's record."""
+    writes = [
+        [each.task, each.producer_id, each.producer_epoch, *_facts(each.report)] for each in decision.writes
+    ]
+    facts = {"form": _FORM, "batch": decision.batch, "done": decision.is_done, "writes": writes}
+    return json.dumps(facts, separators=(",", ":")).encode()
+
+
+def decoded(query: str, value: bytes) -> Decision:
+    """Out of a query's record. Errors: CorruptMessageError."""
+    try:
+        facts: dict[str, Any] = json.loads(value)
+        if facts["form"] != _FORM:
+            raise CorruptMessageError(f"a decision of form {facts['form']}: this version knows {_FORM}")
+        writes = tuple(
+            PreparedWrite(str(task), task_id(query, task), int(producer), int(epoch), _report(*report))
+            for task, producer, epoch, *report in facts["writes"]
+        )
+        return Decision(int(facts["batch"]), bool(facts["done"]), writes)
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptMessageError(f"{value[:200]!r} is no decision about a batch: {error!r}") from error
+
+
+def _facts(report: WriteReport) -> tuple[Any, ...]:
+    """Of the first partition alone: there it can be seen whether the rows are committed."""
+    tp, written = report.partitions[0]
+    return report.rows, *tp, *written
+
+
+def _report(rows: int, topic: str, partition: int, *written: int) -> WriteReport:
+    return WriteReport(
+        int(rows), ((TopicPartition(str(topic), int(partition)), Written(*map(int, written))),)
+    )
+
+
+def is_live(write: PreparedWrite, found: TransactionDescription) -> bool:
+    """Whether a task's transaction is still open, as its coordinator says."""
+    now = (found.state.value, found.producer_id, found.producer_epoch)
+    return now == ("Ongoing", write.producer_id, write.producer_epoch)
+
+
+def check_all_live(
+    writes: Iterable[PreparedWrite], found: Mapping[str, TransactionDescription | BaseException]
+) -> None:
+    """Errors: InvalidTxnStateError naming the tasks whose rows can not be committed any more, and why."""
+    faults = []
+    for write in writes:
+        now = found[write.transactional_id]
+        if isinstance(now, BaseException):
+            faults.append(f"task {write.task}: {now}")
+        elif not is_live(write, now):
+            faults.append(
+                f"task {write.task}: a later attempt of it has begun, or transaction.timeout.ms"
+                f" ({now.timeout_ms}) passed since its first row (its id is {now.state.value} at epoch"
+                f" {now.producer_epoch}, not Ongoing at {write.producer_epoch})"
+            )
+    if faults:
+        raise InvalidTxnStateError(
+            f"nothing of the batch is committed: {'; '.join(faults[:5])}"
+            + (f"; and {len(faults) - 5} more" if len(faults) > 5 else "")
+        )

@@ -1,0 +1,202 @@
+"""Asks the cluster what a plan needs: which partitions there are, and offsets by time. One round trip a kind.
+
+A `Planner` belongs to the driver; it may be used from any thread, and holds no connection between its calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from ...protocol.errors import KafkaError
+from ...protocol.messages.data import MetadataRequest
+from ...protocol.messages.registry import METADATA
+from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from ..cluster.backoff import Backoff
+from ..config import AdminConfig, resolve
+from ..consumer.offsets_io import all_found, list_offsets
+from ..consumer.requests import READ_COMMITTED, READ_UNCOMMITTED
+from .filters import Filters
+from .planning import Logs, Places, narrowing, places_of, plan_batch, plan_between, settled, subscribed, times
+from .pool_io import keep_topics, shared_cluster
+from .splitting import new_offsets, rate_limited
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from typing import Any
+
+    from ..cluster.cluster_io import ClusterIo
+    from ..records import OffsetAndTimestamp
+    from .offsets import Offsets
+    from .ranges import Plan
+    from .source_options import Edge, Limits, ReadOptions
+
+T = TypeVar("T")
+
+
+class Planner:
+    """Plans what tasks read. Errors of all calls: ApiTimeoutError, KafkaError, ClosedError, NoClusterError.
+
+    A batch needs `batch` alone. A stream begins at `initial_offsets`; each micro-batch goes from where the
+    one before ended to `latest_offsets`, by `between`.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+        self._config = resolve(AdminConfig, dict(options.client), {})
+        self._isolation = READ_COMMITTED if options.is_read_committed else READ_UNCOMMITTED
+        self._waiting_since_s: float | None = None  # for minOffsetsPerTrigger
+
+    def batch(self, filters: Filters | None = None) -> Plan:
+        """All that the options speak of, but for what the `filters` leave out for sure: give these to
+        `fetch_arrow` too. Errors: ConfigError, DataLossError, UnknownTopicOrPartitionError."""
+        options = self.options
+        filters = Filters() if filters is None else filters
+        since = filters.since()
+
+        async def ask(io: ClusterIo) -> Plan:
+            edges = (options.starting, options.ending, *(() if since is None else (since,)))
+            places, logs, (starts, ends, *new) = await self._edges(io, *edges)
+            first = settled(options.starting, starts, logs, or_latest=options.strategy_latest)
+            last = settled(options.ending, ends, logs, or_latest=True)
+            narrow = narrowing(filters, new[0] if new else {})
+            return plan_batch(options, first, last, logs, places, narrow)
+
+        return self._run(ask)
+
+    def initial_offsets(self) -> Offsets:
+        """Where a stream begins, exact. Errors: ConfigError, UnknownTopicOrPartitionError."""
+        starting, or_latest = self.options.starting, self.options.strategy_latest
+
+        async def ask(io: ClusterIo) -> Offsets:
+            _, logs, (starts,) = await self._edges(io, starting)
+            return settled(starting, starts, logs, or_latest=or_latest)
+
+        return self._run(ask)
+
+    def latest_offsets(
+        self, start: Mapping[TopicPartition, int] | None = None, limits: Limits | None = None
+    ) -> Offsets:
+        """Where the next micro-batch ends that begins at `start`, within `limits` (those of the options).
+
+        It is `start` itself while fewer than minOffsetsPerTrigger are new, for up to maxTriggerDelay. Without
+        `start`: the ends of the logs. Errors: UnknownTopicOrPartitionError, but not with `start` and without
+        failOnDataLoss: `between` tells what is lost.
+        """
+
+        is_lax = start is not None and not self.options.fail_on_data_loss
+
+        async def ask(io: ClusterIo) -> Logs:
+            return (await self._logs(io, await self._places(io, is_lax=is_lax)))[1]
+
+        earliest, latest = self._run(ask)
+        if start is None:
+            return latest
+        limits = self.options.limits if limits is None else limits
+        starts = {tp: start.get(tp, earliest[tp]) for tp in latest}
+        if self._waits(limits, new_offsets(starts, latest)):
+            return dict(start)
+        return latest if limits.max_offsets is None else rate_limited(limits.max_offsets, starts, latest)
+
+    def between(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Plan:
+        """The ranges of a micro-batch. Offsets are exact, of `initial_offsets` and `latest_offsets`, perhaps
+        of another process; the same ones give the same rows again. Errors: DataLossError."""
+
+        async def ask(io: ClusterIo) -> Plan:
+            found = await self._places_of(io, sorted({tp.topic for tp in [*start, *end]}))
+            places, logs = await self._logs(io, {tp: at for tp, at in found.items() if tp in end})
+            return plan_between(self.options, start, end, logs, places)
+
+        return self._run(ask)
+
+    # --- inside -----------------------------------------------------------------------------------------
+
+    def _waits(self, limits: Limits, count: int) -> bool:
+        if limits.min_offsets is None or count >= limits.min_offsets:
+            self._waiting_since_s = None
+            return False
+        now_s = time.monotonic()
+        if self._waiting_since_s is None:
+            self._waiting_since_s = now_s
+        if (now_s - self._waiting_since_s) * 1000 >= limits.max_delay_ms:
+            self._waiting_since_s = None
+            return False
+        return True
+
+    async def _places(self, io: ClusterIo, *, is_lax: bool = False) -> Places:
+        wanted = self.options.subscription
+        names = sorted({*wanted.topics, *(tp.topic for tp in wanted.partitions)})
+        return subscribed(wanted, await self._places_of(io, names or None), is_lax=is_lax)
+
+    async def _places_of(self, io: ClusterIo, names: Iterable[str] | None) -> Places:
+        request = MetadataRequest(None if names is None else tuple(names))
+        reply = await io.hub.metadata.ask_any(
+            METADATA,
+            request,
+            deadline_ms=self._deadline_ms(io),
+            attempt_ms=self._config.request_timeout_ms,
+        )
+        return places_of(reply.body, with_internal=names is not None)
+
+    async def _edges(self, io: ClusterIo, *edges: Edge) -> tuple[Places, Logs, list[Offsets]]:
+        """What `_logs` finds of what is subscribed, and for each edge the offsets of its timestamps."""
+        places = await self._places(io)
+        of_edges = asyncio.gather(*(self._offsets(io, times(edge, places)) for edge in edges))
+        (places, logs), found = await asyncio.gather(self._logs(io, places), of_edges)
+        return places, logs, [{tp: each.offset for tp, each in by_time.items()} for by_time in found]
+
+    async def _logs(self, io: ClusterIo, places: Places) -> tuple[Places, Logs]:
+        """Where the logs start and end, and the places with the leader epochs in which they do: a node that
+        knows less may have told of the places."""
+        earliest, latest = await asyncio.gather(
+            self._offsets(io, dict.fromkeys(places, EARLIEST_TIMESTAMP)),
+            self._offsets(io, dict.fromkeys(places, LATEST_TIMESTAMP)),
+        )
+        newest = {
+            tp: at._replace(leader_epoch=max(at.leader_epoch, latest[tp].leader_epoch))
+            for tp, at in places.items()
+        }
+        starts, ends = ({tp: each.offset for tp, each in side.items()} for side in (earliest, latest))
+        return newest, Logs(starts, ends)
+
+    async def _offsets(
+        self, io: ClusterIo, wanted: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        if not wanted:
+            return {}
+        keep_topics(io, *{tp.topic for tp in wanted})
+        config, hub = self._config, io.hub
+        return all_found(
+            await list_offsets(
+                hub,
+                wanted,
+                deadline_ms=self._deadline_ms(io),
+                request_timeout_ms=config.request_timeout_ms,
+                backoff=Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, hub.random),
+                isolation=self._isolation,
+            )
+        )
+
+    def _deadline_ms(self, io: ClusterIo) -> int:
+        return io.hub.now_ms() + self._config.api_timeout_ms
+
+    def _run(self, ask: Callable[[ClusterIo], Coroutine[Any, Any, T]]) -> T:
+        """Asked again as fetchOffset.numRetries says: what fails here has been retried for long already, or
+        met a topic in the middle of a change."""
+        options = self.options
+        with shared_cluster(options.bootstrap, options.client) as cluster:
+            io = cluster.io
+
+            async def asked() -> T:
+                left = options.fetch_retries
+                while True:
+                    try:
+                        return await ask(io)
+                    except KafkaError as error:
+                        if not left or not error.retriable:
+                            raise
+                    left -= 1
+                    await asyncio.sleep(options.fetch_retry_ms / 1000)
+
+            return io.call(asked())

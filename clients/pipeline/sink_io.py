@@ -1,0 +1,238 @@
+"""`Sink`: the driver's half of exactly once. It decides, durably, that a batch is committed, and then ends
+the transactions that its tasks have prepared; a driver that starts anew ends the rest. See docs/adr/0025.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import (
+    DataLossError,
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
+    KafkaError,
+    ProducerFencedError,
+)
+from ...protocol.messages.groups import TRANSACTION_KEY
+from ...protocol.messages.registry import END_TXN
+from ...protocol.messages.transactions import EndTxnRequest
+from ..admin.asking_io import Asking, error_of
+from ..admin.coordinating_io import Coordinating
+from ..admin.transactions_io import TransactionEngine
+from ..config import AdminConfig, resolve
+from ..sync.producer_io import Producer
+from .commit_log_io import DRIVER_TIMEOUT_MS, CommitLog
+from .commits import COMMITS_TOPIC, Decision, check_all_live, driver_id, encoded
+from .pool_io import shared_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from ..admin.admin_types import Results
+    from ..admin.coordinating_io import Coordinator
+    from ..admin.group_types import TransactionDescription
+    from ..cluster.cluster_io import ClusterIo
+    from .sink_options import WriteOptions
+    from .written import PreparedWrite
+
+log = logging.getLogger("headrace.client.pipeline")
+
+# Who says one of these will never commit the transaction: it is aborted.
+_GONE = (ProducerFencedError, InvalidTxnStateError, InvalidProducerIdMappingError)
+
+
+class Sink:
+    """What the driver of one query knows and does; the newest one of a query fences off those before.
+
+    On opening, a batch that was decided and not finished is finished. Belongs to one thread. Errors on
+    opening: DataLossError if rows of that batch were aborted meanwhile (with failOnDataLoss=false it is
+    logged, and the batch counts as committed); ApiTimeoutError, KafkaError.
+    """
+
+    def __init__(self, options: WriteOptions, query: str) -> None:
+        name = driver_id(query)
+        self._options, self._query = options, query
+        self._exit = contextlib.ExitStack()
+        try:
+            cluster = self._exit.enter_context(shared_cluster(options.bootstrap, options.client))
+            self._io: ClusterIo = cluster.io
+            self._log = CommitLog(cluster, options)
+            self._log.create()
+            self._producer: Producer[bytes, bytes] = Producer(
+                cluster,
+                transactional_id=name,
+                transaction_timeout_ms=DRIVER_TIMEOUT_MS,
+                compression_type="zstd",  # the decision about a batch of many tasks is long
+            )
+            self._exit.callback(self._producer.close)
+            # Order: a driver before this one decides nothing from here on, so what is read now stands.
+            self._producer.init_transactions()
+            self._last = self._log.last(query)
+            if self._last is not None and not self._last.is_done:
+                self._finish(self._last)
+        except BaseException:
+            self._exit.close()
+            raise
+
+    @property
+    def last_batch(self) -> int | None:
+        """The last batch that was committed; None before the first."""
+        return None if self._last is None else self._last.batch
+
+    def is_committed(self, batch: int) -> bool:
+        """Whether a batch is: one that runs again then has nothing to write."""
+        return self._last is not None and batch <= self._last.batch
+
+    def commit(self, batch: int, writes: Sequence[PreparedWrite]) -> bool:
+        """Commit all rows of a batch, whose numbers ascend; False, with these writes aborted, if it was
+        committed before.
+
+        Errors: InvalidTxnStateError, with everything aborted, if one of the writes cannot be committed any
+        more; ProducerFencedError for a driver that is not the newest (nothing is committed by it);
+        ApiTimeoutError, when it may have been decided: open another `Sink`, which finishes it then.
+        DataLossError as on opening.
+        """
+        if self._last is not None and not self._last.is_done:
+            self._finish(self._last)
+        real = tuple(dict.fromkeys(each for each in writes if not each.is_empty))
+        if self.is_committed(batch):
+            outcomes = self._io.call(_end(self._io, self._options, real, committed=False))
+            # they may be the very ones that are committed
+            _raise_first(outcomes, but=_GONE)
+            return False
+        try:
+            names = [each.transactional_id for each in real]
+            found = self._io.call(_described(self._io, self._options, names))
+            errors = found.errors
+            check_all_live(real, {name: errors.get(name) or found[name] for name in names})
+        except InvalidTxnStateError:
+            self.abort(real)
+            raise
+        decision = Decision(batch, not real, real)
+        self._record(decision)
+        if real:
+            self._finish(decision)
+        return True
+
+    def abort(self, writes: Sequence[PreparedWrite]) -> None:
+        """Undo what tasks have prepared; what is undone already is no error. Errors: ApiTimeoutError."""
+        abort_writes(writes, self._options)
+
+    def abort_leftovers(self, keep: Sequence[PreparedWrite] = ()) -> int:
+        """Undo what tasks of this query have left open, but for `keep`: attempts whose message nobody has,
+        which would keep readers of committed data waiting until transaction.timeout.ms; how many that were.
+
+        Call it while no task runs: what one is writing is aborted too.
+        """
+        kept = {each.transactional_id for each in keep}
+        begins = re.escape(f"{driver_id(self._query)}/")
+
+        async def fence() -> int:
+            engine = TransactionEngine(_asking(self._io, self._options))
+            found = await engine.find(["Ongoing"], (), longer_than=None, pattern=f"{begins}.*", timeout=None)
+            names = [each.transactional_id for each in found if each.transactional_id not in kept]
+            _raise_first(await engine.fence(names, timeout=None))
+            return len(names)
+
+        return self._io.call(fence())
+
+    def close(self) -> None:
+        """Ends nothing that is open."""
+        self._exit.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _record(self, decision: Decision) -> None:
+        with self._producer.transaction() as transaction:
+            transaction.send(COMMITS_TOPIC, encoded(decision), key=self._query.encode(), partition=0)
+        self._last = decision
+
+    def _finish(self, decision: Decision) -> None:
+        outcomes = self._io.call(_end(self._io, self._options, decision.writes, committed=True))
+        lost = []
+        for write in decision.writes:
+            error = outcomes.errors.get(write.transactional_id)
+            if isinstance(error, _GONE):
+                # It was aborted; or it was committed before, and a later attempt has begun since.
+                if not self._log.is_visible(write):
+                    lost.append(f"task {write.task} with {write.report.rows} rows ({error})")
+            elif error is not None:
+                raise error
+        if lost:
+            text = (
+                f"batch {decision.batch} of {self._query!r} is committed in part: what these tasks wrote was"
+                f" aborted after it was decided: {'; '.join(lost)}"
+            )
+            if self._options.fail_on_data_loss:
+                raise DataLossError(f"{text}. With failOnDataLoss=false it counts as committed")
+            log.error("%s", text)
+        self._record(Decision(decision.batch, is_done=True))
+
+
+def commit_writes(writes: Sequence[PreparedWrite], options: WriteOptions) -> None:
+    """Commit what tasks have prepared, one by one, from any process; again is no error. For batches of which
+    no more than one write is; several are committed together by `Sink`.
+
+    Errors: of the first that is not: InvalidTxnStateError, ProducerFencedError if it was aborted.
+    """
+    _raise_first(_end_all(writes, options, committed=True))
+
+
+def abort_writes(writes: Sequence[PreparedWrite], options: WriteOptions) -> None:
+    """Undo what tasks have prepared, from any process; what is undone already is no error.
+
+    Errors: InvalidTxnStateError for one that is committed; ApiTimeoutError.
+    """
+    fenced = (ProducerFencedError, InvalidProducerIdMappingError)
+    _raise_first(_end_all(writes, options, committed=False), but=fenced)
+
+
+def _raise_first(outcomes: Results[str, Any], but: tuple[type[KafkaError], ...] = ()) -> None:
+    for error in outcomes.errors.values():
+        if not isinstance(error, but):
+            raise error
+
+
+def _end_all(
+    writes: Sequence[PreparedWrite], options: WriteOptions, *, committed: bool
+) -> Results[str, None]:
+    with shared_cluster(options.bootstrap, options.client) as cluster:
+        real = [each for each in writes if not each.is_empty]
+        return cluster.io.call(_end(cluster.io, options, real, committed=committed))
+
+
+async def _end(
+    io: ClusterIo, options: WriteOptions, writes: Sequence[PreparedWrite], *, committed: bool
+) -> Results[str, None]:
+    """By transactional id what came of it. The coordinator takes an end again that it has taken before, and
+    refuses one of a transaction that is over."""
+    asking = _asking(io, options)
+    by_name = {each.transactional_id: each for each in writes}
+
+    async def ask(at: Coordinator) -> KafkaError | None:
+        write = by_name[at.key]
+        request = EndTxnRequest(at.key, write.producer_id, write.producer_epoch, committed)
+        return error_of(await at.ask(END_TXN, request))
+
+    return await Coordinating(asking, TRANSACTION_KEY).each(list(by_name), ask, asking.call(None))
+
+
+async def _described(
+    io: ClusterIo, options: WriteOptions, names: Sequence[str]
+) -> Results[str, TransactionDescription]:
+    return await TransactionEngine(_asking(io, options)).describe(names, timeout=None)
+
+
+def _asking(io: ClusterIo, options: WriteOptions) -> Asking:
+    return Asking(io.hub, resolve(AdminConfig, dict(options.client), {}))

@@ -1,0 +1,75 @@
+"""Cuts ranges for more tasks, and offsets by rate limits, in the proportions Spark's connector has. Pure.
+
+Source: Spark KafkaOffsetRangeCalculator.scala, KafkaMicroBatchStream.scala.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ...protocol.model import TopicPartition
+    from .offsets import Offsets
+    from .ranges import OffsetRange
+
+
+def split(
+    ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
+) -> list[OffsetRange]:
+    """Ranges that are not empty, none longer than `max_records`, and about `min_partitions` of them: the
+    large ones are cut in proportion to their size, those small enough for one task stay whole.
+
+    Rounding may leave one less or a few more than `min_partitions`.
+    """
+    whole = [each for each in ranges if each.size > 0]
+    if max_records is not None:
+        whole = [part for each in whole for part in divided(each, -(-each.size // max_records))]
+    if min_partitions is None or len(whole) >= min_partitions:
+        return whole
+    total = sum(each.size for each in whole)
+    counts = [_share(each.size, total, min_partitions) for each in whole]
+    large = [each for each, count in zip(whole, counts, strict=True) if count > 1]
+    large_total = sum(each.size for each in large)
+    left = max(min_partitions - (len(whole) - len(large)), 1)
+    found: list[OffsetRange] = []
+    for each, count in zip(whole, counts, strict=True):
+        found += divided(each, 1 if count == 1 else _share(each.size, large_total, left))
+    return found
+
+
+def divided(whole: OffsetRange, parts: int) -> list[OffsetRange]:
+    """A range in that many parts of even size, the last ones longer by one; none is empty."""
+    found, start, left = [], whole.start, whole.size
+    for number in range(parts):
+        size = left // (parts - number)
+        left -= size
+        if size:
+            found.append(whole._replace(start=start, end=start + size))
+        start += size
+    return found
+
+
+def _share(size: int, total: int, parts: int) -> int:
+    # in whole numbers: the nearest, halves upwards
+    return max((2 * size * parts + total) // (2 * total), 1)
+
+
+def rate_limited(limit: int, starts: Mapping[TopicPartition, int], ends: Offsets) -> Offsets:
+    """Ends that lie about `limit` offsets behind their starts, over all partitions in proportion to what each
+    has; a partition with anything new gets at least one. Ends without a start stay."""
+    sizes = {tp: end - starts[tp] for tp, end in ends.items() if tp in starts and end > starts[tp]}
+    total = sum(sizes.values())
+    if not total:
+        return dict(ends)
+    found = dict(ends)
+    for tp, size in sizes.items():
+        share = max(limit * size // total, 1)
+        found[tp] = min(ends[tp], starts[tp] + share)
+    return found
+
+
+def new_offsets(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
+    """How many offsets lie between, over all partitions."""
+    return sum(max(end - starts.get(tp, 0), 0) for tp, end in ends.items())

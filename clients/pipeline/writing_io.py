@@ -1,0 +1,146 @@
+"""`write_arrow` and `prepare_arrow`: the Arrow batches of one task into topics.
+
+At least once: an idempotent producer, flushed at the end; a task that is run again writes again. For exactly
+once a task prepares: its rows lie in a transaction that stays open, and the driver ends it, see `sink_io`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import (
+    HeadraceError,
+    InvalidProducerEpochError,
+    ProducerFencedError,
+    TransactionAbortableError,
+)
+from ...protocol.model import TopicPartition
+from ..arrow.library import pa, pc
+from ..arrow.result_io import ArrowResult
+from ..sync.producer_io import Producer
+from .commits import task_id
+from .pool_io import shared_cluster
+from .sink_options import checked_names
+from .written import PreparedWrite, WriteReport, Written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ..arrow.tables import Names
+    from ..producer.delivery_io import Delivery
+    from .sink_options import WriteOptions
+
+
+def write_arrow(batches: Iterable[Any], options: WriteOptions) -> WriteReport:
+    """Write record batches or tables, at least once; back when all of it is stored.
+
+    Columns: `value` and, if wanted, key, topic, partition, headers, timestamp; the option `topic` goes before
+    the column. Errors: TypeError, ValueError for columns that cannot be records; the first error that a row
+    met, and then others may be stored or not.
+    """
+    with shared_cluster(options.bootstrap, options.client) as cluster:
+        producer = Producer(cluster)
+        try:
+            return _write(producer, batches, options)
+        finally:
+            producer.close(0)
+
+
+def prepare_arrow(
+    batches: Iterable[Any], options: WriteOptions, *, query: str, task: str | int
+) -> PreparedWrite:
+    """Write in a transaction that is left open, for the driver's `Sink` of that `query` to commit or abort.
+
+    An earlier attempt of the same task is fenced off, and what it wrote is aborted. Errors: as `write_arrow`;
+    ProducerFencedError if a later attempt has begun; nothing of it counts then.
+    """
+    name = task_id(query, task)
+    with shared_cluster(options.bootstrap, options.client) as cluster:
+        producer = Producer(cluster, transactional_id=name)
+        try:
+            producer.begin_transaction()
+            report = _write(producer, batches, options)
+            prepared = producer.prepare_transaction()
+        except HeadraceError as error:
+            if not _is_fenced(error):
+                raise
+            raise ProducerFencedError(
+                f"task {task} of {query!r}: a later attempt of it has begun, or it took longer than"
+                f" transaction.timeout.ms ({error})"
+            ) from error
+        finally:
+            producer.close()  # aborts what is not prepared
+    return PreparedWrite(str(task), name, prepared.producer_id, prepared.producer_epoch, report)
+
+
+def _is_fenced(error: BaseException | None) -> bool:
+    if isinstance(error, TransactionAbortableError):
+        error = error.__cause__
+    return isinstance(error, ProducerFencedError | InvalidProducerEpochError)
+
+
+def _write(producer: Producer[bytes, bytes], batches: Iterable[Any], options: WriteOptions) -> WriteReport:
+    outcomes = _Outcomes()
+    schema: Any = None
+    names: Names | None = None
+    for batch in batches:
+        if not isinstance(batch, pa.RecordBatch | pa.Table):
+            raise TypeError(f"a task writes pyarrow record batches or tables, not {type(batch).__name__}")
+        if names is None or batch.schema != schema:
+            names, schema = checked_names(batch, options.topic), batch.schema
+        for topic, rows in _by_topic(batch, options.topic):
+            found = producer.send_arrow(topic, rows, **names._asdict())
+            assert isinstance(found, ArrowResult), "without interceptors"
+            outcomes.add(found)
+    producer.flush()
+    return outcomes.finish()
+
+
+def _by_topic(batch: Any, topic: str | None) -> Iterator[tuple[str, Any]]:
+    """The rows of each topic in their order."""
+    if not batch.num_rows:
+        return
+    if topic is not None:
+        yield topic, batch
+        return
+    column = batch.column("topic")
+    if column.null_count:
+        raise ValueError("column 'topic' has a null, and there is no option topic to take its place")
+    names = pc.unique(column).to_pylist()
+    for name in names:
+        yield name, batch if len(names) == 1 else batch.filter(pc.equal(column, name))
+
+
+class _Outcomes:
+    """Takes what is acknowledged off as it goes, so that a long task does not keep an object per batch."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[Delivery, int, int]] = deque()
+        self._report = WriteReport()
+
+    def add(self, result: ArrowResult) -> None:
+        """Rows that were handed over. Errors: of rows that failed already."""
+        self._waiting.extend(result.runs())
+        done = []
+        while self._waiting and self._waiting[0][0].is_done:
+            done.append(self._waiting.popleft())
+        self._settle(done)
+
+    def finish(self) -> WriteReport:
+        """After a flush. Errors: the first one of a row."""
+        self._settle(self._waiting)
+        return self._report
+
+    def _settle(self, runs: Iterable[tuple[Delivery, int, int]]) -> None:
+        stored = []
+        for delivery, index, count in runs:
+            first, _, error = delivery.outcome(index)
+            last = first + count - 1
+            if error is None and delivery.parts is not None:
+                last, _, error = delivery.outcome(index + count - 1)
+            if error is not None:
+                raise error
+            stored.append((TopicPartition(delivery.topic, delivery.partition), Written(count, first, last)))
+        if stored:
+            self._report = WriteReport.of([*self._report.partitions, *stored])

@@ -1,0 +1,115 @@
+"""What requests of Kafka's clients may take of a node's memory together; others are served beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from headrace.protocol.messages import control, registry
+from headrace.services.kafka_listener.entities import MS
+from hostile_rig import MIB, Probe, attack, attacked_cluster, rss_bytes
+from kafka_listener_rig import WireClient
+from kafka_wire import example_request, framed, request_frame
+from node_rig import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace import LocalCluster
+
+FETCH, DESCRIBE_GROUPS = 1, 15
+LIMIT_BYTES = 8 * MIB
+PARTITIONS = 500
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    limits = {"queued_max_request_bytes": LIMIT_BYTES, "socket_request_receive_timeout_ms": 500}
+    with attacked_cluster(**limits) as made:
+        yield made
+
+
+def test_many_small_elements_take_no_more_than_the_limit(cluster: LocalCluster) -> None:
+    """100 connections wait for news of 500 partitions each, a third of which there is room for, and 50
+    ask about 90,000 groups, which would take 200 MB each."""
+
+    async def scenario(probe: Probe) -> None:
+        spec = control.NewTopicSpec("wide", PARTITIONS, 1)
+        await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
+        clients = [await WireClient.to(probe.kafka[1]) for _ in range(150)]
+        before = rss_bytes()
+        for client in clients[:100]:
+            client.write(fetch())
+        await until(lambda: held(cluster) > LIMIT_BYTES - 2 * MIB)
+        question = example_request(DESCRIBE_GROUPS, 5)
+        question = framed(request_frame(DESCRIBE_GROUPS, 5, replace(question, groups=("",) * 90_000)))
+        for client in clients[100:]:
+            client.write(question)
+        assert held(cluster) < LIMIT_BYTES + 6 * MIB
+        assert rss_bytes() - before < 24 * MIB
+        for client in clients[:100]:
+            client.close()
+        for client in clients[100:]:
+            assert await client.ended() == b"", "too many elements for one request"
+            client.close()
+        await until(lambda: held(cluster) == 0)
+
+    attack(cluster, scenario)
+
+
+def fetch() -> bytes:
+    """Of a topic with many partitions, for more than there will be."""
+    body = example_request(
+        FETCH, 11, topic="wide", session_epoch=-1, isolation_level=0, current_leader_epoch=-1,
+        fetch_offset=0, max_wait=100_000 * MS, min_bytes=MIB, max_bytes=MIB, partition_max_bytes=MIB,
+    )  # fmt: skip
+    (topic,) = body.topics
+    (one,) = topic.partitions
+    named = tuple(replace(one, partition=number) for number in range(PARTITIONS))
+    whole = replace(body, topics=(replace(topic, partitions=named),), forgotten_topics_data=())
+    return framed(request_frame(FETCH, 11, whole))
+
+
+def held(cluster: LocalCluster) -> int:
+    """By the listener's own account."""
+    return int(cluster.status()["nodes"][0]["kafka"]["held_request_bytes"])
+
+
+def test_requests_that_never_come_whole(cluster: LocalCluster) -> None:
+    """Row 7: 150 connections trickle, all the time, into requests that hold all memory; they are cut off when
+    they have had their time, and the well-behaved client is served meanwhile."""
+
+    async def trickle(probe: Probe) -> None:
+        client = await WireClient.to(probe.kafka[1])
+        client.write(struct.pack(">i", MIB) + bytes(50_000))
+        try:
+            while not client.writer.transport.is_closing():
+                await asyncio.sleep(0.01)
+                client.write(b"\0")
+        finally:
+            client.close()
+
+    async def attacker(probe: Probe) -> None:
+        while True:
+            with contextlib.suppress(ConnectionError, RuntimeError):  # it was cut off
+                await trickle(probe)
+
+    def refused() -> int:
+        return int(cluster.status()["nodes"][0]["kafka"]["refused"])
+
+    async def scenario(probe: Probe) -> None:
+        before = refused()
+        attackers = [asyncio.ensure_future(attacker(probe)) for _ in range(150)]
+        await until(lambda: held(cluster) > LIMIT_BYTES // 2)
+        while refused() < before + 300:
+            await probe.check()
+        for each in attackers:
+            each.cancel()
+        await asyncio.wait(attackers)
+        await until(lambda: held(cluster) == 0)
+
+    attack(cluster, scenario)

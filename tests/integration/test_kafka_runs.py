@@ -1,0 +1,92 @@
+"""Records that go from a log's file to a Kafka client's socket: the same bytes as those that were read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import headrace
+import pytest
+from beside.wire import Wire
+from headrace.protocol.records.codec import active_codec
+from headrace.protocol.records.header import read_batch_header
+from headrace.storage_node.log.files_io import OsFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TOPIC = "runs"
+BATCHES, VALUE_BYTES = 300, 10_000
+# What one answer reads out of files. Source: storage_node/replica/reading.py
+READ_BYTES = 512 * 1024
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    """A cluster that keeps no batches in memory, and a topic with 3 MB."""
+    with headrace.local(listeners="PLAINTEXT://127.0.0.1:0", **{"log.tail.cache.bytes": 0}) as cluster:
+        with Wire(cluster.kafka_bootstrap) as wire:
+            topics = [{"name": TOPIC, "num_partitions": 1, "replication_factor": 1}]
+            (made,) = wire.ask("create_topics", 5, topics=topics, timeout=10_000)["topics"]
+            assert made["error_code"] == "none"
+            for number in range(BATCHES):
+                part = {"index": 0, "records": batch(number)}
+                data = [{"name": TOPIC, "partition_data": [part]}]
+                (told,) = wire.ask("produce", 9, acks=-1, timeout=10_000, topic_data=data)["responses"]
+                assert told["partition_responses"][0]["error_code"] == "none"
+        yield cluster.kafka_bootstrap
+
+
+def can_lend(folder: Path) -> bool:
+    """Whether this kernel says what is cached."""
+    file = OsFiles().open(f"{folder}/probe", create=True)
+    file.pwrite(0, [b"x"])
+    return file.lend(0, 1) is not None
+
+
+def batch(number: int) -> bytes:
+    builder = active_codec().builder(max_bytes=1 << 20)
+    builder.append(1_700_000_000_000, b"%d" % number, bytes([number % 256]) * VALUE_BYTES)
+    return builder.build()
+
+
+def fetch(wire: Wire, version: int, offset: int, isolation: int = 0, max_bytes: int = 1 << 23) -> bytes:
+    part: dict[str, Any] = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": max_bytes}
+    fields = {"replica_id": -1, "max_bytes": 1 << 24, "min_bytes": 1, "max_wait": 1000}
+    topics = [{"topic": TOPIC, "partitions": [part]}]
+    told = wire.ask("fetch", version, session_epoch=-1, isolation_level=isolation, topics=topics, **fields)
+    (one,) = told["responses"][0]["partitions"]
+    assert one["error_code"] == "none"
+    records: bytes = one["records"]
+    return records
+
+
+def everything(wire: Wire, version: int, isolation: int, max_bytes: int) -> tuple[bytes, int]:
+    """All of the partition, and the size of the largest answer."""
+    offset, data, largest = 0, b"", 0
+    while offset < BATCHES:
+        records = fetch(wire, version, offset, isolation, max_bytes)
+        largest = max(largest, len(records))
+        at = 0
+        while at < len(records):
+            header = read_batch_header(records, at)
+            assert header.base_offset == offset
+            offset, at = header.next_offset, at + header.size_bytes
+        data += records
+    return data, largest
+
+
+@pytest.mark.parametrize("version", [4, 11, 12])
+@pytest.mark.parametrize("isolation", [0, 1])
+def test_all_sizes_of_answers_give_the_same(
+    bootstrap: str, version: int, isolation: int, tmp_path: Path
+) -> None:
+    """Those that are read, those that are sent out of the file, and both in turn."""
+    with Wire(bootstrap) as wire:
+        small, _ = everything(wire, version, isolation, 50_000)
+        large, largest = everything(wire, version, isolation, 1 << 23)
+        mixed, _ = everything(wire, version, isolation, 150_000)
+    assert small == large == mixed
+    assert len(large) > BATCHES * VALUE_BYTES
+    if can_lend(tmp_path):
+        assert largest > READ_BYTES, "nothing was sent out of the file"

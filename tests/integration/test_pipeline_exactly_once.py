@@ -1,0 +1,170 @@
+"""Random histories of a query that writes exactly once: attempts that are lost, repeated or come too late,
+drivers that die at any step or are replaced. What is visible is each batch once, or an error says what not.
+"""
+
+from __future__ import annotations
+
+import re
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from headrace import LocalCluster, NewTopic, local
+from headrace.clients.pipeline import (
+    Planner,
+    PreparedWrite,
+    Sink,
+    commit_writes,
+    fetch_arrow,
+    prepare_arrow,
+    read_options,
+    write_options,
+)
+from headrace.clients.pipeline.pool_io import close_idle
+from headrace.protocol.errors import DataLossError, InvalidTxnStateError, ProducerFencedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.clients.pipeline.commits import Decision
+
+BATCHES, TASKS = 5, 3
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """One node for all histories, each with a topic and a query of its own."""
+    with local() as started:
+        yield started
+        assert close_idle() == 0
+
+
+class Killed(Exception):
+    """The driver dies here."""
+
+
+class History:
+    """One query, and what it knows it has written. `lost` are the rows that an error has named."""
+
+    def __init__(self, cluster: LocalCluster, seed: int) -> None:
+        self.random, self.query = Random(seed), f"history{seed}"
+        cluster.admin().create_topics(NewTopic(self.query, 2)).raise_for_errors()
+        given = {"bootstrap": cluster.bootstrap, "topic": self.query}
+        self.options = write_options(given)
+        self.known_options = write_options({**given, "failOnDataLoss": "false"})
+        self.expected: set[str] = set()
+        self.lost: set[str] = set()
+        self.attempts = 0
+
+    def attempt(self, batch: int, task: int) -> tuple[str, PreparedWrite]:
+        self.attempts += 1
+        value = f"{batch}.{task}.{self.attempts}"
+        table = pa.record_batch({"value": [value] * 3})
+        return value, prepare_arrow([table], self.options, query=self.query, task=task)
+
+    def tasks(self, batch: int) -> tuple[set[str], list[PreparedWrite]]:
+        """All tasks, some of them more than once; now and then the driver has an old message."""
+        values, writes = set(), []
+        for task in range(TASKS):
+            made = [self.attempt(batch, task) for _ in range(self.random.choice([1, 1, 1, 2, 3]))]
+            value, write = made[-1] if self.random.random() < 0.95 else made[0]
+            values.add(value)
+            writes.append(write)
+        return values, writes
+
+    def run(self) -> None:
+        for batch in range(BATCHES):
+            while not self.is_committed(batch):
+                self.try_batch(batch)
+            for _ in range(self.random.choice([0, 0, 1])):  # the engine plays it again
+                with Sink(self.options, self.query) as sink:
+                    assert not sink.commit(batch, self.tasks(batch)[1])
+
+    def is_committed(self, batch: int) -> bool:
+        """A new driver finishes what the one before has decided, or says what of it is lost."""
+        try:
+            with Sink(self.options, self.query) as sink:
+                return sink.is_committed(batch)
+        except DataLossError as error:
+            self.take_loss(error)
+        with Sink(self.known_options, self.query) as sink:
+            return sink.is_committed(batch)
+
+    def take_loss(self, error: DataLossError) -> None:
+        batch = re.match(r"batch (\d+)", str(error))
+        assert batch is not None
+        tasks = re.findall(r"task (\d+) with 3 rows", str(error))
+        assert tasks
+        self.lost |= {v for v in self.expected if v.split(".")[0] == batch[1] and v.split(".")[1] in tasks}
+
+    def try_batch(self, batch: int) -> None:
+        values, writes = self.tasks(batch)
+        with Dying(self, batch, values) as sink:
+            if self.random.random() < 0.1:
+                Sink(self.options, self.query).close()  # another driver has taken over
+            try:
+                sink.commit(batch, writes)
+            except DataLossError as error:
+                self.take_loss(error)
+            except (Killed, InvalidTxnStateError, ProducerFencedError):
+                pass
+
+
+class Dying(Sink):
+    """Dies at some step; an attempt that nobody waits for may begin at another."""
+
+    def __init__(self, history: History, batch: int, values: set[str]) -> None:
+        super().__init__(history.options, history.query)
+        self.history, self.batch, self.values = history, batch, values
+
+    def step(self) -> None:
+        random = self.history.random
+        if random.random() < 0.08:
+            self.history.attempt(self.batch, random.randrange(TASKS))
+        if random.random() < 0.15:
+            raise Killed
+
+    def _record(self, decision: Decision) -> None:
+        self.step()
+        super()._record(decision)
+        self.history.expected |= self.values
+        self.step()
+
+    def _finish(self, decision: Decision) -> None:
+        some = self.history.random.randrange(TASKS + 1)
+        for write in decision.writes[:some]:
+            self.step()
+            try:
+                commit_writes([write], self.history.options)
+            except (ProducerFencedError, InvalidTxnStateError):
+                break  # `super` says so
+        super()._finish(decision)
+
+
+def visible(cluster: LocalCluster, topic: str) -> list[str]:
+    wanted = read_options(
+        {"bootstrap": cluster.bootstrap, "subscribe": topic, "kafka.isolation.level": "read_committed"}
+    )
+    values: list[Any] = []
+    for each in Planner(wanted).batch().ranges:
+        for batch in fetch_arrow(each, wanted, columns=["value"]):
+            values += batch.column("value").to_pylist()
+    return sorted(value.decode() for value in values)
+
+
+@pytest.mark.parametrize("seed", [0, 100, 116, 163])
+def test_each_batch_is_seen_once_or_an_error_says_what_not(cluster: LocalCluster, seed: int) -> None:
+    """At the end a new driver opens the sink, and a reader reads all."""
+    history = History(cluster, seed)
+    history.run()
+    with Sink(history.options, history.query) as sink:
+        sink.abort_leftovers()
+        assert sink.last_batch == BATCHES - 1
+    seen = visible(cluster, history.query)
+    assert {value for value in seen if seen.count(value) != 3} == set()
+    assert set(seen) <= history.expected
+    missing = history.expected - set(seen)
+    assert missing == history.lost
+    by_task = [tuple(value.split(".")[:2]) for value in history.expected]
+    assert sorted(by_task) == [(str(batch), str(task)) for batch in range(BATCHES) for task in range(TASKS)]

@@ -1,0 +1,272 @@
+"""Ranges of topics as Arrow, on a real cluster: exact rows whatever lies at their ends, and what is gone."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from headrace import ARROW_SCHEMA, LocalCluster, NewTopic, TopicPartition, local
+from headrace.clients.pipeline import (
+    Filters,
+    Loss,
+    OffsetRange,
+    Planner,
+    fetch_arrow,
+    offsets_from_json,
+    offsets_to_json,
+    read_options,
+)
+from headrace.clients.pipeline.pool_io import close_idle
+from headrace.protocol.errors import DataLossError, UnknownTopicOrPartitionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """One node for all tests of the file, each with topics of its own."""
+    with local(log_cleaner_backoff_ms=50) as started:
+        yield started
+        assert close_idle() == 0
+
+
+def create(cluster: LocalCluster, name: str, partitions: int = 1, **configs: Any) -> None:
+    dotted = {key.replace("_", "."): value for key, value in configs.items()}
+    cluster.admin().create_topics(NewTopic(name, partitions, configs=dotted)).raise_for_errors()
+
+
+def fill(cluster: LocalCluster, name: str, count: int, partition: int = 0, **more: Any) -> None:
+    with cluster.producer(**more) as producer:
+        for number in range(count):
+            producer.send(
+                name, b"v%d" % number, key=b"k%d" % number, partition=partition, timestamp=1000 + number
+            )
+
+
+def options(cluster: LocalCluster, *, stream: bool = False, **given: Any) -> Any:
+    given = {key.replace("__", "."): value for key, value in given.items()}
+    return read_options({"kafka.bootstrap.servers": cluster.bootstrap, **given}, stream=stream)
+
+
+def offsets_of(ranges: Any, wanted: Any, **more: Any) -> list[tuple[int, int]]:
+    found = []
+    for each in ranges:
+        for batch in fetch_arrow(each, wanted, **more):
+            found += list(
+                zip(*(batch.column(name).to_pylist() for name in ("partition", "offset")), strict=True)
+            )
+    return found
+
+
+def test_a_planned_batch_is_read_once_each(cluster: LocalCluster) -> None:
+    """All rows, in Spark's columns and types; cut into tasks whose options and ranges were pickled."""
+    create(cluster, "batch", 3)
+    for partition in range(3):
+        fill(cluster, "batch", 100 * partition, partition)
+    wanted = options(cluster, subscribe="batch", minPartitions="7")
+    plan = Planner(wanted).batch()
+    assert len(plan.ranges) == 7
+    assert {each.leader for each in plan.ranges} == {1}
+    assert plan.ranges[0].hosts == ("127.0.0.1",)
+    ranges, wanted = pickle.loads(pickle.dumps((plan.ranges, wanted)))
+    assert offsets_of(ranges, wanted) == [(p, o) for p in range(3) for o in range(100 * p)]
+    (table,) = fetch_arrow(ranges[0], wanted)
+    assert table.schema == pa.schema([field for field in ARROW_SCHEMA if field.name != "headers"])
+    first = table.slice(0, 1).to_pylist()[0]
+    assert first == {
+        "key": b"k0",
+        "value": b"v0",
+        "topic": "batch",
+        "partition": 1,
+        "offset": 0,
+        "timestamp": datetime.fromtimestamp(1, UTC),
+        "timestampType": 0,
+    }
+
+
+def test_columns_rows_and_filters(cluster: LocalCluster) -> None:
+    """Columns in the order asked for; at most so many rows a batch; filters leave the exact rows."""
+    create(cluster, "filters", 2)
+    fill(cluster, "filters", 50)
+    fill(cluster, "filters", 50, 1)
+    wanted = options(cluster, subscribe="filters", includeHeaders="true")
+    ranges = Planner(wanted).batch().ranges
+    batches = list(fetch_arrow(ranges[0], wanted, max_rows=20))
+    assert [batch.num_rows for batch in batches] == [20, 20, 10]
+    assert batches[0].schema == ARROW_SCHEMA
+    few = Filters.of(
+        [
+            ("partition", "=", 1),
+            ("offset", ">=", 10),
+            ("timestamp", "<", 1020),
+            ("timestamp", "in", range(1005, 1015)),
+        ]
+    )
+    found = [batch for each in ranges for batch in fetch_arrow(each, wanted, filters=few, columns=["value"])]
+    assert [batch.to_pydict() for batch in found] == [{"value": [b"v10", b"v11", b"v12", b"v13", b"v14"]}]
+    cut = Planner(wanted).batch(few).ranges
+    assert [(each.partition, each.start, each.end) for each in cut] == [(1, 10, 50)]
+    late = Filters.of([("timestamp", ">", 1019), ("offset", "<", 22)])
+    cut = Planner(wanted).batch(late).ranges
+    assert [(each.partition, each.start, each.end) for each in cut] == [(0, 20, 22), (1, 20, 22)]
+    assert Planner(wanted).batch(Filters.of([("timestamp", ">=", datetime.now(UTC))])).ranges == ()
+    with pytest.raises(ValueError, match="there is no column 'vaule'"):
+        fetch_arrow(ranges[0], wanted, columns=["vaule"])
+
+
+def test_edges_by_time_and_by_offset(cluster: LocalCluster) -> None:
+    """startingTimestamp, endingTimestamp, per partition too, and JSON with -2 and -1."""
+    create(cluster, "edges", 2)
+    fill(cluster, "edges", 50)
+    fill(cluster, "edges", 50, 1)
+
+    def read(**given: Any) -> dict[int, tuple[int, int]]:
+        wanted = options(cluster, subscribe="edges", **given)
+        return {each.partition: (each.start, each.end) for each in Planner(wanted).batch().ranges}
+
+    assert read(startingTimestamp="1010", endingTimestamp=1040) == {0: (10, 40), 1: (10, 40)}
+    assert read(endingTimestamp=5000, startingOffsets='{"edges":{"0":7,"1":-2}}') == {0: (7, 50), 1: (0, 50)}
+    assert read(startingOffsetsByTimestamp='{"edges":{"0":1005,"1":1049}}') == {0: (5, 50), 1: (49, 50)}
+    late = {"startingTimestamp": 9000, "startingOffsetsByTimestampStrategy": "latest"}
+    assert read(**late) == {}
+    assert read(startingTimestamp=1040, endingTimestamp=1010) == {}
+
+
+def test_a_range_ends_at_markers_and_behind_aborted_data(cluster: LocalCluster) -> None:
+    """Nothing waits for rows that never come: the last offsets are markers, or rows of nobody."""
+    create(cluster, "markers")
+    with cluster.producer(transactional_id="markers") as producer:
+        for committed in (True, False):
+            producer.begin_transaction()
+            for number in range(10):
+                producer.send("markers", b"%d" % number)
+            producer.flush()
+            (producer.commit_transaction if committed else producer.abort_transaction)()
+    wanted = options(cluster, subscribe="markers", kafka__isolation__level="read_committed")
+    (whole,) = Planner(wanted).batch().ranges
+    assert whole.end == 22
+    committed = [(0, offset) for offset in range(10)]
+    assert offsets_of([whole], wanted) == committed
+    for end in range(1, 22):
+        assert offsets_of([whole._replace(end=end)], wanted) == committed[:end]
+        assert offsets_of([whole._replace(start=end)], wanted) == committed[end:]
+    # nothing but aborted rows and markers
+    assert offsets_of([whole._replace(start=10)], wanted) == []
+    dirty = options(cluster, subscribe="markers")
+    assert offsets_of([whole], dirty) == [(0, offset) for offset in [*range(10), *range(11, 21)]]
+
+
+def test_an_open_transaction_ends_the_plan_of_committed_reads(cluster: LocalCluster) -> None:
+    """The end is the last stable offset: no task waits for somebody's transaction."""
+    create(cluster, "open")
+    fill(cluster, "open", 5)
+    producer = cluster.producer(transactional_id="open")
+    producer.begin_transaction()
+    producer.send("open", b"pending").result(30)
+    committed = options(cluster, subscribe="open", kafka__isolation__level="read_committed")
+    assert Planner(committed).batch().ends == {TopicPartition("open", 0): 5}
+    assert Planner(options(cluster, subscribe="open")).batch().ends == {TopicPartition("open", 0): 6}
+    producer.abort_transaction()
+    producer.close()
+
+
+def test_a_stream_of_micro_batches(cluster: LocalCluster) -> None:
+    """From JSON to JSON: limits share, partitions that come later begin at their start."""
+    create(cluster, "stream", 1)
+    fill(cluster, "stream", 30)
+    wanted = options(
+        cluster, stream=True, subscribe="stream", startingOffsets="earliest", maxOffsetsPerTrigger="20"
+    )
+    planner = Planner(wanted)
+    start = planner.initial_offsets()
+    assert offsets_to_json(start) == '{"stream":{"0":0}}'
+    end = planner.latest_offsets(start)
+    assert offsets_to_json(end) == '{"stream":{"0":20}}'
+    assert len(offsets_of(planner.between(start, end).ranges, wanted)) == 20
+    cluster.admin().create_partitions({"stream": 2}).raise_for_errors()
+    fill(cluster, "stream", 30, 1)
+    start = offsets_from_json(offsets_to_json(end))
+    end = planner.latest_offsets(start)
+    assert end == {TopicPartition("stream", 0): 25, TopicPartition("stream", 1): 15}
+    plan = planner.between(start, end)
+    assert sorted(offsets_of(plan.ranges, wanted)) == [(0, o) for o in range(20, 25)] + [
+        (1, o) for o in range(15)
+    ]
+    least = options(cluster, stream=True, subscribe="stream", minOffsetsPerTrigger="30", maxTriggerDelay="1h")
+    assert Planner(least).latest_offsets(end) == end
+    at_once = options(
+        cluster, stream=True, subscribe="stream", minOffsetsPerTrigger="30", maxTriggerDelay="0ms"
+    )
+    assert sum(Planner(at_once).latest_offsets(end).values()) == 60
+
+
+def test_offsets_that_retention_took(cluster: LocalCluster) -> None:
+    """Before the plan and between plan and read: an error, or the rest and how much is lost."""
+    create(cluster, "deleted")
+    fill(cluster, "deleted", 20)
+    strict = options(cluster, subscribe="deleted")
+    lax = options(cluster, subscribe="deleted", failOnDataLoss="false", startingOffsets='{"deleted":{"0":0}}')
+    (whole,) = Planner(strict).batch().ranges
+    cluster.admin().delete_records({TopicPartition("deleted", 0): 8}).raise_for_errors()
+    plan = Planner(lax).batch()
+    assert [(each.start, each.end) for each in plan.ranges] == [(8, 20)]
+    assert [loss.size for loss in plan.losses] == [8]
+    with pytest.raises(DataLossError, match="deleted-0"):
+        list(fetch_arrow(whole, strict))
+    losses: list[Loss] = []
+    assert offsets_of([whole], lax, on_loss=losses.append) == [(0, offset) for offset in range(8, 20)]
+    assert [(loss.start, loss.end) for loss in losses] == [(0, 8)]
+
+
+def test_a_topic_that_was_created_again(cluster: LocalCluster) -> None:
+    """Its offsets mean other records: an error, or nothing of them; likewise one that is gone."""
+    create(cluster, "again")
+    fill(cluster, "again", 20)
+    strict = options(cluster, subscribe="again")
+    lax = options(cluster, subscribe="again", failOnDataLoss="false")
+    (whole,) = Planner(strict).batch().ranges
+    cluster.admin().delete_topics("again").raise_for_errors()
+    for _ in range(2):
+        with pytest.raises(DataLossError, match="again-0"):
+            list(fetch_arrow(whole, strict))
+        losses: list[Loss] = []
+        assert offsets_of([whole], lax, on_loss=losses.append) == []
+        assert [(loss.start, loss.end) for loss in losses] == [(0, 20)]
+        if _ == 0:
+            create(cluster, "again")
+            fill(cluster, "again", 30)
+
+
+def test_a_topic_of_a_stream_is_deleted(cluster: LocalCluster) -> None:
+    """An error; or the stream goes on with the others, and the plan says what is gone."""
+    for name in ("stays", "goes"):
+        create(cluster, name)
+        fill(cluster, name, 5)
+    strict, lax = (
+        options(cluster, stream=True, subscribe="stays,goes", startingOffsets="earliest", failOnDataLoss=fail)
+        for fail in (True, False)
+    )
+    start = Planner(strict).initial_offsets()
+    both = Planner(strict).latest_offsets(start)
+    cluster.admin().delete_topics("goes").raise_for_errors()
+    with pytest.raises(UnknownTopicOrPartitionError, match="'goes'"):
+        Planner(strict).latest_offsets(start)
+    with pytest.raises(DataLossError, match="goes-0"):
+        Planner(strict).between(start, both)
+    end = Planner(lax).latest_offsets(start)
+    assert end == {TopicPartition("stays", 0): 5}
+    plan = Planner(lax).between(start, end)
+    assert [loss.tp.topic for loss in plan.losses] == ["goes"]
+    assert len(offsets_of(plan.ranges, lax)) == 5
+
+
+def test_what_is_not_there(cluster: LocalCluster) -> None:
+    """Named topics have to be; a pattern without a match is an empty plan."""
+    with pytest.raises(UnknownTopicOrPartitionError, match="'nowhere'"):
+        Planner(options(cluster, subscribe="nowhere")).batch()
+    assert Planner(options(cluster, subscribePattern="nowhere.*")).batch().ranges == ()
+    assert list(fetch_arrow(OffsetRange("nowhere", 0, 5, 5), options(cluster, subscribe="nowhere"))) == []

@@ -1,0 +1,337 @@
+"""Arrow batches into topics, at least once and exactly once: retried tasks, drivers that start again."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from headrace import LocalCluster, NewTopic, TopicPartition, connect, local
+from headrace.clients.pipeline import (
+    Planner,
+    PreparedWrite,
+    Sink,
+    Written,
+    abort_writes,
+    commit_writes,
+    fetch_arrow,
+    prepare_arrow,
+    read_options,
+    write_arrow,
+    write_options,
+)
+from headrace.clients.pipeline.commit_log_io import CommitLog
+from headrace.clients.pipeline.pool_io import close_idle
+from headrace.protocol.errors import (
+    ApiTimeoutError,
+    DataLossError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.clients.pipeline.commits import Decision
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """One node for all tests of the file, each with topics and queries of its own."""
+    with local(transaction_abort_timed_out_transaction_cleanup_interval_ms=50) as started:
+        yield started
+        assert close_idle() == 0
+
+
+def create(cluster: LocalCluster, name: str, partitions: int = 1) -> Any:
+    cluster.admin().create_topics(NewTopic(name, partitions)).raise_for_errors()
+    return write_options({"kafka.bootstrap.servers": cluster.bootstrap, "topic": name})
+
+
+def rows(*values: str) -> list[Any]:
+    return [pa.record_batch({"value": pa.array(values, pa.string())})]
+
+
+def read(cluster: LocalCluster, topic: str, column: str = "value") -> list[Any]:
+    """What readers of committed data see."""
+    wanted = read_options(
+        {"bootstrap": cluster.bootstrap, "subscribe": topic, "kafka.isolation.level": "read_committed"}
+    )
+    found = []
+    for each in Planner(wanted).batch().ranges:
+        for batch in fetch_arrow(each, wanted, columns=[column]):
+            found += batch.column(column).to_pylist()
+    return sorted(found)
+
+
+def test_rows_go_where_they_say(cluster: LocalCluster) -> None:
+    """By topic and partition; the report counts them and tells where they lie; null is a tombstone."""
+    create(cluster, "one", 2)
+    create(cluster, "two")
+    wanted = write_options({"bootstrap": cluster.bootstrap})
+    table = pa.table(
+        {
+            "topic": ["one", "two", "one", "two", "one"],
+            "partition": pa.array([1, 0, 1, None, 0], pa.int32()),
+            "key": [b"a", b"b", b"c", b"d", b"e"],
+            "value": [b"1", b"2", None, b"4", b"5"],
+            "timestamp": pa.array([1, 2, 3, 4, 5], pa.timestamp("ms", "UTC")),
+            "headers": [[("h", b"x")], [], None, [], []],
+        },
+        schema=pa.schema(
+            [
+                ("topic", pa.string()),
+                ("partition", pa.int32()),
+                ("key", pa.binary()),
+                ("value", pa.binary()),
+                ("timestamp", pa.timestamp("ms", "UTC")),
+                ("headers", pa.map_(pa.string(), pa.binary())),
+            ]
+        ),
+    )
+    report = write_arrow([table, table.slice(0, 1)], wanted)
+    assert report.rows == 6
+    assert dict(report.partitions) == {
+        TopicPartition("one", 0): Written(1, 0, 0),
+        TopicPartition("one", 1): Written(3, 0, 2),
+        TopicPartition("two", 0): Written(2, 0, 1),
+    }
+    with cluster.consumer("one", auto_offset_reset="earliest", iter_timeout=0.2) as consumer:
+        found = [(r.partition, r.key, r.value, r.timestamp, list(r.headers)) for r in consumer]
+    assert sorted(found) == [
+        (0, b"e", b"5", 5, []),
+        (1, b"a", b"1", 1, [("h", b"x")]),
+        (1, b"a", b"1", 1, [("h", b"x")]),
+        (1, b"c", None, 3, []),
+    ]
+
+
+def test_a_batch_is_committed_once(cluster: LocalCluster) -> None:
+    """Nothing is seen before the driver commits; a batch that runs again after that adds nothing."""
+    wanted = create(cluster, "once", 2)
+    for batch in range(2):
+        for attempt in range(2):
+            writes = [
+                prepare_arrow(rows(f"{batch}{task}"), wanted, query="once", task=task) for task in range(3)
+            ]
+            writes = pickle.loads(pickle.dumps(writes))
+            with Sink(wanted, "once") as sink:
+                assert sink.is_committed(batch) == bool(attempt)
+                if not attempt:
+                    assert read(cluster, "once") == [b"%d%d" % (b, t) for b in range(batch) for t in range(3)]
+                assert sink.commit(batch, writes) == (not attempt)
+                assert sink.last_batch == batch
+    assert read(cluster, "once") == [b"%d%d" % (b, t) for b in range(2) for t in range(3)]
+
+
+def test_a_retried_task_fences_the_attempt_before(cluster: LocalCluster) -> None:
+    """What the first one wrote is aborted; with its message the driver commits nothing at all."""
+    wanted = create(cluster, "retried")
+    other = prepare_arrow(rows("other"), wanted, query="retried", task=1)
+    first = prepare_arrow(rows("first"), wanted, query="retried", task=0)
+    second = prepare_arrow(rows("second"), wanted, query="retried", task=0)
+    with Sink(wanted, "retried") as sink:
+        with pytest.raises(InvalidTxnStateError, match="task 0: a later attempt"):
+            sink.commit(0, [first, other])
+        assert sink.last_batch is None
+        assert read(cluster, "retried") == []
+        other = prepare_arrow(rows("other"), wanted, query="retried", task=1)
+        assert sink.commit(0, [second, other])
+    assert read(cluster, "retried") == [b"other", b"second"]
+
+
+def test_the_first_attempt_notices_while_it_writes(cluster: LocalCluster) -> None:
+    """It fails, and nothing of it counts."""
+    wanted = create(cluster, "zombie")
+
+    def slow() -> Iterator[Any]:
+        yield from rows("first")
+        nonlocal second
+        second = prepare_arrow(rows("second"), wanted, query="zombie", task=0)
+        yield from rows("late")
+
+    second: PreparedWrite | None = None
+    with pytest.raises(ProducerFencedError, match="task 0 of 'zombie'"):
+        prepare_arrow(slow(), wanted, query="zombie", task=0)
+    assert second is not None
+    commit_writes([second], wanted)
+    assert read(cluster, "zombie") == [b"second"]
+
+
+class Killed(Exception):
+    """The driver dies here."""
+
+
+def test_a_driver_that_starts_again_finishes_what_was_decided(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between the decision and the commits of its tasks, or after some of them, or after all."""
+    wanted = create(cluster, "driver", 2)
+    for batch, done in enumerate((0, 1, 2)):
+        writes = [prepare_arrow(rows(f"{batch}{t}"), wanted, query="driver", task=t) for t in range(2)]
+
+        def die(self: Sink, decision: Decision, done: int = done) -> None:
+            commit_writes(decision.writes[:done], wanted)
+            raise Killed
+
+        with monkeypatch.context() as patched, Sink(wanted, "driver") as sink:
+            patched.setattr(Sink, "_finish", die)
+            with pytest.raises(Killed):
+                sink.commit(batch, writes)
+        with Sink(wanted, "driver") as sink:
+            assert sink.last_batch == batch
+            assert not sink.commit(batch, writes) if batch == 2 else True
+    assert read(cluster, "driver") == [b"%d%d" % (b, t) for b in range(3) for t in range(2)]
+
+
+def test_a_driver_that_was_replaced_decides_nothing(cluster: LocalCluster) -> None:
+    """Its commit fails before anything is committed, and the new one's stands."""
+    wanted = create(cluster, "replaced")
+    old = Sink(wanted, "replaced")
+    write = prepare_arrow(rows("a"), wanted, query="replaced", task=0)
+    new = Sink(wanted, "replaced")
+    with pytest.raises(ProducerFencedError):
+        old.commit(0, [write])
+    assert read(cluster, "replaced") == []
+    assert new.commit(0, [write])
+    new.close()
+    old.close()
+    assert read(cluster, "replaced") == [b"a"]
+
+
+def test_a_decision_whose_rows_are_gone_is_an_error(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that comes back after the transactions were aborted says what is lost, each time, until it is
+    told that this is known."""
+    wanted = create(cluster, "late")
+    writes = [prepare_arrow(rows(f"{t}"), wanted, query="late", task=t) for t in range(2)]
+
+    def die(self: Sink, decision: Decision) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched, Sink(wanted, "late") as sink:
+        patched.setattr(Sink, "_finish", die)
+        with pytest.raises(Killed):
+            sink.commit(0, writes)
+    abort_writes(writes[:1], wanted)
+    for _ in range(2):
+        with pytest.raises(DataLossError, match="task 0 with 1 rows"):
+            Sink(wanted, "late")
+    assert read(cluster, "late") == [b"1"]
+    known = write_options({"bootstrap": cluster.bootstrap, "topic": "late", "failOnDataLoss": "false"})
+    with Sink(known, "late") as sink:
+        assert sink.last_batch == 0
+    with Sink(wanted, "late") as sink:
+        assert sink.commit(1, [prepare_arrow(rows("2"), wanted, query="late", task=0)])
+    assert read(cluster, "late") == [b"1", b"2"]
+
+
+def test_a_late_attempt_does_not_make_what_is_committed_look_lost(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the id over between the commits and the driver's word that they are done; while somebody's
+    transaction hides the rows, nothing can be said."""
+    wanted = create(cluster, "taken")
+    writes = [prepare_arrow(rows(f"{t}"), wanted, query="taken", task=t) for t in range(2)]
+
+    def die(self: Sink, decision: Decision) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched, Sink(wanted, "taken") as sink:
+        patched.setattr(Sink, "_finish", die)
+        with pytest.raises(Killed):
+            sink.commit(0, writes)
+    commit_writes(writes[1:], wanted)
+    late = prepare_arrow(rows("late"), wanted, query="taken", task=1)
+    with connect(cluster.bootstrap) as clients, pytest.raises(ApiTimeoutError, match="whether task 1"):
+        CommitLog(clients, wanted).is_visible(writes[1])  # the first task's rows lie before
+    with Sink(wanted, "taken") as sink:
+        assert sink.last_batch == 0
+        sink.abort([late])
+    assert read(cluster, "taken") == [b"0", b"1"]
+
+
+def test_a_transaction_that_timed_out_is_an_error_before_anything_is_committed(cluster: LocalCluster) -> None:
+    """The whole batch is aborted then."""
+    create(cluster, "slow")
+    given = {"bootstrap": cluster.bootstrap, "topic": "slow"}
+    hasty = write_options({**given, "kafka.transaction.timeout.ms": "1"})
+    wanted = write_options(given)
+    good = prepare_arrow(rows("good"), wanted, query="slow", task=0)
+    bad = prepare_arrow(rows("bad"), hasty, query="slow", task=1)
+    admin = cluster.admin()
+    while admin.describe_transactions(bad.transactional_id)[bad.transactional_id].state.value == "Ongoing":
+        pass
+    with Sink(wanted, "slow") as sink:
+        with pytest.raises(InvalidTxnStateError, match=r"task 1: .* or transaction.timeout.ms \(1\)"):
+            sink.commit(0, [good, bad])
+        assert sink.last_batch is None
+    assert read(cluster, "slow") == []
+    with pytest.raises(ProducerFencedError):
+        commit_writes([bad], wanted)
+
+
+def test_what_lost_attempts_left_open_can_be_aborted(cluster: LocalCluster) -> None:
+    """Those of this query alone, and not what is about to be committed."""
+    wanted = create(cluster, "left")
+    others = prepare_arrow(rows("other"), wanted, query="left/x", task=0)
+    prepare_arrow(rows("lost"), wanted, query="left", task=0)
+    kept = prepare_arrow(rows("kept"), wanted, query="left", task="x/0")
+    with Sink(wanted, "left") as sink:
+        assert sink.abort_leftovers(keep=[kept]) == 1
+        assert sink.abort_leftovers(keep=[kept]) == 0
+        assert sink.commit(0, [kept])
+    commit_writes([others], wanted)
+    assert read(cluster, "left") == [b"kept", b"other"]
+
+
+def test_tasks_without_rows(cluster: LocalCluster) -> None:
+    """They have nothing to end; a batch of such tasks alone is committed too."""
+    wanted = create(cluster, "empty")
+    nothing = prepare_arrow([], wanted, query="empty", task=0)
+    assert nothing.is_empty
+    with Sink(wanted, "empty") as sink:
+        assert sink.commit(0, [nothing])
+        assert sink.commit(1, [])
+        assert sink.last_batch == 1
+        assert not sink.commit(1, [])
+
+
+@pytest.mark.parametrize(
+    ("columns", "kind", "says"),
+    [
+        ({"key": ["a"]}, ValueError, "no column 'value'"),
+        ({"value": ["a"], "valeu": ["b"]}, ValueError, "column 'valeu' is not known.*key, topic, partition"),
+        ({"value": [1]}, TypeError, "'value' has type int64"),
+        ({"value": ["a"], "partition": ["0"]}, TypeError, "'partition' has type string"),
+        ({"value": ["a"], "partition": [-7]}, Exception, "partitions 0 to 0"),
+        ({"value": ["a"], "timestamp": ["now"]}, TypeError, "'timestamp' has type string"),
+        ({"value": ["a"], "headers": ["x"]}, TypeError, "'headers' has type string"),
+    ],
+)
+def test_columns_that_cannot_be_records(
+    cluster: LocalCluster, columns: dict[str, Any], kind: type[Exception], says: str
+) -> None:
+    """Refused by name and type, with what is allowed; nothing of the task counts."""
+    if "refused" not in {topic.name for topic in cluster.admin().list_topics()}:
+        create(cluster, "refused")
+    wanted = write_options({"bootstrap": cluster.bootstrap, "topic": "refused"})
+    with pytest.raises(kind, match=says):
+        prepare_arrow([pa.table(columns)], wanted, query="refused", task=0)
+    assert read(cluster, "refused") == []
+
+
+def test_topics_come_from_the_option_or_a_column(cluster: LocalCluster) -> None:
+    """One of them has to be there; a null is nowhere to go."""
+    wanted = write_options({"bootstrap": cluster.bootstrap})
+    for columns, kind in (
+        ({"value": ["a"]}, ValueError),
+        ({"value": ["a"], "topic": pa.array([None], pa.string())}, ValueError),
+        ({"value": ["a"], "topic": [1]}, TypeError),
+    ):
+        with pytest.raises(kind, match="topic"):
+            write_arrow([pa.table(columns)], wanted)
+    with pytest.raises(TypeError, match="record batches or tables, not dict"):
+        write_arrow([{"value": ["a"]}], wanted)

@@ -1,0 +1,188 @@
+"""From options and answers to ranges: every kind of edge, new and lost partitions, offsets that are gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from headrace.clients.pipeline import Filters, Loss, OffsetRange, read_options
+from headrace.clients.pipeline.commits import COMMITS_TOPIC
+from headrace.clients.pipeline.planning import (
+    Logs,
+    Place,
+    places_of,
+    plan_batch,
+    plan_between,
+    settled,
+    subscribed,
+    times,
+)
+from headrace.clients.pipeline.source_options import Edge, Subscription
+from headrace.protocol.errors import ConfigError, DataLossError, UnknownTopicOrPartitionError
+from headrace.protocol.messages.data import MetadataResponse, NodeEndpoint, PartitionMetadata, TopicMetadata
+from headrace.protocol.model import TopicPartition
+from hypothesis import given
+from hypothesis import strategies as st
+
+T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
+ID = b"i" * 16
+PLACES = {tp: Place(ID, 1, 4, ("host1",)) for tp in (T0, T1, T2)}
+
+
+def options(**given: Any) -> Any:
+    return read_options({"subscribe": "t", **given})
+
+
+def test_places_name_the_leaders_host_first() -> None:
+    """Topics with an error have none; internal ones only when they were asked for by name."""
+    parts = (PartitionMetadata(0, 2, 7, (1, 2, 3), (1, 2)),)
+    answer = MetadataResponse(
+        "c",
+        0,
+        5,
+        (NodeEndpoint(1, "one", 1), NodeEndpoint(2, "two", 1)),
+        (
+            TopicMetadata(0, "t", ID, False, parts),
+            TopicMetadata(3, "gone", b"", False, ()),
+            TopicMetadata(0, "inner", ID, True, parts),
+        ),
+    )
+    assert places_of(answer, with_internal=False) == {T0: Place(ID, 2, 7, ("two", "one"))}
+    assert set(places_of(answer)) == {T0, TopicPartition("inner", 0)}
+
+
+def test_what_is_subscribed() -> None:
+    """Topics by name, partitions by number, patterns by the whole name; what was named has to be there."""
+    more = {**PLACES, TopicPartition("tt", 0): PLACES[T0], TopicPartition(COMMITS_TOPIC, 0): PLACES[T0]}
+    assert set(subscribed(Subscription(topics=("t",)), more)) == {T0, T1, T2}
+    assert set(subscribed(Subscription(partitions=(T1,)), more)) == {T1}
+    assert {tp.topic for tp in subscribed(Subscription(pattern="t+"), more)} == {"t", "tt"}
+    assert {tp.topic for tp in subscribed(Subscription(pattern="t"), more)} == {"t"}
+    assert {tp.topic for tp in subscribed(Subscription(pattern=".*"), more)} == {"t", "tt"}
+    assert subscribed(Subscription(pattern="x"), more) == {}
+    with pytest.raises(UnknownTopicOrPartitionError, match="'u'"):
+        subscribed(Subscription(topics=("t", "u")), more)
+    with pytest.raises(UnknownTopicOrPartitionError, match="t-9"):
+        subscribed(Subscription(partitions=(T0, TopicPartition("t", 9))), more)
+    assert set(subscribed(Subscription(topics=("t", "u")), more, is_lax=True)) == {T0, T1, T2}
+    assert set(subscribed(Subscription(partitions=(T0, TopicPartition("t", 9))), more, is_lax=True)) == {T0}
+
+
+def test_edges_settle_to_exact_offsets() -> None:
+    """By offset, by -2 and -1, by timestamps, and where no record is as new."""
+    earliest, latest = logs = Logs({T0: 1, T1: 2}, {T0: 10, T1: 20})
+
+    def settle(edge: Edge, by_time: dict[TopicPartition, int], *, or_latest: bool = False) -> Any:
+        return settled(edge, by_time, logs, or_latest=or_latest)
+
+    assert settle(Edge("o", offset=-2), {}) == earliest
+    assert settle(Edge("o", offset=-1), {}) == latest
+    assert settle(Edge("o", offsets={T0: -2, T1: 7}), {}) == {T0: 1, T1: 7}
+    assert times(Edge("o", timestamp=5), latest) == {T0: 5, T1: 5}
+    assert settle(Edge("o", timestamp=5), {T0: 3, T1: -1}, or_latest=True) == {T0: 3, T1: 20}
+    with pytest.raises(ConfigError, match="t-1 has no record as new"):
+        settle(Edge("o", timestamp=5), {T0: 3, T1: -1})
+
+
+def test_an_edge_names_exactly_what_is_read() -> None:
+    """Spark asserts the same; the error says which lack and which are too many."""
+    assert times(Edge("o", timestamps={T0: 5, T1: 6}), [T0, T1]) == {T0: 5, T1: 6}
+    assert times(Edge("o", offsets={T0: 5, T1: -1}), [T0, T1]) == {}
+    with pytest.raises(ConfigError, match="lacks t-1; not read are t-2"):
+        times(Edge("o", offsets={T0: 5, T2: 1}), [T0, T1])
+
+
+def test_a_batch_has_the_ranges_between_its_edges() -> None:
+    """With everything that a task needs to know; empty ones are left out."""
+    plan = plan_batch(options(), {T0: 1, T1: 5}, {T0: 4, T1: 5}, Logs({T0: 1, T1: 0}, {T0: 9, T1: 5}), PLACES)
+    assert plan.ranges == (OffsetRange("t", 0, 1, 4, ID, 4, 1, ("host1",)),)
+    assert (plan.starts, plan.ends, plan.losses) == ({T0: 1, T1: 5}, {T0: 4, T1: 5}, ())
+
+
+def test_a_start_behind_its_end_reads_nothing_where_the_log_has_both() -> None:
+    """As when records by time overlap; a start behind the log's end is a loss."""
+    plan = plan_batch(options(), {T0: 6}, {T0: 4}, Logs({T0: 0}, {T0: 9}), PLACES)
+    assert (plan.ranges, plan.losses) == ((), ())
+    with pytest.raises(DataLossError, match="t-0"):
+        plan_batch(options(), {T0: 12}, {T0: 9}, Logs({T0: 0}, {T0: 9}), PLACES)
+
+
+def test_offsets_that_the_log_does_not_have() -> None:
+    """An error that says how to go on; or what is there, and how much is not."""
+    lax = options(failOnDataLoss="false")
+    with pytest.raises(DataLossError, match="failOnDataLoss"):
+        plan_batch(options(), {T0: 2}, {T0: 9}, Logs({T0: 5}, {T0: 9}), PLACES)
+    plan = plan_batch(lax, {T0: 2}, {T0: 9}, Logs({T0: 5}, {T0: 9}), PLACES)
+    assert [(each.start, each.end) for each in plan.ranges] == [(5, 9)]
+    assert [(loss.tp, loss.start, loss.size) for loss in plan.losses] == [(T0, 2, 3)]
+    with pytest.raises(DataLossError, match="log ends at 9 for readers"):
+        plan_batch(options(), {T0: 2}, {T0: 11}, Logs({T0: 0}, {T0: 9}), PLACES)
+    plan = plan_batch(lax, {T0: 2}, {T0: 11}, Logs({T0: 0}, {T0: 9}), PLACES)
+    assert [(each.start, each.end) for each in plan.ranges] == [(2, 9)]
+
+
+def test_partitions_come_and_go_between_micro_batches() -> None:
+    """New ones from their start; those that are deleted are losses, and so are first records of new ones."""
+    lax, both = options(failOnDataLoss="false"), Logs({T0: 0, T1: 0}, {T0: 3, T1: 2})
+    plan = plan_between(options(), {T0: 1}, {T0: 3, T1: 2}, both, PLACES)
+    assert [(each.partition, each.start, each.end) for each in plan.ranges] == [(0, 1, 3), (1, 0, 2)]
+    assert plan.starts == {T0: 1, T1: 0}
+    only_one = {T0: PLACES[T0]}
+    for start, end, logs, lost in (
+        ({T0: 1, T1: 4}, {T0: 3}, Logs({T0: 0}, {T0: 3}), Loss(T1, 4, 4, "the partition is deleted")),
+        ({T0: 1, T1: 4}, {T0: 3, T1: 9}, Logs({T0: 0}, {T0: 3}), Loss(T1, 4, 9, "the partition is deleted")),
+        ({}, {T0: 3}, Logs({T0: 1}, {T0: 3}), Loss(T0, 0, 1, "its log starts at 1 now")),
+        ({T0: 1}, {T0: 3}, Logs({T0: 8}, {T0: 9}), Loss(T0, 1, 3, "its log starts at 8 now")),
+        ({T0: 5}, {T0: 8}, Logs({T0: 0}, {T0: 6}), Loss(T0, 6, 8, "its log ends at 6 for readers")),
+        ({T0: 5}, {T0: 8}, Logs({T0: 0}, {T0: 3}), Loss(T0, 5, 8, "its log ends at 3 now")),
+    ):
+        with pytest.raises(DataLossError, match=str(lost.tp)):
+            plan_between(options(), start, end, logs, only_one)
+        assert plan_between(lax, start, end, logs, only_one).losses == (lost,)
+
+
+OFFSETS = st.integers(0, 12)
+
+
+@given(st.none() | OFFSETS, OFFSETS, OFFSETS, OFFSETS, st.booleans())
+def test_what_is_promised_is_read_or_lost(
+    start: int | None, end: int, one: int, other: int, is_there: bool
+) -> None:
+    """Each offset of the promise is in a range or in a loss, never in both, and only those that the log has
+    are in a range."""
+    earliest, latest = min(one, other), max(one, other)
+    starts = {} if start is None else {T0: start}
+    places = {T0: PLACES[T0]} if is_there else {}
+    lax = options(failOnDataLoss="false")
+    plan = plan_between(lax, starts, {T0: end}, Logs({T0: earliest}, {T0: latest}), places)
+    read = [offset for each in plan.ranges for offset in range(each.start, each.end)]
+    lost = [offset for each in plan.losses for offset in range(each.start, each.end)]
+    assert sorted(read + lost) == list(range(start or 0, end))
+    assert all(earliest <= offset < latest and is_there for offset in read)
+    if plan.losses:
+        with pytest.raises(DataLossError):
+            plan_between(options(), starts, {T0: end}, Logs({T0: earliest}, {T0: latest}), places)
+
+
+def test_limits_cut_the_ranges_of_a_plan() -> None:
+    """minPartitions and maxRecordsPerPartition."""
+    wanted = options(minPartitions="3", maxRecordsPerPartition="4")
+    plan = plan_between(wanted, {T0: 0}, {T0: 10}, Logs({T0: 0}, {T0: 10}), PLACES)
+    assert [(each.start, each.end) for each in plan.ranges] == [(0, 3), (3, 6), (6, 10)]
+
+
+def test_filters_cut_ranges() -> None:
+    """Bounds on offsets move its edges; a partition that is not wanted leaves nothing."""
+    whole = OffsetRange("t", 1, 10, 20)
+    cut = Filters.of([("offset", ">", 11), ("offset", "<=", 15)]).cut(whole)
+    assert cut is not None
+    assert (cut.start, cut.end) == (12, 16)
+    assert Filters.of([("partition", "in", [0, 2])]).cut(whole) is None
+    assert Filters.of([("partition", "=", 1), ("offset", "=", 25)]).cut(whole) is None
+    cut = Filters.of([("offset", "in", [3, 18, 12, 40]), ("offset", "<", 30)]).cut(whole)
+    assert cut is not None
+    assert (cut.start, cut.end) == (12, 19)
+    with pytest.raises(ValueError, match="partition, offset, timestamp"):
+        Filters.of([("key", "=", 1)])
+    with pytest.raises(TypeError, match="whole numbers"):
+        Filters.of([("offset", "=", "1")])

@@ -1,0 +1,104 @@
+"""How ranges and limits are divided, against brute force over many random plans."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from headrace.clients.pipeline.ranges import OffsetRange
+from headrace.clients.pipeline.splitting import divided, new_offsets, rate_limited, split
+from headrace.protocol.model import TopicPartition
+from hypothesis import given
+from hypothesis import strategies as st
+
+SIZES = st.lists(st.integers(0, 2000), min_size=1, max_size=12)
+
+
+def ranges_of(sizes: list[int]) -> list[OffsetRange]:
+    return [OffsetRange("t", number, 10 * number, 10 * number + size) for number, size in enumerate(sizes)]
+
+
+def offsets_in(ranges: list[OffsetRange]) -> list[tuple[int, int]]:
+    return sorted((each.partition, offset) for each in ranges for offset in range(each.start, each.end))
+
+
+@given(SIZES, st.none() | st.integers(1, 60), st.none() | st.integers(1, 500))
+def test_every_offset_is_in_one_range(sizes: list[int], least: int | None, most: int | None) -> None:
+    """Whatever is cut, nothing is lost or read twice, no range is empty or longer than allowed."""
+    whole = ranges_of(sizes)
+    cut = split(whole, least, most)
+    assert offsets_in(cut) == offsets_in(whole)
+    assert all(each.size > 0 for each in cut)
+    if most is not None:
+        assert all(each.size <= most for each in cut)
+
+
+@given(SIZES, st.integers(1, 60))
+def test_the_share_of_each_range_is_sparks(sizes: list[int], least: int) -> None:
+    """In the words of Spark's calculator: those whose rounded share is one stay whole, the others share what
+    is left in proportion."""
+    whole = [each for each in ranges_of(sizes) if each.size]
+
+    def parts(size: int, total: int, count: int) -> int:
+        return max(math.floor(Fraction(size * count, total) + Fraction(1, 2)), 1)
+
+    expected: list[int] = []
+    if len(whole) >= least:
+        expected = [1] * len(whole)
+    else:
+        total = sum(each.size for each in whole)
+        small = [parts(each.size, total, least) == 1 for each in whole]
+        rest = sum(each.size for each, is_small in zip(whole, small, strict=True) if not is_small)
+        left = max(least - sum(small), 1)
+        expected = [
+            1 if is_small else parts(each.size, rest, left)
+            for each, is_small in zip(whole, small, strict=True)
+        ]
+    cut = split(whole, least, None)
+    found = [sum(part.partition == each.partition for part in cut) for each in whole]
+    # a range of fewer offsets than parts has as many as it has offsets
+    assert found == [min(count, each.size) for count, each in zip(expected, whole, strict=True)]
+
+
+def test_a_known_case() -> None:
+    """One large partition beside small ones takes all the further tasks."""
+    cut = split(ranges_of([1000, 10, 10]), 6, None)
+    assert [each.size for each in cut] == [250, 250, 250, 250, 10, 10]
+
+
+@given(st.integers(1, 300), st.integers(1, 40))
+def test_parts_are_even(size: int, parts: int) -> None:
+    """They differ by one at most, the longer ones last, and lie next to each other."""
+    cut = divided(OffsetRange("t", 0, 5, 5 + size), parts)
+    sizes = [each.size for each in cut]
+    assert len(cut) == min(parts, size)
+    assert max(sizes) - min(sizes) <= 1
+    assert [each.end for each in cut[:-1]] == [each.start for each in cut[1:]]
+    assert (cut[0].start, cut[-1].end) == (5, 5 + size)
+
+
+@given(SIZES, st.integers(1, 5000))
+def test_a_limit_is_shared_in_proportion(sizes: list[int], limit: int) -> None:
+    """Never past the end, one at least for whoever has something, and in all no more than the limit but for
+    those ones."""
+    tps = [TopicPartition("t", number) for number in range(len(sizes))]
+    starts = dict.fromkeys(tps, 100)
+    ends = {tp: 100 + size for tp, size in zip(tps, sizes, strict=True)}
+    found = rate_limited(limit, starts, ends)
+    total = sum(sizes)
+    for tp, size in zip(tps, sizes, strict=True):
+        share = found[tp] - 100
+        assert 0 <= share <= size
+        if size:
+            exact = Fraction(limit * size, total)
+            assert share == min(size, max(math.floor(exact), 1))
+    assert new_offsets(starts, found) <= max(limit, 0) + len(sizes)
+    if limit >= total:
+        assert found == ends
+
+
+def test_partitions_without_a_start_keep_their_end() -> None:
+    """Whoever plans finds their start, or says what is lost."""
+    one, other = TopicPartition("t", 0), TopicPartition("t", 1)
+    assert rate_limited(1, {one: 0}, {one: 10, other: 7}) == {one: 1, other: 7}
+    assert rate_limited(1, {one: 10}, {one: 10}) == {one: 10}

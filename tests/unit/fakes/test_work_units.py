@@ -1,0 +1,69 @@
+"""Tests are shared out in units that have something in common."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import work_units
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "unit"),
+    [
+        ("tests/faults/test_ray.py::test_a[1]", "ray"),
+        ("tests/integration/test_quickstart_ray.py::test_b", "ray"),
+        ("tests/integration/test_groups.py::test_c[a::b]", "tests/integration/test_groups.py"),
+        ("tests/oracle/test_beside.py::test_d", "kafka"),
+        ("tests/unit/services/test_ray_session.py::test_e", "tests/unit/services/test_ray_session.py"),
+        ("tests/sim/test_txn_sim.py::test_f[x]", "tests/sim/test_txn_sim.py::test_f[x]"),
+        ("tests/faults/test_links.py::test_g", "tests/faults/test_links.py::test_g"),
+    ],
+)
+def test_what_shares_something_is_one_unit(nodeid: str, unit: str) -> None:
+    """A Ray, an Apache Kafka, the clusters of a file; a simulation has its world alone."""
+    assert work_units.unit_of(nodeid) == unit
+
+
+def test_what_waits_is_at_the_front_and_what_computes_at_the_back() -> None:
+    """With Ray, which takes longest, before all others."""
+    ordered = [
+        "tests/integration/test_ray_quorum.py::test_a",
+        "tests/faults/test_disks.py::test_b",
+        "tests/integration/test_groups.py::test_c",
+        "tests/unit/test_d.py::test_d",
+        "tests/sim/test_world.py::test_e",
+    ]
+    shuffled = [*ordered[3:], *ordered[:3]]
+    assert sorted(shuffled, key=work_units.rank) == ordered
+
+
+class Worker:
+    """Takes what it is given."""
+
+    def __init__(self, name: str) -> None:
+        self.gateway = SimpleNamespace(id=name)
+        self.given: list[int] = []
+        self.shutting_down = False
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        self.given += indices
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+def test_workers_begin_at_both_ends_and_take_whole_units(pytestconfig: pytest.Config) -> None:
+    """Through the hook, as in a run: of two files the first worker has the one, the second the other."""
+    tests = [f"tests/integration/test_a.py::test_{n}" for n in range(4)]
+    tests += [f"tests/unit/test_b.py::test_{n}" for n in range(4)]
+    options = {"tx": ["popen", "popen"], "dist": "loadgroup"}
+    config = SimpleNamespace(getvalue=options.get, option=SimpleNamespace())
+    log = SimpleNamespace(loadscopesched=lambda *_: None)
+    scheduling = pytestconfig.hook.pytest_xdist_make_scheduler(config=config, log=log)
+    workers = [Worker("gw0"), Worker("gw1")]
+    for worker in workers:
+        scheduling.add_node(worker)
+        scheduling.add_node_collection(worker, tests)
+    scheduling.schedule()
+    assert [worker.given for worker in workers] == [[0, 1, 2, 3], [4, 5, 6, 7]]

@@ -1,0 +1,255 @@
+"""What goes out on a connection: in order, as fast as it is read, and never what was taken back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, BinaryIO
+
+import pytest
+from headrace.services.kafka_listener.output_io import Output
+from headrace.storage_node.log.files_io import OsFiles
+from headrace.storage_node.log.lending import LentRun
+from node_rig import run, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CONTENT = os.urandom(3_000_000)
+
+
+class FileLent:
+    """Bytes of a file by sendfile, whatever the kernel says of its page cache."""
+
+    def __init__(self, file: BinaryIO, size: int, promised: int | None = None) -> None:
+        self._file = file
+        self._size, self._promised = size, promised or size
+
+    def __len__(self) -> int:
+        return self._promised
+
+    def send(self, descriptor: int, start: int) -> int:
+        return os.sendfile(descriptor, self._file.fileno(), start, self._size - start)
+
+
+class Rig:
+    """An output and the far end of its connection, over TCP."""
+
+    def __init__(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            self.far = socket.socket()
+            self.far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 256 * 1024)
+            self.far.connect(server.getsockname())
+            self.near, _ = server.accept()
+            self.near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 256 * 1024)
+        self.near.setblocking(False)
+        self.far.setblocking(False)
+        self.progress: list[int] = []
+        self.failures = 0
+        self.output = Output(
+            asyncio.get_running_loop(),
+            self.near.fileno(),
+            progressed=lambda: self.progress.append(self.output.unsent_bytes),
+            failed=self._failed,
+        )
+
+    def _failed(self) -> None:
+        self.failures += 1
+
+    async def read(self, size: int) -> bytes:
+        parts: list[bytes] = []
+        while size:
+            data = await asyncio.get_running_loop().sock_recv(self.far, min(size, 100_000))
+            assert data, "the connection ended"
+            parts.append(data)
+            size -= len(data)
+        return b"".join(parts)
+
+    async def ask(self) -> None:
+        """As a client does that has read what it got: what it sends says so."""
+        self.far.send(b"?")
+        assert await asyncio.get_running_loop().sock_recv(self.near, 1) == b"?"
+        self.output.asked_again()
+
+    def close(self) -> None:
+        self.output.close()
+        self.near.close()
+        self.far.close()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[BinaryIO]:
+    """A file with CONTENT."""
+    made = tmp_path / "file"
+    made.write_bytes(CONTENT)
+    with made.open("rb") as opened:
+        yield opened
+
+
+@contextmanager
+def connected() -> Iterator[Rig]:
+    """Both ends, until the end of the block."""
+    rig = Rig()
+    try:
+        yield rig
+    finally:
+        rig.close()
+
+
+def test_bytes_and_runs_go_out_in_their_order(file: BinaryIO) -> None:
+    """However slowly they are read, whatever was given meanwhile."""
+
+    async def scenario() -> None:
+        with connected() as rig:
+            expected = b""
+            for number in range(12):
+                run_of = LentRun(FileLent(file, 700_000 + number), 1)
+                head, tail = bytes([number]) * (number * 10_000), b"tail"
+                rig.output.write([head, memoryview(head), run_of, b"", tail, bytearray(tail)])
+                expected += head + head + CONTENT[: len(run_of)] + tail + tail
+            assert 0 < rig.output.held_bytes < rig.output.unsent_bytes < len(expected)
+            got = await rig.read(1_000_000)
+            rig.output.write([b"last"])
+            got += await rig.read(len(expected) - len(got))
+            assert got == expected
+            assert await rig.read(4) == b"last"
+            assert rig.output.unsent_bytes == rig.output.held_bytes == 0
+            assert rig.progress[-1] == 0
+            assert rig.progress == sorted(rig.progress, reverse=True)
+            assert rig.failures == 0
+
+    run(scenario)
+
+
+def test_more_buffers_than_one_call_takes() -> None:
+    """They go in several."""
+
+    async def scenario() -> None:
+        with connected() as rig:
+            rig.output.write([bytes([number % 251]) for number in range(5000)])
+            assert await rig.read(5000) == bytes(number % 251 for number in range(5000))
+            assert rig.output.unsent_bytes == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_what_is_taken_back_is_not_read(file: BinaryIO, is_sent: bool) -> None:
+    """Also what the kernel has of it: the reader's connection is reset, and no byte of the rest comes."""
+
+    async def scenario() -> None:
+        with connected() as rig:
+            lent = LentRun(FileLent(file, 2_000_000 if not is_sent else 60_000), 1)
+            rig.output.write([lent])
+            assert (rig.output.unsent_bytes == 0) is is_sent
+            lent.revoke()
+            await until(lambda: rig.failures == 1)
+            loop = asyncio.get_running_loop()
+            got = 0
+            with pytest.raises(ConnectionResetError):  # noqa: PT012 -- it comes behind what was read already
+                while data := await loop.sock_recv(rig.far, 1 << 20):
+                    got += len(data)
+            rig.output.write([b"more"])
+            assert rig.output.unsent_bytes == 0
+            assert rig.failures == 1
+
+    run(scenario)
+
+
+def test_who_asks_again_has_what_was_sent(file: BinaryIO) -> None:
+    """Then a cut of the log is none of its business; while something is not there, it is."""
+
+    async def scenario() -> None:
+        with connected() as rig:
+            first, second = (LentRun(FileLent(file, size), 1) for size in (50_000, 2_900_000))
+            rig.output.write([first])
+            await rig.read(50_000)
+            await rig.ask()
+            rig.output.write([second])
+            await rig.ask()
+            first.revoke()
+            await asyncio.sleep(0)
+            assert rig.failures == 0
+            second.revoke()
+            await until(lambda: rig.failures == 1)
+
+    run(scenario)
+
+
+def test_a_client_that_asks_without_reading_gets_bytes(file: BinaryIO) -> None:
+    """No more runs than a bound are under way."""
+
+    async def scenario() -> None:
+        with connected() as rig:
+            given = 0
+            while rig.output.may_lend:
+                rig.output.write([LentRun(FileLent(file, 100), 1)])
+                given += 1
+            assert given <= 1000
+            await rig.read(given * 100)
+            await rig.ask()
+            assert rig.output.may_lend
+
+    run(scenario)
+
+
+def test_a_file_that_is_shorter_than_promised_ends_the_connection(file: BinaryIO) -> None:
+    """The rest of the answer can never come."""
+
+    async def scenario() -> None:
+        with connected() as rig:
+            rig.output.write([b"head", LentRun(FileLent(file, 1000, promised=2000), 1), b"tail"])
+            await until(lambda: rig.failures == 1)
+            assert rig.output.unsent_bytes == 0
+
+    run(scenario)
+
+
+def test_a_client_that_goes_in_the_middle_of_a_run(file: BinaryIO) -> None:
+    """The output fails once and holds nothing any more."""
+
+    async def scenario() -> None:
+        with connected() as rig:
+            rig.output.write([LentRun(FileLent(file, 3_000_000), 1) for _ in range(5)])
+            assert rig.output.unsent_bytes
+            rig.far.close()
+            await until(lambda: rig.failures == 1)
+            assert rig.output.unsent_bytes == 0
+            assert rig.failures == 1
+
+    run(scenario)
+
+
+def test_a_closed_output_keeps_no_descriptor(file: BinaryIO) -> None:
+    """Also while it waits for its reader."""
+
+    async def scenario() -> None:
+        with connected() as rig:
+            before = len(os.listdir("/proc/self/fd"))
+            rig.output.write([CONTENT, CONTENT, CONTENT])
+            assert len(os.listdir("/proc/self/fd")) == before + 1
+            rig.output.close()
+            assert len(os.listdir("/proc/self/fd")) == before
+            await asyncio.sleep(0)
+            assert rig.failures == 0
+
+    run(scenario)
+
+
+def test_the_real_files_lend(file: BinaryIO) -> None:
+    """What a log gives goes the same way."""
+
+    async def scenario() -> None:
+        with connected() as rig:
+            log = OsFiles().open(str(file.name))
+            lent = log.lend(1000, 1_500_000)
+            if lent is None:
+                pytest.skip("this kernel cannot say what is cached")
+            rig.output.write([LentRun(lent, 1)])
+            log.close()
+            assert await rig.read(1_500_000) == CONTENT[1000:1_501_000]
+
+    run(scenario)
