@@ -57,7 +57,8 @@ class CommitLog:
         ):
             rows = batch.filter(pc.equal(batch.column("key"), key))
             if rows.num_rows:
-                found = decoded(query, rows.column("value")[-1].as_py())
+                value = rows.column("value")[-1].as_py()
+                found = None if value is None else decoded(query, value)
         return found
 
     def is_visible(self, write: PreparedWrite) -> bool:

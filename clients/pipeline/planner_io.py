@@ -46,6 +46,7 @@ class Planner:
         self.options = options
         self._config = resolve(AdminConfig, dict(options.client), {})
         self._isolation = READ_COMMITTED if options.is_read_committed else READ_UNCOMMITTED
+        self.last_ends: Offsets | None = None  # of the logs, as `latest_offsets` found them the last time
         self._waiting_since_s: float | None = None  # for minOffsetsPerTrigger
 
     def batch(self, filters: Filters | None = None) -> Plan:
@@ -76,13 +77,18 @@ class Planner:
         return self._run(ask)
 
     def latest_offsets(
-        self, start: Mapping[TopicPartition, int] | None = None, limits: Limits | None = None
+        self,
+        start: Mapping[TopicPartition, int] | None = None,
+        limits: Limits | None = None,
+        *,
+        until: Mapping[TopicPartition, int] | None = None,
     ) -> Offsets:
         """Where the next micro-batch ends that begins at `start`, within `limits` (those of the options).
 
         It is `start` itself while fewer than minOffsetsPerTrigger are new, for up to maxTriggerDelay. Without
-        `start`: the ends of the logs. Errors: UnknownTopicOrPartitionError, but not with `start` and without
-        failOnDataLoss: `between` tells what is lost.
+        `start`: the ends of the logs. `until` takes their place, for a run that ends there: partitions that
+        came later are left out, and nothing is waited for. Errors: UnknownTopicOrPartitionError, but not with
+        `start` and without failOnDataLoss: `between` tells what is lost.
         """
 
         is_lax = start is not None and not self.options.fail_on_data_loss
@@ -91,9 +97,13 @@ class Planner:
             return (await self._logs(io, await self._places(io, is_lax=is_lax)))[1]
 
         earliest, latest = self._run(ask)
+        self.last_ends = latest
         if start is None:
             return latest
         limits = self.options.limits if limits is None else limits
+        if until is not None:
+            latest = {tp: until[tp] for tp in latest if tp in until}
+            limits = limits._replace(min_offsets=None)
         starts = {tp: start.get(tp, earliest[tp]) for tp in latest}
         if self._waits(limits, new_offsets(starts, latest)):
             return dict(start)

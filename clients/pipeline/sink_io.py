@@ -141,6 +141,12 @@ class Sink:
 
         return self._io.call(fence())
 
+    def forget(self) -> None:
+        """Leave nothing of the query in the log of commits, once it is over. Errors: as `commit`."""
+        with self._producer.transaction() as transaction:
+            transaction.send(COMMITS_TOPIC, None, key=self._query.encode(), partition=0)
+        self._last = None
+
     def close(self) -> None:
         """Ends nothing that is open."""
         self._exit.close()
