@@ -43,7 +43,7 @@ test: $(STAMP) ## all tests, those of Spark among them where there is a JDK
 .venv-spark35/.ready .venv-spark4/.ready: pyproject.toml | $(STAMP)
 	@echo "making $(@D), once: this takes a minute"
 	@test -x $(@D)/bin/pip || $(PYTHON) -m venv $(@D)
-	@$(BIN)/python -c 'import sys, tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*project["dependencies"], *project["optional-dependencies"][sys.argv[1]], "pytest>=8.3", "pytest-timeout>=2.3", sep="\n")' $(EXTRA) > $(@D)/wanted.txt
+	@$(BIN)/python -c 'import sys, tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*project["dependencies"], *project["optional-dependencies"][sys.argv[1]], "pytest>=8.3", "pytest-timeout>=2.3", "pytest-xdist>=3.6", sep="\n")' $(EXTRA) > $(@D)/wanted.txt
 	@$(@D)/bin/python -m pip install --quiet --upgrade pip
 	@$(@D)/bin/python -m pip install --quiet --requirement $(@D)/wanted.txt
 	@$(@D)/bin/python -c 'import pathlib, sysconfig; pathlib.Path(sysconfig.get_path("purelib"), "headrace.pth").write_text(str(pathlib.Path(".typecheck").absolute()))'
