@@ -77,18 +77,13 @@ class Planner:
         return self._run(ask)
 
     def latest_offsets(
-        self,
-        start: Mapping[TopicPartition, int] | None = None,
-        limits: Limits | None = None,
-        *,
-        until: Mapping[TopicPartition, int] | None = None,
+        self, start: Mapping[TopicPartition, int] | None = None, limits: Limits | None = None
     ) -> Offsets:
         """Where the next micro-batch ends that begins at `start`, within `limits` (those of the options).
 
         It is `start` itself while fewer than minOffsetsPerTrigger are new, for up to maxTriggerDelay. Without
-        `start`: the ends of the logs. `until` takes their place, for a run that ends there: partitions that
-        came later are left out, and nothing is waited for. Errors: UnknownTopicOrPartitionError, but not with
-        `start` and without failOnDataLoss: `between` tells what is lost.
+        `start`: the ends of the logs. Errors: UnknownTopicOrPartitionError, but not with `start` and without
+        failOnDataLoss: `between` tells what is lost.
         """
 
         is_lax = start is not None and not self.options.fail_on_data_loss
@@ -101,9 +96,6 @@ class Planner:
         if start is None:
             return latest
         limits = self.options.limits if limits is None else limits
-        if until is not None:
-            latest = {tp: until[tp] for tp in latest if tp in until}
-            limits = limits._replace(min_offsets=None)
         starts = {tp: start.get(tp, earliest[tp]) for tp in latest}
         if self._waits(limits, new_offsets(starts, latest)):
             return dict(start)

@@ -23,10 +23,10 @@ from ..admin.asking_io import Asking, error_of
 from ..admin.coordinating_io import Coordinating
 from ..admin.transactions_io import TransactionEngine
 from ..config import AdminConfig, resolve
-from ..sync.producer_io import Producer
-from .commit_log_io import DRIVER_TIMEOUT_MS, CommitLog
-from .commits import COMMITS_TOPIC, Decision, check_all_live, driver_id, encoded
+from .commits import COMMITS_TOPIC, Decision, check_all_live, decoded, driver_id, encoded
+from .driver_log_io import DriverLog
 from .pool_io import shared_cluster
+from .visible_io import is_visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,18 +61,10 @@ class Sink:
         try:
             cluster = self._exit.enter_context(shared_cluster(options.bootstrap, options.client))
             self._io: ClusterIo = cluster.io
-            self._log = CommitLog(cluster, options)
-            self._log.create()
-            self._producer: Producer[bytes, bytes] = Producer(
-                cluster,
-                transactional_id=name,
-                transaction_timeout_ms=DRIVER_TIMEOUT_MS,
-                compression_type="zstd",  # the decision about a batch of many tasks is long
-            )
-            self._exit.callback(self._producer.close)
-            # Order: a driver before this one decides nothing from here on, so what is read now stands.
-            self._producer.init_transactions()
-            self._last = self._log.last(query)
+            self._log = DriverLog(cluster, options, COMMITS_TOPIC, query, name)
+            self._exit.callback(self._log.close)
+            found = self._log.found
+            self._last: Decision | None = None if found is None else decoded(query, found)
             if self._last is not None and not self._last.is_done:
                 self._finish(self._last)
         except BaseException:
@@ -143,8 +135,7 @@ class Sink:
 
     def forget(self) -> None:
         """Leave nothing of the query in the log of commits, once it is over. Errors: as `commit`."""
-        with self._producer.transaction() as transaction:
-            transaction.send(COMMITS_TOPIC, None, key=self._query.encode(), partition=0)
+        self._log.put(None)
         self._last = None
 
     def close(self) -> None:
@@ -160,8 +151,7 @@ class Sink:
         self.close()
 
     def _record(self, decision: Decision) -> None:
-        with self._producer.transaction() as transaction:
-            transaction.send(COMMITS_TOPIC, encoded(decision), key=self._query.encode(), partition=0)
+        self._log.put(encoded(decision))
         self._last = decision
 
     def _finish(self, decision: Decision) -> None:
@@ -171,7 +161,7 @@ class Sink:
             error = outcomes.errors.get(write.transactional_id)
             if isinstance(error, _GONE):
                 # It was aborted; or it was committed before, and a later attempt has begun since.
-                if not self._log.is_visible(write):
+                if not is_visible(write, self._options):
                     lost.append(f"task {write.task} with {write.report.rows} rows ({error})")
             elif error is not None:
                 raise error

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ..pipeline.planner_io import Planner
+from ..pipeline.plans import within
 from .batch_reader_io import read_range
 from .group_progress_io import GroupProgress
 from .stream_offsets import from_spark, limits_for, to_spark
@@ -59,7 +60,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first = from_spark(start)
         self._progress.publish(first)
         limits = limits_for(limit, self._options.limits)
-        return to_spark(self._planner.latest_offsets(first, limits, until=self._until))
+        if self._until is not None:  # there may never be as many as minOffsetsPerTrigger before the end
+            limits = limits._replace(min_offsets=None)
+        return to_spark(within(self._planner.latest_offsets(first, limits), self._until))
 
     def prepareForTriggerAvailableNow(self) -> None:
         """What comes from now on is for another run."""
