@@ -57,8 +57,9 @@ class DriverLog:
             self.close()
             raise
 
-    def put(self, value: bytes) -> None:
-        """Write it durably. Errors: ProducerFencedError for a driver that is not the newest."""
+    def put(self, value: bytes | None) -> None:
+        """Write it durably; None leaves nothing of the name. Errors: ProducerFencedError for a driver that
+        is not the newest."""
         with self._producer.transaction() as transaction:
             transaction.send(self._place.topic, value, key=self._key, partition=0)
 

@@ -46,6 +46,7 @@ class Planner:
         self.options = options
         self._config = resolve(AdminConfig, dict(options.client), {})
         self._isolation = READ_COMMITTED if options.is_read_committed else READ_UNCOMMITTED
+        self.last_ends: Offsets | None = None  # of the logs, as `latest_offsets` found them the last time
         self._waiting_since_s: float | None = None  # for minOffsetsPerTrigger
 
     def batch(self, filters: Filters | None = None) -> Plan:
@@ -91,6 +92,7 @@ class Planner:
             return (await self._logs(io, await self._places(io, is_lax=is_lax)))[1]
 
         earliest, latest = self._run(ask)
+        self.last_ends = latest
         if start is None:
             return latest
         limits = self.options.limits if limits is None else limits

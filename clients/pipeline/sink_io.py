@@ -133,6 +133,11 @@ class Sink:
 
         return self._io.call(fence())
 
+    def forget(self) -> None:
+        """Leave nothing of the query in the log of commits, once it is over. Errors: as `commit`."""
+        self._log.put(None)
+        self._last = None
+
     def close(self) -> None:
         """Ends nothing that is open."""
         self._exit.close()
