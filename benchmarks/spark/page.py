@@ -22,8 +22,8 @@ METHOD = """\
   ..., {pairs} pairs after {warm} rounds that do not count. Both connectors are in the same session.
 - "read value": the column `value` alone, "read all": the seven columns of Spark's Kafka source, into Spark's
   `noop` sink; the rows are counted and the lengths of the values added up on the way (`observe`), and have to be
-  right. Spark 3.5 reads headrace by `headrace.spark.read`, Spark 4 by `format("headrace")`, whose rows come from
-  Python as Arrow batches; Kafka by `format("kafka")`. Ray Data: sums of each block in `map_batches`.
+  right. Spark 3.5 reads headrace by `headrace.spark.read`, Spark 4 by `format("headrace")`, whose rows come
+  from Python as Arrow batches; Kafka by `format("kafka")`. Ray Data: sums of each block in `map_batches`.
 - "write": rows that Spark makes, at least once in both: `headrace.spark.write` and `format("headrace")`
   against `format("kafka")`, its producer with batch.size 65,536 and linger 5 ms, which is faster than its
   defaults. The end offsets are counted afterwards. The topic is made before and is new for each run.

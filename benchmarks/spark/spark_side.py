@@ -46,6 +46,10 @@ def main(master: str, jars: str) -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    if not spark.version.startswith("3."):
+        from headrace.clients.spark import register
+
+        register(spark)
     print(json.dumps({"spark": spark.version}), file=talk, flush=True)
     for line in sys.stdin:
         print(json.dumps(measured(spark, json.loads(line))), file=talk, flush=True)
@@ -85,9 +89,15 @@ def _read(columns: list[str] | None) -> Callable[[Any, dict[str, Any]], dict[str
 
 
 def _of_headrace(spark: Any, options: dict[str, str], columns: list[str] | None) -> Any:
-    import headrace
+    """As its line of Spark reads best."""
+    if spark.version.startswith("3."):
+        import headrace
 
-    return headrace.spark.read(spark, columns=columns, **options)
+        return headrace.spark.read(spark, columns=columns, **options)
+    reader = spark.read.format("headrace").options(**options)
+    if columns:  # others are not decoded
+        reader = reader.schema(", ".join(f"{name} binary" for name in columns))
+    return reader.load()
 
 
 def _write(spark: Any, order: dict[str, Any]) -> dict[str, Any]:
@@ -104,9 +114,12 @@ def _write(spark: Any, order: dict[str, Any]) -> dict[str, Any]:
 
 
 def _into_headrace(made: Any, options: dict[str, str]) -> None:
-    import headrace
+    if made.sparkSession.version.startswith("3."):
+        import headrace
 
-    headrace.spark.write(made, **options)
+        headrace.spark.write(made, **options)
+    else:
+        made.write.format("headrace").options(**options, exactlyOnce="false").mode("append").save()
 
 
 _FACES = {"read value": _read(["value"]), "read all": _read(None), "write": _write}
