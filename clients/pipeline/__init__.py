@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .ranges import OffsetRange as OffsetRange
     from .ranges import Plan as Plan
     from .reading_io import fetch_arrow as fetch_arrow
+    from .sink_io import Progress as Progress
     from .sink_io import Sink as Sink
     from .sink_io import abort_writes as abort_writes
     from .sink_io import commit_writes as commit_writes
@@ -41,6 +42,7 @@ _HOMES = {
     "Plan": "ranges",
     "Planner": "planner_io",
     "PreparedWrite": "written",
+    "Progress": "sink_io",
     "ReadOptions": "source_options",
     "Sink": "sink_io",
     "WriteOptions": "sink_options",
@@ -58,7 +60,8 @@ _HOMES = {
 }
 
 __all__ = [
-    "Filters", "Limits", "Loss", "OffsetRange", "Plan", "Planner", "PreparedWrite", "ReadOptions", "Sink",
+    "Filters", "Limits", "Loss", "OffsetRange", "Plan", "Planner", "PreparedWrite", "Progress", "ReadOptions",
+    "Sink",
     "WriteOptions", "WriteReport", "Written", "abort_writes", "commit_writes", "fetch_arrow",
     "offsets_from_json", "offsets_to_json", "prepare_arrow", "read_options", "write_arrow",
     "write_options",

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.errors import (
     DataLossError,
@@ -23,20 +23,23 @@ from ..admin.asking_io import Asking, error_of
 from ..admin.coordinating_io import Coordinating
 from ..admin.transactions_io import TransactionEngine
 from ..config import AdminConfig, resolve
+from ..group.group_metadata import GroupMetadata
 from ..sync.producer_io import Producer
 from .commit_log_io import DRIVER_TIMEOUT_MS, CommitLog
 from .commits import COMMITS_TOPIC, Decision, check_all_live, driver_id, encoded
 from .pool_io import shared_cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
+    from ...protocol.model import TopicPartition
     from ..admin.admin_types import Results
     from ..admin.coordinating_io import Coordinator
     from ..admin.group_types import TransactionDescription
     from ..cluster.cluster_io import ClusterIo
+    from ..group.group_metadata import OffsetAndMetadata
     from .sink_options import WriteOptions
     from .written import PreparedWrite
 
@@ -44,6 +47,13 @@ log = logging.getLogger("headrace.client.pipeline")
 
 # Who says one of these will never commit the transaction: it is aborted.
 _GONE = (ProducerFencedError, InvalidTxnStateError, InvalidProducerIdMappingError)
+
+
+class Progress(NamedTuple):
+    """What a group has read when a batch is committed: the next offsets."""
+
+    group_id: str
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class Sink:
@@ -88,9 +98,12 @@ class Sink:
         """Whether a batch is: one that runs again then has nothing to write."""
         return self._last is not None and batch <= self._last.batch
 
-    def commit(self, batch: int, writes: Sequence[PreparedWrite]) -> bool:
+    def commit(
+        self, batch: int, writes: Sequence[PreparedWrite], *, progress: Progress | None = None
+    ) -> bool:
         """Commit all rows of a batch, whose numbers ascend; False, with these writes aborted, if it was
-        committed before.
+        committed before. With the decision, or not at all, goes the `progress` of a group: where the next
+        batch begins to read.
 
         Errors: InvalidTxnStateError, with everything aborted, if one of the writes cannot be committed any
         more; ProducerFencedError for a driver that is not the newest (nothing is committed by it);
@@ -114,7 +127,7 @@ class Sink:
             self.abort(real)
             raise
         decision = Decision(batch, not real, real)
-        self._record(decision)
+        self._record(decision, progress)
         if real:
             self._finish(decision)
         return True
@@ -153,8 +166,10 @@ class Sink:
     ) -> None:
         self.close()
 
-    def _record(self, decision: Decision) -> None:
+    def _record(self, decision: Decision, progress: Progress | None = None) -> None:
         with self._producer.transaction() as transaction:
+            if progress is not None:
+                transaction.send_offsets(progress.offsets, GroupMetadata(progress.group_id))
             transaction.send(COMMITS_TOPIC, encoded(decision), key=self._query.encode(), partition=0)
         self._last = decision
 
