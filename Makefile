@@ -69,6 +69,9 @@ bench: $(VENV)/.bench ## beside Apache Kafka, an hour, writes docs/BENCHMARKS.md
 bench-spark: $(VENV)/.bench .venv-spark35/.ready .venv-spark4/.ready ## Spark and Ray Data beside Spark's Kafka connector, 15 min, writes docs/BENCHMARKS_SPARK.md (QUICK=1; ONLY=spark35-1,ray)
 	@$(BIN)/python -m headrace.benchmarks.spark $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
+pipelines: $(STAMP) .venv-spark35/.ready .venv-spark4/.ready ## the pipelines of examples/pipelines over an access log (INPUT=path; needs a JDK 17)
+	@$(BIN)/python examples/pipelines/run.py $${QUICKSTART_INPUT:+--input "$$QUICKSTART_INPUT"}
+
 SEED ?= 1
 COUNT ?= 1
 sim: $(STAMP) ## simulate with virtual time (SEED=n replays one run; COUNT=m; JOBS=n; SIM=quorum|cluster; TRACE=file)

@@ -28,7 +28,7 @@ class Sizes(NamedTuple):
     warm: int
 
 
-FULL = Sizes(rows=4_000_000, small=1_000_000, ray_rows=1_000_000, written=1_000_000, pairs=5, warm=2)
+FULL = Sizes(rows=3_000_000, small=750_000, ray_rows=1_000_000, written=1_000_000, pairs=4, warm=2)
 QUICK = Sizes(rows=1_000_000, small=250_000, ray_rows=250_000, written=300_000, pairs=3, warm=1)
 
 

@@ -20,21 +20,22 @@ METHOD = """\
 - A client is one process with one Spark session (`local[1]` on one core, `local[2]` on two, a heap of 1 GB,
   the Python workers on the same cores), or one Ray of two CPUs. It runs both systems' cells in turn: A B, B A,
   ..., {pairs} pairs after {warm} rounds that do not count. Both connectors are in the same session.
-- "read value": the column `value` alone, "read all": the seven columns of Spark's Kafka source, into Spark's
-  `noop` sink; the rows are counted and the lengths of the values added up on the way (`observe`), and have to be
-  right. Spark 3.5 reads headrace by `headrace.spark.read`, Spark 4 by `format("headrace")`, whose rows come
-  from Python as Arrow batches; Kafka by `format("kafka")`. Ray Data: sums of each block in `map_batches`.
+- "read value": the column `value` alone; "read all": the seven columns of Spark's Kafka source. Both into
+  Spark's `noop` sink; the rows are counted and the lengths of the values added up on the way (`observe`), and
+  have to be right. Spark 3.5 reads headrace by `headrace.spark.read`, Spark 4 by `format("headrace")`, whose
+  rows come from Python as Arrow batches; Kafka by `format("kafka")`. Ray Data: sums of each block in
+  `map_batches`.
 - "write": rows that Spark makes, at least once in both: `headrace.spark.write` and `format("headrace")`
   against `format("kafka")`, its producer with batch.size 65,536 and linger 5 ms, which is faster than its
-  defaults. The end offsets are counted afterwards. The topic is made before and is new for each run.
+  defaults. The end offsets are looked at afterwards. The topic is made before, anew for each run.
 - rows/s and core: rows by seconds, by the cores that the client has. rows/CPU s: by the CPU time of the
   client's processes, the JVM and the Python workers; the servers' is not in it.
 - Ratios are medians of the pairs with the 95 % interval of a bootstrap; one that reaches further than 15 %
   from its median resolves nothing.
-- Connectors of Kafka: {connectors}. Maven has no connector of PySpark's newest version; the next one runs on
-  it. Both systems' Spark is the same.
-- Limits: as in BENCHMARKS.md: one machine, its loopback and a virtual disk. Never compare figures of different
-  machines.
+- Kafka's connector: {connectors}, the newest that Maven has; PySpark is the same for both systems.
+- A part is measured anew by `ONLY=`; each tells when and of which commit.
+- Limits: as in BENCHMARKS.md: one machine, its loopback and a virtual disk. Never compare figures of
+  different machines.
 """
 
 
@@ -127,9 +128,9 @@ def _figures(results: dict[str, Any], group: Any) -> list[str]:
 
 def _memory(results: dict[str, Any]) -> list[str]:
     lines = [
-        "The most that the Python processes and the JVM have resident while a topic is read, and one of four times"
-        " the rows. The JVM keeps its heap of 1 GB once it has it; Ray's object store (1 GB) is in the Python"
-        " processes as far as they have touched it.",
+        "The most that the Python processes and the JVM have resident while a topic is read, and one of four",
+        "times the rows. The JVM keeps its heap of 1 GB once it has it; what Python processes share counts in each",
+        "of them; Ray's object store (1 GB) as far as they have touched it.",
         "",
         "| group | system | rows | Python MB | JVM MB |",
         "| --- | --- | ---: | ---: | ---: |",

@@ -38,7 +38,7 @@ def top_pages(hits: Any) -> Any:
 
 
 def run(spark: Any, bootstrap: str) -> list[bool]:
-    """Once more changes nothing: both writes are the batch 0 of their queries. What each `write_batch` says."""
+    """What each `write_batch` says. Once more changes nothing: both are the batch 0 of their queries."""
     at = {"kafka.bootstrap.servers": bootstrap}
     hits = hits_of(headrace.spark.read(spark, columns=["value"], subscribe=common.LINES, **at))
     pages = top_pages(hits).select(
