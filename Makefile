@@ -8,10 +8,10 @@ export RAY_AUTH_MODE ?= disabled
 export QUICKSTART_INPUT := $(value INPUT)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test spark bench oracle sim faults fuzz fmt lint types imports check codec docs clean
+.PHONY: help setup quickstart test spark bench bench-spark pipelines oracle sim faults fuzz fmt lint types imports check codec docs clean
 
 help: ## show the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml $(wildcard protocol/records/*.pyx protocol/records/*.pxi protocol/transport/*.pyx)
 	@$(PYTHON) -c 'import sys; sys.exit("headrace needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
@@ -60,18 +60,21 @@ $(VENV)/.bench: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --requirement $@.txt
 	@touch $@
 
-oracle: $(VENV)/.bench ## the same through real clients to Apache Kafka and to headrace, writes docs/COMPATIBILITY.md (ONLY='kcat/*')
-	@$(BIN)/python tests/oracle/run.py $(if $(ONLY),--only $(ONLY),--write) $(ARGS)
+oracle: $(VENV)/.bench ## the same through real clients to Apache Kafka and headrace, writes docs/COMPATIBILITY.md (ONLY='kcat/*'; QUICK=1: a part, for CI)
+	@$(BIN)/python tests/oracle/run.py $(if $(QUICK),--quick,$(if $(ONLY),--only $(ONLY),--write)) $(ARGS)
 
 bench: $(VENV)/.bench ## beside Apache Kafka, an hour, writes docs/BENCHMARKS.md (QUICK=1: 9 min; ONLY=w1,w6)
 	@$(BIN)/python -m headrace.benchmarks $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+bench-spark: $(VENV)/.bench .venv-spark35/.ready .venv-spark4/.ready ## Spark and Ray Data beside Spark's Kafka connector, 15 min, writes docs/BENCHMARKS_SPARK.md (QUICK=1; ONLY=spark35-1,ray)
+	@$(BIN)/python -m headrace.benchmarks.spark $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 SEED ?= 1
 COUNT ?= 1
 sim: $(STAMP) ## simulate with virtual time (SEED=n replays one run; COUNT=m; JOBS=n; SIM=quorum|cluster; TRACE=file)
 	@$(BIN)/python tests/sim/run.py $(SEED) $(COUNT) $(if $(SIM),--sim $(SIM)) $(if $(JOBS),--jobs $(JOBS)) $(if $(TRACE),--trace $(TRACE))
 
-fuzz: $(STAMP) ## hostile bytes at both planes of a running cluster (SECONDS=60; SEED=n; KIND=frames|requests|own|batches)
+fuzz: $(STAMP) ## hostile bytes at both planes of a running cluster (SECONDS=60; SEED=n; KIND=valid|frames|requests|own|batches)
 	@$(BIN)/python tests/fuzz/run.py --seconds $(or $(SECONDS),60) $(if $(filter command line,$(origin SEED)),--seed $(SEED)) $(if $(KIND),--kind $(KIND)) $(if $(FIRST),--first $(FIRST))
 
 faults: $(STAMP) ## kill, pause, cut off and wipe real processes (ONLY=s08 runs one scenario; JOBS=n)

@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from . import aio
     from .clients import (
+        ANY_NAME,
         EARLIEST,
         LATEST,
         MAX_TIMESTAMP,
@@ -51,10 +52,12 @@ if TYPE_CHECKING:
         json,
         msgpack,
         murmur2_sticky,
+        quota_entity,
         subtract,
         utf8,
         uuid,
     )
+    from .clients import ray_data as ray_data
     from .clients import spark as spark
     from .clients.arrow.layout import ARROW_SCHEMA as ARROW_SCHEMA
     from .protocol import errors
@@ -70,7 +73,12 @@ _OTHER_HOMES = {
     "local": ".services.local_io",
     "LocalCluster": ".services.local_io",
 }
-_MODULES = {"aio": ".aio", "errors": ".protocol.errors", "spark": ".clients.spark"}
+_MODULES = {
+    "aio": ".aio",
+    "errors": ".protocol.errors",
+    "ray_data": ".clients.ray_data",
+    "spark": ".clients.spark",
+}
 
 __all__ = [
     "connect", "Cluster", "Producer", "Transaction", "Consumer", "Admin", "aio", "local", "LocalCluster",
@@ -78,7 +86,7 @@ __all__ = [
     "GroupMetadata", "OffsetAndMetadata", "RebalanceListener", "Assignor", "ConsumerInterceptor",
     "BatchResult", "RecordFuture", "ProducerInterceptor", "murmur2_sticky",
     "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",
-    "ElectionType", "TopicPartitionReplica",
+    "ElectionType", "TopicPartitionReplica", "ANY_NAME", "quota_entity",
     "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64", "uuid", "json", "msgpack",
     "errors", "HeadraceError", "KafkaError",
 ]  # fmt: skip

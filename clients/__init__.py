@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .admin.admin_types import (
+        ANY_NAME,
         EARLIEST,
         LATEST,
         MAX_TIMESTAMP,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         append,
         subtract,
     )
+    from .admin.quotas_io import quota_entity
     from .consumer.interceptors import ConsumerInterceptor
     from .group.assignors import Assignor
     from .group.group_metadata import GroupMetadata, OffsetAndMetadata
@@ -52,8 +54,9 @@ _HOMES = {
     ".producer.partitioner": ("murmur2_sticky",),
     ".admin.admin_types": (
         "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",
-        "ElectionType", "TopicPartitionReplica",
+        "ElectionType", "TopicPartitionReplica", "ANY_NAME",
     ),
+    ".admin.quotas_io": ("quota_entity",),
     ".serdes": (
         "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64", "uuid", "json", "msgpack",
     ),
@@ -66,7 +69,7 @@ __all__ = [
     "GroupMetadata", "OffsetAndMetadata", "RebalanceListener", "Assignor", "ConsumerInterceptor",
     "BatchResult", "RecordFuture", "ProducerInterceptor", "murmur2_sticky",
     "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",
-    "ElectionType", "TopicPartitionReplica",
+    "ElectionType", "TopicPartitionReplica", "ANY_NAME", "quota_entity",
     "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64", "uuid", "json", "msgpack",
 ]  # fmt: skip
 

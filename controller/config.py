@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..protocol.errors import ConfigError
-from ..runtime.config import KIB, MAX_INT, MIB, MINUTE, SECOND, Config, key
+from ..runtime.config import KIB, MAX_INT, MIB, MINUTE, SECOND, key
 from ..storage_node.log.listener_memory import MAX_PORT, reachable_host
+from .group_bounds import GroupBounds
 
 
 @dataclass(frozen=True, kw_only=True)
-class ControllerConfig(Config):
+class ControllerConfig(GroupBounds):
     """Keys of one controller process."""
 
     controller_id: int = key(

@@ -434,6 +434,18 @@ class TelemetryTooLargeError(KafkaError):
     code = 118
 
 
+class ResourceNotFoundError(KafkaError):
+    """Nobody has what was asked for."""
+
+    code = 91
+
+
+class DuplicateResourceError(KafkaError):
+    """A request names something twice."""
+
+    code = 92
+
+
 ERRORS_BY_CODE: dict[int, type[KafkaError]] = {cls.code: cls for cls in KafkaError.__subclasses__()}
 NO_ERROR = 0
 

@@ -22,7 +22,7 @@ MAX_DEPTH = 50  # Bound: groups within groups; RE2 has 1000, Python's stack has 
 MAX_REPEAT = 1000  # as RE2
 MAX_NODES = 3000  # Bound: what repetitions may grow to
 MAX_STATES = 1000  # Bound: remembered sets of nodes; then all are forgotten and it goes on
-MAX_WORK = 1_000_000  # Bound: nodes looked at for one resolution, less than a second
+MAX_WORK = 200_000  # Bound: nodes looked at for one resolution, a tenth of a second
 
 _DIGITS = frozenset(string.digits)
 _LETTERS = frozenset(string.ascii_letters)
@@ -90,6 +90,11 @@ class Regex:
         self._first = self._nodes.closure(start, at_start=True)
         self._steps: dict[int, dict[str, int]] = {}  # set of nodes -> character -> the next set
 
+    @property
+    def work(self) -> int:
+        """Nodes that the last resolution looked at."""
+        return self._nodes.work
+
     def resolve(
         self, names: Iterable[str], version: int, wall_ms: int
     ) -> ConsumerGroupRegularExpressionValue:
@@ -133,8 +138,8 @@ class Regex:
             allowed, follow = nodes.consuming[lowest.bit_length() - 2]
             if char in allowed:
                 after |= nodes.closure(follow)
-        if nodes.work > MAX_WORK:
-            raise InvalidRegularExpressionError("the expression takes too long on the names that there are")
+            if nodes.work > MAX_WORK:
+                raise InvalidRegularExpressionError("it takes too long on the names that there are")
         if char in ALPHABET:  # Bound: others, of which there are a million, are looked at each time
             if len(self._steps) >= MAX_STATES:
                 self._steps.clear()

@@ -9,6 +9,7 @@ Source: Kafka ClientQuotaManager.java, Rate.java, TokenBucket.java; KIP-13, 55, 
 
 from __future__ import annotations
 
+import ipaddress
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -116,10 +117,9 @@ class ClientQuotas:
         return len(self._meters)
 
     def follow(self, quotas: Quotas) -> None:
-        """What the metadata has now. Cheap if it is what it had. Meters stay: a rate knows no quota."""
-        if quotas is not self._quotas:
-            self._quotas = quotas
-            self._keys = frozenset(key for values in quotas.values() for key in values)
+        """What the metadata has now. Meters stay: a rate knows no quota."""
+        self._quotas = {_plain(entity): values for entity, values in quotas.items()}
+        self._keys = frozenset(key for values in quotas.values() for key in values)
 
     def has(self, key: str) -> bool:
         """Whether anybody has such a quota."""
@@ -184,6 +184,12 @@ class ClientQuotas:
             meter = TokenBucket() if key[0] == MUTATION_RATE else Rate()
         self._meters[key] = meter, now_ms
         return meter
+
+
+def _plain(entity: Entity) -> Entity:
+    """With an address as the system writes it."""
+    ((kind, name), *_) = entity
+    return ((IP, str(ipaddress.ip_address(name))),) if kind == IP and name is not None else entity
 
 
 def largest(held: Held, windows: Windows) -> float:

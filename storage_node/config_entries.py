@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ..protocol.errors import InvalidRequestError, UnknownTopicOrPartitionError
 from ..protocol.messages.control import ConfigEntry, ConfigSynonym
 from ..protocol.metadata.image import (
@@ -113,18 +115,14 @@ class Describer:
     def _client_metrics(self, name: str) -> tuple[ConfigEntry, ...]:
         """All keys of a subscription; nobody else has them."""
         own = self._configs.get((CLIENT_METRICS_RESOURCE, name), {})
-        entries = [
-            self._entry(
-                ClientMetricsConfig,
-                key,
-                [
-                    *_level(own, key, SOURCE_CLIENT_METRICS),
-                    ConfigSynonym(key, text_of(default), SOURCE_DEFAULT),
-                ],
-                own,
-            )
-            for key, default in ClientMetricsConfig.defaults().items()
-        ]
+        entries = []
+        for key, default in ClientMetricsConfig.defaults().items():
+            mine = _level(own, key, SOURCE_CLIENT_METRICS)
+            levels = [*mine, ConfigSynonym(key, text_of(default), SOURCE_DEFAULT)]
+            entry = self._entry(ClientMetricsConfig, key, levels, own)
+            # as Kafka: what is built in counts for nothing here
+            synonyms = tuple(mine) if self._request.include_synonyms else ()
+            entries.append(msgspec.structs.replace(entry, synonyms=synonyms))
         return (*entries, *_unknown(own, ClientMetricsConfig.keys(), SOURCE_CLIENT_METRICS))
 
     def _topic(self, name: str) -> tuple[ConfigEntry, ...]:

@@ -1,8 +1,8 @@
 """Keys of a single group. Kafka's names.
 
 What a group does not have itself it takes from the node that coordinates it, where the keys have names of
-their own. Not here: the keys of share and streams groups, and the bounds that a cluster may set on these
-(group.consumer.min.session.timeout.ms and its like). Source: Kafka GroupConfig.java; KIP-848.
+their own; the controller bounds them (controller/group_bounds.py). Not here: the keys of share and streams
+groups. Source: Kafka GroupConfig.java; KIP-848.
 """
 
 from __future__ import annotations

@@ -39,6 +39,7 @@ from .deletion_io import delete_records
 from .groups_io import GroupEngine
 from .log_dirs_io import LogDirsEngine
 from .quorum_io import QuorumEngine
+from .quotas_io import QuotaEngine
 from .replication_io import ReplicationEngine
 from .transactions_io import TransactionEngine
 
@@ -66,6 +67,7 @@ class AdminEngine:
         self.replication = ReplicationEngine(self._asking)
         self.quorum = QuorumEngine(self._asking)
         self.configs = ConfigEngine(self._asking)
+        self.quotas = QuotaEngine(self._asking)
         self.log_dirs = LogDirsEngine(self._asking)
         self.groups = GroupEngine(self._asking)
         self.transactions = TransactionEngine(self._asking)

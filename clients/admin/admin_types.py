@@ -358,6 +358,16 @@ def subtract(value: Any) -> AlterConfig:
     return AlterConfig("subtract", value)
 
 
+class _AnyName:
+    """Matches every name, and the default."""
+
+    def __repr__(self) -> str:
+        return "ANY_NAME"
+
+
+ANY_NAME = _AnyName()
+
+
 @dataclass(frozen=True, slots=True)
 class DeletedRecords:
     """`low_watermark`: no live replica of the partition has records below it."""

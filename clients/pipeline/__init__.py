@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .driver_log_io import Progress as Progress
     from .filters import Filters as Filters
     from .offsets import offsets_from_json as offsets_from_json
     from .offsets import offsets_to_json as offsets_to_json
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from .sink_io import commit_writes as commit_writes
     from .sink_options import WriteOptions as WriteOptions
     from .sink_options import write_options as write_options
+    from .source_options import Limits as Limits
     from .source_options import ReadOptions as ReadOptions
     from .source_options import read_options as read_options
     from .writing_io import prepare_arrow as prepare_arrow
@@ -34,11 +36,13 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Filters": "filters",
+    "Limits": "source_options",
     "Loss": "ranges",
     "OffsetRange": "ranges",
     "Plan": "ranges",
     "Planner": "planner_io",
     "PreparedWrite": "written",
+    "Progress": "driver_log_io",
     "ReadOptions": "source_options",
     "Sink": "sink_io",
     "WriteOptions": "sink_options",
@@ -56,7 +60,8 @@ _HOMES = {
 }
 
 __all__ = [
-    "Filters", "Loss", "OffsetRange", "Plan", "Planner", "PreparedWrite", "ReadOptions", "Sink",
+    "Filters", "Limits", "Loss", "OffsetRange", "Plan", "Planner", "PreparedWrite", "Progress", "ReadOptions",
+    "Sink",
     "WriteOptions", "WriteReport", "Written", "abort_writes", "commit_writes", "fetch_arrow",
     "offsets_from_json", "offsets_to_json", "prepare_arrow", "read_options", "write_arrow",
     "write_options",

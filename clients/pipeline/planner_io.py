@@ -9,7 +9,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from ...protocol.errors import ApiTimeoutError, KafkaError
+from ...protocol.errors import KafkaError
 from ...protocol.messages.data import MetadataRequest
 from ...protocol.messages.registry import METADATA
 from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
@@ -46,6 +46,7 @@ class Planner:
         self.options = options
         self._config = resolve(AdminConfig, dict(options.client), {})
         self._isolation = READ_COMMITTED if options.is_read_committed else READ_UNCOMMITTED
+        self.last_ends: Offsets | None = None  # of the logs, as `latest_offsets` found them the last time
         self._waiting_since_s: float | None = None  # for minOffsetsPerTrigger
 
     def batch(self, filters: Filters | None = None) -> Plan:
@@ -81,13 +82,17 @@ class Planner:
         """Where the next micro-batch ends that begins at `start`, within `limits` (those of the options).
 
         It is `start` itself while fewer than minOffsetsPerTrigger are new, for up to maxTriggerDelay. Without
-        `start`: the ends of the logs. Errors: UnknownTopicOrPartitionError.
+        `start`: the ends of the logs. Errors: UnknownTopicOrPartitionError, but not with `start` and without
+        failOnDataLoss: `between` tells what is lost.
         """
 
+        is_lax = start is not None and not self.options.fail_on_data_loss
+
         async def ask(io: ClusterIo) -> Logs:
-            return (await self._logs(io, await self._places(io)))[1]
+            return (await self._logs(io, await self._places(io, is_lax=is_lax)))[1]
 
         earliest, latest = self._run(ask)
+        self.last_ends = latest
         if start is None:
             return latest
         limits = self.options.limits if limits is None else limits
@@ -121,10 +126,10 @@ class Planner:
             return False
         return True
 
-    async def _places(self, io: ClusterIo) -> Places:
+    async def _places(self, io: ClusterIo, *, is_lax: bool = False) -> Places:
         wanted = self.options.subscription
         names = sorted({*wanted.topics, *(tp.topic for tp in wanted.partitions)})
-        return subscribed(wanted, await self._places_of(io, names or None))
+        return subscribed(wanted, await self._places_of(io, names or None), is_lax=is_lax)
 
     async def _places_of(self, io: ClusterIo, names: Iterable[str] | None) -> Places:
         request = MetadataRequest(None if names is None else tuple(names))
@@ -190,8 +195,8 @@ class Planner:
                 while True:
                     try:
                         return await ask(io)
-                    except (KafkaError, ApiTimeoutError) as error:
-                        if not left or not getattr(error, "retriable", False):
+                    except KafkaError as error:
+                        if not left or not error.retriable:
                             raise
                     left -= 1
                     await asyncio.sleep(options.fetch_retry_ms / 1000)

@@ -63,21 +63,22 @@ def places_of(answer: MetadataResponse, *, with_internal: bool = True) -> Places
     return found
 
 
-def subscribed(subscription: Subscription, places: Places) -> Places:
+def subscribed(subscription: Subscription, places: Places, *, is_lax: bool = False) -> Places:
     """What is to be read of the partitions that there are; patterns match whole names, as in Java.
 
-    Errors: UnknownTopicOrPartitionError for what was named and is not there."""
+    Errors: UnknownTopicOrPartitionError for what was named and is not there, unless `is_lax`.
+    """
     if subscription.pattern is not None:
         matches = re.compile(subscription.pattern).fullmatch
         return {tp: at for tp, at in places.items() if tp.topic not in _OUR_TOPICS and matches(tp.topic)}
-    topics = {tp.topic for tp in places}
     if subscription.partitions:
         missing = [tp for tp in subscription.partitions if tp not in places]
-        if missing:
+        if missing and not is_lax:
             raise UnknownTopicOrPartitionError(f"assign names what there is not: {_names(missing)}")
-        return {tp: places[tp] for tp in subscription.partitions}
+        return {tp: places[tp] for tp in subscription.partitions if tp in places}
+    topics = {tp.topic for tp in places}
     unknown = [name for name in subscription.topics if name not in topics]
-    if unknown:
+    if unknown and not is_lax:
         raise UnknownTopicOrPartitionError(f"there is no topic {', '.join(map(repr, unknown))}")
     return {tp: at for tp, at in places.items() if tp.topic in subscription.topics}
 

@@ -110,6 +110,7 @@ class Limits(NamedTuple):
     max_offsets: int | None = None
     min_offsets: int | None = None
     max_delay_ms: int = 15 * MINUTE
+    max_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

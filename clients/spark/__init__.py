@@ -8,21 +8,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .reading_io import read as read
     from .session_actor import session as session
+    from .source_io import HeadraceDataSource as HeadraceDataSource
+    from .source_io import register as register
     from .stream_io import Stream as Stream
     from .stream_io import stream as stream
     from .writing_io import write as write
     from .writing_io import write_batch as write_batch
 
 _HOMES = {
+    "HeadraceDataSource": "source_io",
     "Stream": "stream_io",
     "read": "reading_io",
+    "register": "source_io",
     "session": "session_actor",
     "stream": "stream_io",
     "write": "writing_io",
     "write_batch": "writing_io",
 }
 
-__all__ = ["Stream", "read", "session", "stream", "write", "write_batch"]
+__all__ = ["HeadraceDataSource", "Stream", "read", "register", "session", "stream", "write", "write_batch"]
 
 
 def __getattr__(name: str) -> Any:

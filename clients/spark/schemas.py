@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..arrow.layout import projection
 
@@ -28,3 +28,15 @@ def schema_of(columns: Iterable[str] | None, *, include_headers: bool) -> tuple[
     if columns is None and not include_headers:
         names.remove("headers")
     return names, ", ".join(f"`{name}` {_TYPES[name]}" for name in names)
+
+
+def checked_columns(schema: Any) -> list[str]:
+    """The names of a pyspark StructType, which has columns of the layout. Errors: TypeError, ValueError."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    found = to_arrow_schema(schema, timezone="UTC")
+    wanted = projection(found.names).schema
+    for name in found.names:
+        if not found.field(name).type.equals(wanted.field(name).type):
+            raise TypeError(f"column {name!r} is {_TYPES[name]}, not {schema[name].dataType.simpleString()}")
+    return list(found.names)

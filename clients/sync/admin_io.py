@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
+    from ...protocol.metadata.quotas import Entity
     from ...protocol.model import TopicPartition
     from ..admin.admin_types import (
         ClusterDescription,
@@ -124,6 +125,23 @@ class Admin:
     def list_config_resources(self, *, timeout: float | None = None) -> list[Resource]:
         """The topics and nodes that have configs of their own; a broker without a name is the cluster."""
         return self._run(self._engine.configs.list_resources(timeout=timeout))
+
+    def describe_client_quotas(
+        self, names: Mapping[str, Any] | None = None, *, strict: bool = False, timeout: float | None = None
+    ) -> dict[Entity, dict[str, float]]:
+        """Quotas by their entities: of those with these names by `user`, `client_id` or `ip`, None being the
+        default of all without their own and ANY_NAME anybody; `strict` leaves out what has more parts."""
+        return self._run(self._engine.quotas.describe(names or {}, strict=strict, timeout=timeout))
+
+    def alter_client_quotas(
+        self,
+        changes: Mapping[Entity, Mapping[str, float | None]],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
+    ) -> Results[Entity, None]:
+        """Set quotas of entities (see `quota_entity`); None removes one. All of an entity's, or none."""
+        return self._run(self._engine.quotas.alter(changes, validate_only=validate_only, timeout=timeout))
 
     def describe_cluster(
         self, *, include_fenced: bool = False, timeout: float | None = None

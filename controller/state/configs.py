@@ -30,12 +30,12 @@ from ...protocol.messages.control import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from ...protocol.metadata.image import CLUSTER_DEFAULT, TOPIC_RESOURCE, MetadataImage
+from ...protocol.metadata.image import CLUSTER_DEFAULT, GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from ...protocol.metadata.records import ConfigRecord, MetadataRecord, PartitionChangeRecord
 from ...protocol.model import effective_min_isr
 from ...runtime.config import text_of
 from ...storage_node.config_entries import Describer, existing
-from .config_rules import TOPIC_KEYS, ConfigSizes, Inheritance, Keys, keys_of
+from .config_rules import TOPIC_KEYS, ConfigSizes, Inheritance, Keys, keys_of, live_config
 from .decision import Decision
 from .partition_changes import Wish, change_partition
 
@@ -123,7 +123,7 @@ class Configs:
         for alter in request.resources:
             try:
                 _check_first(seen, alter.resource)
-                made = _changes(image, inheritance, alter)
+                made = self._changes(image, inheritance, alter)
             except KafkaError as error:
                 results.append(ItemError(alter.resource.name, error.code, str(error)))
             else:
@@ -136,6 +136,18 @@ class Configs:
             records.clear()
         reply = IncrementalAlterConfigsResponse(tuple(results), image.offset + len(records))
         return Decision(tuple(records), reply)
+
+    def _changes(
+        self, image: MetadataImage, inheritance: Inheritance, alter: AlterConfigs
+    ) -> list[ConfigRecord]:
+        key = existing(image, alter.resource)
+        before = inheritance.of(key)
+        after = changed_configs(before, alter.changes, keys_of(key))
+        names = [name for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name)]
+        if key[0] == GROUP_RESOURCE:
+            live_config(self.own, image).check_group({each: after[each] for each in names if each in after})
+        inheritance.take(key, after)
+        return [ConfigRecord(*key, name, after.get(name)) for name in names]
 
     def describe(self, image: MetadataImage, request: DescribeConfigsRequest) -> Decision:
         """All configs of each resource, as far as they are known here: a node's own file is not."""
@@ -163,17 +175,6 @@ class Configs:
         limit = self.own.max_topics_per_request
         if count > limit:
             raise InvalidRequestError(f"{count} resources in one request, at most {limit}")
-
-
-def _changes(image: MetadataImage, inheritance: Inheritance, alter: AlterConfigs) -> list[ConfigRecord]:
-    key = existing(image, alter.resource)
-    before = inheritance.of(key)
-    after = changed_configs(before, alter.changes, keys_of(key))
-    inheritance.take(key, after)
-    names = sorted(before.keys() | after.keys())
-    return [
-        ConfigRecord(*key, name, after.get(name)) for name in names if before.get(name) != after.get(name)
-    ]
 
 
 def _min_isr_changes(standing: Standing, changed: list[ConfigRecord]) -> Iterator[PartitionChangeRecord]:

@@ -47,11 +47,11 @@ def decide_features(image: MetadataImage, request: UpdateFeaturesRequest) -> Dec
 def _check(image: MetadataImage, update: FeatureUpdate) -> None:
     """Errors: InvalidUpdateVersionError."""
     name, level, now = update.feature, update.level, level_of(image, update.feature)
-    low, high = SUPPORTED.get(name, (0, 0))
+    low, high = SUPPORTED.get(name, (1, 0))
     if update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         why = f"there is no upgrade type {update.upgrade_type}"
     elif not low <= level <= high:
-        why = "there is no such feature" if not high else f"levels are {low} to {high}"
+        why = "there is no such feature" if name not in SUPPORTED else f"levels are {low} to {high}"
     elif level < now and update.upgrade_type == UPGRADE:
         why = f"that is below level {now}, and no downgrade was asked for"
     elif level > now and update.upgrade_type != UPGRADE:

@@ -11,7 +11,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...runtime.regex import compile_regex
+from ...protocol.errors import InvalidRegularExpressionError
+from ...runtime.regex import MAX_WORK, compile_regex
 from .assignors import ASSIGNORS
 from .assignors.model import MemberSpec
 from .consumer_member import MEMBER_TRANSITIONS, Member, MemberState
@@ -108,16 +109,27 @@ class ConsumerDraft:
         self.bump()
         return True
 
-    def resolve_regexes(self, expressions: Sequence[str], version: int, wall_ms: int) -> bool:
-        """Match them against all topics. True: what the group reads has changed.
+    def resolve_regex(self, expression: str, version: int, wall_ms: int) -> None:
+        """Match a new one against all topics. Errors: InvalidRegularExpressionError."""
+        matched = compile_regex(expression).resolve(self._topics.names, version, wall_ms)
+        self.write(self.group.regex_record(expression, matched))
 
-        Errors: InvalidRegularExpressionError.
-        """
-        has_changed = False
-        for expression in expressions:
-            before = self.group.regexes.get(expression)
-            matched = compile_regex(expression).resolve(self._topics.names, version, wall_ms)
-            has_changed |= before is None or before.topics != matched.topics
+    def refresh_regexes(self, changed_at: int, version: int, wall_ms: int) -> bool:
+        """Match again those that were resolved before topics came or went (the last time at the metadata
+        offset `changed_at`), as far as there is time in one step. True: what the group reads has changed."""
+        has_changed, work = False, 0
+        for expression in self._regexes_to_refresh(changed_at, wall_ms):
+            if work >= MAX_WORK:
+                break  # the next heartbeat goes on
+            before = self.group.regexes[expression]
+            try:
+                regex = compile_regex(expression)
+                matched = regex.resolve(self._topics.names, version, wall_ms)
+                work += regex.work
+            except InvalidRegularExpressionError:  # too long to match by now: it stays what it was
+                matched = before._replace(version=version, timestamp_ms=wall_ms)
+                work += MAX_WORK
+            has_changed |= before.topics != matched.topics
             self.write(self.group.regex_record(expression, matched))
         return has_changed
 
@@ -126,15 +138,15 @@ class ConsumerDraft:
         if expression in self.group.regexes and not self.group.readers_by(expression):
             self.write(self.group.regex_record(expression, None))
 
-    def regexes_to_refresh(self, changed_at: int, wall_ms: int) -> list[str]:
-        """All of them, if topics came or went (the last time at the metadata offset `changed_at`) since they
-        were resolved, and that was long enough ago."""
-        resolved = self.group.regexes
-        if not resolved or min(value.version for value in resolved.values()) >= changed_at:
-            return []
-        age_ms = wall_ms - max(value.timestamp_ms for value in resolved.values())
-        is_soon = 0 <= age_ms < REGEX_REFRESH_MIN_INTERVAL_MS  # not if the wall clock was turned back
-        return [] if is_soon else sorted(resolved)
+    def _regexes_to_refresh(self, changed_at: int, wall_ms: int) -> list[str]:
+        """Not those that were resolved a short while ago."""
+        return sorted(
+            expression
+            for expression, value in self.group.regexes.items()
+            if value.version < changed_at
+            # a negative age: the wall clock was turned back
+            and not 0 <= wall_ms - value.timestamp_ms < REGEX_REFRESH_MIN_INTERVAL_MS
+        )
 
     # --- assignments ------------------------------------------------------------------------------------
 

@@ -17,7 +17,6 @@ from ...protocol.errors import (
     FencedMemberEpochError,
     GroupIdNotFoundError,
     GroupMaxSizeReachedError,
-    InvalidRegularExpressionError,
     UnknownMemberIdError,
     UnreleasedInstanceIdError,
 )
@@ -164,9 +163,10 @@ class ConsumerHeartbeats:
         if old_regex != new_regex:
             draft.forget_regex(old_regex)
             if new_regex not in draft.group.regexes and new_regex:
-                draft.resolve_regexes([new_regex], self._around.image.offset, now.wall_ms)
+                draft.resolve_regex(new_regex, self._around.image.offset, now.wall_ms)
             has_changed = True
-        has_changed |= self._refresh_regexes(draft, now)
+        offset = self._around.image.offset
+        has_changed |= draft.refresh_regexes(self.topics_changed_at, offset, now.wall_ms)
         if has_changed or draft.group.epoch == 0:
             draft.bump()
         else:
@@ -181,13 +181,6 @@ class ConsumerHeartbeats:
         seen = (self._around.image.offset, group.epoch)
         if self._checked.get(group.group_id) != seen and not draft.bump_if_topics_changed():
             self._checked[group.group_id] = seen
-
-    def _refresh_regexes(self, draft: ConsumerDraft, now: Now) -> bool:
-        expressions = draft.regexes_to_refresh(self.topics_changed_at, now.wall_ms)
-        try:
-            return draft.resolve_regexes(expressions, self._around.image.offset, now.wall_ms)
-        except InvalidRegularExpressionError:
-            return False  # too long to match by now: it stays what it was
 
     # --- leaving ----------------------------------------------------------------------------------------
 

@@ -15,9 +15,11 @@ from ...protocol.errors import (
     KafkaError,
     NotCoordinatorError,
     ThrottlingQuotaExceededError,
+    UnsupportedVersionError,
 )
 from ...protocol.messages import registry
 from ...protocol.messages.transactions import InitProducerIdResponse
+from ...protocol.metadata.features import GROUP_VERSION, level_of
 from ...protocol.model import NO_NODE
 from ...runtime.timing_wheel import TimingWheel
 from .finding import Finder
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 IDS_TIMEOUT_MS = 10_000
 _IDS = "producer ids"
+_OF_NEW_GROUPS = (registry.CONSUMER_GROUP_HEARTBEAT.key, registry.CONSUMER_GROUP_DESCRIBE.key)
 
 
 class Coordinators:
@@ -76,6 +79,8 @@ class Coordinators:
             found = self._finder.answer(request.body, config.max_request_partitions)
             self._host.replies.reply(request, found)
             return
+        if request.api.key in _OF_NEW_GROUPS and not level_of(self._host.image, GROUP_VERSION):
+            raise UnsupportedVersionError("groups of the new protocol are switched off: group.version is 0")
         if self._waiting >= config.purgatory_max_requests:
             raise ThrottlingQuotaExceededError(f"{self._waiting} requests wait for coordinators already")
         if request.api.key == registry.INIT_PRODUCER_ID.key and request.body.transactional_id is None:

@@ -42,6 +42,7 @@ from . import (
     produce,
     quickstart,
     quorum,
+    quota,
     topic,
     txn,
 )
@@ -131,6 +132,7 @@ for _command in (
     topic.topic,
     config.config,
     client_metrics.client_metrics,
+    quota.quota,
     partition.partition,
     group.group,
     txn.txn,

@@ -155,6 +155,7 @@ class Call:
         "plane",
         "reason",
         "size",
+        "throttle",
         "throttle_ms",
         "version",
     )
@@ -177,6 +178,7 @@ class Call:
         self._layout, self._caller = layout, caller
         self.reason: KafkaError | None = None  # it is not to run
         self._is_in_turn = False
+        self.throttle: Throttle | None = None  # if anybody has quotas
         self.throttle_ms = 0  # its connection is not read for so long once it is answered
         self.busy_since_s: float | None = None
 
@@ -186,9 +188,8 @@ class Call:
             self.refuse(self.reason)
             return
         self._is_in_turn = True
-        throttle = self.plane.throttle
-        is_timed = throttle.is_active
-        if is_timed:
+        throttle = self.throttle = self.plane.throttle.active
+        if throttle is not None:
             throttle.begin(self)
         try:
             self.api.handle(self)
@@ -198,7 +199,7 @@ class Call:
             self._caller.broken(self, error)
         finally:
             self._is_in_turn = False
-            if is_timed:
+            if throttle is not None:
                 throttle.end(self)
 
     @property
@@ -309,9 +310,8 @@ class Call:
 
     def _settle_quotas(self) -> bool:
         """Whether the client is to wait."""
-        throttle = self.plane.throttle
-        if throttle.is_active:
-            throttle.settle(self)
+        if self.throttle is not None:
+            self.throttle.settle(self)
         return self.throttle_ms > 0
 
     def _with_throttle(self, fields: Answer) -> Answer:

@@ -119,7 +119,11 @@ def _found(call: Call, asked: MetadataRequest, response: MetadataResponse) -> No
     if not missing or not may_make or not call.host.config.now.auto_create_topics_enable:
         _describe(call, asked, response)
         return
-    specs = tuple(NewTopicSpec(name) for name in missing)
+    allowed, _ = call.plane.throttle.mutations(call, 0, missing, lambda _: 1)
+    if not allowed:
+        _describe(call, asked, response)
+        return
+    specs = tuple(NewTopicSpec(name) for name in allowed)
 
     def again(_outcome: Any) -> None:
         # whatever became of it, also if another client was faster

@@ -8,8 +8,6 @@ a client that sends without reading fills its own socket, and nothing of ours.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import socket
 import time
 from collections import deque
 from typing import TYPE_CHECKING
@@ -84,17 +82,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
         far = transport.get_extra_info("peername") or ("", 0)
         self.peer = KafkaPeer(self._listener.new_session(), self._name, f"{far[0]}:{far[1]}")
         self.last_active_ms = self._listener.now_ms()
-        near = transport.get_extra_info("socket")
         # Order: the transport tells of its end before it gives the descriptor back.
         self._output = Output(
             asyncio.get_running_loop(),
-            near.fileno(),
+            transport.get_extra_info("socket").fileno(),
             progressed=lambda: self._listener.guarded(self._progressed),
             failed=lambda: self._listener.guarded(self.abort),
         )
-        # a client whose machine is gone says nothing; one that is gone already, that it is
-        with contextlib.suppress(OSError):
-            near.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if not self._listener.opened(self):
             self.abort()
         elif self._muted_until_ms:
@@ -145,27 +139,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._is_reading_paused = True
         else:
             self._transport.close()
-
-    def mute(self, for_ms: int, *, is_unwanted: bool = False) -> None:
-        """Take nothing from it for a while, as quotas want; one that is not wanted ends then."""
-        self._muted_until_ms = max(self._muted_until_ms, self._listener.now_ms() + for_ms)
-        self._is_unwanted |= is_unwanted
-        if not self._is_mute_watched:
-            self._is_mute_watched = True
-            self._listener.later(min(for_ms, MUTE_STEP_MS), self._look_at_mute)
-
-    def _look_at_mute(self) -> None:
-        self._is_mute_watched = False
-        left_ms = self._muted_until_ms - self._listener.now_ms()
-        if self._is_ending:
-            return
-        if left_ms > 0:
-            self.mute(left_ms)
-        elif self._is_unwanted:
-            self.abort()
-        else:
-            self._muted_until_ms = 0
-            self._end_turn()
 
     def _drop_output(self) -> None:
         self._ready, self._ready_bytes = [], 0
@@ -233,6 +206,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def go_on(self) -> None:
         """Start what waits, as far as it may."""
         self._is_going_on = False
+        self.last_active_ms = self._listener.now_ms()
         self._begin_turn()
         try:
             while self._waiting and not self._is_ending and self._has_turn():
@@ -343,6 +317,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """It goes out when all before it have gone."""
         assert call.buffers is None, "a request is answered exactly once"
         call.buffers = buffers
+        if call.throttle_ms:
+            self.mute(call.throttle_ms)
         if not self._is_starting:
             self._take_ready()
             if not self._is_in_turn:
@@ -367,8 +343,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
             for part in call.buffers or ():
                 self._ready.append(part)
                 self._ready_bytes += len(part)
-            if call.throttle_ms:
-                self.mute(call.throttle_ms)
         if self._ready_bytes > WRITE_HIGH_BYTES:
             self._flush()
 
@@ -389,7 +363,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         held = 0 if self._is_ending else partial + self._queued_bytes
         moves = self._moves + self._reader.begun
         if moves != self._counted_moves:
-            self._counted_moves, self.held_since_ms = moves, self._listener.now_ms()
+            self._counted_moves, self.held_since_ms = moves, self.last_active_ms
         more, more_partial = held - self._counted_bytes, partial - self._counted_partial
         self._counted_bytes, self._counted_partial = held, partial
         self._listener.count(self, more, more_partial)
@@ -454,3 +428,26 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._calls[0].api if self._calls else self._api_of(self._waiting[0]) if self._waiting else None
         )
         return first is not None and not first.is_pipelined
+
+    # --- quotas ------------------------------------------------------------------------------------------
+
+    def mute(self, for_ms: int, *, is_unwanted: bool = False) -> None:
+        """Take nothing from it for a while, as quotas want; one that is not wanted ends then."""
+        self._muted_until_ms = max(self._muted_until_ms, self._listener.now_ms() + for_ms)
+        self._is_unwanted |= is_unwanted
+        if not self._is_mute_watched:
+            self._is_mute_watched = True
+            self._listener.later(min(for_ms, MUTE_STEP_MS), self._look_at_mute)
+
+    def _look_at_mute(self) -> None:
+        self._is_mute_watched = False
+        left_ms = self._muted_until_ms - self._listener.now_ms()
+        if self._is_ending:
+            return
+        if left_ms > 0:
+            self.mute(left_ms)
+        elif self._is_unwanted:
+            self.abort()
+        else:
+            self._muted_until_ms = 0
+            self._end_turn()

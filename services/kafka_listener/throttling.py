@@ -36,13 +36,16 @@ class Throttle:
         self._host, self._now_ms, self._clock_s = host, now_ms, clock_s
         self.quotas = ClientQuotas()
         self._throttled: dict[str, int] = {}
+        self._seen: object = None
 
     @property
-    def is_active(self) -> bool:
-        """Whether anybody has any quota. Asked for every request: no more than that is done without."""
+    def active(self) -> Throttle | None:
+        """This, if anybody has any quota. Asked once for every request: no more than that is done without."""
         quotas = self._host.image.client_quotas
-        self.quotas.follow(quotas)
-        return bool(quotas)
+        if quotas is not self._seen:
+            self._seen = quotas
+            self.quotas.follow(quotas)
+        return self if quotas else None
 
     # --- of every request --------------------------------------------------------------------------------
 
@@ -59,7 +62,7 @@ class Throttle:
         """It is about to be answered: how long its client is to wait is in `call.throttle_ms` then."""
         wait_ms = self._record_time(call)
         if call.api.key == _PRODUCE:
-            wait_ms = max(wait_ms, self._record(PRODUCER_RATE, call.peer, call.size))
+            wait_ms = max(wait_ms, self._record(PRODUCER_RATE, call.peer, _written(call)))
         call.throttle_ms = max(call.throttle_ms, wait_ms)
 
     def _record_time(self, call: Call) -> int:
@@ -74,16 +77,22 @@ class Throttle:
     def room(self, call: Call, max_bytes: int) -> int:
         """How many bytes a fetch may have: more could never be given to it."""
         held = self._held(CONSUMER_RATE, call.peer)
-        return max_bytes if held is None else min(max_bytes, max(int(largest(held, self._windows)), 1))
+        return max_bytes if held is None else min(max_bytes, self._most(held))
+
+    def _most(self, held: Held) -> int:
+        return max(int(largest(held, self._windows)), 1)
 
     def holds_back(self, call: Call, size: int) -> bool:
-        """Whether so many bytes of records are not to be given, but that the client is to wait for them."""
+        """Whether so many bytes of records are not to be given, but that the client is to wait for them. One
+        batch may be more than all windows hold: it is given to who had nothing in them."""
         held = self._held(CONSUMER_RATE, call.peer)
         wait_ms = self._record_time(call)
         if held is not None:
-            wait_ms = max(wait_ms, self.quotas.record(held, size, self._now_ms(), self._windows))
+            now_ms, windows = self._now_ms(), self._windows
+            asked = min(size, self._most(held))
+            wait_ms = max(wait_ms, self.quotas.record(held, asked, now_ms, windows))
+            self.quotas.record(held, -asked if wait_ms else size - asked, now_ms, windows)
             if wait_ms:
-                self.quotas.record(held, -size, self._now_ms(), self._windows)
                 self._count(CONSUMER_RATE)
         call.throttle_ms = wait_ms
         return wait_ms > 0
@@ -95,10 +104,12 @@ class Throttle:
     ) -> tuple[list[T], list[T]]:
         """Those that may be done, and those that the client is to try again later. Versions before
         `strict_since` do not know that, and are throttled only."""
-        held = self._held(MUTATION_RATE, call.peer) if self.is_active else None
+        held = None if self.active is None else self._held(MUTATION_RATE, call.peer)
         if held is None:
             return list(items), []
-        now_ms, windows = self._now_ms(), self._windows
+        config = self._host.config.now
+        size_ms = config.controller_quota_window_size_seconds * 1000
+        now_ms, windows = self._now_ms(), Windows(config.controller_quota_window_num, size_ms)
         allowed: list[T] = []
         refused: list[T] = []
         for item in items:
@@ -117,7 +128,7 @@ class Throttle:
 
     def of_connection(self, address: str) -> int:
         """How many ms a new connection from there is kept waiting before it is ended; 0 to let it in."""
-        held = self.quotas.of_address(address) if self.is_active else None
+        held = None if self.active is None else self.quotas.of_address(address)
         if held is None:
             return 0
         now_ms = self._now_ms()
@@ -156,3 +167,9 @@ class Throttle:
 
     def _count(self, key: str) -> None:
         self._throttled[key] = self._throttled.get(key, 0) + 1
+
+
+def _written(call: Call) -> int:
+    """Bytes of the batches of a Produce."""
+    data = call.body.topic_data if call.body is not None else ()
+    return sum(len(part.records or b"") for topic in data for part in topic.partition_data)

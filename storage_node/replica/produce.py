@@ -266,8 +266,8 @@ class ProduceHandler:
             try:
                 self._purgatory.park(delayed, keys, produce.deadline_ms)
             except ThrottlingQuotaExceededError:
-                # Markers have taken the room while coordinators were asked. It is appended: to say that it
-                # was refused would be wrong, nobody can wait for it, so all is as after its time.
+                # Markers have taken the room while coordinators were asked. It is appended, and nobody can
+                # wait for it: all is as after its time.
                 delayed.on_expire()
 
     def _settled(self, produce: _Produce, item: Waiting, error: KafkaError | None) -> None:

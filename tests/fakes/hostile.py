@@ -110,3 +110,32 @@ def packed(tree: Any) -> bytes:
     """As MessagePack, with what no encoder would write."""
     raw: bytes = msgpack.packb(tree)
     return raw.replace(msgpack.packb(_DEEP), DEEP_BYTES)
+
+
+_SET, _APPEND = 0, 2
+_TOPIC, _NODE, _EVERYBODY = (2, "good"), (4, "1"), (4, "")
+# Kind and name of what is to be changed; key, operation and value. All are refused.
+BAD_CONFIGS: tuple[tuple[tuple[int, str], tuple[str, int, str]], ...] = (
+    (_TOPIC, ("no.such", _SET, "1")),
+    (_TOPIC, ("segment\nms", _SET, "1")),
+    (_TOPIC, ("segment.ms", _SET, "1\n2")),
+    (_TOPIC, ("segment.ms", _SET, "9" * 30_000)),
+    (_TOPIC, ("segment.ms", 77, "1")),
+    (_TOPIC, ("segment.ms", _APPEND, "1")),
+    (_TOPIC, ("cleanup.policy", _APPEND, "compact\0")),
+    (_TOPIC, ("x" * 30_000, _SET, "1")),
+    (_NODE, ("node.id", _SET, "7")),
+    (_NODE, ("log.dirs", _SET, "/etc")),
+    (_NODE, ("min.insync.replicas", _SET, "7")),
+    (_EVERYBODY, ("broker.session.timeout.ms", _SET, "1")),
+    (_EVERYBODY, ("max.connections", _SET, "0")),
+    ((4, "../1"), ("background.threads", _SET, "1")),
+    ((8, ""), ("background.threads", _SET, "1")),
+)
+# What no client of Kafka's can even write.
+LARGE_CONFIGS: tuple[tuple[tuple[int, str], tuple[str, int, str]], ...] = (
+    (_TOPIC, ("segment.ms", _SET, "9" * 100_000)),
+    (_TOPIC, ("leader.replication.throttled.replicas", _SET, "0:1," * 100_000)),
+    (_TOPIC, ("x" * 1_000_000, _SET, "1")),
+    ((2**31, "good"), ("segment.ms", _SET, "1")),
+)

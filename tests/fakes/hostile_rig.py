@@ -14,6 +14,7 @@ from headrace.protocol.messages import control, data, registry
 from headrace.protocol.transport.dealer_io import Connection
 from headrace.runtime.loop_io import new_event_loop
 from kafka_listener_rig import WireClient
+from kafka_wire import example_request, framed, request_frame
 from node_rig import batch, values_of
 
 if TYPE_CHECKING:
@@ -31,11 +32,11 @@ GOOD = b"a good record"
 
 
 @contextlib.contextmanager
-def attacked_cluster(**more: int) -> Iterator[LocalCluster]:
-    """One node with both planes, whose unread answers may take 32 MiB; `more` keys of its configuration."""
+def attacked_cluster(nodes: int = 1, **more: int) -> Iterator[LocalCluster]:
+    """Nodes with both planes, whose unread answers may take 32 MiB; `more` keys of their configuration."""
     limits = {"queued_max_response_bytes": 32 * MIB, **more}
     listeners = "PLAINTEXT://127.0.0.1:0"
-    with local(nodes=1, broker_session_timeout_ms=10_000, listeners=listeners, **limits) as made:
+    with local(nodes=nodes, broker_session_timeout_ms=10_000, listeners=listeners, **limits) as made:
         yield made
 
 
@@ -48,13 +49,10 @@ class Probe:
     """The well-behaved client, and the facts that must not change."""
 
     def __init__(self, cluster: LocalCluster) -> None:
-        host, _, port = cluster.bootstrap.rpartition(":")
-        self.node = (host, int(port))
-        host, _, port = cluster.kafka_bootstrap.rpartition(":")
-        self.kafka = (host, int(port))
-        status = cluster.status()
-        host, _, port = status["controller"]["endpoint"].rpartition(":")
-        self.controller = (host, int(port))
+        addresses = [_address(each) for each in cluster.kafka_bootstrap.split(",")]
+        self.kafka, self.kafka_ports = addresses[0], [port for _, port in addresses]
+        self.node = _address(cluster.bootstrap.split(",")[0])
+        self.controller = _address(cluster.status()["controller"]["endpoint"])
         self._cluster = cluster
         self._identity = self._facts()
         self.topic, self.topic_id = f"probe-{os.urandom(4).hex()}", b""
@@ -62,8 +60,8 @@ class Probe:
 
     def _facts(self) -> tuple[Any, ...]:
         status = self._cluster.status()
-        (node,) = status["nodes"]
-        return node["node_id"], node["broker_epoch"], status["controller"]["controller_epoch"]
+        nodes = [(node["node_id"], node["broker_epoch"]) for node in status["nodes"]]
+        return nodes, status["controller"]["controller_epoch"]
 
     async def ask(self, api: Any, body: Any, frames: Any = (), *, to: tuple[str, int] | None = None) -> Any:
         """Ask as every client does: what is told to slow down comes again."""
@@ -78,11 +76,29 @@ class Probe:
         finally:
             connection.close()
 
+    async def ask_kafka(self, api_key: int, version: int, **values: Any) -> Any:
+        """One request of Kafka's, with these values in it."""
+        return await self.send_kafka(api_key, version, example_request(api_key, version, **values))
+
+    async def send_kafka(self, api_key: int, version: int, body: Any) -> Any:
+        """The answer to a request on a connection of its own."""
+        client = await WireClient.to(self.kafka[1])
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                client.write(framed(request_frame(api_key, version, body)))
+                return (await client.answer(api_key, version))[1]
+        finally:
+            client.close()
+
+    def spec(self, topic: str) -> control.NewTopicSpec:
+        """Of one partition on the node that the probe asks; the records' timestamps are long ago."""
+        (node_id, _), *_ = self._identity[0]
+        where = (control.ReplicaAssignment(0, (node_id,)),)
+        return control.NewTopicSpec(topic, assignments=where, configs={"retention.ms": "-1"})
+
     async def prepare(self) -> None:
         """A topic of its own."""
-        # the records' timestamps are long ago
-        spec = control.NewTopicSpec(self.topic, 1, 1, configs={"retention.ms": "-1"})
-        answer = await self.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
+        answer = await self.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((self.spec(self.topic),)))
         self.topic_id = answer.body.topics[0].topic_id
 
     async def check(self) -> None:
@@ -109,28 +125,20 @@ class Probe:
 
     async def _check_kafka(self) -> None:
         """The same as a client of Kafka's."""
-        async with asyncio.timeout(TIMEOUT_S):
-            client = await WireClient.to(self.kafka[1])
-            try:
-                client.send(
-                    0, 9, name=self.topic, index=0, acks=-1, records=batch(GOOD), transactional_id=None
-                )
-                _, answer = await client.answer(0, 9)
-                assert int(answer.responses[0].partition_responses[0].error_code) == 0, answer
-                self._written += 1
-                fetch = {
-                    "session_epoch": -1,
-                    "isolation_level": 0,
-                    "fetch_offset": 0,
-                    "current_leader_epoch": -1,
-                }
-                limits = {"max_bytes": 8 * MIB, "partition_max_bytes": 8 * MIB}
-                client.send(1, 11, topic=self.topic, partition=0, **fetch, **limits)
-                _, answer = await client.answer(1, 11)
-            finally:
-                client.close()
+        wanted = {"name": self.topic, "index": 0, "acks": -1, "transactional_id": None}
+        answer = await self.ask_kafka(0, 9, records=batch(GOOD), **wanted)
+        assert int(answer.responses[0].partition_responses[0].error_code) == 0, answer
+        self._written += 1
+        fetch = {"session_epoch": -1, "isolation_level": 0, "fetch_offset": 0, "current_leader_epoch": -1}
+        limits = {"max_bytes": 8 * MIB, "partition_max_bytes": 8 * MIB}
+        answer = await self.ask_kafka(1, 11, topic=self.topic, partition=0, **fetch, **limits)
         (partition,) = answer.responses[0].partitions
         assert [value for _, value in values_of([partition.records])] == [GOOD] * self._written
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
 
 
 def attack(cluster: LocalCluster, scenario: Callable[[Probe], Awaitable[None]]) -> None:

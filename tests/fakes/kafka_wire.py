@@ -1,4 +1,5 @@
-"""Kafka's messages from the client's side: requests written and answers read by kio."""
+"""Kafka's messages from the client's side: requests written and answers read by kio. The oracle asks Apache
+Kafka by the same."""
 
 from __future__ import annotations
 
@@ -43,11 +44,17 @@ def written(entity: Any) -> bytes:
 
 def answer_of(api_key: int, version: int, frame: bytes) -> tuple[int, Any]:
     """Correlation id and body of an answer without its length; all of it must have been read."""
+    body, behind = body_of(api_key, version, frame)
+    assert not behind, f"{behind} bytes behind the answer"
+    return struct.unpack(">i", frame[:4])[0], body
+
+
+def body_of(api_key: int, version: int, frame: bytes) -> tuple[Any, int]:
+    """The body of an answer without its length, and how many bytes there are behind it."""
     schema: Any = load_response_schema(api_key, version)
     start = 5 if schema.__flexible__ and api_key != 18 else 4
     body, size = entity_reader(schema)(bytes(frame), start)
-    assert start + size == len(frame), f"{len(frame) - start - size} bytes behind the answer"
-    return struct.unpack(">i", frame[:4])[0], body
+    return body, len(frame) - start - size
 
 
 def decoded(shape: Layout, frame: memoryview, offset: int = 0) -> Any:

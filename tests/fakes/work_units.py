@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # from what waits to what computes
 FOLDERS = ("faults", "integration", "oracle", "golden", "fuzz", "contract", "unit", "tidy", "property", "sim")
-ALONE = ("property", "sim")  # whose tests have nothing in common, and may take long
+ALONE = ("faults", "property", "sim")  # whose tests have nothing in common, and may take long
 SPARE_WORKERS = 2  # while others wait
 
 

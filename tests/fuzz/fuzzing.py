@@ -8,24 +8,27 @@ answered rightly. Case `number` of a kind and seed is always the same bytes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from typing import TYPE_CHECKING, Any
 
 import wild
 from headrace.protocol import errors
-from headrace.protocol.messages import control, data, registry
+from headrace.protocol.messages import control, data, quotas, registry
 from headrace.protocol.transport.dealer_io import Connection
 from headrace.services.kafka_listener.served import SERVED
-from hostile_rig import MIB, TIMEOUT_S, Probe
+from hostile_rig import MIB, TIMEOUT_S, Probe, attacked_cluster
 from kafka_listener_rig import WireClient
-from kafka_wire import answer_of, example_request, framed, request_frame
-from node_rig import values_of
+from kafka_wire import answer_of, example_request, framed, request_frame, request_head
+from node_rig import until, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from headrace import LocalCluster
 
+API_VERSIONS, LAST = 18, -8
 LOT = 160  # cases between two looks whether all is well
 TOGETHER = 16
 # How long a case waits for what may never be answered: a fetch, a join. Nothing is concluded from it.
@@ -35,13 +38,19 @@ UNREADABLE = {65}
 MAX_ANSWER_BYTES = 64 * MIB
 
 
+def fuzzed_cluster() -> AbstractContextManager[LocalCluster]:
+    """Two nodes, so that one has to ask the other; joins are over soon."""
+    return attacked_cluster(2, group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=1)
+
+
 class Fuzzer:
     """One cluster under attack."""
 
     def __init__(self, cluster: LocalCluster, probe: Probe) -> None:
         self._cluster, self._probe = cluster, probe
         self._topic_id = b""
-        self.kinds: dict[str, Callable[[random.Random], Awaitable[None]]] = {
+        self.kinds: dict[str, Callable[[random.Random, int], Awaitable[None]]] = {
+            "valid": self._valid,
             "frames": self._frames,
             "requests": self._request,
             "own": self._own_request,
@@ -49,12 +58,24 @@ class Fuzzer:
         }
 
     async def prepare(self) -> None:
-        """The topic that most cases are about, a new one; none of those that were made by luck."""
+        """The topic that most cases are about, a new one; nothing of what others were by luck."""
         answer = await self._probe.ask(registry.METADATA, data.MetadataRequest())
         names = [topic.name for topic in answer.body.topics]
         gone = tuple(name for name in names if not name.startswith(("probe-", "__")))
         await self._probe.ask(registry.DELETE_TOPICS, control.DeleteTopicsRequest(gone))
-        spec = control.NewTopicSpec(wild.TOPIC, 1, 1, configs={"retention.ms": "-1"})
+        await self._probe.ask(
+            registry.UPDATE_FEATURES,
+            quotas.UpdateFeaturesRequest((quotas.FeatureUpdate("group.version", 1),)),
+        )
+        found = (
+            await self._probe.ask(registry.DESCRIBE_CLIENT_QUOTAS, quotas.DescribeClientQuotasRequest())
+        ).body
+        freed = tuple(
+            quotas.QuotaAlteration(each.entity, tuple(quotas.QuotaChange(key) for key in each.values))
+            for each in found.entries
+        )
+        await self._probe.ask(registry.ALTER_CLIENT_QUOTAS, quotas.AlterClientQuotasRequest(freed))
+        spec = self._probe.spec(wild.TOPIC)
         made = await self._probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
         self._topic_id = made.body.topics[0].topic_id
         await self._probe.check()
@@ -65,30 +86,55 @@ class Fuzzer:
             cases = range(start, min(start + TOGETHER, first + count))
             async with asyncio.timeout(TIMEOUT_S):
                 await asyncio.gather(
-                    *(self.kinds[kind](random.Random(f"{kind}/{seed}/{number}")) for number in cases)
+                    *(self.kinds[kind](random.Random(f"{kind}/{seed}/{number}"), number) for number in cases)
                 )
         await self._probe.check()
-        broken = [node["kafka"]["broken"] for node in self._cluster.status()["nodes"]]
-        assert not any(broken), "a translation broke: see the log"
+        assert not self._told("broken"), "a translation broke: see the log"
+        async with asyncio.timeout(TIMEOUT_S):
+            await until(lambda: not self._told("held_request_bytes"))
         await self._read_all()
         await self.prepare()
 
+    def _told(self, name: str) -> int:
+        """By the listeners of all nodes."""
+        return sum(node["kafka"][name] for node in self._cluster.status()["nodes"])
+
     # --- the kinds ---------------------------------------------------------------------------------------
 
-    async def _request(self, dice: random.Random) -> None:
-        frame = wild.request(dice, self._topic_id)
-        await self._converse([frame], [framed(frame)])
+    async def _valid(self, dice: random.Random, number: int) -> None:
+        """Each version of each api in turn, as it should be: an answer comes, or the connection ends. There
+        is a question behind it, since not every one has an answer."""
+        frame = wild.good_request(dice, self._topic_id, wild.VERSIONS[number % len(wild.VERSIONS)])
+        client = await WireClient.to(dice.choice(self._probe.kafka_ports))
+        try:
+            client.write(framed(frame) + framed(request_head(API_VERSIONS, 0, LAST)))
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                while int.from_bytes((answer := await client.frame())[:4], "big", signed=True) != LAST:
+                    parse(frame, answer)
+        finally:
+            client.close()
 
-    async def _frames(self, dice: random.Random) -> None:
+    async def _request(self, dice: random.Random, number: int) -> None:
+        which = wild.VERSIONS[number % len(wild.VERSIONS)]
+        frame = wild.bad_request(dice, self._topic_id, which)
+        await self._converse(dice, [frame], [framed(frame)])
+
+    async def _frames(self, dice: random.Random, _number: int) -> None:
         frames = [wild.request(dice, self._topic_id) for _ in range(dice.choice((1, 2, 5)))]
         ending = dice.choice((None, None, "fin", "rst"))
-        await self._converse(frames, wild.stream(dice, frames), ending, lies=True)
+        await self._converse(dice, frames, wild.stream(dice, frames), ending, lies=True)
 
     async def _converse(
-        self, frames: list[bytes], pieces: list[bytes], ending: str | None = None, *, lies: bool = False
+        self,
+        dice: random.Random,
+        frames: list[bytes],
+        pieces: list[bytes],
+        ending: str | None = None,
+        *,
+        lies: bool = False,
     ) -> None:
         """Send, and parse whatever comes back. Where lengths lie, nobody knows what the answers are to."""
-        client = await WireClient.to(self._probe.kafka[1])
+        client = await WireClient.to(dice.choice(self._probe.kafka_ports))
         try:
             for piece in pieces:
                 client.write(piece)
@@ -110,12 +156,12 @@ class Fuzzer:
         finally:
             client.close()
 
-    async def _own_request(self, dice: random.Random) -> None:
+    async def _own_request(self, dice: random.Random, _number: int) -> None:
         api, body = wild.own_request(dice, self._topic_id)
         frames = [wild.batch(dice)] if api is registry.PRODUCE else []
         await self._ask_own(api, body, frames)
 
-    async def _batch(self, dice: random.Random) -> None:
+    async def _batch(self, dice: random.Random, _number: int) -> None:
         """Over one plane or the other; what is accepted is read with the rest of the lot."""
         bad = wild.bad_batch(dice)
         if dice.random() < 0.4:
@@ -128,7 +174,7 @@ class Fuzzer:
             records=bad, transactional_id=None,
         )  # fmt: skip
         frame = request_frame(0, version, body)
-        await self._converse([frame], [framed(frame)])
+        await self._converse(dice, [frame], [framed(frame)])
 
     async def _ask_own(self, api: Any, body: Any, frames: Sequence[bytes]) -> None:
         connection = await Connection.open(*self._probe.node, client_id="fuzz", timeout_s=TIMEOUT_S)

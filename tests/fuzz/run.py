@@ -16,9 +16,9 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "fakes")]
 
-from fuzzing import LOT, Fuzzer  # noqa: E402
+from fuzzing import LOT, Fuzzer, fuzzed_cluster  # noqa: E402
 from headrace.runtime.loop_io import new_event_loop  # noqa: E402
-from hostile_rig import MIB, Probe, attacked_cluster, rss_bytes  # noqa: E402
+from hostile_rig import MIB, Probe, rss_bytes  # noqa: E402
 
 # Bound: of what the allocator and the kernel's caches of a process keep over any number of cases.
 MAX_GROWTH_BYTES = 256 * MIB
@@ -52,7 +52,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 10**9)
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
-    parser.add_argument("--kind", help="frames, requests, own or batches; else all in turn")
+    parser.add_argument("--kind", help="valid, frames, requests, own or batches; else all in turn")
     args = parser.parse_args()
     print(f"seed {args.seed}", flush=True)
     logging.getLogger("headrace").setLevel(logging.ERROR)  # that requests are bad is no news
@@ -62,7 +62,7 @@ def main() -> int:
         kinds = [args.kind] if args.kind else list(fuzzer.kinds)
         return await fuzz(fuzzer, kinds, args.seed, args.first, args.seconds)
 
-    with attacked_cluster() as cluster, asyncio.Runner(loop_factory=new_event_loop) as runner:
+    with fuzzed_cluster() as cluster, asyncio.Runner(loop_factory=new_event_loop) as runner:
         probe = Probe(cluster)
         before = rss_bytes()
         try:

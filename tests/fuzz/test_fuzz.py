@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from fuzzing import Fuzzer
-from hostile_rig import Probe, attack, attacked_cluster
+import wild
+from fuzzing import LOT, Fuzzer, fuzzed_cluster
+from hostile_rig import Probe, attack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,19 +17,20 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    with attacked_cluster() as made:
+    with fuzzed_cluster() as made:
         yield made
 
 
-@pytest.mark.parametrize("kind", ["frames", "requests", "own", "batches"])
+@pytest.mark.parametrize("kind", ["valid", "frames", "requests", "own", "batches"])
 def test_a_share_of_each_kind(cluster: LocalCluster, kind: str) -> None:
-    """Two lots; the law is in fuzzing.py."""
+    """Two lots, which have every version of every api; the law is in fuzzing.py."""
+    assert len(wild.VERSIONS) <= 2 * LOT
 
     async def scenario(probe: Probe) -> None:
         fuzzer = Fuzzer(cluster, probe)
         assert kind in fuzzer.kinds
         await fuzzer.prepare()
-        for first in (0, 160):
+        for first in (0, LOT):
             await fuzzer.lot(kind, 1, first)
 
     attack(cluster, scenario)

@@ -75,7 +75,12 @@ _SENSIBLE: dict[str, Any] = {
     "group_id": "g",
     "group": "g",
     "groups_names": "g",
-    "key": "g",
+    "key": "request_percentage",  # the quota that keeps nobody waiting for long, should it be set for all
+    "entity_type": "user",
+    "entity_name": TOPIC,
+    "feature": "group.version",
+    "max_version_level": 1,
+    "upgrade_type": 1,
     "coordinator_keys": "g",
     "key_type": 0,
     "member_id": "",
@@ -83,7 +88,7 @@ _SENSIBLE: dict[str, Any] = {
     "generation_id": -1,
     "generation_id_or_member_epoch": -1,
     "group_instance_id": None,
-    "session_timeout": 10_000 * MS,
+    "session_timeout": 100 * MS,
     "rebalance_timeout": 100 * MS,
     "protocol_type": "consumer",
     "transactional_id": "x",
@@ -132,17 +137,28 @@ _EDGES = (
 
 def request(dice: random.Random, topic_id: bytes) -> bytes:
     """A frame without its length: a request that is nearly right, and then damaged as often as not."""
-    api_key, version = dice.choice(VERSIONS)
+    return bad_request(dice, topic_id, dice.choice(VERSIONS))
+
+
+def bad_request(dice: random.Random, topic_id: bytes, which: tuple[int, int]) -> bytes:
+    """The same of one api and version."""
     kind = dice.random()
-    head = request_head(api_key, version, dice.getrandbits(31), dice.choice(("c", "", "new\nline")))
     if kind < 0.1:
-        return head + dice.randbytes(dice.choice((0, 1, 8, 60, 400)))
-    chance = dice.choice((0.0, 0.05, 0.3))
-    frame = head + written(entity(load_request_schema(api_key, version), dice, chance, topic_id))
+        return _head(dice, which) + dice.randbytes(dice.choice((0, 1, 8, 60, 400)))
+    frame = good_request(dice, topic_id, which, dice.choice((0.0, 0.05, 0.3)))
     if kind < 0.5:
         return frame
     # its key and version stay: that nothing else is served is a matter of a few cases, not of luck
     return frame[:4] + damaged(dice, frame[4:])
+
+
+def good_request(dice: random.Random, topic_id: bytes, which: tuple[int, int], chance: float = 0.0) -> bytes:
+    """One that can be read, and makes sense but for this share of its fields."""
+    return _head(dice, which) + written(entity(load_request_schema(*which), dice, chance, topic_id))
+
+
+def _head(dice: random.Random, which: tuple[int, int]) -> bytes:
+    return request_head(*which, dice.getrandbits(31), dice.choice(("c", "", "new\nline")))
 
 
 def entity(schema: Any, dice: random.Random, chance: float, topic_id: bytes) -> Any:
@@ -347,4 +363,4 @@ def bad_batch(dice: random.Random) -> bytes:
             )
 
 
-__all__ = ["TOPIC", "VERSIONS", "bad_batch", "batch", "damaged", "request", "stream"]
+__all__ = ["TOPIC", "VERSIONS", "bad_batch", "bad_request", "batch", "damaged", "good_request", "stream"]

@@ -118,7 +118,12 @@ def test_no_name_of_a_topic_leads_anywhere(headrace: Any, cluster: LocalCluster,
 def test_configs_of_a_topic_a_node_a_group_and_the_cluster(headrace: Any, topic: str) -> None:
     """Set, add to a list, look, take back; what is set is shown, or with --all everything."""
     where = (("--topic", topic), ("--node", "2"), ("--cluster-wide",), ("--group", "g"))
-    pairs = ("retention.ms=5", "log.retention.ms=6", "log.retention.ms=7", "consumer.session.timeout.ms=8000")
+    pairs = (
+        "retention.ms=5",
+        "log.retention.ms=6",
+        "log.retention.ms=7",
+        "consumer.session.timeout.ms=50000",
+    )
     for resource, pair in zip(where, pairs, strict=True):
         assert headrace("config", "alter", *resource, "--set", pair)[0] == 0
     rows = json.loads(
@@ -127,7 +132,7 @@ def test_configs_of_a_topic_a_node_a_group_and_the_cluster(headrace: Any, topic:
     assert [(row["resource"], row["key"], row["value"], row["source"]) for row in rows] == [
         ("cluster", "log.retention.ms", "7", "cluster"),
         ("node 2", "log.retention.ms", "6", "node"),
-        ("group g", "consumer.session.timeout.ms", "8000", "group"),
+        ("group g", "consumer.session.timeout.ms", "50000", "group"),
         (f"topic {topic}", "retention.ms", "5", "topic"),
     ]
     # nobody named: everybody who has some

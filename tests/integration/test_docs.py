@@ -34,7 +34,7 @@ def blocks(page: str, language: str) -> list[str]:
     return [text for name, text in found if name == language]
 
 
-PAGES = ("README.md", "docs/CLIENTS.md")
+PAGES = ("README.md", "docs/CLIENTS.md", "docs/PIPELINE.md")
 PROGRAMS = [(page, number) for page in PAGES for number in range(len(blocks(page, "python")))]
 OPERATING = [place for place in PROGRAMS if "headrace.connect()" in blocks(place[0], "python")[place[1]]]
 
@@ -45,7 +45,11 @@ def run_program(program: str, **environment: str) -> str:
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **environment}
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    # librdkafka says on level 6 that it got an id to push its metrics under
+    errors = [
+        line for line in done.stderr.splitlines() if not re.match(r"%6\|\d+\.\d+\|GETSUBSCRIPTIONS\|", line)
+    ]
+    assert (done.returncode, errors) == (0, [])
     return done.stdout
 
 

@@ -47,6 +47,7 @@ class Reader:
     def __init__(self, cluster: headrace.LocalCluster, topic: str, kind: str, **options: Any) -> None:
         self.seen: list[tuple[int, int]] = []
         self.heard: list[str] = []
+        self.holds: set[TopicPartition] = set()  # as its listener was told
         self.failure: Exception | None = None
         self._is_over = threading.Event()
         self.consumer = cluster.consumer(
@@ -64,9 +65,14 @@ class Reader:
 
     def on_assigned(self, _consumer: Any, tps: Any) -> None:
         self.heard.append(f"assigned {len(tps)}")
+        self.holds |= set(tps)
 
-    def on_lost(self, _consumer: Any, _tps: Any) -> None:
+    def on_revoked(self, _consumer: Any, tps: Any) -> None:
+        self.holds -= set(tps)
+
+    def on_lost(self, _consumer: Any, tps: Any) -> None:
         self.heard.append("lost")
+        self.holds -= set(tps)
 
     def _run(self) -> None:
         try:
@@ -215,7 +221,11 @@ def test_a_static_member_that_restarts_causes_no_rebalance(cluster: headrace.Loc
     topic = topic_of(cluster, f"static-{kind}", 1)
     readers = [Reader(cluster, topic, kind, group_instance_id=name) for name in ("a", "b")]
     try:
-        wait_for(lambda: all(len(reader.owned()) == 3 for reader in readers), "both have their shares")
+
+        def is_shared() -> bool:
+            return all(len(reader.owned()) == 3 and reader.holds == {*reader.owned()} for reader in readers)
+
+        wait_for(is_shared, "both have their shares, and know it")
         had, heard = readers[0].owned(), list(readers[1].heard)
         readers[0].close()
         readers[0] = Reader(cluster, topic, kind, group_instance_id="a")

@@ -14,7 +14,7 @@ import pytest
 from headrace.protocol import errors
 from headrace.protocol.messages import control, data, registry
 from headrace.protocol.transport.dealer_io import Connection
-from hostile import mutations
+from hostile import BAD_CONFIGS, LARGE_CONFIGS, mutations
 from hostile_rig import MIB, TIMEOUT_S, Probe, attack, attacked_cluster, send_all
 from node_rig import batch
 
@@ -231,35 +231,15 @@ def test_row_37_topics_that_must_not_be(cluster: LocalCluster) -> None:
 def test_row_38_configs_that_must_not_be(cluster: LocalCluster) -> None:
     """Keys of others, operations that do not exist, values beyond all measure: each refused in few words that
     stay on one line, and nothing is stored."""
-    set_, append = 0, 2
-    topic, node, everybody = (control.ConfigResource(*each) for each in ((2, "good"), (4, "1"), (4, "")))
-    table: list[tuple[control.ConfigResource, tuple[str, int, str]]] = [
-        (topic, ("no.such", set_, "1")),
-        (topic, ("segment\nms", set_, "1")),
-        (topic, ("segment.ms", set_, "1\n2")),
-        (topic, ("segment.ms", set_, "9" * 100_000)),
-        (topic, ("segment.ms", 77, "1")),
-        (topic, ("segment.ms", append, "1")),
-        (topic, ("cleanup.policy", append, "compact\0")),
-        (topic, ("leader.replication.throttled.replicas", set_, "0:1," * 100_000)),
-        (topic, ("x" * 1_000_000, set_, "1")),
-        (node, ("node.id", set_, "7")),
-        (node, ("log.dirs", set_, "/etc")),
-        (node, ("min.insync.replicas", set_, "7")),
-        (everybody, ("broker.session.timeout.ms", set_, "1")),
-        (everybody, ("max.connections", set_, "0")),
-        (control.ConfigResource(4, "../1"), ("background.threads", set_, "1")),
-        (control.ConfigResource(8, ""), ("background.threads", set_, "1")),
-        (control.ConfigResource(2**31, "good"), ("segment.ms", set_, "1")),
-    ]
 
     async def scenario(probe: Probe) -> None:
         await probe.ask(
             registry.CREATE_TOPICS, control.CreateTopicsRequest((control.NewTopicSpec("good", 1, 1),))
         )
         before = await probe.ask(registry.LIST_CONFIG_RESOURCES, control.ListConfigResourcesRequest())
-        for resource, change in table:
-            alter = control.AlterConfigs(resource, (control.ConfigChange(*change),))
+        for resource, change in BAD_CONFIGS + LARGE_CONFIGS:
+            changed = control.ConfigResource(*resource)
+            alter = control.AlterConfigs(changed, (control.ConfigChange(*change),))
             answer = await probe.ask(
                 registry.INCREMENTAL_ALTER_CONFIGS, control.IncrementalAlterConfigsRequest((alter,))
             )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from headrace.protocol import errors
 from headrace.services.kafka_listener.entities import MS
-from hostile_rig import BACKOFF_S, MIB, TIMEOUT_S, Probe, attack, attacked_cluster, rss_bytes
+from hostile_rig import MIB, TIMEOUT_S, Probe, attack, attacked_cluster, rss_bytes
 from kafka_listener_rig import WireClient
 from kafka_wire import example_request as example
 from kafka_wire import framed, request_frame, request_head, written
@@ -20,7 +20,7 @@ from kio.index import load_request_schema
 from node_rig import batch, until
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Iterator
 
     from headrace import LocalCluster
 
@@ -259,17 +259,6 @@ def parked(cluster: LocalCluster) -> int:
 # --- well-formed and absurd ------------------------------------------------------------------------------
 
 
-async def ask(probe: Probe, api_key: int, version: int, **values: Any) -> Any:
-    """One request on a connection of its own, with these values in it."""
-    client = await WireClient.to(probe.kafka[1])
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            client.send(api_key, version, **values)
-            return (await client.answer(api_key, version))[1]
-    finally:
-        client.close()
-
-
 def test_absurd_reads(cluster: LocalCluster) -> None:
     """Rows 32, 34 and 41: offsets, sizes, times, epochs and sessions that cannot be; and one that pretends to
     be a replica is served as the client that it is."""
@@ -279,7 +268,7 @@ def test_absurd_reads(cluster: LocalCluster) -> None:
     async def scenario(probe: Probe) -> None:
         async def fetch(**values: Any) -> tuple[int, Any]:
             values = {"topic": probe.topic, "fetch_offset": 0, "max_bytes": MIB, **plain, **values}
-            answer = await ask(probe, FETCH, 11, **{"partition_max_bytes": MIB, **values})
+            answer = await probe.ask_kafka(FETCH, 11, **{"partition_max_bytes": MIB, **values})
             partitions = answer.responses[0].partitions if answer.responses else (None,)
             return int(answer.error_code), partitions[0]
 
@@ -302,10 +291,10 @@ def test_absurd_reads(cluster: LocalCluster) -> None:
                 "current_leader_epoch": -1,
                 "isolation_level": 0,
             }
-            listed = await ask(probe, LIST_OFFSETS, 7, timestamp=timestamp, **asked)
+            listed = await probe.ask_kafka(LIST_OFFSETS, 7, timestamp=timestamp, **asked)
             code = int(listed.topics[0].partitions[0].error_code)
             assert code in (errors.InvalidRequestError.code, errors.UnsupportedVersionError.code), timestamp
-        found = await ask(probe, EPOCHS, 4, topic=probe.topic, partition=0, current_leader_epoch=99)
+        found = await probe.ask_kafka(EPOCHS, 4, topic=probe.topic, partition=0, current_leader_epoch=99)
         assert int(found.topics[0].partitions[0].error_code) == errors.UnknownLeaderEpochError.code
 
     attack(cluster, scenario)
@@ -354,77 +343,9 @@ def test_names_that_would_be_made_by_asking(cluster: LocalCluster) -> None:
 
     async def scenario(probe: Probe) -> None:
         for name in NAMED:
-            answer = await ask(probe, METADATA, 9, name=name, allow_auto_topic_creation=True)
+            answer = await probe.ask_kafka(METADATA, 9, name=name, allow_auto_topic_creation=True)
             assert int(answer.topics[0].error_code) in (3, 17), name
         assert not {topic.name for topic in (await everything(probe)).topics} & set(NAMED)
-
-    attack(cluster, scenario)
-
-
-async def code_of(probe: Probe, api_key: int, version: int, **values: Any) -> int:
-    """Of an answer that has one for all."""
-    return int((await ask(probe, api_key, version, **values)).error_code)
-
-
-async def settled(code: Callable[[], Awaitable[int]]) -> int:
-    """Not before there is a coordinator, which comes with the first one who looks for it."""
-    while True:
-        found = await code()
-        if found not in (14, 15, 16):
-            return found
-        await asyncio.sleep(BACKOFF_S)
-
-
-def test_groups_that_must_not_be(cluster: LocalCluster) -> None:
-    """Row 35: session timeouts, protocols and metadata beyond measure; nobody becomes a member."""
-    join = {
-        "member_id": "",
-        "group_instance_id": None,
-        "protocol_type": "consumer",
-        "rebalance_timeout": 0 * MS,
-    }
-
-    async def scenario(probe: Probe) -> None:
-        await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="bad", key_type=0))
-
-        async def joined(**values: Any) -> int:
-            # version 3 gives a member its id while it joins
-            fields = {"group_id": "bad", **join, **values}
-            return await settled(lambda: code_of(probe, JOIN_GROUP, 3, **fields))
-
-        for ms in (0, -1, 2**31 - 1, -(2**31)):
-            assert await joined(session_timeout=ms * MS) == errors.InvalidSessionTimeoutError.code
-        wrong = errors.InconsistentGroupProtocolError.code
-        assert await joined(session_timeout=10_000 * MS, protocol_type="") == wrong
-        assert await joined(session_timeout=10_000 * MS, group_id="") == errors.InvalidGroupIdError.code
-        assert (
-            await joined(session_timeout=10_000 * MS, member_id="nobody") == errors.UnknownMemberIdError.code
-        )
-        listed = await ask(probe, LIST_GROUPS, 0)
-        assert "bad" not in {group.group_id for group in listed.groups}
-
-    attack(cluster, scenario)
-
-
-def test_commits_that_must_not_be(cluster: LocalCluster) -> None:
-    """Row 36: metadata of more than 4 KiB, partitions that are none; negative offsets are taken."""
-
-    async def scenario(probe: Probe) -> None:
-        await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="simple", key_type=0))
-
-        async def committed(**values: Any) -> int:
-            fields = {"group_id": "simple", "generation_id_or_member_epoch": -1, "member_id": ""}
-            where = {"name": probe.topic, "partition_index": 0, "group_instance_id": None}
-            metadata = {"committed_offset": 1, "committed_metadata": "", "committed_leader_epoch": -1}
-            answer = await ask(probe, OFFSET_COMMIT, 8, **{**fields, **where, **metadata, **values})
-            return int(answer.topics[0].partitions[0].error_code)
-
-        assert await settled(committed) == 0
-        large = await committed(committed_metadata="x" * 5_000)
-        assert large == errors.OffsetMetadataTooLargeError.code
-        assert await committed(committed_offset=-2) == 0
-        assert await committed(partition_index=-1) != 0
-        assert await committed(partition_index=2**31 - 1) != 0
 
     attack(cluster, scenario)
 

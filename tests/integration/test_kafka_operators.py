@@ -1,4 +1,4 @@
-"""What operators set for Kafka's clients, seen by real ones: metrics that they push."""
+"""What operators set for Kafka's clients, seen by real ones: metrics that they push, quotas, features."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import headrace
 import pytest
-from headrace.clients.admin.admin_types import Resource
+from confluent_kafka import Producer
+from headrace import ANY_NAME, Resource, quota_entity
 from headrace.runtime.waiting_io import until
 from headrace.services.cli.main import run
-from kafka_clients import WAIT_S, confluent_producer
+from kafka.admin import KafkaAdminClient
+from kafka_clients import WAIT_S, confluent_consumer, confluent_producer, new_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    """One node."""
-    with headrace.local(listeners="PLAINTEXT://127.0.0.1:0") as made:
+    """One node, which is quick to forget how much a client did."""
+    with headrace.local(listeners="PLAINTEXT://127.0.0.1:0", quota_window_num=2) as made:
         yield made
         assert [node["kafka"]["broken"] for node in made.status()["nodes"]] == [0]
 
@@ -67,3 +69,70 @@ def test_librdkafka_pushes_its_metrics(cluster: LocalCluster, cli: Callable[...,
     assert known()["metric-count"] == 0
     cli("client-metrics", "delete", "--name", "sub")
     assert cli("client-metrics", "describe", "-o", "json") == []
+
+
+def test_quotas_slow_clients_down(cluster: LocalCluster, cli: Callable[..., Any]) -> None:
+    """librdkafka hears for how long it waits; a reader gets everything, later; others are not concerned."""
+    topic = new_topic(cluster, "slow", 1)
+    cli("quota", "alter", "--client", "slow", "--set", "producer_byte_rate=200000", "--set",
+        "consumer_byte_rate=300000")  # fmt: skip
+    cli("quota", "alter", "--user-defaults", "--client", "slow", "--set", "request_percentage=900")
+    assert cli("quota", "describe", "--client", "slow", "-o", "json") == [
+        {"entity": "client-id slow", "quota": "consumer_byte_rate", "value": 300000.0},
+        {"entity": "client-id slow", "quota": "producer_byte_rate", "value": 200000.0},
+        {"entity": "client-id slow, user defaults", "quota": "request_percentage", "value": 900.0},
+    ]
+    throttled: list[int] = []
+
+    def throttle(event: Any) -> None:
+        throttled.append(round(event.throttle_time * 1000))
+
+    values = [bytes([number]) * 30_000 for number in range(9)]
+
+    def send(client_id: str) -> Producer:
+        about = {"client.id": client_id, "linger.ms": 0, "batch.num.messages": 1, "throttle_cb": throttle}
+        producer = Producer({"bootstrap.servers": cluster.kafka_bootstrap, **about})
+        for value in values:
+            producer.produce(topic, value)
+        assert producer.flush(WAIT_S) == 0
+        return producer
+
+    send("fast")
+    assert throttled == []
+    slow = send("slow")
+    until(lambda: slow.poll(0) >= 0 and bool(throttled), WAIT_S)
+    consumer = confluent_consumer(cluster, "slow", client_id="slow", fetch_max_bytes=1_000_000)
+    consumer.subscribe([topic])
+    got = [consumer.poll(WAIT_S).value() for _ in range(2 * len(values))]
+    assert got == values * 2
+    consumer.close()
+    counts = cluster.status()["nodes"][0]["kafka"]["quotas"]["throttled"]
+    assert counts["producer_byte_rate"] > 0
+    assert counts["consumer_byte_rate"] > 0
+    with cluster.admin() as admin:
+        found = admin.describe_client_quotas({"client_id": "slow"})
+        assert set(admin.describe_client_quotas({"user": ANY_NAME}, strict=True)) == set()
+        assert quota_entity(client_id="slow", user=None) in found
+        gone = {entity: dict.fromkeys(values) for entity, values in found.items()}
+        assert not admin.alter_client_quotas(gone).errors
+    assert cli("quota", "describe", "-o", "json") == []
+
+
+def test_features_go_down_and_up(cluster: LocalCluster) -> None:
+    """Clients see the level that holds; what cannot be says so."""
+    admin = KafkaAdminClient(bootstrap_servers=cluster.kafka_bootstrap)
+    try:
+        down = {"transaction.version": ("SAFE_DOWNGRADE", 1), "group.version": ("SAFE_DOWNGRADE", 0)}
+        assert admin.update_features(down, validate_only=True) == dict.fromkeys(down, "OK")
+        assert admin.describe_features()["transaction.version"]["finalized"] == (2, 2)
+        assert admin.update_features(down) == dict.fromkeys(down, "OK")
+        found = admin.describe_features()
+        assert found["transaction.version"]["finalized"] == (1, 1)
+        assert found["group.version"] == {"supported": (0, 1)}
+        up = {"transaction.version": 2, "group.version": 1}
+        with pytest.raises(Exception, match="level 9"):
+            admin.update_features({**up, "metadata.version": 9})
+        assert admin.update_features(up) == dict.fromkeys(up, "OK")
+        assert admin.describe_features()["group.version"]["finalized"] == (1, 1)
+    finally:
+        admin.close()

@@ -241,6 +241,29 @@ def test_a_topic_that_was_created_again(cluster: LocalCluster) -> None:
             fill(cluster, "again", 30)
 
 
+def test_a_topic_of_a_stream_is_deleted(cluster: LocalCluster) -> None:
+    """An error; or the stream goes on with the others, and the plan says what is gone."""
+    for name in ("stays", "goes"):
+        create(cluster, name)
+        fill(cluster, name, 5)
+    strict, lax = (
+        options(cluster, stream=True, subscribe="stays,goes", startingOffsets="earliest", failOnDataLoss=fail)
+        for fail in (True, False)
+    )
+    start = Planner(strict).initial_offsets()
+    both = Planner(strict).latest_offsets(start)
+    cluster.admin().delete_topics("goes").raise_for_errors()
+    with pytest.raises(UnknownTopicOrPartitionError, match="'goes'"):
+        Planner(strict).latest_offsets(start)
+    with pytest.raises(DataLossError, match="goes-0"):
+        Planner(strict).between(start, both)
+    end = Planner(lax).latest_offsets(start)
+    assert end == {TopicPartition("stays", 0): 5}
+    plan = Planner(lax).between(start, end)
+    assert [loss.tp.topic for loss in plan.losses] == ["goes"]
+    assert len(offsets_of(plan.ranges, lax)) == 5
+
+
 def test_what_is_not_there(cluster: LocalCluster) -> None:
     """Named topics have to be; a pattern without a match is an empty plan."""
     with pytest.raises(UnknownTopicOrPartitionError, match="'nowhere'"):

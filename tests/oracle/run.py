@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent)]
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "fakes")]
 
 from beside.main_io import main  # noqa: E402
 

@@ -77,6 +77,7 @@ def test_the_power_fails_everywhere_at_once(plan: Plan) -> None:
 
 def finds(laws: tuple[str, ...], plan: Plan, seeds: int, first: int = 1) -> bool:
     """Whether one of so many seeds ends in one of the laws. `first` is tried first: lately it was the one."""
+    assert first <= seeds
     for seed in (*range(first, seeds + 1), *range(1, first)):
         try:
             SimCluster(seed, plan).run()

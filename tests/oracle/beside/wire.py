@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
-import io
 import itertools
 import socket
 import struct
@@ -18,9 +17,9 @@ import typing
 import uuid
 from typing import Any
 
-from kio.index import load_request_schema, load_response_schema
+from kafka_wire import body_of, framed, request_frame
+from kio.index import load_request_schema
 from kio.schema.index import api_key_map
-from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import TZAware, i32Timedelta, i64Timedelta
 
 if typing.TYPE_CHECKING:
@@ -55,28 +54,14 @@ def versions_of(api: str) -> list[int]:
 
 def frame(api: str, version: int, fields: dict[str, Any], correlation: int = 1) -> bytes:
     """A whole request with its size in front."""
-    body_type = load_request_schema(KEYS[api], version)
-    header_type = body_type.__header_schema__
-    header = header_type(
-        request_api_key=KEYS[api],
-        request_api_version=version,
-        correlation_id=correlation,
-        client_id=CLIENT_ID,
-    )
-    out = io.BytesIO()
-    entity_writer(header_type)(out, header)
-    entity_writer(body_type)(out, _entity(body_type, fields))
-    return struct.pack(">i", len(out.getvalue())) + out.getvalue()
+    body = _entity(load_request_schema(KEYS[api], version), fields)
+    return framed(request_frame(KEYS[api], version, body, correlation, CLIENT_ID))
 
 
 def parsed(api: str, version: int, answer: bytes) -> dict[str, Any]:
     """The body of an answer, without its size, as dicts, lists, numbers and texts."""
-    body_type = load_response_schema(KEYS[api], version)
-    _, size = entity_reader(body_type.__header_schema__)(answer, 0)
-    body, more = entity_reader(body_type)(answer, size)
-    if size + more != len(answer):
-        return {"bytes behind the answer": len(answer) - size - more, **_plain(body)}
-    return _plain(body)
+    body, behind = body_of(KEYS[api], version, answer)
+    return ({"bytes behind the answer": behind} if behind else {}) | _plain(body)
 
 
 class Wire:

@@ -17,6 +17,7 @@ import work_units
         ("tests/oracle/test_beside.py::test_d", "kafka"),
         ("tests/unit/services/test_ray_session.py::test_e", "tests/unit/services/test_ray_session.py"),
         ("tests/sim/test_txn_sim.py::test_f[x]", "tests/sim/test_txn_sim.py::test_f[x]"),
+        ("tests/faults/test_links.py::test_g", "tests/faults/test_links.py::test_g"),
     ],
 )
 def test_what_shares_something_is_one_unit(nodeid: str, unit: str) -> None:

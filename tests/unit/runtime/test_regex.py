@@ -126,7 +126,16 @@ def test_work_is_bounded() -> None:
     names = [each.replace("0", "a").replace("1", "b") for each in digits]
     with pytest.raises(InvalidRegularExpressionError, match="too long"):
         regex.resolve(names, 1, 2)
-    assert MAX_WORK <= 1_000_000
+    assert regex.work < MAX_WORK + 10_000
+
+
+@pytest.mark.parametrize("expression", ["(a?){700}b*", "((.?){2}){400}x", "((a?){30}){30}"])
+def test_work_is_bounded_within_a_single_step(expression: str) -> None:
+    """Where one character leads to all nodes, each of which leads to all others."""
+    regex = compile_regex(expression)
+    with pytest.raises(InvalidRegularExpressionError, match="too long"):
+        regex.resolve(["a" * 249], 1, 2)
+    assert regex.work < MAX_WORK + 10_000
 
 
 def test_record_says_when_and_at_what_it_was_resolved() -> None:

@@ -63,6 +63,8 @@ def test_addresses_have_their_own() -> None:
     made = ClientQuotas()
     made.follow({(("ip", "1.2.3.4"),): {"connection_creation_rate": 5.0}})
     assert made.of_address("9.9.9.9") is None
+    made.follow({(("ip", "0:0:0::1"),): {"connection_creation_rate": 7.0}})
+    assert made.of_address("::1") == Held(7.0, ("connection_creation_rate", "::1", ""))
     made.follow({(("ip", None),): {"connection_creation_rate": 2.0}})
     assert made.of_address("9.9.9.9") == Held(2.0, ("connection_creation_rate", "9.9.9.9", ""))
 

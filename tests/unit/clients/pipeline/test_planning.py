@@ -64,6 +64,8 @@ def test_what_is_subscribed() -> None:
         subscribed(Subscription(topics=("t", "u")), more)
     with pytest.raises(UnknownTopicOrPartitionError, match="t-9"):
         subscribed(Subscription(partitions=(T0, TopicPartition("t", 9))), more)
+    assert set(subscribed(Subscription(topics=("t", "u")), more, is_lax=True)) == {T0, T1, T2}
+    assert set(subscribed(Subscription(partitions=(T0, TopicPartition("t", 9))), more, is_lax=True)) == {T0}
 
 
 def test_edges_settle_to_exact_offsets() -> None:

@@ -305,6 +305,7 @@ def test_unclean_elections_come_as_soon_as_the_new_interval_says(driver) -> None
 
 def test_a_group_has_configs_before_it_is_there(driver: Driver) -> None:
     """Set, described with what they hide, listed, taken back; the session is longer than the interval."""
+    assert alter(driver, CLUSTER, group_consumer_min_session_timeout_ms=5_000).error_code == 0
     assert alter(driver, GROUP, consumer_session_timeout_ms=8_000).error_code == 0
     assert alter(driver, CLUSTER, group_consumer_session_timeout_ms=60_000).error_code == 0
     described = driver.ask(DescribeConfigsRequest((GROUP,), include_synonyms=True)).results[0]
@@ -326,6 +327,28 @@ def test_a_group_has_configs_before_it_is_there(driver: Driver) -> None:
     assert driver.ask(ListConfigResourcesRequest((32,))).resources == (GROUP,)
     assert alter(driver, GROUP, consumer_session_timeout_ms=None).error_code == 0
     assert driver.ask(ListConfigResourcesRequest((32,))).resources == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [("session.timeout.ms", 45_000, 60_000), ("heartbeat.interval.ms", 5_000, 15_000)],
+)
+def test_the_configs_of_groups_are_bounded(driver: Driver, name: str, low: int, high: int) -> None:
+    """By the whole cluster, at once; what a group has from before stays, and does not keep others from being
+    changed."""
+    own, least, most = (f"{prefix}consumer.{middle}{name}" for prefix, middle in
+                        (("", ""), ("group.", "min."), ("group.", "max.")))  # fmt: skip
+    for value in (low, high):
+        assert alter(driver, GROUP, **{own: value}).error_code == 0
+    assert f"less than {least} {low}" in refused(driver, GROUP, **{own: low - 1})
+    assert f"more than {most} {high}" in refused(driver, GROUP, **{own: high + 1})
+    assert "must not be more" in refused(driver, CLUSTER, **{least: high + 1})
+    assert alter(driver, CLUSTER, **{most: high - 1}).error_code == 0
+    assert f"more than {most} {high - 1}" in refused(driver, GROUP, **{own: high + 1})
+    other = {"session.timeout.ms": "heartbeat.interval.ms", "heartbeat.interval.ms": "session.timeout.ms"}
+    value = 15_000 if name == "session.timeout.ms" else 45_000
+    assert alter(driver, GROUP, **{f"consumer.{other[name]}": value}).error_code == 0
+    assert alter(driver, GROUP, **{own: high - 1}).error_code == 0
 
 
 @pytest.mark.parametrize("name", ["", "g" * 2_049])

@@ -34,7 +34,7 @@ def test_the_highest_level_holds_until_another_is_set(driver: Driver) -> None:
     assert update(driver, FeatureUpdate("transaction.version", 2, UP)) == 0
     assert level_of(driver.image, "transaction.version") == 2
     before = driver.image
-    assert update(driver, FeatureUpdate("transaction.version", 2, UP), FeatureUpdate("no.such", 0, UP)) == 0
+    assert update(driver, FeatureUpdate("transaction.version", 2, UP)) == 0
     assert driver.image is before
 
 
@@ -48,6 +48,7 @@ def test_the_highest_level_holds_until_another_is_set(driver: Driver) -> None:
         FeatureUpdate("metadata.version", 26, DOWN),
         FeatureUpdate("kraft.version", 0, UNSAFE),
         FeatureUpdate("no.such.feature", 1, UP),
+        FeatureUpdate("no.such.feature", 0, UNSAFE),
     ],
 )
 def test_what_cannot_be_fails_all(driver: Driver, wrong: FeatureUpdate) -> None:

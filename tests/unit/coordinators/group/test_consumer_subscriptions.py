@@ -87,6 +87,25 @@ def test_clock_that_was_turned_back_does_not_stop_the_refresh(rig: ConsumerGroup
     assert "log_c" in first.owned
 
 
+def test_expressions_that_become_too_dear_cost_others_nothing(rig: ConsumerGroupRig) -> None:
+    """Topics come that three expressions take too long on: they keep what they have, one is tried with each
+    heartbeat, and those who read by others get the new topics."""
+    dear = [f"(a|b)*a(a|b){{{count}}}" for count in (400, 401, 402)]
+    members = [_by_regex(rig, f"m{number}", regex) for number, regex in enumerate((*dear, "log_.*"))]
+    run(*members)
+    names = ["".join("ab"[(number * at) % 7 % 2] for at in range(1, 240)) for number in range(40)]
+    rig.set_topics(log_a=2, log_b=2, log_c=1, **dict.fromkeys(names, 1))
+    rig.advance(REFRESH_MS)
+    before = {regex: rig.group.regexes[regex].version for regex in dear}
+    for tried in (1, 2, 3):
+        members[-1].beat()
+        versions = [rig.group.regexes[regex].version > before[regex] for regex in dear]
+        assert versions.count(True) == tried
+    run(*members)
+    assert "log_c" in members[-1].owned
+    assert [rig.group.regexes[regex].topics for regex in dear] == [(), (), ()]
+
+
 def test_expression_is_forgotten_with_its_last_member(rig: ConsumerGroupRig) -> None:
     """Whether that leaves, reads by another one, or by none."""
     first, second = _by_regex(rig, "a", "log_.*"), _by_regex(rig, "b", "log_.*")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from coordinator_rig import CoordinatorRig, batch_of
 from headrace.coordinators.runtime.routing import MAX_ID_LENGTH
@@ -11,6 +13,7 @@ from headrace.protocol.errors import (
     InvalidGroupIdError,
     InvalidRequestError,
     NotCoordinatorError,
+    UnsupportedVersionError,
 )
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.groups import (
@@ -193,3 +196,16 @@ def test_what_the_node_does_not_lead_it_does_not_coordinate() -> None:
     assert isinstance(rig.set(1, names[2][0]).answer, NotCoordinatorError)
     rig.image_with(0)
     assert isinstance(rig.set(1, names[1][0]).answer, NotCoordinatorError)
+
+
+def test_groups_of_the_new_protocol_can_be_switched_off() -> None:
+    """By the level of their feature; classic ones go on."""
+    rig = CoordinatorRig()
+    rig.lead()
+    rig.host.image = replace(rig.host.image, features={"group.version": 0})
+    asked = rig.ask(registry.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest(("g",)))
+    assert isinstance(asked.answer, UnsupportedVersionError)
+    assert rig.describe("g").answer.groups[0].error_code == 0
+    rig.host.image = replace(rig.host.image, features={"group.version": 1})
+    asked = rig.ask(registry.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest(("g",)))
+    assert not isinstance(asked.answer, UnsupportedVersionError)

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from headrace.protocol.errors import UnknownTopicOrPartitionError
 from headrace.protocol.messages.control import (
     CreatedTopic,
     CreatePartitionsResponse,
@@ -16,8 +17,10 @@ from headrace.protocol.messages.control import (
 from headrace.protocol.messages.data import (
     FetchPartitionResponse,
     FetchResponse,
+    MetadataResponse,
     ProducePartitionResponse,
     ProduceResponse,
+    TopicMetadata,
 )
 from headrace.services.kafka_listener.entities import MS
 from kafka_calls import FakePlane
@@ -27,7 +30,7 @@ from node_rig import run, until
 if TYPE_CHECKING:
     import pytest
 
-PRODUCE, FETCH, VERSIONS = 0, 1, 18
+PRODUCE, FETCH, METADATA, VERSIONS = 0, 1, 3, 18
 CREATE, DELETE, GROW = 19, 20, 37
 ALL = (("client-id", None),)
 
@@ -100,11 +103,25 @@ def test_a_fetch_above_the_quota_has_no_records() -> None:
     assert fetched(made, 5_000).responses[0].partitions[0].records == bytes(5_000)
 
 
+def test_a_batch_above_all_windows_is_read_one_day() -> None:
+    """By who had nothing in them; then it counts whole."""
+    made = plane(consumer_byte_rate=1_000.0)
+    assert fetched(made, 100).throttle_time == 0 * MS
+    told = fetched(made, 50_000)
+    assert told.responses == ()
+    assert 0 * MS < told.throttle_time < 1_000 * MS
+    made.clock_ms += 11_000
+    assert fetched(made, 50_000).responses[0].partitions[0].records == bytes(50_000)
+    assert fetched(made, 1).throttle_time > 30_000 * MS
+
+
 def test_sessions_outlive_an_empty_answer() -> None:
     """What was not told is told with the next answer. A session that would begin with one does not."""
     made = plane(consumer_byte_rate=1_000.0)
-    assert fetched(made, 50_000, session_epoch=0).session_id == 0
+    assert fetched(made, 9_000).throttle_time == 0 * MS
+    assert fetched(made, 5_000, session_epoch=0).session_id == 0
     assert len(made.fetch_sessions) == 0
+    made.clock_ms += 30_000
     session = fetched(made, 9_000, session_epoch=0).session_id
     assert session > 0
     told = fetched(made, 5_000, session_id=session, session_epoch=1, topics=())
@@ -207,3 +224,20 @@ def test_connections_come_at_a_rate() -> None:
             assert rig.listener.throttle.status()["throttled"] == {"connection_creation_rate": 2}
 
     run(main)
+
+
+def test_topics_that_are_made_by_asking_are_rationed_too() -> None:
+    """Who asks for too many is not told of them, and asks again."""
+    made = plane(controller_mutation_rate=1.0)
+    for number in range(13):
+        made.sent.clear()
+        made.start(METADATA, 9, name=f"new-{number}", allow_auto_topic_creation=True)
+        missing = TopicMetadata(UnknownTopicOrPartitionError.code, f"new-{number}", b"", False, ())
+        made.answer(MetadataResponse("c", 1, 5, (), (missing,)))
+        if made.sent:
+            break
+        made.answer(CreateTopicsResponse((CreatedTopic(f"new-{number}"),)))
+        made.answer(MetadataResponse("c", 1, 6, (), ()))
+    assert number == 12
+    told = made.told(METADATA, 9)
+    assert (int(told.topics[0].error_code), told.throttle_time) == (3, 1_000 * MS)

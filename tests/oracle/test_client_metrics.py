@@ -1,4 +1,4 @@
-"""Kafka's tools for operators, and Java's clients under what they set: metrics that clients push."""
+"""Metrics that a Java client pushes, as Kafka's own tool asks for them: Kafka takes none without a plugin."""
 
 from __future__ import annotations
 

@@ -1,0 +1,84 @@
+"""What the configs of a group may be: bounds for the whole cluster. Kafka's names.
+
+In Kafka they are read-only; here they hold as soon as they are set. What a group has from before, it
+keeps. Source: Kafka GroupCoordinatorConfig.java, GroupConfig.java; KIP-848.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..protocol.errors import ConfigError, InvalidConfigError
+from ..runtime.config import MAX_INT, SECOND, Config, key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MIN_SESSION, _MAX_SESSION = "group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"
+_MIN_INTERVAL = "group.consumer.min.heartbeat.interval.ms"
+_MAX_INTERVAL = "group.consumer.max.heartbeat.interval.ms"
+# A group's key, and those of the cluster that bound it
+_BOUNDS = (
+    ("consumer.session.timeout.ms", _MIN_SESSION, _MAX_SESSION),
+    ("consumer.heartbeat.interval.ms", _MIN_INTERVAL, _MAX_INTERVAL),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupBounds(Config):
+    """Keys that controllers check the configs of groups by."""
+
+    group_consumer_min_session_timeout_ms: int = key(
+        _MIN_SESSION,
+        45 * SECOND,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="The shortest consumer.session.timeout.ms that a group may have of its own.",
+    )
+    group_consumer_max_session_timeout_ms: int = key(
+        _MAX_SESSION,
+        60 * SECOND,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="The longest consumer.session.timeout.ms that a group may have of its own.",
+    )
+    group_consumer_min_heartbeat_interval_ms: int = key(
+        _MIN_INTERVAL,
+        5 * SECOND,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="The shortest consumer.heartbeat.interval.ms that a group may have of its own.",
+    )
+    group_consumer_max_heartbeat_interval_ms: int = key(
+        _MAX_INTERVAL,
+        15 * SECOND,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="The longest consumer.heartbeat.interval.ms that a group may have of its own.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        values = self.to_mapping()
+        for _, low, high in _BOUNDS:
+            if values[low] > values[high]:
+                raise ConfigError(f"{low} {values[low]} must not be more than {high} {values[high]}")
+
+    def check_group(self, values: Mapping[str, str]) -> None:
+        """Of the dotted names of a group, with canonical values. Errors: InvalidConfigError."""
+        bounds = self.to_mapping()
+        for name, low, high in _BOUNDS:
+            value = int(values.get(name, bounds[low]))
+            if value < bounds[low]:
+                raise InvalidConfigError(f"{name} {value} is less than {low} {bounds[low]}")
+            if value > bounds[high]:
+                raise InvalidConfigError(f"{name} {value} is more than {high} {bounds[high]}")

@@ -1,0 +1,124 @@
+"""`headrace quota …`: how much users, client ids and addresses of Kafka's clients may have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .admin import open_admin, raise_first
+from .common import (
+    Settings,
+    bootstrap_option,
+    cluster_option,
+    config_option,
+    form_option,
+    key_value_pairs,
+    with_settings,
+)
+from .output import note, print_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_COLUMNS = ("entity", "quota", "value")
+_KINDS = ("user", "client_id", "ip")
+
+
+@click.group()
+def quota() -> None:
+    """Look at and change how much users, client ids and addresses of Kafka's clients may have."""
+
+
+def _entity_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for kind, what in (("ip", "address"), ("client", "client id"), ("user", "user")):
+        default = f"All {what}{'es' if kind == 'ip' else 's'} without quotas of their own."
+        command = click.option(f"--{kind}-defaults", is_flag=True, help=default)(command)
+        command = click.option(f"--{kind}", metavar="NAME", help=f"One {what}.")(command)
+    return command
+
+
+@quota.command()
+@_entity_options
+@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+def describe(settings: Settings, **given: Any) -> None:
+    """Show quotas: of whom the options name, of all without any. A user's with its client ids."""
+    with open_admin(settings, settings.client_config()) as admin:
+        found = admin.describe_client_quotas(_names(given))
+    rows = [
+        {"entity": _told(entity), "quota": key, "value": values[key]}
+        for entity, values in found.items()
+        for key in sorted(values)
+    ]
+    if rows or settings.form != "text":
+        print_rows(rows, _COLUMNS, settings.form)
+    else:
+        note("there are no such quotas")
+
+
+@quota.command()
+@_entity_options
+@click.option(
+    "--set",
+    "given_values",
+    multiple=True,
+    metavar="QUOTA=VALUE",
+    callback=key_value_pairs,
+    help="producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate; for"
+    " an address connection_creation_rate.",
+)
+@click.option("--delete", "deleted", multiple=True, metavar="QUOTA", help="No longer of its own.")
+@click.option("--dry-run", is_flag=True, help="Only check.")
+@with_settings(bootstrap_option, cluster_option, config_option)
+def alter(
+    settings: Settings,
+    *,
+    given_values: dict[str, str],
+    deleted: tuple[str, ...],
+    dry_run: bool,
+    **given: Any,
+) -> None:
+    """Change the quotas of a user, a client id, both together, or an address; they act at once."""
+    from ...clients.admin.quotas_io import quota_entity
+
+    names = _names(given)
+    if not names:
+        raise click.UsageError("name who: --user, --client, --ip, or their --…-defaults")
+    changes = _changes(given_values, deleted)
+    entity = quota_entity(**names)
+    with open_admin(settings, settings.client_config()) as admin:
+        results = admin.alter_client_quotas({entity: changes}, validate_only=dry_run)
+    raise_first({_told(each): error for each, error in results.errors.items()}, 1, "entities")
+    note(f"{'could be changed' if dry_run else 'changed'}: {_told(entity)}")
+
+
+def _names(given: dict[str, Any]) -> dict[str, str | None]:
+    """Errors: click.UsageError for a name and the default of one kind."""
+    names: dict[str, str | None] = {}
+    for kind in _KINDS:
+        option = kind.removesuffix("_id")
+        name, is_default = given[option], given[f"{option}_defaults"]
+        if name is not None and is_default:
+            raise click.UsageError(f"--{option} and --{option}-defaults are two entities")
+        if name is not None or is_default:
+            names[kind] = name
+    return names
+
+
+def _changes(given: dict[str, str], deleted: tuple[str, ...]) -> dict[str, float | None]:
+    """Errors: click.UsageError."""
+    changes: dict[str, float | None] = dict.fromkeys(deleted)
+    for key, text in given.items():
+        if key in changes:
+            raise click.UsageError(f"two changes of {key}")
+        try:
+            changes[key] = float(text)
+        except ValueError:
+            raise click.UsageError(f"{key} must be a number, not {text!r}") from None
+    if not changes:
+        raise click.UsageError("nothing to change: give --set or --delete")
+    return changes
+
+
+def _told(entity: Any) -> str:
+    return ", ".join(f"{kind} {name}" if name is not None else f"{kind} defaults" for kind, name in entity)
