@@ -8,10 +8,10 @@ export RAY_AUTH_MODE ?= disabled
 export QUICKSTART_INPUT := $(value INPUT)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test spark bench oracle sim faults fuzz fmt lint types imports check codec docs clean
+.PHONY: help setup quickstart test spark bench bench-spark pipelines oracle sim faults fuzz fmt lint types imports check codec docs clean
 
 help: ## show the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml $(wildcard protocol/records/*.pyx protocol/records/*.pxi protocol/transport/*.pyx)
 	@$(PYTHON) -c 'import sys; sys.exit("headrace needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
@@ -51,7 +51,7 @@ test: $(STAMP) ## all tests, those of Spark among them where there is a JDK
 
 SPARK_TESTS = -m pytest -q -W default -p headrace.services.pytest_plugin
 spark: .venv-spark35/.ready .venv-spark4/.ready ## the tests of Spark 3.5 with RayDP, and of Spark 4 (needs a JDK 17)
-	.venv-spark35/bin/python $(SPARK_TESTS) tests/spark35
+	.venv-spark35/bin/python $(SPARK_TESTS) -n 2 --dist loadgroup tests/spark35
 	.venv-spark4/bin/python $(SPARK_TESTS) tests/spark4
 
 $(VENV)/.bench: $(STAMP)
@@ -60,11 +60,14 @@ $(VENV)/.bench: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --requirement $@.txt
 	@touch $@
 
-oracle: $(VENV)/.bench ## the same through real clients to Apache Kafka and to headrace, writes docs/COMPATIBILITY.md (ONLY='kcat/*')
-	@$(BIN)/python tests/oracle/run.py $(if $(ONLY),--only $(ONLY),--write) $(ARGS)
+oracle: $(VENV)/.bench ## the same through real clients to Apache Kafka and headrace, writes docs/COMPATIBILITY.md (ONLY='kcat/*'; QUICK=1: a part, for CI)
+	@$(BIN)/python tests/oracle/run.py $(if $(QUICK),--quick,$(if $(ONLY),--only $(ONLY),--write)) $(ARGS)
 
 bench: $(VENV)/.bench ## beside Apache Kafka, an hour, writes docs/BENCHMARKS.md (QUICK=1: 9 min; ONLY=w1,w6)
 	@$(BIN)/python -m headrace.benchmarks $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+bench-spark: $(VENV)/.bench .venv-spark35/.ready .venv-spark4/.ready ## Spark and Ray Data beside Spark's Kafka connector, 15 min, writes docs/BENCHMARKS_SPARK.md (QUICK=1; ONLY=spark35-1,ray)
+	@$(BIN)/python -m headrace.benchmarks.spark $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 SEED ?= 1
 COUNT ?= 1

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         utf8,
         uuid,
     )
+    from .clients import ray_data as ray_data
     from .clients import spark as spark
     from .clients.arrow.layout import ARROW_SCHEMA as ARROW_SCHEMA
     from .protocol import errors
@@ -72,7 +73,12 @@ _OTHER_HOMES = {
     "local": ".services.local_io",
     "LocalCluster": ".services.local_io",
 }
-_MODULES = {"aio": ".aio", "errors": ".protocol.errors", "spark": ".clients.spark"}
+_MODULES = {
+    "aio": ".aio",
+    "errors": ".protocol.errors",
+    "ray_data": ".clients.ray_data",
+    "spark": ".clients.spark",
+}
 
 __all__ = [
     "connect", "Cluster", "Producer", "Transaction", "Consumer", "Admin", "aio", "local", "LocalCluster",

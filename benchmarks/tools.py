@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 PACKAGE = "org.apache.kafka.tools."
 LINGER_MS, BATCH_BYTES = 5, 64 * 1024
-PATIENCE_MS = 60_000  # without any record; then it reports what it has, and that is found to be too little
+PATIENCE_MS = 30_000  # without any record; then it reports what it has, and that is found to be too little
 # of the consumer: without the wait of a classic group for its first members, which is not what is measured
 CONSUMER: Mapping[str, str] = {"group.protocol": "consumer"}
 _PRODUCED = re.compile(r"(\d+) records sent, ([\d.]+) records/sec")
@@ -30,11 +30,14 @@ def producing(bootstrap: str, topic: str, spec: dict[str, Any], values: str) -> 
             "--producer-props", *(f"{name}={value}" for name, value in settings.items())]  # fmt: skip
 
 
-def consuming(bootstrap: str, topic: str, spec: dict[str, Any], config: str) -> list[str]:
-    """Class and arguments of ConsumerPerformance: `count` records from the beginning."""
+def consuming(bootstrap: str, topic: str, spec: dict[str, Any], config: str, group: str) -> list[str]:
+    """Class and arguments of ConsumerPerformance: `count` records from the beginning.
+
+    By itself the tool would draw its group's number, perhaps that of one which has read all.
+    """
     return [f"{PACKAGE}ConsumerPerformance", "--bootstrap-server", bootstrap, "--topic", topic,
-            "--messages", str(spec["count"]), "--timeout", str(PATIENCE_MS), "--consumer.config", config,
-            "--hide-header"]  # fmt: skip
+            "--group", group, "--messages", str(spec["count"]), "--timeout", str(PATIENCE_MS),
+            "--consumer.config", config, "--hide-header"]  # fmt: skip
 
 
 def produced(told: str) -> tuple[int, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 import string
 from pathlib import Path
@@ -52,7 +53,9 @@ def consume(session: Session, cell: Cell, spec: dict[str, Any]) -> dict[str, Any
         reports = [session.tools.consume(system, loaded["topic"], order) for _ in range(spec["times"])]
     for found in reports:
         if found["records"] != loaded["count"]:
-            raise LostDataError(f"{cell.name} read {found['records']} records of {loaded['count']}")
+            raise LostDataError(
+                f"{cell.name} read {found['records']} records of {loaded['count']}: {found['told']}"
+            )
     return with_rates(in_turn(reports))
 
 
@@ -62,6 +65,7 @@ class KafkaTools:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._files: dict[int, Path] = {}
+        self._groups = itertools.count(1)
         self._consumer = session.scratch / "consumer.properties"
         self._consumer.write_text("".join(f"{name}={value}\n" for name, value in tools.CONSUMER.items()))
         command = ["java", *JVM, "-cp", kafka_io.classpath(), str(PROGRAM)]
@@ -77,7 +81,8 @@ class KafkaTools:
 
     def consume(self, system: System, topic: str, spec: dict[str, Any]) -> dict[str, Any]:
         """The same of ConsumerPerformance."""
-        order = tools.consuming(system.kafka_bootstrap, topic, spec, str(self._consumer))
+        group = f"of-{topic}-{next(self._groups)}"
+        order = tools.consuming(system.kafka_bootstrap, topic, spec, str(self._consumer), group)
         return self._run(system, order, tools.consumed, spec)
 
     def _run(self, system: System, order: list[str], read: Any, spec: dict[str, Any]) -> dict[str, Any]:

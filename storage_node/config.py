@@ -169,7 +169,8 @@ class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfi
         low=MIB,
         unit="bytes",
         live=True,
-        doc="Requests under way of all connections together; beyond it they are refused.",
+        doc="Requests under way of all connections together; beyond it they are refused. One of a Kafka"
+        " client may take half of it: 2.5 KiB for each element of its arrays.",
     )
     queued_max_response_bytes: int = key(
         "queued.max.response.bytes",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.errors import TopicAlreadyExistsError
 from ...protocol.model import TopicPartition
 from ..admin.admin_types import EARLIEST, LATEST, NewTopic
 from ..arrow.library import pa, pc
 from ..config import AdminConfig, ConnectionConfig
+from ..group.group_metadata import GroupMetadata
 from ..sync.admin_io import Admin
 from ..sync.producer_io import Producer
 from .ranges import OffsetRange
@@ -16,6 +17,9 @@ from .reading_io import fetch_arrow
 from .source_options import read_options
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..group.group_metadata import OffsetAndMetadata
     from ..sync.cluster_io import Cluster
     from .sink_options import WriteOptions
     from .source_options import ReadOptions
@@ -23,7 +27,15 @@ if TYPE_CHECKING:
 DRIVER_TIMEOUT_MS = 30_000
 # All of it is read whenever a driver starts: small segments, compacted soon.
 _CONFIGS = {"cleanup.policy": "compact", "segment.bytes": 1 << 20, "min.cleanable.dirty.ratio": "0.1"}
+_COPIES = 3
 _CONNECTION = {**ConnectionConfig.keys(), **AdminConfig.keys()}
+
+
+class Progress(NamedTuple):
+    """What a group has read when a batch is committed: the next offsets."""
+
+    group_id: str
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class DriverLog:
@@ -57,10 +69,14 @@ class DriverLog:
             self.close()
             raise
 
-    def put(self, value: bytes | None) -> None:
-        """Write it durably; None leaves nothing of the name. Errors: ProducerFencedError for a driver that
-        is not the newest."""
+    def put(self, value: bytes | None, progress: Progress | None = None) -> None:
+        """Write it durably, and `progress` with it, both or neither; None leaves nothing of the name.
+
+        Errors: ProducerFencedError for a driver that is not the newest.
+        """
         with self._producer.transaction() as transaction:
+            if progress is not None:
+                transaction.send_offsets(progress.offsets, GroupMetadata(progress.group_id))
             transaction.send(self._place.topic, value, key=self._key, partition=0)
 
     def close(self) -> None:
@@ -69,7 +85,9 @@ class DriverLog:
 
     def _create(self) -> None:
         with Admin(self._cluster) as admin:
-            made = admin.create_topics(NewTopic(self._place.topic, 1, configs=_CONFIGS))
+            # No query may have to wait for one node: as many copies as of what coordinators remember.
+            copies = min(_COPIES, len(admin.describe_cluster().nodes))
+            made = admin.create_topics(NewTopic(self._place.topic, 1, copies, _CONFIGS))
         error = made.errors.get(self._place.topic)
         if error is not None and not isinstance(error, TopicAlreadyExistsError):
             raise error

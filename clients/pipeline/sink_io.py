@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ..admin.coordinating_io import Coordinator
     from ..admin.group_types import TransactionDescription
     from ..cluster.cluster_io import ClusterIo
+    from .driver_log_io import Progress
     from .sink_options import WriteOptions
     from .written import PreparedWrite
 
@@ -80,9 +81,12 @@ class Sink:
         """Whether a batch is: one that runs again then has nothing to write."""
         return self._last is not None and batch <= self._last.batch
 
-    def commit(self, batch: int, writes: Sequence[PreparedWrite]) -> bool:
+    def commit(
+        self, batch: int, writes: Sequence[PreparedWrite], *, progress: Progress | None = None
+    ) -> bool:
         """Commit all rows of a batch, whose numbers ascend; False, with these writes aborted, if it was
-        committed before.
+        committed before. With the decision, or not at all, goes the `progress` of a group: where the next
+        batch begins to read.
 
         Errors: InvalidTxnStateError, with everything aborted, if one of the writes cannot be committed any
         more; ProducerFencedError for a driver that is not the newest (nothing is committed by it);
@@ -106,7 +110,7 @@ class Sink:
             self.abort(real)
             raise
         decision = Decision(batch, not real, real)
-        self._record(decision)
+        self._record(decision, progress)
         if real:
             self._finish(decision)
         return True
@@ -150,8 +154,8 @@ class Sink:
     ) -> None:
         self.close()
 
-    def _record(self, decision: Decision) -> None:
-        self._log.put(encoded(decision))
+    def _record(self, decision: Decision, progress: Progress | None = None) -> None:
+        self._log.put(encoded(decision), progress)
         self._last = decision
 
     def _finish(self, decision: Decision) -> None:

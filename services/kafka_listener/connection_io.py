@@ -8,8 +8,6 @@ a client that sends without reading fills its own socket, and nothing of ours.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import socket
 import time
 from collections import deque
 from typing import TYPE_CHECKING
@@ -84,17 +82,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
         far = transport.get_extra_info("peername") or ("", 0)
         self.peer = KafkaPeer(self._listener.new_session(), self._name, f"{far[0]}:{far[1]}")
         self.last_active_ms = self._listener.now_ms()
-        near = transport.get_extra_info("socket")
         # Order: the transport tells of its end before it gives the descriptor back.
         self._output = Output(
             asyncio.get_running_loop(),
-            near.fileno(),
+            transport.get_extra_info("socket").fileno(),
             progressed=lambda: self._listener.guarded(self._progressed),
             failed=lambda: self._listener.guarded(self.abort),
         )
-        # a client whose machine is gone says nothing; one that is gone already, that it is
-        with contextlib.suppress(OSError):
-            near.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if not self._listener.opened(self):
             self.abort()
         elif self._muted_until_ms:
@@ -212,6 +206,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def go_on(self) -> None:
         """Start what waits, as far as it may."""
         self._is_going_on = False
+        self.last_active_ms = self._listener.now_ms()
         self._begin_turn()
         try:
             while self._waiting and not self._is_ending and self._has_turn():
@@ -368,7 +363,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         held = 0 if self._is_ending else partial + self._queued_bytes
         moves = self._moves + self._reader.begun
         if moves != self._counted_moves:
-            self._counted_moves, self.held_since_ms = moves, self._listener.now_ms()
+            self._counted_moves, self.held_since_ms = moves, self.last_active_ms
         more, more_partial = held - self._counted_bytes, partial - self._counted_partial
         self._counted_bytes, self._counted_partial = held, partial
         self._listener.count(self, more, more_partial)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Answer = Mapping[str, Any]
     Write = Callable[[Sink, Answer], None]
 
+_FOUR = struct.Struct(">ihqq")
 _INT, _SHORT_INT, _TWO_LONGS = struct.Struct(">i"), struct.Struct(">hi"), struct.Struct(">qq")
 _LEADER, _DIVERGING = struct.Struct(">iiB"), struct.Struct(">iqB")
 _END = b"\x00"  # of an entity without tagged fields
@@ -104,33 +105,36 @@ def produce_layout(version: int) -> Write:
     form = _Form(is_flexible=version >= 9)
     end, by_id, has_errors, has_leader = form.end, version >= 13, version >= 8, version >= 10
     has_start = version >= 5
-    fixed = struct.Struct(">ihqqq" if has_start else ">ihqq").pack
+    # the log start offset is the last of these
+    fixed = struct.Struct(">ihqqq").pack if has_start else lambda *numbers: _FOUR.pack(*numbers[:4])
     instead = told_instead(PRODUCE, version)
+    no_errors, no_text = (form.count(0), form.text(None)) if has_errors else (b"", b"")
+    usual_end = no_errors + no_text + end
 
     def partition(told: Answer) -> bytes:
-        code = told["error_code"]
-        numbers = [told["index"], instead.get(code, code), told["base_offset"], told["log_append_time"]]
-        if has_start:
-            numbers.append(told.get("log_start_offset", -1))
-        head = fixed(*numbers)
+        code, get = told["error_code"], told.get
+        start = get("log_start_offset", -1)
+        code = instead.get(code, code)
+        head = fixed(told["index"], code, told["base_offset"], told["log_append_time"], start)
+        text, leader = get("error_message"), get("current_leader")
+        if text is None and leader is None:
+            return head + usual_end
         if has_errors:
-            head += form.count(0) + form.text(told.get("error_message"))
-        leader = told.get("current_leader") if has_leader else None
-        return head + (_tags(_leader_tag(0, leader)) if end else b"")
+            head += no_errors + form.text(text)
+        return head + (_tags(_leader_tag(0, leader if has_leader else None)) if end else b"")
 
     def write(sink: Sink, answer: Answer) -> None:
         topics = answer["responses"]
-        sink.write(form.count(len(topics)))
+        parts = [form.count(len(topics))]
         for topic in topics:
             partitions = topic["partition_responses"]
-            sink.write(form.named(topic, "name", by_id=by_id) + form.count(len(partitions)))
-            for told in partitions:
-                sink.write(partition(told))
-            if end:
-                sink.write(end)
-        sink.write(_INT.pack(answer.get("throttle_time", 0)))
+            parts += (form.named(topic, "name", by_id=by_id), form.count(len(partitions)))
+            parts += [partition(told) for told in partitions]
+            parts.append(end)
+        parts.append(_INT.pack(answer.get("throttle_time", 0)))
         if end:
-            sink.write(_endpoints(answer.get("node_endpoints", ()), form) if has_leader else end)
+            parts.append(_endpoints(answer.get("node_endpoints", ()), form) if has_leader else end)
+        sink.write(b"".join(parts))
 
     return write
 

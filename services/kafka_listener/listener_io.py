@@ -67,7 +67,7 @@ class KafkaListener:
         self._servers: list[asyncio.Server] = []
         self._connections: set[KafkaConnection] = set()
         self._unsent: set[KafkaConnection] = set()
-        self.memory = RequestMemory(lambda: self.host.config.now.queued_max_request_bytes)
+        self.memory = RequestMemory()
         self._is_feeding = False  # in the loop's next turn
         self._sweeper: asyncio.TimerHandle | None = None
         self._last_log_ms = 0
@@ -291,6 +291,7 @@ class KafkaListener:
         config, now_ms = self.host.config.now, self.now_ms()
         self.telemetry.expire(now_ms)
         self.throttle.expire()
+        self.memory.set_limit(config.queued_max_request_bytes)
         idle_ms = config.connections_max_idle_ms
         interval_s = min(SWEEP_S, idle_ms / 4000, config.socket_request_receive_timeout_ms / 4000)
         self._sweeper = asyncio.get_running_loop().call_later(interval_s, self.guarded, self._sweep)
@@ -323,6 +324,9 @@ def _bound_socket(host: str, port: int) -> socket.socket:
     made = socket.socket(family, kind, proto)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Connections have it from here: a client whose machine is gone says nothing; one that is gone
+        # already, that it is.
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if family == socket.AF_INET6 and host in ("", "::"):
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         made.bind(address)

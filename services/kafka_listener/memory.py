@@ -6,10 +6,7 @@ wire and hundreds in memory. While it is answered it takes more, but that is one
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Protocol
 
 # Measured: an element keeps 450 bytes where a Fetch waits for news of it, 250 where CreateTopics does.
 ELEMENT_BYTES = 512
@@ -39,24 +36,23 @@ class RequestMemory:
     that hold memory could wait for each other for ever.
     """
 
-    def __init__(self, limit_bytes: Callable[[], int]) -> None:
-        """`limit_bytes` may change at any time."""
-        self._limit_bytes = limit_bytes
+    def __init__(self, limit_bytes: int = 0) -> None:
+        self.set_limit(limit_bytes)
         self.held_bytes = self._partial_bytes = 0
         self.hungry: dict[Holder, None] = {}  # they wait for room, the first comes first
         self._finishing: Holder | None = None  # it may finish its frame
         self._beginning: Holder | None = None  # it may begin its request
 
-    @property
-    def max_elements(self) -> int:
-        """Of one request: what it takes at its peak is at most half of the limit."""
-        return self._limit_bytes() // 2 // PEAK_ELEMENT_BYTES
+    def set_limit(self, limit_bytes: int) -> None:
+        """It may change at any time."""
+        self._limit_bytes = limit_bytes
+        # of one request: what it takes at its peak is at most half of the limit
+        self.max_elements = limit_bytes // 2 // PEAK_ELEMENT_BYTES
 
     def count(self, holder: Holder, more: int, more_partial: int) -> bool:
         """`holder` holds so many bytes more than before, or less; `more_partial` of them in frames that have
         not come whole. Whether others may have to stop reading now."""
-        limit = self._limit_bytes() if more > 0 else 0
-        was_scarce = self._is_scarce(limit)
+        was_scarce = more > 0 and self._is_scarce()
         self.held_bytes += more
         self._partial_bytes += more_partial
         assert self.held_bytes >= self._partial_bytes >= 0, "nobody gives back what it has not"
@@ -64,17 +60,16 @@ class RequestMemory:
             self._finishing = None
         if self._beginning is holder and holder.is_idle:
             self._beginning = None
-        return more > 0 and not was_scarce and self._is_scarce(limit)
+        return more > 0 and not was_scarce and self._is_scarce()
 
-    def _is_scarce(self, limit: int) -> bool:
-        return self.held_bytes > limit or self._partial_bytes > limit // 2
+    def _is_scarce(self) -> bool:
+        return self.held_bytes > self._limit_bytes or self._partial_bytes > self._limit_bytes // 2
 
     def has_room(self, holder: Holder) -> bool:
         """Whether it may read on. Frames that do not come whole get half of all alone: requests that come at
         once are served beside them."""
-        limit = self._limit_bytes()
         is_within = holder.is_within_frame
-        if self.held_bytes <= limit and not (is_within and self._partial_bytes > limit // 2):
+        if not self._is_scarce() or (not is_within and self.held_bytes <= self._limit_bytes):
             self.hungry.pop(holder, None)
             return True
         if self._finishing is None and is_within:
@@ -87,7 +82,7 @@ class RequestMemory:
 
     def may_begin(self, holder: Holder, more: int) -> bool:
         """Whether something of `more` bytes may be made of its request."""
-        if self.held_bytes + more > self._limit_bytes():
+        if self.held_bytes + more > self._limit_bytes:
             if self._beginning not in (None, holder):
                 self.hungry[holder] = None
                 return False
@@ -98,8 +93,7 @@ class RequestMemory:
     @property
     def excess_bytes(self) -> int:
         """What has to be given back before all may read on; not above 0 if nothing has."""
-        limit = self._limit_bytes()
-        return max(self.held_bytes - limit, self._partial_bytes - limit // 2)
+        return max(self.held_bytes - self._limit_bytes, self._partial_bytes - self._limit_bytes // 2)
 
     def is_in_the_way(self, holder: Holder) -> bool:
         """Whether others wait for it to finish its frame."""

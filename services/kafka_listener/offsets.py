@@ -106,7 +106,7 @@ def _commit_failed(call: Call, code: int, text: str) -> dict[str, Any]:
 
 def _fetch_offsets(call: Call) -> None:
     body = call.body
-    asked = body.groups if call.version >= _SEVERAL_GROUPS else (body,)
+    asked = _told_once(body.groups) if call.version >= _SEVERAL_GROUPS else (body,)
     items = [_OffsetsAsked(call, group) for group in asked]
     is_stable = getattr(body, "require_stable", False)
     many = Many(
@@ -122,6 +122,12 @@ def _fetch_offsets(call: Call) -> None:
         call.answer({"groups": told} if call.version >= _SEVERAL_GROUPS else told[0])
 
     ask_many(call, many, [(item.asked.group_id, item) for item in items], done)
+
+
+def _told_once(groups: Sequence[Any]) -> list[Any]:
+    """Bound: all that a group has committed is told once, however often it is asked for."""
+    whole = {group.group_id: group for group in groups if group.topics is None}
+    return [group for group in groups if group.topics is not None or whole[group.group_id] is group]
 
 
 class _OffsetsAsked:

@@ -135,9 +135,8 @@ def _is_hinted(call: Call, result: Any) -> bool:
     return result.error_code in _HINTED and call.version >= _HINTED_SINCE[call.api.key]
 
 
-def _leader(call: Call, result: Any) -> dict[str, Any]:
-    if not _is_hinted(call, result):
-        return {}
+def _leader(result: Any) -> dict[str, Any]:
+    """Who leads, if that is known, where a client asked somebody else (KIP-951)."""
     return {"current_leader": {"leader_id": result.leader_id, "leader_epoch": result.leader_epoch}}
 
 
@@ -178,7 +177,7 @@ def _produced(call: Call, asked: Asked, response: ProduceResponse) -> None:
     def tell(data: Any, result: Any, code: int) -> dict[str, Any]:
         if result is None:
             return _produce_failed(data, code)
-        return {
+        told = {
             "index": data.index,
             "error_code": result.error_code,
             "base_offset": result.base_offset,
@@ -186,7 +185,8 @@ def _produced(call: Call, asked: Asked, response: ProduceResponse) -> None:
             "log_start_offset": result.log_start_offset,
             "record_errors": (),
             "error_message": result.error_detail or None,
-        } | _leader(call, result)
+        }
+        return told | _leader(result) if _is_hinted(call, result) else told
 
     answers = asked.answers("partition_responses", response.partitions, tell)
     if call.is_silent:
@@ -271,7 +271,9 @@ def _fetched(
             else None,
             "preferred_read_replica": result.preferred_read_replica,
             "records": Records([next(left) for _ in range(result.frame_count)]),
-        } | _leader(call, result)
+        }
+        if _is_hinted(call, result):
+            told |= _leader(result)
         if result.diverging_epoch >= 0:
             told["diverging_epoch"] = {
                 "epoch": result.diverging_epoch,

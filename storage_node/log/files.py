@@ -37,6 +37,10 @@ class DiskFullError(KafkaStorageError):
     reached. The disk is fine, and what it has stays; of a failed write any part may be in the file."""
 
 
+class NotCachedError(Exception):
+    """What is wanted is not in memory: only a thread that may wait for the disk can read it."""
+
+
 class Space(NamedTuple):
     """Of the file system that a folder lies in, in bytes; `usable` is what this process may still write."""
 
@@ -51,7 +55,8 @@ class Lent(Protocol):
 
     def send(self, descriptor: int, start: int) -> int:
         """Give a socket or pipe as much as it takes now of the bytes from `start` on; 0 where the file ends.
-        Errors: OSError of either side, BlockingIOError if nothing is taken."""
+        Errors: OSError of either side, BlockingIOError if nothing is taken; NotCachedError if the bytes have
+        left the page cache meanwhile: they are being brought back, unless that was tried before."""
 
 
 class File(Protocol):

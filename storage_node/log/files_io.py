@@ -14,7 +14,7 @@ import resource
 from typing import TYPE_CHECKING, NoReturn
 
 from ...protocol.errors import KafkaStorageError
-from .files import DiskFullError, FileGoneError, NameTooLongError, Space
+from .files import DiskFullError, FileGoneError, NameTooLongError, NotCachedError, Space
 from .page_buffers_io import PageBuffers
 from .page_cache_io import PageCache
 
@@ -32,6 +32,7 @@ _NO_NOWAIT = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 # Bound: of one sendfile, so that one reader with a large socket buffer does not hold up the loop.
 _SENT_AT_ONCE_BYTES = 1024 * 1024
 _READ_INSTEAD_BYTES = 64 * 1024
+_TRIES = 5  # to bring back what has left the page cache before it was sent
 UNLIMITED = 1 << 30
 # What does not say that the disk is bad; everything else takes it offline.
 _CLASSES: dict[int, type[KafkaStorageError]] = {
@@ -146,7 +147,7 @@ class OsFile:
         # pages that are just being read ahead count as cached, and the last of them comes last
         if self.pread_cached(position + size - 1, 1) is None:
             return None
-        return _LentBytes(held, position, size)
+        return _LentBytes(held, self._cached.pages, position, size)
 
     def will_need(self, position: int, size: int) -> None:
         """Start reading ahead. See files.File."""
@@ -193,10 +194,12 @@ class OsFile:
 class _LentBytes:
     """Bytes of an open file, by sendfile; fulfils files.Lent."""
 
-    __slots__ = ("_descriptor", "_position", "_size")
+    __slots__ = ("_descriptor", "_pages", "_position", "_size", "_tries")
 
-    def __init__(self, descriptor: _Descriptor, position: int, size: int) -> None:
-        self._descriptor, self._position, self._size = descriptor, position, size
+    def __init__(self, descriptor: _Descriptor, pages: PageCache, position: int, size: int) -> None:
+        self._descriptor, self._pages = descriptor, pages
+        self._position, self._size = position, size
+        self._tries = _TRIES
 
     def __len__(self) -> int:
         return self._size
@@ -204,7 +207,14 @@ class _LentBytes:
     def send(self, descriptor: int, start: int) -> int:
         """See files.Lent."""
         number, position = self._descriptor.number, self._position + start
-        size = min(self._size - start, _SENT_AT_ONCE_BYTES)
+        size = min(self._size - start, _SENT_AT_ONCE_BYTES, os.fstat(number).st_size - position)
+        if size <= 0:
+            return 0
+        if self._tries and not self._pages.has(number, position, size):
+            self._tries -= 1
+            with contextlib.suppress(OSError):  # a hint: some file systems take none
+                os.posix_fadvise(number, position, size, os.POSIX_FADV_WILLNEED)
+            raise NotCachedError
         try:
             return os.sendfile(descriptor, number, position, size)
         except OSError as error:

@@ -10,8 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import CorruptMessageError, OffsetOutOfRangeError
+from .files import NotCachedError
 from .lending import lend_run
-from .reads import IndexMismatchError, NotCachedError, Run, read_run
+from .reads import IndexMismatchError, Run, read_run
 from .time_lookup import first_at_or_after, first_with_largest
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from ...protocol.errors import CorruptMessageError
 from ...protocol.records.codec import active_codec
 from ...protocol.records.header import HEADER_BYTES
 from .batches import StoredBatch, crc_fault, header_at, walk_headers
+from .files import NotCachedError
 from .segment import follows
 
 if TYPE_CHECKING:
@@ -34,10 +35,6 @@ _SLACK_BYTES = 32 * 1024
 
 class IndexMismatchError(CorruptMessageError):
     """The index points to something else than it says: it, or the batch there, is damaged."""
-
-
-class NotCachedError(Exception):
-    """What must be read is not in memory: only a thread that may wait for the disk can read it."""
 
 
 class Run(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from fake_files import FakeFiles
 from headrace.protocol.errors import KafkaStorageError
 from headrace.storage_node.log.files import (
     FileGoneError,
+    NotCachedError,
     read_file,
     remove_tree,
     write_file_atomically,
@@ -289,3 +291,29 @@ def test_nothing_is_lent_that_a_disk_must_be_asked_for(place: tuple[Files, str])
     file.drop_cached(0, size)
     assert file.lend(0, size) is None
     assert file.lend(size // 2, size // 4) is None
+
+
+def test_lent_pages_that_went_are_brought_back(place: tuple[Files, str]) -> None:
+    """Nobody waits for them in `send`; after some tries they are sent all the same."""
+    files, folder = place
+    file = files.open(f"{folder}/a", create=True)
+    size = 1 << 20
+    file.pwrite(0, [b"a" * size])
+    file.fdatasync()
+    lent = file.lend(0, size)
+    if lent is None:
+        return
+    file.drop_cached(0, size)
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with pytest.raises(NotCachedError):
+        lent.send(writer, 0)
+    sent = 0
+    for _ in range(10):
+        with contextlib.suppress(NotCachedError):
+            sent = lent.send(writer, 0)
+            break
+    assert sent
+    assert os.read(reader, sent) == b"a" * sent
+    os.close(reader)
+    os.close(writer)

@@ -18,7 +18,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headrace.protocol.errors import KafkaStorageError
-from headrace.storage_node.log.files import DiskFullError, FileGoneError, NameTooLongError, Space
+from headrace.storage_node.log.files import (
+    DiskFullError,
+    FileGoneError,
+    NameTooLongError,
+    NotCachedError,
+    Space,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -146,6 +152,11 @@ class FakeLent:
 
     def send(self, descriptor: int, start: int) -> int:
         end = self._position + self._size
+        if self._inode.data[self._position + start : end] and not self._inode.is_cached(
+            self._position + start, min(end, len(self._inode.data)) - self._position - start
+        ):
+            self._inode.warm(self._position + start, self._size - start)
+            raise NotCachedError
         return os.write(descriptor, self._inode.data[self._position + start : end])
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, Any
 
 import headrace
 import pytest
-from beside.wire import Wire
+from beside.wire import Wire, frame
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import read_batch_header
 from headrace.storage_node.log.files_io import OsFiles
@@ -25,16 +26,20 @@ READ_BYTES = 512 * 1024
 def bootstrap() -> Iterator[str]:
     """A cluster that keeps no batches in memory, and a topic with 3 MB."""
     with headrace.local(listeners="PLAINTEXT://127.0.0.1:0", **{"log.tail.cache.bytes": 0}) as cluster:
-        with Wire(cluster.kafka_bootstrap) as wire:
-            topics = [{"name": TOPIC, "num_partitions": 1, "replication_factor": 1}]
-            (made,) = wire.ask("create_topics", 5, topics=topics, timeout=10_000)["topics"]
-            assert made["error_code"] == "none"
-            for number in range(BATCHES):
-                part = {"index": 0, "records": batch(number)}
-                data = [{"name": TOPIC, "partition_data": [part]}]
-                (told,) = wire.ask("produce", 9, acks=-1, timeout=10_000, topic_data=data)["responses"]
-                assert told["partition_responses"][0]["error_code"] == "none"
+        fill(cluster.kafka_bootstrap, TOPIC)
         yield cluster.kafka_bootstrap
+
+
+def fill(bootstrap: str, topic: str) -> None:
+    with Wire(bootstrap) as wire:
+        topics = [{"name": topic, "num_partitions": 1, "replication_factor": 1}]
+        (made,) = wire.ask("create_topics", 5, topics=topics, timeout=10_000)["topics"]
+        assert made["error_code"] == "none"
+        for number in range(BATCHES):
+            part = {"index": 0, "records": batch(number)}
+            data = [{"name": topic, "partition_data": [part]}]
+            (told,) = wire.ask("produce", 9, acks=-1, timeout=10_000, topic_data=data)["responses"]
+            assert told["partition_responses"][0]["error_code"] == "none"
 
 
 def can_lend(folder: Path) -> bool:
@@ -50,11 +55,15 @@ def batch(number: int) -> bytes:
     return builder.build()
 
 
-def fetch(wire: Wire, version: int, offset: int, isolation: int = 0, max_bytes: int = 1 << 23) -> bytes:
-    part: dict[str, Any] = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": max_bytes}
-    fields = {"replica_id": -1, "max_bytes": 1 << 24, "min_bytes": 1, "max_wait": 1000}
-    topics = [{"topic": TOPIC, "partitions": [part]}]
-    told = wire.ask("fetch", version, session_epoch=-1, isolation_level=isolation, topics=topics, **fields)
+def asked(offset: int, isolation: int = 0, max_bytes: int = 1 << 23, topic: str = TOPIC) -> dict[str, Any]:
+    """The fields of a fetch."""
+    part = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": max_bytes}
+    fields = {"replica_id": -1, "max_bytes": 1 << 24, "min_bytes": 1, "max_wait": 1000, "session_epoch": -1}
+    return fields | {"isolation_level": isolation, "topics": [{"topic": topic, "partitions": [part]}]}
+
+
+def fetch(wire: Wire, version: int, *of: Any) -> bytes:
+    told = wire.ask("fetch", version, **asked(*of))
     (one,) = told["responses"][0]["partitions"]
     assert one["error_code"] == "none"
     records: bytes = one["records"]
@@ -90,3 +99,25 @@ def test_all_sizes_of_answers_give_the_same(
     assert len(large) > BATCHES * VALUE_BYTES
     if can_lend(tmp_path):
         assert largest > READ_BYTES, "nothing was sent out of the file"
+
+
+def test_a_topic_that_is_deleted_while_it_is_sent(bootstrap: str) -> None:
+    """Its files are held until its last reader has what it was given."""
+    topic = "goes"
+    fill(bootstrap, topic)
+    host, port = bootstrap.split(":")
+    with Wire(bootstrap) as wire, socket.socket() as slow:
+        first = fetch(wire, 11, 0, 0, 15_000, topic)
+        offset = read_batch_header(first, 0).next_offset
+        wanted = fetch(wire, 11, offset, 0, 1 << 23, topic)
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.settimeout(20)
+        slow.connect((host, int(port)))
+        slow.sendall(frame("fetch", 11, asked(offset, 0, 1 << 23, topic)))
+        received = slow.makefile("rb", 4096)
+        head = received.read(4)
+        deleted = wire.ask("delete_topics", 5, topic_names=[topic], timeout=10_000)
+        assert deleted["responses"][0]["error_code"] == "none"
+        answer = received.read(int.from_bytes(head, "big"))
+        received.close()
+    assert answer.endswith(wanted)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.clients.pipeline.commits import Decision
+    from headrace.clients.pipeline.sink_io import Progress
 
 BATCHES, TASKS = 5, 3
 
@@ -125,9 +126,9 @@ class Dying(Sink):
         if random.random() < 0.15:
             raise Killed
 
-    def _record(self, decision: Decision) -> None:
+    def _record(self, decision: Decision, progress: Progress | None = None) -> None:
         self.step()
-        super()._record(decision)
+        super()._record(decision, progress)
         self.history.expected |= self.values
         self.step()
 

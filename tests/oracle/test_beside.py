@@ -12,7 +12,7 @@ import kafka_oracle
 import pytest
 from beside.comparing import Difference, Known, count, differences, read_known, unexplained
 from beside.normal import Normal
-from beside.page import Api, page, spans
+from beside.page import Api, outdated, page, spans
 from beside.playing_io import Outcome
 from beside.scene import Scenario
 from beside.tap_io import Requests
@@ -127,6 +127,32 @@ def test_the_page_holds_apis_scenarios_and_reasons() -> None:
     assert "| `kcat/reads/x` and 1 more: `kcat/*` | `a\\|b` | `c` | a reason |\n" in text
     assert "unused" not in text
     assert spans([5, 0, 1, 3, 2]) == "0-3, 5"
+
+
+def test_a_short_run_finds_what_the_page_says_no_longer() -> None:
+    """A difference more or less behind the same pattern, a scenario, a version, a reason; nothing else."""
+    scenarios = [
+        Scenario("raw", title, lambda _: None) for title in ("differs", "is the same", "is not played")
+    ]
+    names = [each.name for each in scenarios]
+    difference = Difference("raw/differs/x", 1, 2)
+    outcomes = [Outcome(each, values=9) for each in scenarios]
+    outcomes[0].differences = (difference, difference)
+    known, apis = [Known("raw/*", "a reason", matched=[difference])], [Api(3, "metadata", (0, 13), (0, 12))]
+    text = page("4.1.0", "oracle: ok", apis, {}, outcomes, known)
+    # a client that is not installed here does not make the page wrong
+    text += "| kcat | reads | 1,234 | 1 |\n"
+    assert outdated(text, apis, outcomes[:2], known, names) == []
+    fewer = [Outcome(scenarios[0], differences=(difference,)), Outcome(scenarios[1])]
+    assert outdated(text, apis, fewer, known, names) == ["raw/differs differs in 1 places, not in 2"]
+    more = [Outcome(scenarios[1], differences=(difference,))]
+    assert outdated(text, apis, more, known, names) == ["raw/is the same differs in 1 places, not in none"]
+    assert outdated(text, apis, [], known, [*names, "raw/new"]) == ["it misses raw/new"]
+    assert outdated(text, apis, [], known, names[:2]) == ["there is no raw/is not played"]
+    newer = [apis[0]._replace(headrace=(0, 13))]
+    assert outdated(text, newer, [], known, names) == ["it misses | 3 | metadata | 0-13 | 0-13 |"]
+    other = [Known("raw/*", "another reason")]
+    assert outdated(text, apis, [], other, names) == ["it misses the reason: another reason"]
 
 
 def compared_with(against: str) -> tuple[int, list[str]]:

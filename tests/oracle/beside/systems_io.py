@@ -26,6 +26,7 @@ SETTINGS = {
     "transaction.state.log.min.isr": "1",
     "log.retention.ms": "-1",  # records of scenarios are as old as their timestamps say
     "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.backoff.ms": "500",
 }
 # and these, where there are three nodes
 OF_THREE = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from headrace.benchmarks import tools
 
@@ -36,7 +38,7 @@ def test_what_is_no_result_is_an_error(read: object, told: str) -> None:
 def test_both_systems_are_told_the_same_but_for_the_address() -> None:
     """Nothing in an order names a system."""
     spec = {"size": 100, "count": 7, "acks": "all"}
-    for order in (tools.producing, tools.consuming):
+    for order in (tools.producing, partial(tools.consuming, group="g")):
         one, other = (order(address, "t", spec, "/f") for address in ("h:1", "h:2"))
         assert [word.replace("h:1", "h:2") for word in one] == other
         assert "7" in one

@@ -14,7 +14,9 @@ ELECT, MOVE = f"{TOOLS}.LeaderElectionCommand", f"{TOOLS}.reassign.ReassignParti
 MAKE = call(
     "made", TOPICS, "--create --topic {topic} --replica-assignment 1:2,2:3 --config min.insync.replicas=2"
 )
-FILL = call("filled", PRODUCER, "--topic {topic} --sync --timeout 0", "one\ntwo\n")
+FILL = call(
+    "filled", PRODUCER, "--topic {topic} --sync --timeout 0 --property parse.key=true", "a\tone\nb\ttwo\n"
+)
 ALL_UP = [
     call("described", TOPICS, "--describe --topic {topic}"),
     call("three replicas", TOPICS, "--create --topic {topic}-3 --partitions 2 --replication-factor 3"),

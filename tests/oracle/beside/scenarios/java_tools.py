@@ -217,12 +217,12 @@ def lines(text: str) -> list[str]:
     return found
 
 
-def _add(title: str, script: list[Call]) -> None:
+def add_script(title: str, script: list[Call]) -> None:
     scenario(CLIENT, title)(lambda scene: play(scene, script))
 
 
 for _title, _script in SCRIPTS.items():
-    _add(_title, _script)
+    add_script(_title, _script)
 
 
 @scenario(CLIENT, "deletes records, moves replicas")

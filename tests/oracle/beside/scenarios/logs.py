@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import Compression
+from headrace.runtime.waiting_io import until
 
-from ..asking import Asking, batch
+from ..asking import NOW, Asking, batch
 from ..scene import Scene, pair, scenario
 from .java_tools import PRODUCER
 
@@ -16,6 +20,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CLIENT = "logs"
+ROUNDS = 3
+KEYS = 5
+CLEANED_S = 30.0
+COMPACTED_BYTES = 300_000
 DUMP = "kafka.tools.DumpLogSegments"
 # a checksum covers the time and the producer's id, which differ from run to run
 DRAWN = re.compile(r"\b(CreateTime|LogAppendTime|crc|producerId): ?\d+")
@@ -125,6 +133,100 @@ def exchanged(scenes: tuple[Scene, Scene]) -> None:
             asking.settled("goes on", "produce", 9, acks=-1, timeout=10_000, topic_data=topics)
             asking.all_committed("after")
         scene.notes["after"]["batches"] = scene.notes["after"]["batches"][15:]
+
+
+@pair(CLIENT, "each goes on in the other's compacted log of several leader epochs")
+def exchanged_compacted(scenes: tuple[Scene, Scene]) -> None:
+    """In every compression, with aborted and committed transactions, in segments with all their index files,
+    compacted by whoever wrote it; then by the other, too."""
+    for scene in scenes:
+        with Asking(scene) as asking:
+            asking.create(
+                cleanup_policy="compact",
+                segment_bytes="1048576",
+                index_interval_bytes="1000",
+                min_cleanable_dirty_ratio="0.01",
+            )
+        for number in range(ROUNDS):
+            with Asking(scene) as asking:
+                _write_round(asking, number)
+            if number + 1 < ROUNDS:
+                scene.restart()
+        assert until(partial(is_compacted, scene), CLEANED_S), scene.system.name
+        scene.note("files", sorted({path.suffix for path in folder(scene).iterdir() if path.is_file()}))
+    for scene in scenes:
+        scene.system.stop()
+    _swap(*map(folder, scenes))
+    for scene in scenes:
+        _check_indexes(scene, "indexes of the other")
+        scene.system.start()
+        with Asking(scene) as asking:
+            asking.until_stable()
+            scene.note("newest", newest(asking))
+            _note_epochs(asking, "epochs")
+            _write_round(asking, ROUNDS)
+            assert until(partial(is_compacted, scene), CLEANED_S), scene.system.name
+            scene.note("newest after", newest(asking))
+            _note_epochs(asking, "epochs after")
+        _check_indexes(scene, "indexes of both")
+
+
+def _write_round(asking: Asking, number: int) -> None:
+    """Over a segment's worth, of which compaction leaves one value of each key."""
+    codec = active_codec()
+    for turn in range(5):
+        for compression in Compression:
+            builder = codec.builder(max_bytes=1 << 20, compression=compression)
+            for key in range(KEYS):
+                value = b"%d-%d-%s-" % (number, turn, compression.name.encode()) + os.urandom(9_000)
+                builder.append(NOW + 1000 * number + turn, b"k-%d" % key, value, [])
+            part = {"index": 0, "records": builder.build()}
+            topics = [{"name": asking.scene.topic, "partition_data": [part]}]
+            asking.settled("", "produce", 9, acks=-1, timeout=10_000, topic_data=topics)
+        for committed in (True, False):
+            _transaction(asking, 0, committed=committed)
+    asking.until_stable()
+
+
+def newest(asking: Asking) -> dict[str, Any]:
+    """Offset and value, as far as it is not drawn, of each key's last committed record."""
+    asking.all_committed("all")
+    told = asking.scene.notes.pop("all")
+    skipped = {(each["producer_id"], each["first_offset"]) for each in told["aborted"]}
+    found: dict[str, Any] = {}
+    for each in told["batches"]:
+        if not each["kind"][1] and (each["producer_id"], each["offsets"][0]) not in skipped:
+            found |= {
+                record[2].decode(): [record[0], record[3].split(b"-")[:3]] for record in each["records"]
+            }
+    return found
+
+
+def _note_epochs(asking: Asking, label: str) -> None:
+    """Where each leader epoch ends."""
+    told = []
+    for epoch in range(ROUNDS + 2):
+        part = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}
+        topics = [{"topic": asking.scene.topic, "partitions": [part]}]
+        (topic,) = asking.ask("", "offset_for_leader_epoch", 4, replica_id=-1, topics=topics)["topics"]
+        told.append(topic["partitions"])
+    asking.scene.note(label, told)
+
+
+def _check_indexes(scene: Scene, label: str) -> None:
+    """Kafka's tool finds every batch valid and every index in agreement with its segment."""
+    logs, indexes = (sorted(map(str, folder(scene).glob(kind))) for kind in ("0*.log", "0*index"))
+    printed = scene.tool(DUMP, "--files", ",".join(logs), "--deep-iteration").out
+    checked = scene.tool(DUMP, "--files", ",".join(indexes), "--verify-index-only")
+    complaints = ("Mismatches", "Index mismatch", "not found", "out of order", "corrupt")
+    found = [each for each in complaints if each in checked.out + checked.err]
+    scene.note(label, ["isvalid: true" in printed, "isvalid: false" in printed, checked.status, found])
+
+
+def is_compacted(scene: Scene) -> bool:
+    """Whether hardly anything is left in the segments that are not written to."""
+    sizes = [path.stat().st_size for path in sorted(folder(scene).glob("0*.log"))[:-1]]
+    return bool(sizes) and sum(sizes) < COMPACTED_BYTES
 
 
 def _swap(one: Path, other: Path) -> None:

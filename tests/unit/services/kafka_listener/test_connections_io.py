@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +26,7 @@ from headrace.protocol.messages.data import (
 )
 from headrace.services.kafka_listener.connection_io import TURN_CALLS
 from kafka_listener_rig import TOPIC, TOPIC_ID, WireClient, listening
-from kafka_wire import framed, request_head
+from kafka_wire import example_request, framed, request_frame, request_head
 from node_rig import run, until
 
 if TYPE_CHECKING:
@@ -451,5 +453,68 @@ def test_answers_that_are_alike_are_written_once() -> None:
                 correlation_id, body = await client.answer(METADATA, 9)
                 assert correlation_id == number
                 assert len(body.topics[0].partitions) == len(partitions)
+
+    run(scenario)
+
+
+def test_the_system_looks_after_silent_clients() -> None:
+    """TCP keepalive, which connections have from the socket that they came to."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            await rig.client()
+            await until(lambda: rig.listener.status()["connections"] == 1)
+            (connection,) = rig.listener._connections
+            transport = connection._transport
+            assert transport is not None
+            near = transport.get_extra_info("socket")
+            assert near.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+
+    run(scenario)
+
+
+def test_a_client_that_ends_its_side_still_gets_what_it_was_given() -> None:
+    """However much of it had to wait; then the connection ends."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            client = await rig.client()
+            ask_fetch(client, 3)
+            batches = [bytes([number]) * 5_000_000 for number in range(4)]
+            answer_fetch(await rig.host.request(0), *batches)
+            assert rig.listener.pending_response_bytes > 1_000_000
+            client.writer.write_eof()
+            correlation_id, body = await client.answer(FETCH, 11)
+            assert correlation_id == 3
+            assert body.responses[0].partitions[0].records == b"".join(batches)
+            assert await client.ended() == b""
+            assert rig.listener.pending_response_bytes == 0
+            await until(lambda: rig.listener.status()["connections"] == 0)
+
+    run(scenario)
+
+
+def test_answers_of_a_turn_go_out_together() -> None:
+    """One packet wakes the client, not several."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            client = await rig.client()
+            body = example_request(API_VERSIONS, 3, client_software_name="x")
+            client.write(
+                b"".join(framed(request_frame(API_VERSIONS, 3, body, number)) for number in range(5))
+            )
+            writes: list[int] = []
+            real = os.writev
+
+            def counted(descriptor: int, buffers: list[bytes]) -> int:
+                writes.append(len(buffers))
+                return real(descriptor, buffers)
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(os, "writev", counted)
+                for number in range(5):
+                    assert (await client.answer(API_VERSIONS, 3))[0] == number
+            assert len(writes) == 1
 
     run(scenario)

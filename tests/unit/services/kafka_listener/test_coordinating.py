@@ -16,6 +16,7 @@ from headrace.protocol.model import CONSUMER_OFFSETS, TRANSACTION_STATE
 from headrace.services.kafka_listener.entities import MS
 from kafka_calls import FakePlane
 from kafka_listener_rig import TOPIC, TOPIC_ID, small_image
+from kafka_wire import example_request
 
 COMMIT, OFFSETS, FIND, JOIN, HEARTBEAT, LEAVE, DESCRIBE = 8, 9, 10, 11, 12, 13, 15
 INIT, ADD_PARTITIONS, END, BEAT = 22, 24, 26, 68
@@ -38,6 +39,7 @@ def key_at(node: int) -> str:
 
 
 HERE, THERE = key_at(1), key_at(2)
+ALSO_THERE = next(f"h{n}" for n in range(100) if partition_of_id(f"h{n}", 2) == 1)
 
 
 def test_the_coordinator_is_asked_wherever_it_is() -> None:
@@ -78,16 +80,20 @@ def test_several_groups_are_asked_of_their_coordinators() -> None:
     """Each node once, and the answers are put together in the order of the request."""
     m = importlib.import_module("kio.schema.describe_groups.v6.request")
     plane = FakePlane(image())
-    names = (THERE, HERE, THERE)
+    names = (THERE, HERE, ALSO_THERE)
     plane.start(DESCRIBE, 6, m.DescribeGroupsRequest(groups=names, include_authorized_operations=False))
     there, here = plane.asked
-    assert there[2].group_ids == (THERE, THERE)
+    assert there[2].group_ids == (THERE, ALSO_THERE)
     assert here.body.group_ids == (HERE,)
     here.answered(groups.DescribeGroupsResponse((groups.DescribedGroup(0, HERE, "Stable"),)), ())
     assert plane.sent == []
     there[-1](NetworkError("gone"))
     told = plane.told(DESCRIBE, 6).groups
-    assert [(each.group_id, int(each.error_code)) for each in told] == [(THERE, 15), (HERE, 0), (THERE, 15)]
+    assert [(each.group_id, int(each.error_code)) for each in told] == [
+        (THERE, 15),
+        (HERE, 0),
+        (ALSO_THERE, 15),
+    ]
 
 
 def test_finding_tells_the_address_of_the_clients_listener() -> None:
@@ -248,3 +254,30 @@ def test_which_transactions_end_by_kip_890(version: int, bumps: bool) -> None:
     assert (plane.asked[0].body.committed, plane.asked[0].body.bumps_epoch) == (True, bumps)
     plane.answer(transactions.EndTxnResponse(0, 7, 8))
     assert not bumps or plane.told(END, version).producer_epoch == 8
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "field", "asked"),
+    [
+        (DESCRIBE, 5, "groups", "group_ids"),
+        (69, 1, "group_ids", "group_ids"),
+        (65, 0, "transactional_ids", "transactional_ids"),
+    ],
+)
+def test_what_is_named_often_is_told_of_once(api_key: int, version: int, field: str, asked: str) -> None:
+    """A group may have megabytes to tell, and a request names it in three bytes."""
+    plane = FakePlane(image((1, 1)))
+    body = example_request(api_key, version)
+    plane.start(api_key, version, replace(body, **{field: (HERE, THERE, HERE, HERE)}))
+    assert getattr(plane.asked[0].body, asked) == (HERE, THERE)
+
+
+def test_all_offsets_of_a_group_are_told_once() -> None:
+    """Those of named topics as often as they are asked for, as Kafka does."""
+    plane = FakePlane()
+    (one,) = example_request(OFFSETS, 9, group_id=HERE, name=TOPIC, partition_indexes=0).groups
+    whole = replace(one, topics=None)
+    body = replace(example_request(OFFSETS, 9), groups=(whole, one, whole, one, whole))
+    plane.start(OFFSETS, 9, body)
+    told = plane.told(OFFSETS, 9).groups
+    assert [len(group.topics) for group in told] == [1, 1, 0]

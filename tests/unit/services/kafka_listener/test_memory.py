@@ -21,7 +21,7 @@ class Somebody:
 
 
 def memory() -> RequestMemory:
-    return RequestMemory(lambda: LIMIT)
+    return RequestMemory(LIMIT)
 
 
 def test_beyond_the_limit_nobody_reads_on_but_one_that_may_finish() -> None:
@@ -85,4 +85,4 @@ def test_who_goes_leaves_its_right_to_others() -> None:
 
 def test_one_request_takes_half_at_most() -> None:
     """At its peak, as measured."""
-    assert RequestMemory(lambda: 20 * PEAK_ELEMENT_BYTES).max_elements == 10
+    assert RequestMemory(20 * PEAK_ELEMENT_BYTES).max_elements == 10

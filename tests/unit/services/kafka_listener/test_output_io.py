@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pytest
 from headrace.services.kafka_listener.output_io import Output
+from headrace.storage_node.log.files import NotCachedError
 from headrace.storage_node.log.files_io import OsFiles
 from headrace.storage_node.log.lending import LentRun
 from node_rig import run, until
@@ -204,6 +205,30 @@ def test_a_file_that_is_shorter_than_promised_ends_the_connection(file: BinaryIO
             rig.output.write([b"head", LentRun(FileLent(file, 1000, promised=2000), 1), b"tail"])
             await until(lambda: rig.failures == 1)
             assert rig.output.unsent_bytes == 0
+
+    run(scenario)
+
+
+def test_a_run_whose_pages_are_away_goes_on_when_they_are_back(file: BinaryIO) -> None:
+    """Behind what goes before it, and what comes meanwhile goes behind it."""
+
+    class Away(FileLent):
+        tries = 3
+
+        def send(self, descriptor: int, start: int) -> int:
+            if start and self.tries:
+                self.tries -= 1
+                raise NotCachedError
+            return super().send(descriptor, start)
+
+    async def scenario() -> None:
+        with connected() as rig:
+            rig.output.write([b"head", LentRun(Away(file, 2_000_000), 1)])
+            got = await rig.read(1000)
+            rig.output.write([b"tail"])
+            got += await rig.read(2_000_008 - 1000)
+            assert got == b"head" + CONTENT[:2_000_000] + b"tail"
+            assert rig.failures == 0
 
     run(scenario)
 
