@@ -51,7 +51,7 @@ test: $(STAMP) ## all tests, those of Spark among them where there is a JDK
 
 SPARK_TESTS = -m pytest -q -W default -p headrace.services.pytest_plugin
 spark: .venv-spark35/.ready .venv-spark4/.ready ## the tests of Spark 3.5 with RayDP, and of Spark 4 (needs a JDK 17)
-	.venv-spark35/bin/python $(SPARK_TESTS) tests/spark35
+	.venv-spark35/bin/python $(SPARK_TESTS) -n 2 --dist loadgroup tests/spark35
 	.venv-spark4/bin/python $(SPARK_TESTS) tests/spark4
 
 $(VENV)/.bench: $(STAMP)

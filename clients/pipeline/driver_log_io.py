@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 DRIVER_TIMEOUT_MS = 30_000
 # All of it is read whenever a driver starts: small segments, compacted soon.
 _CONFIGS = {"cleanup.policy": "compact", "segment.bytes": 1 << 20, "min.cleanable.dirty.ratio": "0.1"}
+_COPIES = 3
 _CONNECTION = {**ConnectionConfig.keys(), **AdminConfig.keys()}
 
 
@@ -84,7 +85,9 @@ class DriverLog:
 
     def _create(self) -> None:
         with Admin(self._cluster) as admin:
-            made = admin.create_topics(NewTopic(self._place.topic, 1, configs=_CONFIGS))
+            # No query may have to wait for one node: as many copies as of what coordinators remember.
+            copies = min(_COPIES, len(admin.describe_cluster().nodes))
+            made = admin.create_topics(NewTopic(self._place.topic, 1, copies, _CONFIGS))
         error = made.errors.get(self._place.topic)
         if error is not None and not isinstance(error, TopicAlreadyExistsError):
             raise error

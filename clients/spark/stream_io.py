@@ -12,14 +12,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import HeadraceError
 from ..pipeline.driver_log_io import DriverLog
 from ..pipeline.offsets import offsets_to_json
 from ..pipeline.planner_io import Planner
 from ..pipeline.plans import PLANS_TOPIC, Plans, decoded, encoded, within
 from ..pipeline.pool_io import shared_cluster
-from ..pipeline.source_options import Limits, read_options
-from ..sync.admin_io import Admin
+from ..pipeline.source_options import read_options
+from .group_progress_io import GroupProgress
 from .reading_io import frame
 from .task_errors import readable
 
@@ -67,11 +66,11 @@ class Stream:
         self, options: ReadOptions, fn: Callable[[Any, int], object], *, available_now: bool = False
     ) -> None:
         self._options, self._fn = options, fn
-        self._planner = Planner(options)
+        self._planner, self._group = Planner(options), GroupProgress(options)
         latest = self._planner.latest_offsets()
         self._most = latest if available_now else None
         limits = options.limits
-        self._limits = Limits(limits.max_offsets) if available_now else limits
+        self._limits = limits._replace(min_offsets=None) if available_now else limits
         self._plans = Plans.beginning({})
         self._exit = contextlib.ExitStack()
         self._ready = threading.Event()
@@ -229,7 +228,7 @@ class Stream:
         self._plans = plans
 
     def _report(self, batch: int, plan: Plan, took_s: float) -> None:
-        latest = self._planner.latest_offsets()
+        latest = self._planner.last_ends or plan.ends
         behind = [max(latest.get(tp, end) - end, 0) for tp, end in plan.ends.items()]
         self._progress = {
             "id": self.id,
@@ -252,14 +251,4 @@ class Stream:
                 }
             ],
         }
-        if self._options.group_id is not None:
-            self._publish(self._options.group_id, plan.ends)
-
-    def _publish(self, group: str, ends: Offsets) -> None:
-        """For tools that show lag: where the stream stands, as offsets of a group. Nothing depends on it."""
-        options = self._options
-        try:
-            with shared_cluster(options.bootstrap, options.client) as cluster, Admin(cluster) as admin:
-                admin.alter_group_offsets(group, ends).raise_for_errors()
-        except HeadraceError as error:
-            log.warning("the progress is not published to group %s: %s", group, error)
+        self._group.publish(plan.ends)

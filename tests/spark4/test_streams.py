@@ -1,10 +1,15 @@
-"""Streams of `format("headrace")` from topic to topic: exactly once, over restarts."""
+"""Streams of `format("headrace")` from topic to topic: exactly once over restarts, within limits, and what
+they say of it."""
 
 from __future__ import annotations
 
+import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from headrace import NewTopic, TopicPartition
+from pyspark.errors import PySparkException
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,54 +22,240 @@ class Copy:
     def __init__(self, spark: Any, cluster: Any, source: str, target: str, checkpoint: Path) -> None:
         self.spark, self.cluster = spark, cluster
         self.source, self.target, self.checkpoint = source, target, checkpoint
+        self.at = {"kafka.bootstrap.servers": cluster.bootstrap}
 
-    def start(self, read: dict[str, Any] | None = None, **write: Any) -> Any:
-        at = {"kafka.bootstrap.servers": self.cluster.bootstrap}
-        given = {**at, "subscribe": self.source, "startingOffsets": "earliest", **(read or {})}
-        rows = self.spark.readStream.format("headrace").options(**given).load()
-        writer = rows.select("key", "value").writeStream.format("headrace")
-        writer = writer.options(**at, topic=self.target, checkpointLocation=str(self.checkpoint), **write)
-        return writer.trigger(availableNow=True).start()
+    def rows(self, **options: Any) -> Any:
+        given = {**self.at, "startingOffsets": "earliest", **options}
+        if not {"assign", "subscribePattern"} & set(given):
+            given["subscribe"] = self.source
+        return self.spark.readStream.format("headrace").options(**given).load().select("key", "value")
 
-    def run(self, read: dict[str, Any] | None = None, **write: Any) -> list[Any]:
-        """What was new; the progress of each batch."""
-        query = self.start(read, **write)
+    def start(self, rows: Any, **write: Any) -> Any:
+        given = {**self.at, "topic": self.target, "checkpointLocation": str(self.checkpoint), **write}
+        return rows.writeStream.format("headrace").options(**given).trigger(availableNow=True).start()
+
+    def run(self, write: dict[str, Any] | None = None, **read: Any) -> list[Any]:
+        """What was new; the progress of each batch that had rows."""
+        query = self.start(self.rows(**read), **(write or {}))
         assert query.awaitTermination(60)
-        return list(query.recentProgress)
+        return [each for each in query.recentProgress if each["numInputRows"]]
 
-    def values(self) -> list[int]:
+    def seen(self) -> list[int]:
         """All that readers of committed records see."""
-        return values(self.spark, self.cluster, self.target)
+        read = self.spark.read.format("headrace").schema("value binary").options(
+            **self.at, **{"kafka.isolation.level": "read_committed"}, subscribe=self.target
+        )  # fmt: skip
+        return sorted(int(row.value) for row in read.load().collect())
 
+    def put(self, numbers: range, topic: str | None = None, partitions: int = 2) -> None:
+        with self.cluster.producer() as producer:
+            for number in numbers:
+                producer.send(topic or self.source, b"%d" % number, partition=number % partitions)
 
-def values(spark: Any, cluster: Any, topic: str) -> list[int]:
-    read = spark.read.format("headrace").options(
-        **{"kafka.bootstrap.servers": cluster.bootstrap, "kafka.isolation.level": "read_committed"},
-        subscribe=topic,
-    )
-    return sorted(int(row.value) for row in read.load().select("value").collect())
-
-
-def put(cluster: Any, topic: str, numbers: range) -> None:
-    with cluster.producer() as producer:
-        for number in numbers:
-            producer.send(topic, b"%d" % number, partition=number % 2)
+    def undo_commit(self) -> None:
+        """As if Spark had died before it noted its last batch: it will play that again."""
+        commits = self.checkpoint / "commits"
+        last = max(
+            (path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name)
+        )
+        last.unlink()
+        (commits / f".{last.name}.crc").unlink(missing_ok=True)
 
 
 @pytest.fixture
 def copy(spark: Any, cluster: Any, topic: Callable[..., str], tmp_path: Path) -> Copy:
     """Of two new topics."""
-    return Copy(spark, cluster, topic(), topic(), tmp_path)
+    return Copy(spark, cluster, topic(), topic(), tmp_path / "checkpoint")
 
 
 def test_what_is_available_is_copied_and_a_restart_goes_on(copy: Copy) -> None:
-    """Limits cut the batches; the lag of the group is told."""
-    put(copy.cluster, copy.source, range(100))
-    batches = copy.run({"maxOffsetsPerTrigger": "40", "kafka.group.id": "copying"})
-    assert [each["numInputRows"] for each in batches if each["numInputRows"]] == [40, 40, 20]
-    assert copy.values() == list(range(100))
-    lag = copy.cluster.admin().group_lag("copying")
-    assert sum(each.lag for each in lag.values()) == 0
-    put(copy.cluster, copy.source, range(100, 130))
+    """Limits cut the batches; tools see the lag; a batch that is played again is there once; partitions that
+    came since are read from their start."""
+    copy.put(range(100))
+    batches = copy.run(maxOffsetsPerTrigger="40", minOffsetsPerTrigger="30", **{"kafka.group.id": "copying"})
+    assert [each["numInputRows"] for each in batches] == [40, 40, 20]
+    assert copy.seen() == list(range(100))
+    lags = copy.cluster.admin().group_lag("copying")
+    assert {tp: each.lag for tp, each in lags.items()} == {
+        TopicPartition(copy.source, 0): 0,
+        TopicPartition(copy.source, 1): 0,
+    }
+    source = batches[0]["sources"][0]
+    assert json.loads(str(source["endOffset"]).replace("'", '"')) == {copy.source: {"0": 20, "1": 20}}
+    assert json.loads(str(source["latestOffset"]).replace("'", '"')) == {copy.source: {"0": 50, "1": 50}}
+    copy.undo_commit()
+    copy.cluster.admin().create_partitions({copy.source: 3}).raise_for_errors()
+    copy.put(range(100, 130), partitions=3)
     copy.run()
-    assert copy.values() == list(range(130))
+    assert copy.seen() == list(range(130))
+
+
+def dying() -> Any:
+    """A data source whose driver dies between the decision and the commits. It is pickled as it stands."""
+    from headrace.clients.pipeline.sink_io import Sink
+    from headrace.clients.spark.source_io import HeadraceDataSource
+    from headrace.clients.spark.source_writer_io import StreamWriter
+
+    class Dying(HeadraceDataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "dying"
+
+        def streamWriter(self, schema: Any, overwrite: bool) -> Any:
+            return DyingWriter(super().streamWriter(schema, overwrite)._how)
+
+    class DyingWriter(StreamWriter):
+        def commit(self, messages: Any, batchId: int) -> None:
+            def die(_sink: Any, decision: Any) -> None:
+                raise RuntimeError(f"dead after deciding {len(decision.writes)} writes")
+
+            real, Sink._finish = Sink._finish, die  # type: ignore[method-assign]
+            try:
+                super().commit(messages, batchId)
+            finally:
+                Sink._finish = real  # type: ignore[method-assign]
+
+        def abort(self, messages: Any, batchId: int) -> None:
+            """The dead do not."""
+
+    return Dying
+
+
+def test_what_was_decided_is_what_a_batch_that_is_played_again_finds(copy: Copy) -> None:
+    """The driver dies before it has committed the transactions, and before Spark notes the batch. The tasks
+    of the next run do not fence off what was decided, and their rows are not added to it."""
+    copy.put(range(20))
+    copy.spark.dataSource.register(dying())
+    given = {**copy.at, "topic": copy.target, "checkpointLocation": str(copy.checkpoint)}
+    query = copy.rows().writeStream.format("dying").options(**given).trigger(availableNow=True).start()
+    with pytest.raises(PySparkException, match="dead after deciding 2 writes"):
+        query.awaitTermination(60)
+    assert copy.seen() == []
+    copy.put(range(20, 30))
+    copy.run()
+    assert copy.seen() == list(range(30))
+
+
+def test_a_checkpoint_that_is_gone_is_another_query(copy: Copy) -> None:
+    """Its batches have the same numbers, and are not taken for those of the first."""
+    copy.put(range(10))
+    copy.run()
+    shutil.rmtree(copy.checkpoint)
+    copy.run()
+    assert copy.seen() == sorted([*range(10), *range(10)])
+
+
+def test_what_comes_after_the_start_is_for_the_next_run(copy: Copy) -> None:
+    """A run of what is available ends, whatever is written meanwhile: here its own target is its source."""
+    copy.target = copy.source
+    copy.put(range(10))
+    assert sum(each["numInputRows"] for each in copy.run(maxOffsetsPerTrigger="4")) == 10
+    assert sum(each["numInputRows"] for each in copy.run()) >= 10
+    assert set(copy.seen()) == set(range(10))
+
+
+def test_limits_in_bytes(copy: Copy) -> None:
+    """About as much at a time, by the average of the logs."""
+    copy.put(range(1000, 3000))
+    dirs = copy.cluster.admin().describe_log_dirs()
+    size = sum(
+        each.size_bytes for node in dirs.values() for place in node for each in place.replicas
+        if each.topic == copy.source
+    )  # fmt: skip
+    batches = copy.run(maxBytesPerTrigger=str(size // 4))
+    assert 4 <= len(batches) <= 6
+    assert max(each["numInputRows"] for each in batches) <= 520
+    assert copy.seen() == list(range(1000, 3000))
+
+
+def test_offsets_that_are_gone(copy: Copy) -> None:
+    """Retention was faster than the query: an error that says how many; or what is left."""
+    copy.put(range(20))
+    copy.run()
+    copy.put(range(20, 60))
+    admin = copy.cluster.admin()
+    admin.delete_records({TopicPartition(copy.source, 0): 15}).raise_for_errors()
+    with pytest.raises(PySparkException, match=r"5 offsets from 10 on are lost.*failOnDataLoss"):
+        copy.run()
+    copy.run(failOnDataLoss="false")
+    assert copy.seen() == sorted([*range(20), *range(21, 60, 2), *range(30, 60, 2)])
+
+
+def test_a_topic_that_is_gone(copy: Copy) -> None:
+    """An error, or the query goes on with the other one."""
+    other = f"{copy.source}-other"
+    copy.cluster.admin().create_topics(NewTopic(other, 1)).raise_for_errors()
+    copy.put(range(10))
+    copy.put(range(10, 20), other, 1)
+    pattern = {"subscribePattern": f"{copy.source}.*"}
+    copy.run(**pattern)
+    copy.cluster.admin().delete_topics(other).raise_for_errors()
+    copy.put(range(20, 30))
+    with pytest.raises(PySparkException, match="the partition is deleted"):
+        copy.run(**pattern)
+    copy.run(failOnDataLoss="false", **pattern)
+    assert copy.seen() == list(range(30))
+
+
+def test_a_task_that_is_run_again_after_it_wrote(copy: Copy, tmp_path: Path) -> None:
+    """Its first attempt has written all of its rows: they are there once."""
+    copy.put(range(100))
+    mark = str(tmp_path / "failed")
+
+    def fail_once(batches: Any) -> Any:
+        import pathlib
+
+        yield from batches
+        if not pathlib.Path(mark).exists():
+            pathlib.Path(mark).write_text("")
+            raise ValueError("after the last row")
+
+    query = copy.start(copy.rows().mapInArrow(fail_once, "key binary, value binary"))
+    assert query.awaitTermination(60)
+    assert (tmp_path / "failed").exists()
+    assert copy.seen() == list(range(100))
+
+
+def test_a_batch_that_fails_leaves_nothing_and_is_run_by_the_next_query(copy: Copy, tmp_path: Path) -> None:
+    """No row of it is seen before that."""
+    copy.put(range(100))
+
+    def fail(batches: Any) -> Any:
+        yield from batches
+        raise ValueError("always")
+
+    query = copy.start(copy.rows().mapInArrow(fail, "key binary, value binary"))
+    with pytest.raises(PySparkException, match="always"):
+        query.awaitTermination(60)
+    assert copy.seen() == []
+    copy.run()
+    assert copy.seen() == list(range(100))
+
+
+def test_at_least_once(copy: Copy) -> None:
+    """Without transactions."""
+    copy.put(range(100))
+    copy.run({"exactlyOnce": "false"})
+    assert copy.seen() == list(range(100))
+    copy.undo_commit()
+    copy.run({"exactlyOnce": "false"})
+    assert copy.seen() == sorted([*range(100), *range(100)])
+
+
+@pytest.mark.parametrize(
+    ("read", "write", "wanted"),
+    [
+        ({"subscribePattern": "nosuch(", "subscribe": None}, {}, "is no regular expression"),
+        ({"endingOffsets": "latest"}, {}, "endingOffsets is for batches"),
+        ({"startingOffsets": '{"t": {"0": 3}}'}, {}, "startingOffsets must name exactly the partitions"),
+        ({}, {"exactlyOnce": "perhaps"}, "exactlyOnce must be true or false"),
+        ({}, {"kafka.transactional.id": "mine"}, "each task has one of its own"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    copy: Copy, read: dict[str, Any], write: dict[str, Any], wanted: str
+) -> None:
+    """As the error of the query, at the latest."""
+    copy.put(range(3))
+    with pytest.raises(PySparkException, match=wanted):
+        copy.run(write, **{name: value for name, value in read.items() if value is not None})
