@@ -1,4 +1,4 @@
-"""`python -m headrace.benchmarks.spark`: all, or some (`--only spark35-1,ray`) beside what was found before."""
+"""`python -m headrace.benchmarks.spark`: all, or some (`--only spark35-1,ray`) beside what was found."""
 
 from __future__ import annotations
 

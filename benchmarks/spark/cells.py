@@ -16,6 +16,24 @@ CONNECTOR_GOAL, RAY_GOAL = 1.5, 5.0
 PYTHON_MB, JVM_MB = "python_mb", "jvm_mb"
 
 
+class Versions(NamedTuple):
+    """What belongs together: the connector, its helper for tokens, Kafka's client, a pool of objects."""
+
+    scala: str
+    connector: str
+    token: str
+    kafka: str
+    pool: str
+
+
+# of Spark's line, as the environment has it. Maven has no connector of 4.3, and of its helper for tokens,
+# which nothing here asks for one, no version after 4.0.0 for Scala 2.13.
+VERSIONS = {
+    "3.5": Versions("2.12", "3.5.7", "3.5.7", "3.4.1", "2.11.1"),
+    "4": Versions("2.13", "4.2.0", "4.0.0", "3.9.2", "2.13.1"),
+}
+
+
 class Sizes(NamedTuple):
     """Rows of the topics that are read, the small one for memory alone, and of a write; pairs and rounds
     that warm up."""
@@ -28,7 +46,7 @@ class Sizes(NamedTuple):
     warm: int
 
 
-FULL = Sizes(rows=3_000_000, small=750_000, ray_rows=1_000_000, written=1_000_000, pairs=4, warm=2)
+FULL = Sizes(rows=4_000_000, small=1_000_000, ray_rows=1_000_000, written=2_000_000, pairs=4, warm=2)
 QUICK = Sizes(rows=1_000_000, small=250_000, ray_rows=250_000, written=300_000, pairs=3, warm=1)
 
 

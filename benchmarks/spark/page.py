@@ -9,17 +9,16 @@ from headrace.benchmarks.page import VERDICTS, interval, machine_table
 from headrace.benchmarks.results import compare, used
 from headrace.benchmarks.statistics import MET, MISSED
 
-from .cells import FULL, GROUPS, RATE, SIZE
-from .connector_io import VERSIONS
+from .cells import FULL, GROUPS, RATE, SIZE, VERSIONS
 
 METHOD = """\
-- One Apache Kafka {kafka} node and one headrace node with defaults, as in [BENCHMARKS.md](BENCHMARKS.md), on
-  cores {servers}; clients on cores {clients}. Topics of {partitions} partitions, values of {size} random bytes,
-  no keys, no compression, written in batches of 64 KB; {rows:,} rows are read by Spark, {ray_rows:,} by Ray
-  Data, {written:,} are written.
+- One Apache Kafka {kafka} node and one headrace node with defaults, as in [BENCHMARKS.md](BENCHMARKS.md),
+  on cores {servers}; clients on cores {clients}. Topics of {partitions} partitions, values of {size} random
+  bytes, no keys, no compression, written in batches of 64 KB; {rows:,} rows are read by Spark,
+  {ray_rows:,} by Ray Data, {written:,} are written.
 - A client is one process with one Spark session (`local[1]` on one core, `local[2]` on two, a heap of 1 GB,
-  the Python workers on the same cores), or one Ray of two CPUs. It runs both systems' cells in turn: A B, B A,
-  ..., {pairs} pairs after {warm} rounds that do not count. Both connectors are in the same session.
+  the Python workers on the same cores), or one Ray of two CPUs. It runs both systems' cells in turn: A B,
+  B A, ..., {pairs} pairs after {warm} rounds that do not count. Both connectors are in the same session.
 - "read value": the column `value` alone; "read all": the seven columns of Spark's Kafka source. Both into
   Spark's `noop` sink; the rows are counted and the lengths of the values added up on the way (`observe`), and
   have to be right. Spark 3.5 reads headrace by `headrace.spark.read`, Spark 4 by `format("headrace")`, whose
@@ -128,9 +127,9 @@ def _figures(results: dict[str, Any], group: Any) -> list[str]:
 
 def _memory(results: dict[str, Any]) -> list[str]:
     lines = [
-        "The most that the Python processes and the JVM have resident while a topic is read, and one of four",
-        "times the rows. The JVM keeps its heap of 1 GB once it has it; what Python processes share counts in each",
-        "of them; Ray's object store (1 GB) as far as they have touched it.",
+        "The most that the Python processes and the JVM have resident while a topic is read, and one of",
+        "four times the rows. The JVM keeps its heap of 1 GB once it has it; what Python processes share",
+        "counts in each of them, Ray's object store (1 GB) as far as they have touched it.",
         "",
         "| group | system | rows | Python MB | JVM MB |",
         "| --- | --- | ---: | ---: | ---: |",

@@ -16,7 +16,7 @@ import pytest
 PIPELINES = Path(__file__).parents[2] / "examples" / "pipelines"
 sys.path.insert(0, str(PIPELINES))
 
-import access_log
+import access_log  # noqa: E402 - found on that path
 
 LINES = 2000
 PNG = b"\x89PNG"
