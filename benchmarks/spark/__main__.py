@@ -47,6 +47,9 @@ def main() -> int:
     except (LostDataError, ChildError, kafka_io.KafkaError) as error:
         print(f"failed, nothing is written: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted, nothing is written", file=sys.stderr)
+        return 1
     print("\n".join(table(found)))
     if not options.quick:
         RESULTS.write_text(results.dump(found))

@@ -35,19 +35,17 @@ VERSIONS = {
 
 
 class Sizes(NamedTuple):
-    """Rows of the topics that are read, the small one for memory alone, and of a write; pairs and rounds
-    that warm up."""
+    """Rows of the topics that are read and of a write; pairs, and rounds that warm up."""
 
     rows: int
-    small: int
     ray_rows: int
     written: int
     pairs: int
     warm: int
 
 
-FULL = Sizes(rows=4_000_000, small=1_000_000, ray_rows=1_000_000, written=2_000_000, pairs=4, warm=2)
-QUICK = Sizes(rows=1_000_000, small=250_000, ray_rows=250_000, written=300_000, pairs=3, warm=1)
+FULL = Sizes(rows=4_000_000, ray_rows=1_000_000, written=2_000_000, pairs=4, warm=1)
+QUICK = Sizes(rows=1_000_000, ray_rows=250_000, written=300_000, pairs=3, warm=1)
 
 
 @dataclass(frozen=True)

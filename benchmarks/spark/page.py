@@ -18,7 +18,7 @@ METHOD = """\
   {ray_rows:,} by Ray Data, {written:,} are written.
 - A client is one process with one Spark session (`local[1]` on one core, `local[2]` on two, a heap of 1 GB,
   the Python workers on the same cores), or one Ray of two CPUs. It runs both systems' cells in turn: A B,
-  B A, ..., {pairs} pairs after {warm} rounds that do not count. Both connectors are in the same session.
+  B A, ..., {pairs} pairs after rounds that do not count. Both connectors are in the same session.
 - "read value": the column `value` alone; "read all": the seven columns of Spark's Kafka source. Both into
   Spark's `noop` sink; the rows are counted and the lengths of the values added up on the way (`observe`), and
   have to be right. Spark 3.5 reads headrace by `headrace.spark.read`, Spark 4 by `format("headrace")`, whose
@@ -46,7 +46,7 @@ def page(results: dict[str, Any]) -> str:
     method = METHOD.format(
         kafka="4.1.0", servers=_listed(machine["server_cores"]), clients=_listed(machine["client_cores"]),
         partitions=4, size=SIZE, rows=sizes.rows, ray_rows=sizes.ray_rows, written=sizes.written,
-        pairs=sizes.pairs, warm=sizes.warm, connectors=connectors,
+        pairs=sizes.pairs, connectors=connectors,
     )  # fmt: skip
     parts = [
         "# Benchmarks: Spark and Ray Data over headrace, beside Apache Kafka",
@@ -127,9 +127,9 @@ def _figures(results: dict[str, Any], group: Any) -> list[str]:
 
 def _memory(results: dict[str, Any]) -> list[str]:
     lines = [
-        "The most that the Python processes and the JVM have resident while a topic is read, and one of",
-        "four times the rows. The JVM keeps its heap of 1 GB once it has it; what Python processes share",
-        "counts in each of them, Ray's object store (1 GB) as far as they have touched it.",
+        "The most that the Python processes and the JVM have resident while a topic is read, and then one of",
+        "four times the rows; before anything else, for a process keeps what it once had. What is shared",
+        "(libraries, Ray's object store) is left out. The JVM's heap grows up to 1 GB with whatever runs.",
         "",
         "| group | system | rows | Python MB | JVM MB |",
         "| --- | --- | ---: | ---: | ---: |",

@@ -12,7 +12,8 @@ LOOK_S = 0.02
 
 class Usage:
     """As a context, around what is measured. `cpu_s` of all processes; `python_mb` and `jvm_mb` are the most
-    that the Python processes besides this one, and the Java ones, had resident at one time."""
+    that the Python processes besides this one, and the Java ones, had resident at one time. What is shared,
+    as libraries and Ray's object store, is left out."""
 
     def __init__(self) -> None:
         self.cpu_s = self.python_mb = self.jvm_mb = 0.0
@@ -53,9 +54,10 @@ class Usage:
             python = java = 0
             for process in self._own.children(recursive=True):
                 try:
-                    name, resident = process.name(), process.memory_info().rss
+                    name, found = process.name(), process.memory_info()
                 except psutil.Error:
                     continue
+                resident = found.rss - found.shared
                 if name.startswith("java"):
                     java += resident
                 elif name.startswith(("python", "pyspark", "ray::")):
