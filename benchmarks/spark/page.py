@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from headrace.benchmarks.page import VERDICTS, interval, machine_table
+from headrace.benchmarks.page import VERDICTS, interval, machine_table, side
 from headrace.benchmarks.results import compare, used
 from headrace.benchmarks.statistics import MET, MISSED
 
@@ -26,7 +26,7 @@ METHOD = """\
   `map_batches`.
 - "write": rows that Spark makes, at least once in both: `headrace.spark.write` and `format("headrace")`
   against `format("kafka")`, its producer with batch.size 65,536 and linger 5 ms, which is faster than its
-  defaults. The end offsets are looked at afterwards. The topic is made before, anew for each run.
+  defaults; it reads with its defaults. The topic is a new one each time; its end offsets are looked at.
 - rows/s and core: rows by seconds, by the cores that the client has. rows/CPU s: by the CPU time of the
   client's processes, the JVM and the Python workers; the servers' is not in it.
 - Ratios are medians of the pairs with the 95 % interval of a bootstrap; one that reaches further than 15 %
@@ -96,7 +96,8 @@ def table(results: dict[str, Any]) -> list[str]:
         for comparison in group.comparisons:
             row = compare(results["runs"], group, comparison)
             figures = f"{row['ratio']:.2f} | {interval(row)}" if "ratio" in row else f"- | {row['why']}"
-            lines.append(f"| {row['title']} | {figures} | ≥ {row['goal']:g} | {VERDICTS[row['verdict']]} |")
+            state = VERDICTS[row["verdict"]] + side(row)
+            lines.append(f"| {row['title']} | {figures} | ≥ {row['goal']:g} | {state} |")
     return lines
 
 
@@ -127,7 +128,7 @@ def _figures(results: dict[str, Any], group: Any) -> list[str]:
 
 def _memory(results: dict[str, Any]) -> list[str]:
     lines = [
-        "The most that the Python processes and the JVM have resident while a topic is read, and then one of",
+        "The most that one Python process and the JVM have resident while a topic is read, and then one of",
         "four times the rows; before anything else, for a process keeps what it once had. What is shared",
         "(libraries, Ray's object store) is left out. The JVM's heap grows up to 1 GB with whatever runs.",
         "",

@@ -1,4 +1,4 @@
-"""What a process and all that it started use while something runs: CPU time, and the most memory at once."""
+"""What a process and all that it started use while something runs: CPU time, and the most memory."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ LOOK_S = 0.02
 
 class Usage:
     """As a context, around what is measured. `cpu_s` of all processes; `python_mb` and `jvm_mb` are the most
-    that the Python processes besides this one, and the Java ones, had resident at one time. What is shared,
-    as libraries and Ray's object store, is left out."""
+    that one Python process besides this one, and one JVM, had resident. What is shared, as libraries and
+    Ray's object store, is left out."""
 
     def __init__(self) -> None:
         self.cpu_s = self.python_mb = self.jvm_mb = 0.0
@@ -51,16 +51,13 @@ class Usage:
 
     def _watch(self) -> None:
         while not self._ends.wait(LOOK_S):
-            python = java = 0
             for process in self._own.children(recursive=True):
                 try:
                     name, found = process.name(), process.memory_info()
                 except psutil.Error:
                     continue
-                resident = found.rss - found.shared
+                mb = (found.rss - found.shared) / 1e6
                 if name.startswith("java"):
-                    java += resident
+                    self.jvm_mb = max(self.jvm_mb, mb)
                 elif name.startswith(("python", "pyspark", "ray::")):
-                    python += resident
-            self.python_mb = max(self.python_mb, python / 1e6)
-            self.jvm_mb = max(self.jvm_mb, java / 1e6)
+                    self.python_mb = max(self.python_mb, mb)
