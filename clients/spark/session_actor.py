@@ -28,6 +28,7 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     # what runs twice at once is written twice, or fences itself off
     "spark.speculation": "false",
+    "spark.python.daemon.module": "headrace.clients.spark.worker_daemon_io",
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
 }
 
