@@ -38,6 +38,7 @@ def main(master: str, jars: str) -> None:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": HEAP,
+        "spark.python.daemon.module": "headrace.clients.spark.worker_daemon_io",  # as headrace's sessions
         "spark.driver.extraClassPath": jars,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

@@ -28,6 +28,7 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     # what runs twice at once is written twice, or fences itself off
     "spark.speculation": "false",
+    "spark.python.daemon.module": "headrace.clients.spark.worker_daemon_io",
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
 }
 
@@ -52,14 +53,15 @@ def session(
     those of the storage nodes, for readers beside what they read. `configs` go before what is set here.
 
     Errors: ConfigError for a Java that is missing or too old, for packages that are missing or do not fit,
-    for places that Ray does not have.
+    for places that Ray does not have, for a session that runs in this process already.
     """
+    if master is not None and (resources or hosts):
+        raise ConfigError("resources and hosts are for executors on Ray: give no master")
     _check_packages(on_ray=master is None)
     _prepare_environment()
+    _check_none_runs()
     wanted = {**_DEFAULTS, **(configs or {})}
     if master is not None:
-        if resources or hosts:
-            raise ConfigError("resources and hosts are for executors on Ray: give no master")
         spark = _local_session(app_name, master, wanted)
         try:
             yield spark
@@ -161,6 +163,14 @@ def _check_packages(*, on_ray: bool) -> None:
             f"RayDP runs PySpark 3.5 alone, and here is {found}: install {extra} in an"
             " environment of its own, or give a master as in session(master='local[2]')"
         )
+
+
+def _check_none_runs() -> None:
+    """A process has one Spark: another session would be that one, with its settings, and end it."""
+    from pyspark import SparkContext
+
+    if SparkContext._active_spark_context is not None:  # noqa: SLF001
+        raise ConfigError("a Spark session runs in this process already: stop it, or use it as it is")
 
 
 def _version(package: str) -> str | None:

@@ -122,3 +122,28 @@ def test_a_node_dies_in_the_middle_of_a_read(spark: Any, cluster: Any, tmp_path:
         finally:
             cluster.restart_node(leader - 1)
     assert (tmp_path / "1").exists(), "the second attempt"
+
+
+def test_a_process_has_one_session(spark: Any) -> None:
+    """A second one would be the first, and stop it."""
+    with (
+        pytest.raises(ConfigError, match="runs in this process already"),
+        headrace.spark.session(master="local"),
+    ):
+        pass
+    assert spark.range(3).count() == 3
+
+
+def test_workers_have_none_of_sparks_archives_on_their_path(spark: Any) -> None:
+    """Python would read their tables again before every task."""
+
+    def path(batches: Any) -> Any:
+        import sys
+
+        import pyarrow as pa
+
+        list(batches)
+        yield pa.record_batch({"entry": [*sys.path_importer_cache, *sys.path]})
+
+    rows = spark.range(1, numPartitions=1).mapInArrow(path, "entry string").collect()
+    assert not [row.entry for row in rows if "pyspark.zip" in row.entry or ".jar" in row.entry]

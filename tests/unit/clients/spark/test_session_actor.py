@@ -62,11 +62,8 @@ def test_a_java_that_is_missing_or_too_old(monkeypatch: pytest.MonkeyPatch, tmp_
     refused("bin/java is version 11")
 
 
-def test_places_on_ray_are_for_ray(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_places_on_ray_are_for_ray() -> None:
     """A local master has one place."""
-    install(monkeypatch, pyspark="3.5.7")
-    monkeypatch.setenv("JAVA_HOME", java(tmp_path, 'openjdk version "17.0.2"'))
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", "")  # it is changed here
     with (
         pytest.raises(ConfigError, match="executors on Ray: give no master"),
         headrace.spark.session(master="local[1]", hosts=["h"]),
