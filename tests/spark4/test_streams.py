@@ -245,10 +245,8 @@ def test_at_least_once(copy: Copy) -> None:
 @pytest.mark.parametrize(
     ("read", "write", "wanted"),
     [
-        ({"subscribePattern": "nosuch(", "subscribe": None}, {}, "is no regular expression"),
         ({"endingOffsets": "latest"}, {}, "endingOffsets is for batches"),
         ({"startingOffsets": '{"t": {"0": 3}}'}, {}, "startingOffsets must name exactly the partitions"),
-        ({}, {"exactlyOnce": "perhaps"}, "exactlyOnce must be true or false"),
         ({}, {"kafka.transactional.id": "mine"}, "each task has one of its own"),
     ],
 )
@@ -258,4 +256,4 @@ def test_what_cannot_be_done_is_said(
     """As the error of the query, at the latest."""
     copy.put(range(3))
     with pytest.raises(PySparkException, match=wanted):
-        copy.run(write, **{name: value for name, value in read.items() if value is not None})
+        copy.run(write, **read)
