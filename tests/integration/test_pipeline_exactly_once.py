@@ -169,3 +169,18 @@ def test_each_batch_is_seen_once_or_an_error_says_what_not(cluster: LocalCluster
     assert missing == history.lost
     by_task = [tuple(value.split(".")[:2]) for value in history.expected]
     assert sorted(by_task) == [(str(batch), str(task)) for batch in range(BATCHES) for task in range(TASKS)]
+
+
+def test_a_query_that_is_over_is_forgotten(cluster: LocalCluster) -> None:
+    """What it wrote stays; its name may be taken for another one."""
+    cluster.admin().create_topics(NewTopic("forgotten")).raise_for_errors()
+    given = write_options({"bootstrap": cluster.bootstrap, "topic": "forgotten"})
+    for value in ("first", "second"):
+        write = prepare_arrow([pa.record_batch({"value": [value]})], given, query="short", task=0)
+        with Sink(given, "short") as sink:
+            assert sink.last_batch is None
+            assert sink.commit(0, [write])
+            assert sink.last_batch == 0
+            sink.forget()
+            assert sink.last_batch is None
+    assert visible(cluster, "forgotten") == ["first", "second"]

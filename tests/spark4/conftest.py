@@ -43,6 +43,7 @@ def spark() -> Iterator[Any]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.log.level", "OFF")
+        .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )
     register(session)

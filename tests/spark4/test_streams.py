@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from headrace import NewTopic, TopicPartition
 from pyspark.errors import PySparkException
+from waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,9 +31,10 @@ class Copy:
             given["subscribe"] = self.source
         return self.spark.readStream.format("headrace").options(**given).load().select("key", "value")
 
-    def start(self, rows: Any, **write: Any) -> Any:
+    def start(self, rows: Any, *, available_now: bool = True, **write: Any) -> Any:
         given = {**self.at, "topic": self.target, "checkpointLocation": str(self.checkpoint), **write}
-        return rows.writeStream.format("headrace").options(**given).trigger(availableNow=True).start()
+        writer = rows.writeStream.format("headrace").options(**given)
+        return (writer.trigger(availableNow=True) if available_now else writer).start()
 
     def run(self, write: dict[str, Any] | None = None, **read: Any) -> list[Any]:
         """What was new; the progress of each batch that had rows."""
@@ -88,6 +90,23 @@ def test_what_is_available_is_copied_and_a_restart_goes_on(copy: Copy) -> None:
     copy.put(range(100, 130), partitions=3)
     copy.run()
     assert copy.seen() == list(range(130))
+
+
+def test_a_query_that_goes_on_reads_what_comes(copy: Copy) -> None:
+    """From the end that was there at its start; what it has processed is told while it waits for more."""
+    copy.put(range(10))
+    rows = copy.rows(startingOffsets="latest", **{"kafka.group.id": "following"})
+    query = copy.start(rows, available_now=False)
+    try:
+        query.processAllAvailable()
+        assert copy.seen() == []
+        copy.put(range(10, 30))
+        query.processAllAvailable()
+        assert copy.seen() == list(range(10, 30))
+        told = copy.cluster.admin().group_lag
+        wait_for(lambda: [each.lag for each in told("following").values()] == [0, 0], "it is told")
+    finally:
+        query.stop()
 
 
 def dying() -> Any:
@@ -245,10 +264,8 @@ def test_at_least_once(copy: Copy) -> None:
 @pytest.mark.parametrize(
     ("read", "write", "wanted"),
     [
-        ({"subscribePattern": "nosuch(", "subscribe": None}, {}, "is no regular expression"),
         ({"endingOffsets": "latest"}, {}, "endingOffsets is for batches"),
         ({"startingOffsets": '{"t": {"0": 3}}'}, {}, "startingOffsets must name exactly the partitions"),
-        ({}, {"exactlyOnce": "perhaps"}, "exactlyOnce must be true or false"),
         ({}, {"kafka.transactional.id": "mine"}, "each task has one of its own"),
     ],
 )
@@ -258,4 +275,4 @@ def test_what_cannot_be_done_is_said(
     """As the error of the query, at the latest."""
     copy.put(range(3))
     with pytest.raises(PySparkException, match=wanted):
-        copy.run(write, **{name: value for name, value in read.items() if value is not None})
+        copy.run(write, **read)
