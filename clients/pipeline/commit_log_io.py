@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import ApiTimeoutError, TopicAlreadyExistsError
 from ...protocol.model import TopicPartition
-from ..admin.admin_types import EARLIEST, LATEST, NewTopic
+from ..admin.admin_types import EARLIEST, LATEST, NewTopic, Resource
 from ..arrow.library import pa, pc
 from ..config import AdminConfig, ConnectionConfig
 from ..sync.admin_io import Admin
@@ -27,6 +27,7 @@ DRIVER_TIMEOUT_MS = 30_000
 _PLACE = TopicPartition(COMMITS_TOPIC, 0)
 # All of it is read whenever a driver starts: small segments, compacted soon.
 _CONFIGS = {"cleanup.policy": "compact", "segment.bytes": 1 << 20, "min.cleanable.dirty.ratio": "0.1"}
+_SAFETY = ("transaction.state.log.replication.factor", "transaction.state.log.min.isr")
 _CONNECTION = {**ConnectionConfig.keys(), **AdminConfig.keys()}
 
 
@@ -37,9 +38,16 @@ class CommitLog:
         self._cluster, self._options = cluster, options
 
     def create(self) -> None:
-        """Make the topic if there is none."""
+        """Make the topic if there is none, as safe as the log of transactions: with as many replicas."""
         with Admin(self._cluster) as admin:
-            made = admin.create_topics(NewTopic(COMMITS_TOPIC, 1, configs=_CONFIGS))
+            if not admin.describe_topics(COMMITS_TOPIC).errors:
+                return
+            node = Resource("broker", str(admin.describe_cluster().nodes[0].node_id))
+            of_node = admin.describe_configs(node)[node]
+            replicas, in_sync = (of_node[name].value for name in _SAFETY)
+            configs = {**_CONFIGS, "min.insync.replicas": in_sync}
+            new = NewTopic(COMMITS_TOPIC, 1, int(replicas or 1), configs)
+            made = admin.create_topics(new)
         error = made.errors.get(COMMITS_TOPIC)
         if error is not None and not isinstance(error, TopicAlreadyExistsError):
             raise error
