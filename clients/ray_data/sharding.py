@@ -113,7 +113,7 @@ def place_from(plan: Shards, states: Iterable[Mapping[str, Any]], shard: int, co
     """
     first_place(shard, count)
     places = sorted((_place(plan, each) for each in states), key=lambda each: each.shard)
-    before = places[0].count if places else 0
+    before = places[0].count if places else 1
     if [each.shard for each in places] != list(range(before)) or any(each.count != before for each in places):
         have = [f"{each.shard} of {each.count}" for each in places]
         raise ConfigError(f"states of all shards of one training are needed, once each, not of {have}")
