@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.errors import TopicAlreadyExistsError
 from ...protocol.model import TopicPartition
-from ..admin.admin_types import EARLIEST, LATEST, NewTopic
+from ..admin.admin_types import EARLIEST, LATEST, NewTopic, Resource
 from ..arrow.library import pa, pc
 from ..config import AdminConfig, ConnectionConfig
 from ..group.group_metadata import GroupMetadata
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DRIVER_TIMEOUT_MS = 30_000
 # All of it is read whenever a driver starts: small segments, compacted soon.
 _CONFIGS = {"cleanup.policy": "compact", "segment.bytes": 1 << 20, "min.cleanable.dirty.ratio": "0.1"}
-_COPIES = 3
+_SAFETY = ("transaction.state.log.replication.factor", "transaction.state.log.min.isr")
 _CONNECTION = {**ConnectionConfig.keys(), **AdminConfig.keys()}
 
 
@@ -84,11 +84,18 @@ class DriverLog:
         self._producer.close()
 
     def _create(self) -> None:
+        """Make the topic if there is none, as safe as the log of transactions: no query has to wait for one
+        node."""
+        topic = self._place.topic
         with Admin(self._cluster) as admin:
-            # No query may have to wait for one node: as many copies as of what coordinators remember.
-            copies = min(_COPIES, len(admin.describe_cluster().nodes))
-            made = admin.create_topics(NewTopic(self._place.topic, 1, copies, _CONFIGS))
-        error = made.errors.get(self._place.topic)
+            if not admin.describe_topics(topic).errors:
+                return
+            node = Resource("broker", str(admin.describe_cluster().nodes[0].node_id))
+            of_node = admin.describe_configs(node)[node]
+            replicas, in_sync = (of_node[name].value for name in _SAFETY)
+            configs = {**_CONFIGS, "min.insync.replicas": in_sync}
+            made = admin.create_topics(NewTopic(topic, 1, int(replicas or 1), configs))
+        error = made.errors.get(topic)
         if error is not None and not isinstance(error, TopicAlreadyExistsError):
             raise error
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 # What a row has beside key and value, about; and what one has where nodes do not say how large logs are.
 _ROW_BYTES = 48
 _UNKNOWN_ROW_BYTES = 512
+_TASK_BYTES, _LEAST_TASK_BYTES = 64 << 20, 4 << 20
 
 
 def read(
@@ -90,12 +91,14 @@ def dataset_of(
     is_one = len({node for found in nodes.values() for node in found}) < 2 or "label_selector" in of_tasks
     groups = [(None, list(plan.ranges))] if is_one else beside(plan.ranges, nodes)
     size = bytes_per_offset(plan.ranges, options)
+    cpus = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
     reads: list[Dataset] = []
     for node, ranges in groups or [(None, [])]:
         source = TopicDatasource(ranges, options, columns=columns, filters=filters, row_bytes=size)
         # Soft: where the node is gone, another one will do.
         near = {"label_selector": {"ray.io/node-id": node}, "fallback_strategy": [{"label_selector": {}}]}
-        reads.append(ray.data.read_datasource(source, **{**({} if node is None else near), **of_tasks}))
+        ours = {"override_num_blocks": source.task_count(cpus), **({} if node is None else near)}
+        reads.append(ray.data.read_datasource(source, **{**ours, **of_tasks}))
     return reads[0] if len(reads) == 1 else reads[0].union(*reads[1:])
 
 
@@ -154,6 +157,17 @@ class TopicDatasource(Datasource):
     def estimate_inmemory_data_size(self) -> int:
         """Bytes, about: compressed records take more."""
         return sum(map(self._size, self._ranges))
+
+    def task_count(self, cpus: int) -> int:
+        """How many tasks are best: large ones, for a task costs as much as some MiB, but one for each CPU.
+
+        Ray by itself wants 200, and cuts blocks where it has fewer.
+        """
+        size = self.estimate_inmemory_data_size()
+        count = max(size // _TASK_BYTES, min(cpus, size // _LEAST_TASK_BYTES), len(self._ranges), 1)
+        while (real := len(split_ranges(self._ranges, count, None))) < count and real:
+            count = real
+        return int(count)
 
     def get_read_tasks(
         self,

@@ -33,7 +33,9 @@ def main(bootstrap: str, topic: str, checkpoint: str, kill: str) -> list[int]:
         done.append(batch)
 
     given = {"bootstrap": bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
-    with headrace.spark.session(master="local[1]", configs={"spark.driver.memory": "512m"}) as spark:
+    # a killed Spark leaves its files behind: beside the checkpoint they go with it
+    configs = {"spark.driver.memory": "512m", "spark.local.dir": f"{checkpoint}/local"}
+    with headrace.spark.session(master="local[1]", configs=configs) as spark:
         running = headrace.spark.stream(
             spark, copy, checkpoint=checkpoint, available_now=True, maxOffsetsPerTrigger=40, **given
         )
