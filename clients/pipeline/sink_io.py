@@ -23,13 +23,13 @@ from ..admin.asking_io import Asking, error_of
 from ..admin.coordinating_io import Coordinating
 from ..admin.transactions_io import TransactionEngine
 from ..config import AdminConfig, resolve
-from .commits import COMMITS_TOPIC, Decision, check_all_live, decoded, driver_id, encoded
+from .commits import COMMITS_TOPIC, Decision, check_all_live, decoded, driver_id, encoded, task_id
 from .driver_log_io import DriverLog
 from .pool_io import shared_cluster
 from .visible_io import is_visible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -136,6 +136,16 @@ class Sink:
             return len(names)
 
         return self._io.call(fence())
+
+    def fence(self, tasks: Iterable[str]) -> None:
+        """Undo what these tasks have open, and let no attempt that has begun write on."""
+        names = [task_id(self._query, task) for task in tasks]
+
+        async def fence() -> None:
+            engine = TransactionEngine(_asking(self._io, self._options))
+            _raise_first(await engine.fence(names, timeout=None))
+
+        self._io.call(fence())
 
     def forget(self) -> None:
         """Leave nothing of the query in the log of commits, once it is over. Errors: as `commit`."""

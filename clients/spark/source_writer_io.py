@@ -81,7 +81,7 @@ class BatchWriter(DataSourceArrowWriter):
         """On the driver. Errors: those of `Sink`."""
         if self._how.is_exactly_once:
             with Sink(self._how.options, self._query) as sink:
-                _abort(sink, 0, messages)
+                _abort(sink, 0, messages, "")
                 sink.forget()
 
 
@@ -119,9 +119,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[Message | None], batchId: int) -> None:
         """On the driver. Errors: those of `Sink`."""
-        for query, _ in _queries(messages):
+        for query, run in _queries(messages):
             with Sink(self._how.options, query) as sink:
-                _abort(sink, batchId, messages)
+                _abort(sink, batchId, messages, run)
 
 
 def _write(batches: Iterator[Any], how: Delivery, query: str, run: str) -> Message:
@@ -130,16 +130,19 @@ def _write(batches: Iterator[Any], how: Delivery, query: str, run: str) -> Messa
         return Message()
     context = TaskContext.get()
     assert context is not None, "in a task"
-    task = f"{run}/{context.partitionId()}"
+    task = _task(run, context.partitionId())
     return Message(query, run, prepare_arrow(batches, how.options, query=query, task=task))
 
 
-def _abort(sink: Sink, batch: int, messages: Sequence[Message | None]) -> None:
-    """Unless it is decided: Spark aborts after a commit that failed, too."""
-    if sink.is_committed(batch):
-        return
-    sink.abort(_writes(messages))
-    sink.abort_leftovers()
+def _task(run: str, partition: int) -> str:
+    return f"{run}/{partition}"
+
+
+def _abort(sink: Sink, batch: int, messages: Sequence[Message | None], run: str) -> None:
+    """Unless it is decided: Spark aborts after a commit that failed, too. There is a message, or None, of
+    each task; those without may still be running when Spark gives the job up."""
+    if not sink.is_committed(batch):
+        sink.fence(_task(run, partition) for partition in range(len(messages)))
 
 
 def _writes(messages: Sequence[Message | None]) -> list[PreparedWrite]:

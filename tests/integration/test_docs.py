@@ -39,7 +39,7 @@ PROGRAMS = [
     (page, number)
     for page in PAGES
     for number, program in enumerate(blocks(page, "python"))
-    if "pyspark" not in program  # those run in tests/spark4 and tests/spark35
+    if "headrace.spark" not in program  # those run in tests/spark4 and tests/spark35
 ]
 OPERATING = [place for place in PROGRAMS if "headrace.connect()" in blocks(place[0], "python")[place[1]]]
 

@@ -184,3 +184,25 @@ def test_a_query_that_is_over_is_forgotten(cluster: LocalCluster) -> None:
             sink.forget()
             assert sink.last_batch is None
     assert visible(cluster, "forgotten") == ["first", "second"]
+
+
+def test_tasks_of_a_batch_that_is_given_up_are_fenced(cluster: LocalCluster) -> None:
+    """What they have open is undone, and an attempt that has begun writes no more; those that never wrote are
+    no error."""
+    cluster.admin().create_topics(NewTopic("fenced")).raise_for_errors()
+    given = write_options({"bootstrap": cluster.bootstrap, "topic": "fenced"})
+    row = pa.record_batch({"value": ["v"]})
+    with Sink(given, "given up") as sink:
+        done = prepare_arrow([row], given, query="given up", task="run/0")
+
+        def rows() -> Iterator[Any]:
+            yield row
+            sink.fence(f"run/{task}" for task in range(3))
+            yield row
+
+        with pytest.raises(ProducerFencedError):
+            prepare_arrow(rows(), given, query="given up", task="run/1")
+        assert sink.abort_leftovers() == 0
+        with pytest.raises(InvalidTxnStateError):
+            sink.commit(0, [done])
+    assert visible(cluster, "fenced") == []

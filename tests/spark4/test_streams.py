@@ -90,6 +90,9 @@ def test_what_is_available_is_copied_and_a_restart_goes_on(copy: Copy) -> None:
     copy.put(range(100, 130), partitions=3)
     copy.run()
     assert copy.seen() == list(range(130))
+    shutil.rmtree(copy.checkpoint)  # another query, whose batches have the same numbers
+    copy.run({"exactlyOnce": "false"})
+    assert copy.seen() == sorted([*range(130), *range(130)])
 
 
 def test_a_query_that_goes_on_reads_what_comes(copy: Copy) -> None:
@@ -107,6 +110,39 @@ def test_a_query_that_goes_on_reads_what_comes(copy: Copy) -> None:
         wait_for(lambda: [each.lag for each in told("following").values()] == [0, 0], "it is told")
     finally:
         query.stop()
+
+
+def test_what_comes_after_the_start_is_for_the_next_run(copy: Copy) -> None:
+    """A run of what is available ends, whatever is written meanwhile: here its own target is its source.
+    Bytes limit a batch too, by the average of the logs."""
+    copy.target = copy.source
+    copy.put(range(1000, 3000))
+    dirs = copy.cluster.admin().describe_log_dirs()
+    replicas = [each for node in dirs.values() for place in node for each in place.replicas]
+    size_bytes = sum(each.size_bytes for each in replicas if each.topic == copy.source)
+    batches = copy.run(maxBytesPerTrigger=str(size_bytes // 3))
+    assert sum(each["numInputRows"] for each in batches) == 2000
+    assert max(each["numInputRows"] for each in batches) < 1000
+    assert copy.seen() == sorted([*range(1000, 3000), *range(1000, 3000)])
+
+
+def test_what_is_gone(copy: Copy) -> None:
+    """Retention was faster than the query, and a topic was deleted: an error that says what and how much; or
+    what is left."""
+    other = f"{copy.source}-other"
+    copy.cluster.admin().create_topics(NewTopic(other, 1)).raise_for_errors()
+    copy.put(range(20))
+    copy.put(range(100, 110), other, 1)
+    pattern = {"subscribePattern": f"{copy.source}.*"}
+    copy.run(**pattern)
+    copy.put(range(20, 60))
+    copy.cluster.admin().delete_records({TopicPartition(copy.source, 0): 15}).raise_for_errors()
+    copy.cluster.admin().delete_topics(other).raise_for_errors()
+    lost = r"5 offsets from 10 on are lost.*other-0.*the partition is deleted.*failOnDataLoss"
+    with pytest.raises(PySparkException, match=lost):
+        copy.run(**pattern)
+    copy.run(failOnDataLoss="false", **pattern)
+    assert copy.seen() == sorted([*range(20), *range(100, 110), *range(21, 60, 2), *range(30, 60, 2)])
 
 
 def dying() -> Any:
@@ -155,67 +191,6 @@ def test_what_was_decided_is_what_a_batch_that_is_played_again_finds(copy: Copy)
     assert copy.seen() == list(range(30))
 
 
-def test_a_checkpoint_that_is_gone_is_another_query(copy: Copy) -> None:
-    """Its batches have the same numbers, and are not taken for those of the first."""
-    copy.put(range(10))
-    copy.run()
-    shutil.rmtree(copy.checkpoint)
-    copy.run()
-    assert copy.seen() == sorted([*range(10), *range(10)])
-
-
-def test_what_comes_after_the_start_is_for_the_next_run(copy: Copy) -> None:
-    """A run of what is available ends, whatever is written meanwhile: here its own target is its source."""
-    copy.target = copy.source
-    copy.put(range(10))
-    assert sum(each["numInputRows"] for each in copy.run(maxOffsetsPerTrigger="4")) == 10
-    assert sum(each["numInputRows"] for each in copy.run()) >= 10
-    assert set(copy.seen()) == set(range(10))
-
-
-def test_limits_in_bytes(copy: Copy) -> None:
-    """About as much at a time, by the average of the logs."""
-    copy.put(range(1000, 3000))
-    dirs = copy.cluster.admin().describe_log_dirs()
-    size = sum(
-        each.size_bytes for node in dirs.values() for place in node for each in place.replicas
-        if each.topic == copy.source
-    )  # fmt: skip
-    batches = copy.run(maxBytesPerTrigger=str(size // 4))
-    assert 4 <= len(batches) <= 6
-    assert max(each["numInputRows"] for each in batches) <= 520
-    assert copy.seen() == list(range(1000, 3000))
-
-
-def test_offsets_that_are_gone(copy: Copy) -> None:
-    """Retention was faster than the query: an error that says how many; or what is left."""
-    copy.put(range(20))
-    copy.run()
-    copy.put(range(20, 60))
-    admin = copy.cluster.admin()
-    admin.delete_records({TopicPartition(copy.source, 0): 15}).raise_for_errors()
-    with pytest.raises(PySparkException, match=r"5 offsets from 10 on are lost.*failOnDataLoss"):
-        copy.run()
-    copy.run(failOnDataLoss="false")
-    assert copy.seen() == sorted([*range(20), *range(21, 60, 2), *range(30, 60, 2)])
-
-
-def test_a_topic_that_is_gone(copy: Copy) -> None:
-    """An error, or the query goes on with the other one."""
-    other = f"{copy.source}-other"
-    copy.cluster.admin().create_topics(NewTopic(other, 1)).raise_for_errors()
-    copy.put(range(10))
-    copy.put(range(10, 20), other, 1)
-    pattern = {"subscribePattern": f"{copy.source}.*"}
-    copy.run(**pattern)
-    copy.cluster.admin().delete_topics(other).raise_for_errors()
-    copy.put(range(20, 30))
-    with pytest.raises(PySparkException, match="the partition is deleted"):
-        copy.run(**pattern)
-    copy.run(failOnDataLoss="false", **pattern)
-    assert copy.seen() == list(range(30))
-
-
 def test_a_task_that_is_run_again_after_it_wrote(copy: Copy, tmp_path: Path) -> None:
     """Its first attempt has written all of its rows: they are there once."""
     copy.put(range(100))
@@ -251,21 +226,10 @@ def test_a_batch_that_fails_leaves_nothing_and_is_run_by_the_next_query(copy: Co
     assert copy.seen() == list(range(100))
 
 
-def test_at_least_once(copy: Copy) -> None:
-    """Without transactions."""
-    copy.put(range(100))
-    copy.run({"exactlyOnce": "false"})
-    assert copy.seen() == list(range(100))
-    copy.undo_commit()
-    copy.run({"exactlyOnce": "false"})
-    assert copy.seen() == sorted([*range(100), *range(100)])
-
-
 @pytest.mark.parametrize(
     ("read", "write", "wanted"),
     [
         ({"endingOffsets": "latest"}, {}, "endingOffsets is for batches"),
-        ({"startingOffsets": '{"t": {"0": 3}}'}, {}, "startingOffsets must name exactly the partitions"),
         ({}, {"kafka.transactional.id": "mine"}, "each task has one of its own"),
     ],
 )
