@@ -44,7 +44,7 @@ class Sizes(NamedTuple):
     warm: int
 
 
-FULL = Sizes(rows=4_000_000, ray_rows=2_000_000, written=2_000_000, pairs=4, warm=1)
+FULL = Sizes(rows=4_000_000, ray_rows=1_000_000, written=2_000_000, pairs=4, warm=1)
 QUICK = Sizes(rows=1_000_000, ray_rows=250_000, written=300_000, pairs=3, warm=1)
 
 
