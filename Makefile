@@ -8,10 +8,10 @@ export RAY_AUTH_MODE ?= disabled
 export QUICKSTART_INPUT := $(value INPUT)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test spark bench oracle sim faults fuzz fmt lint types imports check codec docs clean
+.PHONY: help setup quickstart test spark bench bench-spark pipelines oracle sim faults fuzz fmt lint types imports check codec docs clean
 
 help: ## show the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml $(wildcard protocol/records/*.pyx protocol/records/*.pxi protocol/transport/*.pyx)
 	@$(PYTHON) -c 'import sys; sys.exit("headrace needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
@@ -43,7 +43,7 @@ test: $(STAMP) ## all tests, those of Spark among them where there is a JDK
 .venv-spark35/.ready .venv-spark4/.ready: pyproject.toml | $(STAMP)
 	@echo "making $(@D), once: this takes a minute"
 	@test -x $(@D)/bin/pip || $(PYTHON) -m venv $(@D)
-	@$(BIN)/python -c 'import sys, tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*project["dependencies"], *project["optional-dependencies"][sys.argv[1]], "pytest>=8.3", "pytest-timeout>=2.3", sep="\n")' $(EXTRA) > $(@D)/wanted.txt
+	@$(BIN)/python -c 'import sys, tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*project["dependencies"], *project["optional-dependencies"][sys.argv[1]], "pytest>=8.3", "pytest-timeout>=2.3", "pytest-xdist>=3.6", sep="\n")' $(EXTRA) > $(@D)/wanted.txt
 	@$(@D)/bin/python -m pip install --quiet --upgrade pip
 	@$(@D)/bin/python -m pip install --quiet --requirement $(@D)/wanted.txt
 	@$(@D)/bin/python -c 'import pathlib, sysconfig; pathlib.Path(sysconfig.get_path("purelib"), "headrace.pth").write_text(str(pathlib.Path(".typecheck").absolute()))'
@@ -51,7 +51,7 @@ test: $(STAMP) ## all tests, those of Spark among them where there is a JDK
 
 SPARK_TESTS = -m pytest -q -W default -p headrace.services.pytest_plugin
 spark: .venv-spark35/.ready .venv-spark4/.ready ## the tests of Spark 3.5 with RayDP, and of Spark 4 (needs a JDK 17)
-	.venv-spark35/bin/python $(SPARK_TESTS) tests/spark35
+	.venv-spark35/bin/python $(SPARK_TESTS) -n 2 --dist loadgroup tests/spark35
 	.venv-spark4/bin/python $(SPARK_TESTS) tests/spark4
 
 $(VENV)/.bench: $(STAMP)
@@ -65,6 +65,12 @@ oracle: $(VENV)/.bench ## the same through real clients to Apache Kafka and head
 
 bench: $(VENV)/.bench ## beside Apache Kafka, an hour, writes docs/BENCHMARKS.md (QUICK=1: 9 min; ONLY=w1,w6)
 	@$(BIN)/python -m headrace.benchmarks $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+bench-spark: $(VENV)/.bench .venv-spark35/.ready .venv-spark4/.ready ## Spark and Ray Data beside Spark's Kafka connector, 15 min, writes docs/BENCHMARKS_SPARK.md (QUICK=1; ONLY=spark35-1,ray)
+	@$(BIN)/python -m headrace.benchmarks.spark $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+pipelines: $(STAMP) .venv-spark35/.ready .venv-spark4/.ready ## the pipelines of examples/pipelines over an access log (INPUT=path; needs a JDK 17)
+	@$(BIN)/python examples/pipelines/run.py $${QUICKSTART_INPUT:+--input "$$QUICKSTART_INPUT"}
 
 SEED ?= 1
 COUNT ?= 1

@@ -57,6 +57,8 @@ if TYPE_CHECKING:
         utf8,
         uuid,
     )
+    from .clients import ray_data as ray_data
+    from .clients import spark as spark
     from .clients.arrow.layout import ARROW_SCHEMA as ARROW_SCHEMA
     from .protocol import errors
     from .protocol.errors import HeadraceError, KafkaError
@@ -71,7 +73,12 @@ _OTHER_HOMES = {
     "local": ".services.local_io",
     "LocalCluster": ".services.local_io",
 }
-_MODULES = {"aio": ".aio", "errors": ".protocol.errors"}
+_MODULES = {
+    "aio": ".aio",
+    "errors": ".protocol.errors",
+    "ray_data": ".clients.ray_data",
+    "spark": ".clients.spark",
+}
 
 __all__ = [
     "connect", "Cluster", "Producer", "Transaction", "Consumer", "Admin", "aio", "local", "LocalCluster",
@@ -83,7 +90,7 @@ __all__ = [
     "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64", "uuid", "json", "msgpack",
     "errors", "HeadraceError", "KafkaError",
 ]  # fmt: skip
-# ARROW_SCHEMA is not among them: it needs pyarrow, and `from headrace import *` must work without
+# ARROW_SCHEMA and spark are not among them: they need extras, and `from headrace import *` must work without
 
 
 def _discover() -> str | None:

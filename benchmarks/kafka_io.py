@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from headrace.runtime.waiting_io import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 POM = Path(__file__).with_name("kafka_pom.xml")
 VERSION = "4.1.0"
@@ -58,17 +58,23 @@ def cache_home() -> Path:
 
 
 def classpath() -> str:
-    """Kafka's jars, fetched once into the cache folder; safe when several processes ask at once.
+    """Kafka's jars, fetched once into the cache folder; safe when several processes ask at once."""
+    return fetched(f"kafka-{VERSION}", POM, {})
+
+
+def fetched(name: str, pom: Path, given: Mapping[str, str]) -> str:
+    """What a POM asks for, with properties `given`, as a class path; fetched once into the cache folder.
 
     A folder for each text of the POM: one that asks for more does not take what an older one fetched for all.
     """
-    cache = cache_home() / f"kafka-{VERSION}-{zlib.crc32(POM.read_bytes()):08x}"
+    cache = cache_home() / f"{name}-{zlib.crc32(pom.read_bytes()):08x}"
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (cache / ".complete").exists():
-            command = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
-            subprocess.run([*command, f"-DoutputDirectory={cache}"], check=True, timeout=600)
+            command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+            properties = [f"-D{name}={value}" for name, value in {**given, "outputDirectory": cache}.items()]
+            subprocess.run([*command, *properties], check=True, timeout=600)
             (cache / ".complete").touch()
     return f"{cache}/*"
 

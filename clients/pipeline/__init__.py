@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .driver_log_io import Progress as Progress
     from .filters import Filters as Filters
     from .offsets import offsets_from_json as offsets_from_json
     from .offsets import offsets_to_json as offsets_to_json
@@ -41,6 +42,7 @@ _HOMES = {
     "Plan": "ranges",
     "Planner": "planner_io",
     "PreparedWrite": "written",
+    "Progress": "driver_log_io",
     "ReadOptions": "source_options",
     "Sink": "sink_io",
     "WriteOptions": "sink_options",
@@ -58,7 +60,8 @@ _HOMES = {
 }
 
 __all__ = [
-    "Filters", "Limits", "Loss", "OffsetRange", "Plan", "Planner", "PreparedWrite", "ReadOptions", "Sink",
+    "Filters", "Limits", "Loss", "OffsetRange", "Plan", "Planner", "PreparedWrite", "Progress", "ReadOptions",
+    "Sink",
     "WriteOptions", "WriteReport", "Written", "abort_writes", "commit_writes", "fetch_arrow",
     "offsets_from_json", "offsets_to_json", "prepare_arrow", "read_options", "write_arrow",
     "write_options",

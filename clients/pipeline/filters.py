@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..records import timestamp_to_ms
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 COLUMNS = ("partition", "offset", "timestamp")
 OPERATORS = ("=", ">", ">=", "<", "<=", "in")
 _MIN, _MAX = -(2**63), 2**63 - 1
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
 class Bounds(NamedTuple):
@@ -90,8 +92,7 @@ def _narrowed(bounds: Bounds, column: str, operator: str, value: Any) -> Bounds:
 def _number(column: str, value: Any) -> int:
     if column == "timestamp":
         if hasattr(value, "timestamp") and getattr(value, "tzinfo", None) is not None:
-            seconds = int(value.timestamp() // 1)
-            return seconds * 1_000_000 + int(value.microsecond)
+            return int((value - _EPOCH) // _MICROSECOND)  # timestamp() is a float: too coarse in far years
         return timestamp_to_ms(value) * 1000
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"a filter on {column} compares with whole numbers, not {value!r}")

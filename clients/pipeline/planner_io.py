@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from ...protocol.errors import KafkaError
 from ...protocol.messages.data import MetadataRequest
 from ...protocol.messages.registry import METADATA
 from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from ..admin.asking_io import Asking
+from ..admin.log_dirs_io import LogDirsEngine
 from ..cluster.backoff import Backoff
 from ..config import AdminConfig, resolve
 from ..consumer.offsets_io import all_found, list_offsets
@@ -20,12 +23,13 @@ from ..consumer.requests import READ_COMMITTED, READ_UNCOMMITTED
 from .filters import Filters
 from .planning import Logs, Places, narrowing, places_of, plan_batch, plan_between, settled, subscribed, times
 from .pool_io import keep_topics, shared_cluster
-from .splitting import new_offsets, rate_limited
+from .splitting import new_offsets, offsets_within, rate_limited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
     from typing import Any
 
+    from ..admin.admin_types import LogDirInfo, Results
     from ..cluster.cluster_io import ClusterIo
     from ..records import OffsetAndTimestamp
     from .offsets import Offsets
@@ -46,6 +50,7 @@ class Planner:
         self.options = options
         self._config = resolve(AdminConfig, dict(options.client), {})
         self._isolation = READ_COMMITTED if options.is_read_committed else READ_UNCOMMITTED
+        self.last_ends: Offsets | None = None  # of the logs, as `latest_offsets` found them the last time
         self._waiting_since_s: float | None = None  # for minOffsetsPerTrigger
 
     def batch(self, filters: Filters | None = None) -> Plan:
@@ -91,13 +96,18 @@ class Planner:
             return (await self._logs(io, await self._places(io, is_lax=is_lax)))[1]
 
         earliest, latest = self._run(ask)
+        self.last_ends = latest
         if start is None:
             return latest
         limits = self.options.limits if limits is None else limits
         starts = {tp: start.get(tp, earliest[tp]) for tp in latest}
         if self._waits(limits, new_offsets(starts, latest)):
             return dict(start)
-        return latest if limits.max_offsets is None else rate_limited(limits.max_offsets, starts, latest)
+        most = limits.max_offsets
+        if limits.max_bytes is not None:
+            found = offsets_within(limits.max_bytes, starts, latest, self._sizes(earliest, latest))
+            most = found if most is None else min(most, found)
+        return latest if most is None else rate_limited(most, starts, latest)
 
     def between(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Plan:
         """The ranges of a micro-batch. Offsets are exact, of `initial_offsets` and `latest_offsets`, perhaps
@@ -109,6 +119,20 @@ class Planner:
             return plan_between(self.options, start, end, logs, places)
 
         return self._run(ask)
+
+    def _sizes(self, earliest: Offsets, latest: Offsets) -> dict[TopicPartition, tuple[int, int]]:
+        """(bytes, offsets) of whole logs, as far as nodes tell. A replica may lag behind its leader."""
+
+        async def ask(io: ClusterIo) -> Results[int, tuple[LogDirInfo, ...]]:
+            engine = LogDirsEngine(Asking(io.hub, self._config))
+            return await engine.describe(None, list(latest), timeout=None)
+
+        found, sizes = self._run(ask), dict[TopicPartition, int]()
+        for log_dir in chain.from_iterable(found[node] for node in found if node not in found.errors):
+            for each in log_dir.replicas:
+                tp = TopicPartition(each.topic, each.partition)
+                sizes[tp] = max(sizes.get(tp, 0), each.size_bytes)
+        return {tp: (size, latest[tp] - earliest[tp]) for tp, size in sizes.items() if tp in latest}
 
     # --- inside -----------------------------------------------------------------------------------------
 

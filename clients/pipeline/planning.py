@@ -14,6 +14,7 @@ from ...protocol.errors import ConfigError, DataLossError, UnknownTopicOrPartiti
 from ...protocol.model import NO_OFFSET, TopicPartition
 from .commits import COMMITS_TOPIC
 from .offsets import EARLIEST, LATEST, Offsets
+from .plans import PLANS_TOPIC
 from .ranges import Loss, OffsetRange, Plan
 from .splitting import split
 
@@ -34,6 +35,7 @@ class Place(NamedTuple):
     hosts: tuple[str, ...]
 
 
+_OUR_TOPICS = (COMMITS_TOPIC, PLANS_TOPIC)
 Places = dict[TopicPartition, Place]
 Narrow = Callable[[OffsetRange], OffsetRange | None]
 
@@ -68,7 +70,7 @@ def subscribed(subscription: Subscription, places: Places, *, is_lax: bool = Fal
     """
     if subscription.pattern is not None:
         matches = re.compile(subscription.pattern).fullmatch
-        return {tp: at for tp, at in places.items() if tp.topic != COMMITS_TOPIC and matches(tp.topic)}
+        return {tp: at for tp, at in places.items() if tp.topic not in _OUR_TOPICS and matches(tp.topic)}
     if subscription.partitions:
         missing = [tp for tp in subscription.partitions if tp not in places]
         if missing and not is_lax:
@@ -173,7 +175,8 @@ def plan_between(
     if narrow is not None:
         ranges = [some for each in ranges if (some := narrow(each)) is not None]
     cut = split(ranges, options.min_partitions, options.max_records_per_partition)
-    return Plan(tuple(cut), exact, dict(ends), tuple(losses))
+    ids = {tp.topic: at.topic_id for tp, at in places.items()}
+    return Plan(tuple(cut), exact, dict(ends), tuple(losses), ids)
 
 
 def narrowing(filters: Filters, by_time: Mapping[TopicPartition, int]) -> Narrow:

@@ -53,9 +53,11 @@ class Loss(NamedTuple):
 
 class Plan(NamedTuple):
     """`ranges` are what tasks read, one each. `starts` and `ends` are exact offsets of all partitions, those
-    without new records too; `losses` is what is not there, always empty under failOnDataLoss."""
+    without new records too; `losses` is what is not there, always empty under failOnDataLoss; `topic_ids` are
+    those of all topics of which there is a partition."""
 
     ranges: tuple[OffsetRange, ...]
     starts: dict[TopicPartition, int]
     ends: dict[TopicPartition, int]
     losses: tuple[Loss, ...] = ()
+    topic_ids: dict[str, bytes] = {}  # noqa: RUF012  # nobody changes it

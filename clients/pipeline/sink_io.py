@@ -23,13 +23,13 @@ from ..admin.asking_io import Asking, error_of
 from ..admin.coordinating_io import Coordinating
 from ..admin.transactions_io import TransactionEngine
 from ..config import AdminConfig, resolve
-from ..sync.producer_io import Producer
-from .commit_log_io import DRIVER_TIMEOUT_MS, CommitLog
-from .commits import COMMITS_TOPIC, Decision, check_all_live, driver_id, encoded
+from .commits import COMMITS_TOPIC, Decision, check_all_live, decoded, driver_id, encoded, task_id
+from .driver_log_io import DriverLog
 from .pool_io import shared_cluster
+from .visible_io import is_visible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ..admin.coordinating_io import Coordinator
     from ..admin.group_types import TransactionDescription
     from ..cluster.cluster_io import ClusterIo
+    from .driver_log_io import Progress
     from .sink_options import WriteOptions
     from .written import PreparedWrite
 
@@ -61,18 +62,10 @@ class Sink:
         try:
             cluster = self._exit.enter_context(shared_cluster(options.bootstrap, options.client))
             self._io: ClusterIo = cluster.io
-            self._log = CommitLog(cluster, options)
-            self._log.create()
-            self._producer: Producer[bytes, bytes] = Producer(
-                cluster,
-                transactional_id=name,
-                transaction_timeout_ms=DRIVER_TIMEOUT_MS,
-                compression_type="zstd",  # the decision about a batch of many tasks is long
-            )
-            self._exit.callback(self._producer.close)
-            # Order: a driver before this one decides nothing from here on, so what is read now stands.
-            self._producer.init_transactions()
-            self._last = self._log.last(query)
+            self._log = DriverLog(cluster, options, COMMITS_TOPIC, query, name)
+            self._exit.callback(self._log.close)
+            found = self._log.found
+            self._last: Decision | None = None if found is None else decoded(query, found)
             if self._last is not None and not self._last.is_done:
                 self._finish(self._last)
         except BaseException:
@@ -88,9 +81,12 @@ class Sink:
         """Whether a batch is: one that runs again then has nothing to write."""
         return self._last is not None and batch <= self._last.batch
 
-    def commit(self, batch: int, writes: Sequence[PreparedWrite]) -> bool:
+    def commit(
+        self, batch: int, writes: Sequence[PreparedWrite], *, progress: Progress | None = None
+    ) -> bool:
         """Commit all rows of a batch, whose numbers ascend; False, with these writes aborted, if it was
-        committed before.
+        committed before. With the decision, or not at all, goes the `progress` of a group: where the next
+        batch begins to read.
 
         Errors: InvalidTxnStateError, with everything aborted, if one of the writes cannot be committed any
         more; ProducerFencedError for a driver that is not the newest (nothing is committed by it);
@@ -114,7 +110,7 @@ class Sink:
             self.abort(real)
             raise
         decision = Decision(batch, not real, real)
-        self._record(decision)
+        self._record(decision, progress)
         if real:
             self._finish(decision)
         return True
@@ -141,6 +137,21 @@ class Sink:
 
         return self._io.call(fence())
 
+    def fence(self, tasks: Iterable[str]) -> None:
+        """Undo what these tasks have open, and let no attempt that has begun write on."""
+        names = [task_id(self._query, task) for task in tasks]
+
+        async def fence() -> None:
+            engine = TransactionEngine(_asking(self._io, self._options))
+            _raise_first(await engine.fence(names, timeout=None))
+
+        self._io.call(fence())
+
+    def forget(self) -> None:
+        """Leave nothing of the query in the log of commits, once it is over. Errors: as `commit`."""
+        self._log.put(None)
+        self._last = None
+
     def close(self) -> None:
         """Ends nothing that is open."""
         self._exit.close()
@@ -153,9 +164,8 @@ class Sink:
     ) -> None:
         self.close()
 
-    def _record(self, decision: Decision) -> None:
-        with self._producer.transaction() as transaction:
-            transaction.send(COMMITS_TOPIC, encoded(decision), key=self._query.encode(), partition=0)
+    def _record(self, decision: Decision, progress: Progress | None = None) -> None:
+        self._log.put(encoded(decision), progress)
         self._last = decision
 
     def _finish(self, decision: Decision) -> None:
@@ -165,7 +175,7 @@ class Sink:
             error = outcomes.errors.get(write.transactional_id)
             if isinstance(error, _GONE):
                 # It was aborted; or it was committed before, and a later attempt has begun since.
-                if not self._log.is_visible(write):
+                if not is_visible(write, self._options):
                     lost.append(f"task {write.task} with {write.report.rows} rows ({error})")
             elif error is not None:
                 raise error

@@ -69,6 +69,9 @@ class _ReadConfig(Config):
     min_offsets_per_trigger: int | None = key(
         "minOffsetsPerTrigger", None, low=1, high=MAX_LONG, doc="Wait for that many offsets."
     )
+    max_bytes_per_trigger: int | None = key(
+        "maxBytesPerTrigger", None, low=1, high=MAX_LONG, doc="About so many bytes of logs in a micro-batch."
+    )
     include_headers: bool = key("includeHeaders", False, doc="A column of the records' headers.")
     group_id_prefix: str = key("groupIdPrefix", "spark-kafka-source", doc="Begins the names of groups.")
     fetch_retries: int = key("fetchOffset.numRetries", 3, low=0, high=MAX_INT, doc="Of planning.")
@@ -105,11 +108,12 @@ class Edge(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Of one micro-batch; None for no limit."""
+    """Of one micro-batch; None for no limit. Bytes are those of the logs, on the average."""
 
     max_offsets: int | None = None
     min_offsets: int | None = None
     max_delay_ms: int = 15 * MINUTE
+    max_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,4 +271,5 @@ def _limits(config: _ReadConfig, delay: Any) -> Limits:
     most, least = config.max_offsets_per_trigger, config.min_offsets_per_trigger
     if most is not None and least is not None and least > most:
         raise ConfigError(f"minOffsetsPerTrigger ({least}) must not be above maxOffsetsPerTrigger ({most})")
-    return Limits(most, least, time_ms("maxTriggerDelay", "15m" if delay is None else delay))
+    delay_ms = time_ms("maxTriggerDelay", "15m" if delay is None else delay)
+    return Limits(most, least, delay_ms, config.max_bytes_per_trigger)

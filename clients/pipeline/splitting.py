@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from .offsets import Offsets
     from .ranges import OffsetRange
 
+_UNKNOWN_BYTES = 1024  # of a row of which nothing is known
+
 
 def split(
     ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
@@ -68,6 +70,25 @@ def rate_limited(limit: int, starts: Mapping[TopicPartition, int], ends: Offsets
         share = max(limit * size // total, 1)
         found[tp] = min(ends[tp], starts[tp] + share)
     return found
+
+
+def offsets_within(
+    limit_bytes: int,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    sizes: Mapping[TopicPartition, tuple[int, int]],
+) -> int:
+    """About how many of the offsets between have that many bytes, one at least. `sizes` are (bytes, offsets)
+    of whole logs: rows are taken to be as long as the others of their partition, where that is not known as
+    those of all."""
+    known_bytes, known_offsets = (sum(each[side] for each in sizes.values()) for side in (0, 1))
+    expected_bytes = 0
+    for tp, end in ends.items():
+        size_bytes, offsets = sizes.get(tp, (known_bytes, known_offsets))
+        new = max(end - starts.get(tp, 0), 0)
+        expected_bytes += -(-new * (size_bytes if offsets else _UNKNOWN_BYTES) // max(offsets, 1))
+    total = new_offsets(starts, ends)
+    return total if expected_bytes <= limit_bytes else max(total * limit_bytes // expected_bytes, 1)
 
 
 def new_offsets(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:

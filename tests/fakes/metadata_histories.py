@@ -5,7 +5,9 @@ from __future__ import annotations
 from headrace.protocol.metadata.image import TOPIC_RESOURCE, MetadataImage
 from headrace.protocol.metadata.records import (
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
+    FeatureLevelRecord,
     FenceBrokerRecord,
     FormatRecord,
     MetadataRecord,
@@ -23,11 +25,17 @@ from headrace.protocol.metadata.replay import replay
 from hypothesis import strategies as st
 
 NAMES = ("a", "b", "c.d", "long-name")
+ENTITIES = (
+    (("user", None),),
+    (("user", "u"),),
+    (("client-id", "c"), ("user", None)),
+    (("client-id", None), ("user", "u")),
+)
 NODES = st.sampled_from([None, (), (0,), (0, 1)])
 
 
 def _choices(image: MetadataImage, offset: int) -> list[str]:
-    kinds = ["register", "next_id", "no_op"]
+    kinds = ["register", "next_id", "no_op", "quota", "quota", "feature"]
     if image.brokers:
         kinds += ["fence", "unfence", "unregister", "broker_change"]
     if len(image.topics) < len(NAMES):
@@ -48,9 +56,18 @@ def _record(draw: st.DrawFn, image: MetadataImage, offset: int) -> MetadataRecor
     if kind == "topic":
         name = draw(st.sampled_from([name for name in NAMES if name not in image.topics]))
         return TopicRecord(name, offset.to_bytes(16, "big"))
+    if kind in ("no_op", "quota", "feature"):
+        return _of_cluster(draw, kind)
+    return _about_topic(draw, image, kind)
+
+
+def _of_cluster(draw: st.DrawFn, kind: str) -> MetadataRecord:
     if kind == "no_op":
         return NoOpRecord()
-    return _about_topic(draw, image, kind)
+    if kind == "feature":
+        return FeatureLevelRecord(draw(st.sampled_from(["f", "g"])), draw(st.integers(0, 2)))
+    key, value = draw(st.sampled_from(["a", "b"])), draw(st.sampled_from([None, 1.0, 2.5]))
+    return ClientQuotaRecord(draw(st.sampled_from(ENTITIES)), key, value)
 
 
 def _about_broker(draw: st.DrawFn, image: MetadataImage, kind: str) -> MetadataRecord:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.clients.pipeline.commits import Decision
+    from headrace.clients.pipeline.sink_io import Progress
 
 BATCHES, TASKS = 5, 3
 
@@ -125,9 +126,9 @@ class Dying(Sink):
         if random.random() < 0.15:
             raise Killed
 
-    def _record(self, decision: Decision) -> None:
+    def _record(self, decision: Decision, progress: Progress | None = None) -> None:
         self.step()
-        super()._record(decision)
+        super()._record(decision, progress)
         self.history.expected |= self.values
         self.step()
 
@@ -168,3 +169,40 @@ def test_each_batch_is_seen_once_or_an_error_says_what_not(cluster: LocalCluster
     assert missing == history.lost
     by_task = [tuple(value.split(".")[:2]) for value in history.expected]
     assert sorted(by_task) == [(str(batch), str(task)) for batch in range(BATCHES) for task in range(TASKS)]
+
+
+def test_a_query_that_is_over_is_forgotten(cluster: LocalCluster) -> None:
+    """What it wrote stays; its name may be taken for another one."""
+    cluster.admin().create_topics(NewTopic("forgotten")).raise_for_errors()
+    given = write_options({"bootstrap": cluster.bootstrap, "topic": "forgotten"})
+    for value in ("first", "second"):
+        write = prepare_arrow([pa.record_batch({"value": [value]})], given, query="short", task=0)
+        with Sink(given, "short") as sink:
+            assert sink.last_batch is None
+            assert sink.commit(0, [write])
+            assert sink.last_batch == 0
+            sink.forget()
+            assert sink.last_batch is None
+    assert visible(cluster, "forgotten") == ["first", "second"]
+
+
+def test_tasks_of_a_batch_that_is_given_up_are_fenced(cluster: LocalCluster) -> None:
+    """What they have open is undone, and an attempt that has begun writes no more; those that never wrote are
+    no error."""
+    cluster.admin().create_topics(NewTopic("fenced")).raise_for_errors()
+    given = write_options({"bootstrap": cluster.bootstrap, "topic": "fenced"})
+    row = pa.record_batch({"value": ["v"]})
+    with Sink(given, "given up") as sink:
+        done = prepare_arrow([row], given, query="given up", task="run/0")
+
+        def rows() -> Iterator[Any]:
+            yield row
+            sink.fence(f"run/{task}" for task in range(3))
+            yield row
+
+        with pytest.raises(ProducerFencedError):
+            prepare_arrow(rows(), given, query="given up", task="run/1")
+        assert sink.abort_leftovers() == 0
+        with pytest.raises(InvalidTxnStateError):
+            sink.commit(0, [done])
+    assert visible(cluster, "fenced") == []

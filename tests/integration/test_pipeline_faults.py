@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from headrace import LocalCluster, NewTopic, local
+from headrace import LocalCluster, NewTopic, Resource, local
 from headrace.clients.pipeline import (
     OffsetRange,
     Planner,
@@ -106,6 +106,15 @@ def test_a_node_dies_in_the_middle_of_two_writes(cluster: LocalCluster) -> None:
         reading = options(cluster, topic, **{"kafka.isolation.level": "read_committed"})
         (whole,) = Planner(reading).batch().ranges
         assert values(fetch_arrow(whole, reading)) == list(range(2000))
+
+
+def test_decisions_are_as_safe_as_transactions(cluster: LocalCluster) -> None:
+    """One disk may be lost, and one node may be away while a batch is committed."""
+    with Sink(write_options({"bootstrap": cluster.bootstrap}), "safe"):
+        (partition,) = cluster.admin().describe_topics("__pipeline_commits")["__pipeline_commits"].partitions
+    assert len(partition.replicas) == 3
+    configs = cluster.admin().describe_configs("__pipeline_commits")
+    assert configs[Resource.topic("__pipeline_commits")]["min.insync.replicas"].value == "2"
 
 
 def test_ranges_end_in_compacted_gaps(cluster: LocalCluster) -> None:

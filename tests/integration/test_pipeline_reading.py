@@ -11,6 +11,7 @@ import pytest
 from headrace import ARROW_SCHEMA, LocalCluster, NewTopic, TopicPartition, local
 from headrace.clients.pipeline import (
     Filters,
+    Limits,
     Loss,
     OffsetRange,
     Planner,
@@ -20,6 +21,7 @@ from headrace.clients.pipeline import (
     read_options,
 )
 from headrace.clients.pipeline.pool_io import close_idle
+from headrace.clients.spark.group_progress_io import GroupProgress
 from headrace.protocol.errors import DataLossError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
@@ -270,3 +272,48 @@ def test_what_is_not_there(cluster: LocalCluster) -> None:
         Planner(options(cluster, subscribe="nowhere")).batch()
     assert Planner(options(cluster, subscribePattern="nowhere.*")).batch().ranges == ()
     assert list(fetch_arrow(OffsetRange("nowhere", 0, 5, 5), options(cluster, subscribe="nowhere"))) == []
+
+
+def test_a_micro_batch_of_so_many_bytes(cluster: LocalCluster) -> None:
+    """As much of each log as its average says, or all that is there."""
+    create(cluster, "bytes", 2)
+    for partition in (0, 1):
+        fill(cluster, "bytes", 500, partition)
+    planner = Planner(options(cluster, stream=True, subscribe="bytes", startingOffsets="earliest"))
+    start = planner.initial_offsets()
+    found = cluster.admin().describe_log_dirs()
+    replicas = [each for node in found.values() for place in node for each in place.replicas]
+    size_bytes = sum(each.size_bytes for each in replicas if each.topic == "bytes")
+    limited = planner.latest_offsets(start, Limits(max_bytes=size_bytes // 10))
+    assert set(limited.values()) <= {49, 50, 51}
+    assert planner.last_ends == dict.fromkeys(limited, 500)
+    assert set(planner.latest_offsets(start, Limits(10, max_bytes=size_bytes)).values()) == {5}
+    assert planner.latest_offsets(start, Limits(max_bytes=2 * size_bytes)) == planner.last_ends
+
+
+def test_progress_is_told_to_a_group_and_its_failure_is_no_error(
+    cluster: LocalCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A group with members has offsets of its own: after a warning the stream goes on, and is not held up by
+    that again for a while."""
+    create(cluster, "told", 2)
+    fill(cluster, "told", 10)
+    wanted = options(cluster, stream=True, subscribe="told", **{"kafka.group.id": "telling"})
+    first, second = TopicPartition("told", 0), TopicPartition("told", 1)
+    progress = GroupProgress(wanted)
+    progress.publish({first: 4, second: 0})
+    assert {tp: each.lag for tp, each in cluster.admin().group_lag("telling").items()} == {
+        first: 6,
+        second: 0,
+    }
+    progress.publish({first: 10, second: 0})
+    assert cluster.admin().group_lag("telling")[first].lag == 0
+    assert not caplog.records
+    with cluster.consumer("told", group="telling") as member:
+        member.poll(5)
+        progress.publish({first: 3, second: 0})
+        progress.publish({first: 2, second: 0})
+    warnings = [each for each in caplog.records if "is not told to group 'telling'" in each.message]
+    assert len(warnings) == 1
+    assert cluster.admin().group_lag("telling")[first].lag == 0
+    GroupProgress(options(cluster, stream=True, subscribe="told")).publish({first: 1})

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+import headrace
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def _is_here() -> bool:
@@ -13,3 +20,36 @@ def _is_here() -> bool:
 
 
 collect_ignore_glob = [] if _is_here() else ["test_*.py"]
+
+CONFIGS = {
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    # of streams: no copies of its files, which nobody reads
+    "spark.sql.streaming.minBatchesToRetain": "2",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One for all tests: its start takes seconds. A task may fail three times before its job does."""
+    with headrace.spark.session(master="local[2,4]", configs=CONFIGS) as started:
+        started.sparkContext.setLogLevel("OFF")
+        yield started
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[headrace.LocalCluster]:
+    """Three nodes that miss each other soon; each test has topics of its own."""
+    with headrace.local(nodes=3, broker_session_timeout_ms=3_000) as started:
+        started.producer(transactional_id="first").init_transactions()  # its topic has three replicas
+        yield started
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All in one worker but for those that start a Spark of their own. PySpark leaves sockets open
+    over which it collects, and asks distutils about versions."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("spark" if "spark" in item.fixturenames else "own"))
+        item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+        item.add_marker(pytest.mark.filterwarnings("ignore:distutils:DeprecationWarning"))

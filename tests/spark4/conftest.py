@@ -1,8 +1,19 @@
-"""Tests of PySpark 4: they run in an environment of their own (`make spark`), nowhere else."""
+"""Tests of PySpark 4: they run in an environment of their own (`make spark`), nowhere else.
+
+One session and one cluster for all of them, each test with topics of its own.
+"""
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import PackageNotFoundError, version
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 
 def _is_here() -> bool:
@@ -13,3 +24,51 @@ def _is_here() -> bool:
 
 
 collect_ignore_glob = [] if _is_here() else ["test_*.py"]
+_numbers = count()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """Tasks run twice before they fail."""
+    import os
+
+    from headrace.clients.spark import register
+    from pyspark.sql import SparkSession
+
+    os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
+    session = (
+        SparkSession.builder.master("local[2,2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.log.level", "OFF")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    register(session)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Any]:
+    """One node."""
+    from headrace import local
+
+    with local() as started:
+        yield started
+
+
+@pytest.fixture
+def topic(cluster: Any) -> Callable[..., str]:
+    """Makes topics: of so many partitions."""
+    from headrace import NewTopic
+
+    def make(partitions: int = 2, **configs: Any) -> str:
+        name = f"t{next(_numbers)}"
+        made = cluster.admin().create_topics(NewTopic(name, partitions, configs=configs))
+        made.raise_for_errors()
+        return name
+
+    return make

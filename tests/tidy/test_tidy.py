@@ -76,7 +76,9 @@ def is_impure(path: Path) -> bool:
 
 
 def may_touch_ray(path: Path) -> bool:
-    return path.stem.endswith("_actor") or path.relative_to(ROOT).parts[0] == "services"
+    parts = path.relative_to(ROOT).parts
+    of_ray_data = parts[:2] == ("clients", "ray_data") and is_impure(path)
+    return path.stem.endswith("_actor") or parts[0] == "services" or of_ray_data
 
 
 def runtime_imports(tree: ast.Module) -> list[ast.stmt]:

@@ -62,7 +62,7 @@ def test_defaults_are_sparks() -> None:
     batch, stream = read_options(TOPIC), read_options(TOPIC, stream=True)
     assert (batch.starting.offset, batch.ending.offset, stream.starting.offset) == (-2, -1, -1)
     assert batch.fail_on_data_loss
-    assert batch.limits == Limits(None, None, 900_000)
+    assert batch.limits == Limits(None, None, 900_000, None)
     assert (batch.fetch_retries, batch.fetch_retry_ms, batch.poll_timeout_ms) == (3, 10, 120_000)
     assert (batch.group_id, batch.group_id_prefix) == (None, "spark-kafka-source")
     assert not batch.is_read_committed

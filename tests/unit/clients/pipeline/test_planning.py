@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -186,3 +187,14 @@ def test_filters_cut_ranges() -> None:
         Filters.of([("key", "=", 1)])
     with pytest.raises(TypeError, match="whole numbers"):
         Filters.of([("offset", "=", "1")])
+
+
+def test_times_are_exact_in_every_year() -> None:
+    """Microseconds since 1970 are more than a float has digits for."""
+    last = datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)
+    for time, exact in (
+        (last, 253_402_300_799_999_999),
+        (datetime(1969, 12, 31, 23, 59, 59, 1, UTC), -999_999),
+    ):
+        bounds = Filters.of([("timestamp", "=", time)]).timestamp
+        assert (bounds.low, bounds.high) == (exact, exact)

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 from headrace.clients.pipeline.ranges import OffsetRange
-from headrace.clients.pipeline.splitting import divided, new_offsets, rate_limited, split
+from headrace.clients.pipeline.splitting import divided, new_offsets, offsets_within, rate_limited, split
 from headrace.protocol.model import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,3 +102,27 @@ def test_partitions_without_a_start_keep_their_end() -> None:
     one, other = TopicPartition("t", 0), TopicPartition("t", 1)
     assert rate_limited(1, {one: 0}, {one: 10, other: 7}) == {one: 1, other: 7}
     assert rate_limited(1, {one: 10}, {one: 10}) == {one: 10}
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 500), st.integers(1, 300)), min_size=1, max_size=6),
+    st.integers(1, 10**6),
+)
+def test_bytes_become_offsets_by_the_average_of_each_log(logs: list[tuple[int, int]], limit: int) -> None:
+    """All if they fit; else as many as fit, to an offset, shared as limits are, and one at least."""
+    tps = [TopicPartition("t", number) for number in range(len(logs))]
+    starts = dict.fromkeys(tps, 100)
+    ends = {tp: 100 + new for tp, (new, _) in zip(tps, logs, strict=True)}
+    sizes = {tp: (1000 * row_bytes, 1000) for tp, (_, row_bytes) in zip(tps, logs, strict=True)}
+    total, total_bytes = sum(new for new, _ in logs), sum(new * row_bytes for new, row_bytes in logs)
+    found = offsets_within(limit, starts, ends, sizes)
+    assert found == (total if total_bytes <= limit else max(total * limit // total_bytes, 1))
+
+
+def test_logs_of_unknown_size_are_like_the_others() -> None:
+    """Bounded even where nothing is known at all."""
+    one, other = TopicPartition("t", 0), TopicPartition("t", 1)
+    ends = {one: 100, other: 100}
+    assert offsets_within(1000, {}, ends, {one: (2000, 100)}) == 200 * 1000 // 4000
+    assert offsets_within(10_240, {}, ends, {one: (0, 0)}) == 10
+    assert offsets_within(10**9, {}, ends, {}) == 200

@@ -1,0 +1,87 @@
+"""`python -m headrace.benchmarks.spark`: all, or some (`--only spark35-1,ray`) beside what was found."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import Any
+
+from headrace.benchmarks import kafka_io, machine_io, results
+from headrace.benchmarks.children_io import ChildError, LostDataError
+
+from . import cells
+from .page import page, table
+from .session_io import ROOT, Session
+
+DOCS = ROOT / "docs"
+RESULTS = DOCS / "benchmarks" / "spark.json"
+PAGE = DOCS / "BENCHMARKS_SPARK.md"
+STARTED = time.monotonic()
+
+
+def say(text: str) -> None:
+    """With the time since the start."""
+    print(f"[{time.monotonic() - STARTED:6.1f} s] {text}", flush=True)
+
+
+def main() -> int:
+    """0 when all went well."""
+    parser = argparse.ArgumentParser(prog="headrace.benchmarks.spark", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="smaller and fewer; prints, writes no page")
+    parser.add_argument("--only", default="", metavar="spark35-1,ray", help="these; the others stay as found")
+    parser.add_argument("--page", action="store_true", help="write the page anew from the results")
+    options = parser.parse_args()
+    try:
+        groups = cells.chosen(options.only)
+        reason = kafka_io.absent()
+        if reason and not options.page:
+            print(f"Apache Kafka cannot run here: {reason}", file=sys.stderr)
+            return 1
+        before = json.loads(RESULTS.read_text()) if RESULTS.exists() and not options.quick else None
+        found = before if options.page and before else measure(groups, before, is_quick=options.quick)
+    except KeyError as error:
+        print(error.args[0], file=sys.stderr)
+        return 1
+    except (LostDataError, ChildError, kafka_io.KafkaError) as error:
+        print(f"failed, nothing is written: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted, nothing is written", file=sys.stderr)
+        return 1
+    print("\n".join(table(found)))
+    if not options.quick:
+        RESULTS.write_text(results.dump(found))
+        PAGE.write_text(page(json.loads(RESULTS.read_text())))
+        say(f"wrote {PAGE.relative_to(ROOT)}")
+    return 0
+
+
+def measure(groups: list[cells.Group], before: dict[str, Any] | None, *, is_quick: bool) -> dict[str, Any]:
+    """Everything of spark.json: groups that do not run are taken from `before`.
+
+    Errors: ChildError, LostDataError, KafkaError.
+    """
+    names = {group.id for group in groups}
+    kept = before or {"groups": {}, "memory": [], "runs": []}
+    found: dict[str, Any] = {
+        "machine": machine_io.facts(),
+        "groups": {name: about for name, about in kept["groups"].items() if name not in names},
+        "memory": [row for row in kept["memory"] if row["group"] not in names],
+        "runs": [run for run in kept["runs"] if run["group"] not in names],
+    }
+    sizes = cells.QUICK if is_quick else cells.FULL
+    with Session(sizes, say) as session:
+        for group in groups:
+            load = machine_io.load_average()
+            told = session.run(group)
+            about = {name: found["machine"][name] for name in ("time", "commit")}
+            found["groups"][group.id] = {**told["about"], **about, "load_before": load}
+            found["memory"] += told["memory"]
+            found["runs"] += told["runs"]
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

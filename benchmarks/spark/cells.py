@@ -1,0 +1,132 @@
+"""What `make bench-spark` measures: groups of cells over one warm process each, ratios, limits. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headrace.benchmarks.group import HEADRACE, KAFKA, Comparison
+
+RATE = "rows_per_s_core"
+PARTITIONS = 4
+SIZE = 100
+READ_VALUE, READ_ALL, WRITE = "read value", "read all", "write"
+LINES = {"35": "3.5", "4": "4"}
+CONNECTOR_GOAL, RAY_GOAL = 1.5, 5.0
+PYTHON_MB, JVM_MB = "python_mb", "jvm_mb"
+
+
+class Versions(NamedTuple):
+    """What belongs together: the connector, its helper for tokens, Kafka's client, a pool of objects."""
+
+    scala: str
+    connector: str
+    token: str
+    kafka: str
+    pool: str
+
+
+# of Spark's line, as the environment has it. Maven has no connector of 4.3, and of its helper for tokens,
+# which nothing here asks for one, no version after 4.0.0 for Scala 2.13.
+VERSIONS = {
+    "3.5": Versions("2.12", "3.5.7", "3.5.7", "3.4.1", "2.11.1"),
+    "4": Versions("2.13", "4.2.0", "4.0.0", "3.9.2", "2.13.1"),
+}
+
+
+class Sizes(NamedTuple):
+    """Rows of the topics that are read and of a write; pairs, and rounds that warm up."""
+
+    rows: int
+    ray_rows: int
+    written: int
+    pairs: int
+    warm: int
+
+
+FULL = Sizes(rows=4_000_000, ray_rows=1_000_000, written=2_000_000, pairs=4, warm=1)
+QUICK = Sizes(rows=1_000_000, ray_rows=250_000, written=300_000, pairs=3, warm=1)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A goal that is a plain figure: the median of a cell's rows a second and core."""
+
+    cell: str
+    least: float
+    title: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Faces that one client process runs, on so many cores, against both systems in turn."""
+
+    id: str
+    title: str
+    line: str  # of Spark; "" for Ray Data
+    cores: int
+    faces: tuple[str, ...]
+    comparisons: tuple[Comparison, ...]
+    limits: tuple[Limit, ...] = ()
+    is_memory: bool = False  # whether topics of two sizes are read for the most memory
+
+    @property
+    def cells(self) -> list[str]:
+        """Of both systems."""
+        return [cell(face, system) for face in self.faces for system in (KAFKA, HEADRACE)]
+
+
+def cell(face: str, system: str) -> str:
+    """The name of one in its group."""
+    return f"{face}, {system}"
+
+
+def _against_connector(title: str, face: str) -> Comparison:
+    return Comparison(cell(face, HEADRACE), cell(face, KAFKA), RATE, CONNECTOR_GOAL, title=f"{title}: {face}")
+
+
+def _of_spark(line: str, cores: int) -> Group:
+    title = f"Spark {LINES[line]}, {cores} core{'s' if cores > 1 else ''}"
+    faces = (READ_VALUE, READ_ALL, WRITE)
+    least, what = (3e6, "by `mapInArrow`") if line == "35" else (1e6, "by the data source")
+    limits = (Limit(cell(READ_VALUE, HEADRACE), least, f"{title}: rows/s and core read {what}"),)
+    return Group(
+        f"spark{line}-{cores}",
+        title,
+        LINES[line],
+        cores,
+        faces,
+        tuple(_against_connector(title, face) for face in faces),
+        limits,
+        is_memory=cores == 1,
+    )
+
+
+_RAY = Group(
+    "ray",
+    "Ray Data, 2 cores",
+    "",
+    2,
+    (READ_ALL,),
+    (
+        Comparison(
+            cell(READ_ALL, HEADRACE),
+            cell(READ_ALL, KAFKA),
+            RATE,
+            RAY_GOAL,
+            title="Ray Data: read, against `read_kafka`",
+        ),
+    ),
+    is_memory=True,
+)
+GROUPS = (*(_of_spark(line, cores) for line in LINES for cores in (1, 2)), _RAY)
+
+
+def chosen(only: str) -> list[Group]:
+    """By names with commas between them, all without. Errors: KeyError."""
+    names = {name.strip() for name in only.split(",") if name.strip()}
+    unknown = names - {group.id for group in GROUPS}
+    if unknown:
+        known = ", ".join(group.id for group in GROUPS)
+        raise KeyError(f"no group {', '.join(sorted(unknown))}; there are {known}")
+    return [group for group in GROUPS if not names or group.id in names]

@@ -1,0 +1,32 @@
+"""Whether the rows of a task are to be seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import ApiTimeoutError
+from .driver_log_io import committed_options
+from .planner_io import Planner
+from .ranges import OffsetRange
+from .reading_io import fetch_arrow
+
+if TYPE_CHECKING:
+    from .sink_options import WriteOptions
+    from .written import PreparedWrite
+
+
+def is_visible(write: PreparedWrite, options: WriteOptions) -> bool:
+    """Whether readers of committed records see the first row of a write: its transaction is committed.
+
+    Errors: ApiTimeoutError if that cannot be told yet, because of a transaction before it that is open.
+    """
+    tp, written = write.report.partitions[0]
+    reading = committed_options(options, tp, failOnDataLoss=False)  # what is deleted is not seen
+    first = written.first
+    if Planner(reading).latest_offsets().get(tp, 0) <= first:
+        raise ApiTimeoutError(
+            f"{tp} has an open transaction before offset {first}: whether task {write.task} is committed"
+            " can be told when that has ended"
+        )
+    cut = OffsetRange(*tp, first, first + 1)
+    return any(batch.num_rows for batch in fetch_arrow(cut, reading, columns=["offset"]))

@@ -1,0 +1,49 @@
+"""Topics as Ray Datasets, as shards of a training, and Datasets into topics; `headrace.ray_data`.
+
+`read`, `write`, `stream` and `sharded` are for the driver. Names are loaded at their first use: neither Ray
+nor pyarrow is imported before.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .reading_io import TopicDatasource as TopicDatasource
+    from .reading_io import read as read
+    from .sharding import Shards as Shards
+    from .streaming_io import Stream as Stream
+    from .streaming_io import stream as stream
+    from .torch_io import TorchDataset as TorchDataset
+    from .training_io import ShardIterator as ShardIterator
+    from .training_io import sharded as sharded
+    from .writing_io import TopicDatasink as TopicDatasink
+    from .writing_io import write as write
+
+_HOMES = {
+    "ShardIterator": "training_io",
+    "Shards": "sharding",
+    "Stream": "streaming_io",
+    "TopicDatasink": "writing_io",
+    "TopicDatasource": "reading_io",
+    "TorchDataset": "torch_io",
+    "read": "reading_io",
+    "sharded": "training_io",
+    "stream": "streaming_io",
+    "write": "writing_io",
+}
+
+__all__ = [
+    "read", "write", "stream", "sharded", "Stream", "Shards", "ShardIterator", "TopicDatasource",
+    "TopicDatasink",
+]  # fmt: skip
+# TorchDataset is not among them: it needs torch
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value

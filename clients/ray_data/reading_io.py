@@ -1,0 +1,229 @@
+"""`read`: topics as a Dataset of exact offsets, planned once on the driver, read by Ray's tasks.
+
+A Dataset that is run twice, or of which a task runs again, has the same rows: ranges end by position.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray.data import Datasource
+from ray.data._internal.arrow_block import _BATCH_SIZE_PRESERVING_STUB_COL_NAME as NO_COLUMN
+from ray.data.block import BlockMetadata
+from ray.data.datasource import ReadTask
+
+from ...protocol.errors import ConfigError, HeadraceError
+from ...protocol.model import NO_NODE, TopicPartition
+from ..admin.admin_types import EARLIEST, LATEST
+from ..arrow.layout import projection
+from ..arrow.library import pa
+from ..pipeline.filters import Filters
+from ..pipeline.pool_io import shared_cluster
+from ..pipeline.reading_io import fetch_arrow
+from ..pipeline.splitting import split as split_ranges
+from ..sync.admin_io import Admin
+from .arguments import OF_READ_TASKS, split
+from .placement import beside, ray_nodes
+from .planning_io import planned
+from .predicates import filters_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from ray.data import DataContext, Dataset
+
+    from ..pipeline.ranges import OffsetRange, Plan
+    from ..pipeline.source_options import ReadOptions
+
+# What a row has beside key and value, about; and what one has where nodes do not say how large logs are.
+_ROW_BYTES = 48
+_UNKNOWN_ROW_BYTES = 512
+_TASK_BYTES, _LEAST_TASK_BYTES = 64 << 20, 4 << 20
+
+
+def read(
+    topics: str | list[str] | None = None,
+    *,
+    bootstrap_servers: str | list[str] | None = None,
+    start_offset: Any = "earliest",
+    end_offset: Any = "latest",
+    trigger: str = "once",
+    columns: Iterable[str] | None = None,
+    filters: Iterable[tuple[str, str, Any]] = (),
+    locality: bool = True,
+    **options: Any,
+) -> Dataset:
+    """Topics from exact offsets to exact offsets, which are found out now, as a Dataset with the columns of
+    `headrace.ARROW_SCHEMA` (headers with `includeHeaders=True`), or `columns` of them.
+
+    Arguments are those of `ray.data.read_kafka`: offsets are numbers, datetimes, "earliest", "latest", or
+    {topic: {partition: offset}}; how tasks run by `num_cpus`, `override_num_blocks` and the like; and all
+    options of the core in docs/PIPELINE.md, such as `subscribePattern` or `failOnDataLoss=False`. `filters`
+    as of `Filters.of`. Tasks are placed beside the leaders unless `locality` is off.
+
+    Errors: ConfigError, UnknownTopicOrPartitionError, DataLossError, NoClusterError, ApiTimeoutError; those
+    of tasks come out of Ray as its RayTaskError, which is a DataLossError too.
+    """
+    if trigger != "once":
+        raise ConfigError(f"trigger is 'once', not {trigger!r}: see headrace.ray_data.stream")
+    of_tasks, given = split(options, OF_READ_TASKS)
+    wanted = Filters.of(filters)
+    checked, plan = planned(topics, bootstrap_servers, start_offset, end_offset, given, wanted)
+    return dataset_of(plan, checked, columns, wanted, of_tasks, locality=locality)
+
+
+def dataset_of(
+    plan: Plan,
+    options: ReadOptions,
+    columns: Iterable[str] | None,
+    filters: Filters,
+    of_tasks: Mapping[str, Any],
+    *,
+    locality: bool,
+) -> Dataset:
+    """The Dataset of a plan: one read, or one for each Ray node that has something beside it."""
+    if not ray.is_initialized():
+        ray.init()
+    nodes = ray_nodes(ray.nodes()) if locality else {}  # type: ignore[no-untyped-call]
+    is_one = len({node for found in nodes.values() for node in found}) < 2 or "label_selector" in of_tasks
+    groups = [(None, list(plan.ranges))] if is_one else beside(plan.ranges, nodes)
+    size = bytes_per_offset(plan.ranges, options)
+    cpus = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
+    reads: list[Dataset] = []
+    for node, ranges in groups or [(None, [])]:
+        source = TopicDatasource(ranges, options, columns=columns, filters=filters, row_bytes=size)
+        # Soft: where the node is gone, another one will do.
+        near = {"label_selector": {"ray.io/node-id": node}, "fallback_strategy": [{"label_selector": {}}]}
+        ours = {"override_num_blocks": source.task_count(cpus), **({} if node is None else near)}
+        reads.append(ray.data.read_datasource(source, **{**ours, **of_tasks}))
+    return reads[0] if len(reads) == 1 else reads[0].union(*reads[1:])
+
+
+def bytes_per_offset(ranges: Iterable[OffsetRange], options: ReadOptions) -> dict[TopicPartition, float]:
+    """What a record of each partition takes on its leader's disk, as far as that can be told."""
+    leaders = {each.tp: each.leader for each in ranges}
+    if not leaders:
+        return {}
+    found: dict[TopicPartition, float] = {}
+    with (
+        contextlib.suppress(HeadraceError),
+        shared_cluster(options.bootstrap, options.client) as cluster,
+        Admin(cluster) as admin,
+    ):
+        starts = admin.list_offsets(dict.fromkeys(leaders, EARLIEST))
+        ends = admin.list_offsets(dict.fromkeys(leaders, LATEST))
+        answers = admin.describe_log_dirs(sorted({*leaders.values()} - {NO_NODE}), partitions=leaders)
+        for log in (log for folders in answers.values() for folder in folders for log in folder.replicas):
+            tp = TopicPartition(log.topic, log.partition)
+            if tp in starts and tp in ends and not log.is_future:
+                found[tp] = log.size_bytes / max(ends[tp].offset - starts[tp].offset, 1)
+    return found
+
+
+class TopicDatasource(Datasource):
+    """Ranges of exact offsets for `ray.data.read_datasource`. Small, and can be pickled.
+
+    `row_bytes` are what records of a partition take, about. How many rows there are is not known before they
+    are read: markers and what compaction took have offsets too.
+    """
+
+    def __init__(
+        self,
+        ranges: Iterable[OffsetRange],
+        options: ReadOptions,
+        *,
+        columns: Iterable[str] | None = None,
+        filters: Filters | None = None,
+        row_bytes: Mapping[TopicPartition, float] | None = None,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        if columns is None:
+            columns = [
+                name for name in projection(None).schema.names if name != "headers" or options.include_headers
+            ]
+        self._ranges, self._options = tuple(ranges), options
+        self._columns = projection(columns).schema.names
+        self._filters = Filters() if filters is None else filters
+        self._row_bytes = dict(row_bytes or {})
+        self._projection_map: dict[str, str] | None = None
+
+    def get_name(self) -> str:
+        """As Ray's own pages call it."""
+        return "Topics"
+
+    def estimate_inmemory_data_size(self) -> int:
+        """Bytes, about: compressed records take more."""
+        return sum(map(self._size, self._ranges))
+
+    def task_count(self, cpus: int) -> int:
+        """How many tasks are best: large ones, for a task costs as much as some MiB, but one for each CPU.
+
+        Ray by itself wants 200, and cuts blocks where it has fewer.
+        """
+        size = self.estimate_inmemory_data_size()
+        count = max(size // _TASK_BYTES, min(cpus, size // _LEAST_TASK_BYTES), len(self._ranges), 1)
+        while (real := len(split_ranges(self._ranges, count, None))) < count and real:
+            count = real
+        return int(count)
+
+    def get_read_tasks(
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,
+    ) -> list[ReadTask]:
+        """About that many, cut in proportion to their sizes; large ranges alone are cut."""
+        names = self._names()
+        schema = projection(names).schema if names else pa.schema([(NO_COLUMN, pa.null())])
+        return [
+            ReadTask(
+                _reading(each, self._options, names, self._filters),
+                BlockMetadata(num_rows=None, size_bytes=self._size(each), input_files=None, exec_stats=None),
+                schema=schema,
+                per_task_row_limit=per_task_row_limit,
+            )
+            for each in split_ranges(self._ranges, max(parallelism, 1), None)
+        ]
+
+    def supports_projection_pushdown(self) -> bool:
+        """Columns that are not wanted are not decoded."""
+        return True
+
+    def supports_predicate_pushdown(self) -> bool:
+        """Offsets and partitions that are not wanted are not fetched."""
+        return True
+
+    def apply_predicate(self, predicate_expr: Any) -> TopicDatasource:
+        """Itself, if the expression is of another kind than the core's filters: Ray filters then."""
+        more = filters_of(predicate_expr)
+        if more is None or self._filters != Filters():
+            return self
+        clone = copy.copy(self)
+        cuts = [more.cut(each) for each in self._ranges]
+        vars(clone).update(_filters=more, _ranges=tuple(cut for cut in cuts if cut is not None))
+        return clone
+
+    def _names(self) -> list[str]:
+        wanted = self._get_data_columns()
+        return self._columns if wanted is None else [name for name in self._columns if name in wanted]
+
+    def _size(self, each: OffsetRange) -> int:
+        """Less where large columns are left out."""
+        one = self._row_bytes.get(each.tp, _UNKNOWN_ROW_BYTES)
+        return int(each.size * (_ROW_BYTES + (one if {"key", "value"} & set(self._names()) else 0)))
+
+
+def _reading(
+    each: OffsetRange, options: ReadOptions, names: list[str], filters: Filters
+) -> Callable[[], Iterator[Any]]:
+    def read_range() -> Iterator[Any]:
+        for batch in fetch_arrow(each, options, columns=names or ["offset"], filters=filters):
+            if names:
+                yield pa.Table.from_batches([batch])
+            else:
+                yield pa.table({NO_COLUMN: pa.nulls(batch.num_rows)})
+
+    return read_range

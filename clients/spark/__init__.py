@@ -1,0 +1,37 @@
+"""Topics as Spark DataFrames: `headrace.spark`. Spark is imported when a function of these is called."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .reading_io import read as read
+    from .session_actor import session as session
+    from .source_io import HeadraceDataSource as HeadraceDataSource
+    from .source_io import register as register
+    from .stream_io import Stream as Stream
+    from .stream_io import stream as stream
+    from .writing_io import write as write
+    from .writing_io import write_batch as write_batch
+
+_HOMES = {
+    "HeadraceDataSource": "source_io",
+    "Stream": "stream_io",
+    "read": "reading_io",
+    "register": "source_io",
+    "session": "session_actor",
+    "stream": "stream_io",
+    "write": "writing_io",
+    "write_batch": "writing_io",
+}
+
+__all__ = ["HeadraceDataSource", "Stream", "read", "register", "session", "stream", "write", "write_batch"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,52 @@
+"""The reader of a batch: Spark plans it once, and reads each range in a task of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from ..pipeline.planner_io import Planner
+from ..pipeline.reading_io import fetch_arrow
+from .pushed_filters import Pushed, pushed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ..pipeline.filters import Filters
+    from ..pipeline.source_options import ReadOptions
+
+
+class Reader(DataSourceReader):
+    """Reads `columns` as Arrow record batches. Errors: those of `Planner.batch`, and of `fetch_arrow`."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+        self._options, self._columns = options, list(columns)
+        self._pushed = Pushed()
+
+    def partitions(self) -> list[InputPartition]:
+        """A range of offsets each."""
+        plan = Planner(self._options).batch(self._pushed.filters)
+        return [InputPartition(each) for each in plan.ranges if self._pushed.has_topic(each.topic)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Record batches; none for what Spark makes of no range at all."""
+        return read_range(partition, self._options, self._columns, self._pushed.filters)
+
+
+class FilteringReader(Reader):
+    """One that takes the filters it can apply exactly."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
+        """The filters that are left for Spark."""
+        self._pushed, left = pushed(filters)
+        return left
+
+
+def read_range(
+    partition: InputPartition, options: ReadOptions, columns: Sequence[str], filters: Filters | None = None
+) -> Iterator[Any]:
+    """What a task yields. Errors: those of `fetch_arrow`."""
+    if partition.value is None:
+        return iter(())
+    return fetch_arrow(partition.value, options, columns=columns, filters=filters)

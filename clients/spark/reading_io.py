@@ -1,0 +1,91 @@
+"""`read`: a topic as a DataFrame. The driver plans exact ranges, each task reads one of them."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from ..pipeline.planner_io import Planner
+from ..pipeline.reading_io import fetch_arrow
+from ..pipeline.source_options import read_options
+from .schemas import schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ..pipeline.filters import Filters
+    from ..pipeline.ranges import OffsetRange, Plan
+    from ..pipeline.source_options import ReadOptions
+
+log = logging.getLogger("headrace.client.spark")
+
+# Bound: a task's place costs the driver two calls to the JVM, 0.1 ms each.
+MAX_PLACED = 2_000
+
+
+def read(
+    spark: Any, *, columns: Iterable[str] | None = None, filters: Filters | None = None, **options: Any
+) -> Any:
+    """What the options speak of, as a DataFrame with the columns of Spark's Kafka source or some of them.
+
+    The offsets are those of now: every action on the DataFrame reads the same rows. Options are those of
+    docs/PIPELINE.md. Errors, at once: ConfigError, DataLossError, UnknownTopicOrPartitionError, TypeError,
+    ValueError, NoClusterError, ApiTimeoutError. Of an action: PythonException, which shows the error of the
+    task, as `fetch_arrow` tells.
+    """
+    wanted = read_options(options)
+    return frame(spark, Planner(wanted).batch(filters), wanted, columns, filters)
+
+
+def frame(
+    spark: Any,
+    plan: Plan,
+    options: ReadOptions,
+    columns: Iterable[str] | None = None,
+    filters: Filters | None = None,
+) -> Any:
+    """A plan as a DataFrame: one task for each of its ranges. Errors: TypeError, ValueError for columns."""
+    for loss in plan.losses:
+        log.warning("%s", loss)
+    names, schema = schema_of(columns, include_headers=options.include_headers)
+    ranges = plan.ranges
+    if not ranges:
+        return spark.createDataFrame([], schema)
+
+    def fetch(batches: Iterator[Any]) -> Iterator[Any]:
+        return fetched(batches, ranges, options, names, filters)
+
+    return _numbers(spark, ranges).mapInArrow(fetch, schema)
+
+
+def fetched(
+    batches: Iterator[Any],
+    ranges: Sequence[OffsetRange],
+    options: ReadOptions,
+    names: list[str],
+    filters: Filters | None,
+) -> Iterator[Any]:
+    """In a task: the rows of the ranges whose numbers it is given."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield from fetch_arrow(ranges[number], options, columns=names, filters=filters)
+
+
+def _numbers(spark: Any, ranges: Sequence[OffsetRange]) -> Any:
+    """A DataFrame with one number per partition, 0, 1, ..., to be run near the records of that range."""
+    count = len(ranges)
+    context = getattr(spark, "sparkContext", None)
+    if context is None or count > MAX_PLACED or not any(each.hosts for each in ranges):
+        return spark.range(count, numPartitions=count)
+    from pyspark.sql import DataFrame
+
+    # Only the JVM's makeRDD takes places; what is made of it by narrow steps keeps them.
+    jvm, java_context, java_session = context._jvm, context._jsc.sc(), spark._jsparkSession  # noqa: SLF001
+    near = {hosts: jvm.PythonUtils.toSeq(list(hosts)) for hosts in {each.hosts for each in ranges}}
+    placed = jvm.java.util.ArrayList()
+    for number, each in enumerate(ranges):
+        placed.add(jvm.scala.Tuple2(number, near[each.hosts]))
+    of_any = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$").Any()
+    rdd = java_context.makeRDD(jvm.PythonUtils.toSeq(placed), of_any)
+    numbers = java_session.createDataset(rdd, jvm.org.apache.spark.sql.Encoders.INT())
+    return DataFrame(numbers.toDF(), spark)

@@ -1,0 +1,42 @@
+"""Spark's names for the columns of the Arrow layout. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..arrow.layout import projection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_TYPES = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key: string, value: binary>>",
+}
+
+
+def schema_of(columns: Iterable[str] | None, *, include_headers: bool) -> tuple[list[str], str]:
+    """The names of the columns, and Spark's text for their types; None for all, headers only with
+    `include_headers`. Errors: TypeError, ValueError for no, unknown or doubled names."""
+    names = list(projection(columns).schema.names)
+    if columns is None and not include_headers:
+        names.remove("headers")
+    return names, ", ".join(f"`{name}` {_TYPES[name]}" for name in names)
+
+
+def checked_columns(schema: Any) -> list[str]:
+    """The names of a pyspark StructType, which has columns of the layout. Errors: TypeError, ValueError."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    found = to_arrow_schema(schema, timezone="UTC")
+    wanted = projection(found.names).schema
+    for name in found.names:
+        if not found.field(name).type.equals(wanted.field(name).type):
+            raise TypeError(f"column {name!r} is {_TYPES[name]}, not {schema[name].dataType.simpleString()}")
+    return list(found.names)

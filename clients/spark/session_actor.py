@@ -1,0 +1,212 @@
+"""`session`: a Spark session that can run headrace's tasks, on Ray by RayDP or by itself.
+
+What a JDK from 17 on needs goes into the environment, where every Java that is started finds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import ConfigError
+from .java import LEAST_VERSION, major_version, with_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+JAVA_TIMEOUT_S = 60.0
+PLACEMENT_TIMEOUT_S = 60.0
+_RAYDP_SPARK = "3.5."
+_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # what runs twice at once is written twice, or fences itself off
+    "spark.speculation": "false",
+    "spark.python.daemon.module": "headrace.clients.spark.worker_daemon_io",
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
+}
+
+
+@contextlib.contextmanager
+def session(
+    app_name: str = "headrace",
+    *,
+    master: str | None = None,
+    num_executors: int = 1,
+    executor_cores: int = 1,
+    executor_memory: str = "1g",
+    resources: Mapping[str, float] | None = None,
+    hosts: Sequence[str] | None = None,
+    configs: Mapping[str, str] | None = None,
+) -> Iterator[Any]:
+    """A SparkSession, stopped at the end. Without `master` it runs on Ray, by RayDP: on the one that is
+    connected, else on one found or started.
+
+    `resources` are custom resources of Ray that each executor takes: with some that only certain nodes have
+    they run there alone. `hosts` are addresses of Ray's nodes, on which the executors are spread in turn, as
+    those of the storage nodes, for readers beside what they read. `configs` go before what is set here.
+
+    Errors: ConfigError for a Java that is missing or too old, for packages that are missing or do not fit,
+    for places that Ray does not have, for a session that runs in this process already.
+    """
+    if master is not None and (resources or hosts):
+        raise ConfigError("resources and hosts are for executors on Ray: give no master")
+    _check_packages(on_ray=master is None)
+    _prepare_environment()
+    _check_none_runs()
+    wanted = {**_DEFAULTS, **(configs or {})}
+    if master is not None:
+        spark = _local_session(app_name, master, wanted)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+        return
+    with _on_ray(app_name, num_executors, executor_cores, executor_memory, resources, hosts, wanted) as spark:
+        yield spark
+
+
+def _local_session(app_name: str, master: str, configs: Mapping[str, str]) -> Any:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(app_name).master(master)
+    for name, value in configs.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+@contextlib.contextmanager
+def _on_ray(
+    app_name: str,
+    num_executors: int,
+    executor_cores: int,
+    executor_memory: str,
+    resources: Mapping[str, float] | None,
+    hosts: Sequence[str] | None,
+    configs: Mapping[str, str],
+) -> Iterator[Any]:
+    import ray
+    import raydp
+    from raydp.utils import parse_memory_size
+
+    taken = {
+        f"spark.ray.raydp_spark_executor.actor.resource.{k}": str(v) for k, v in (resources or {}).items()
+    }
+    # RayDP starts its Java outside of this process, on a Ray that may be older than our environment.
+    options = with_options("")
+    java = {
+        "spark.ray.raydp_app_master.extraJavaOptions": options,
+        "spark.executor.extraJavaOptions": options,
+    }
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False)
+    group = None
+    if hosts:
+        need = {"CPU": executor_cores, "memory": parse_memory_size(executor_memory), **(resources or {})}
+        group = _placed(hosts, num_executors, need)
+    try:
+        spark = raydp.init_spark(
+            app_name,
+            num_executors,
+            executor_cores,
+            executor_memory,
+            placement_group=group,
+            configs={**java, **taken, **configs},
+        )
+        yield spark
+    finally:
+        raydp.stop_spark()
+        if group is not None:
+            ray.util.remove_placement_group(group)
+
+
+def _placed(hosts: Sequence[str], count: int, need: Mapping[str, float]) -> Any:
+    """One bundle per executor, on the hosts in turn. Errors: ConfigError without such nodes, or room."""
+    import ray
+
+    there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    missing = [host for host in hosts if f"node:{host}" not in there]
+    if missing:
+        known = ", ".join(sorted(name.removeprefix("node:") for name in there if name.startswith("node:")))
+        raise ConfigError(f"Ray has no node at {', '.join(missing)}; there are {known}")
+    bundles = [{**need, f"node:{hosts[number % len(hosts)]}": 0.001} for number in range(count)]
+    group = ray.util.placement_group(bundles, strategy="PACK")
+    if not group.wait(PLACEMENT_TIMEOUT_S):
+        ray.util.remove_placement_group(group)
+        raise ConfigError(
+            f"Ray has no room for {count} executors of {dict(need)} at {', '.join(hosts)}"
+            f" within {PLACEMENT_TIMEOUT_S:g} s"
+        )
+    return group
+
+
+def _check_packages(*, on_ray: bool) -> None:
+    found = _version("pyspark")
+    extra = "headrace[raydp] (PySpark 3.5 with RayDP)"
+    if found is None:
+        more = "" if on_ray else " or headrace[spark] (PySpark 4.2 or newer)"
+        raise ConfigError(f"PySpark is not installed: install {extra}{more}")
+    if not on_ray:
+        return
+    if _version("raydp") is None:
+        raise ConfigError(
+            f"RayDP is not installed: install {extra}, or give a master as in session(master='local[2]')"
+        )
+    if not found.startswith(_RAYDP_SPARK):
+        raise ConfigError(
+            f"RayDP runs PySpark 3.5 alone, and here is {found}: install {extra} in an"
+            " environment of its own, or give a master as in session(master='local[2]')"
+        )
+
+
+def _check_none_runs() -> None:
+    """A process has one Spark: another session would be that one, with its settings, and end it."""
+    from pyspark import SparkContext
+
+    if SparkContext._active_spark_context is not None:  # noqa: SLF001
+        raise ConfigError("a Spark session runs in this process already: stop it, or use it as it is")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _prepare_environment() -> None:
+    """For every Java and every worker that is started from here."""
+    _check_java()
+    os.environ["JDK_JAVA_OPTIONS"] = with_options(os.environ.get("JDK_JAVA_OPTIONS", ""))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+
+
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    need = f"Spark needs a JDK from version {LEAST_VERSION} on"
+    if java is None or not Path(java).exists():
+        where = (
+            f"JAVA_HOME is {home}, which has no bin/java"
+            if home
+            else "there is no java in PATH, and no JAVA_HOME"
+        )
+        raise ConfigError(f"{need}: {where}")
+    try:
+        shown = subprocess.run(  # noqa: S603
+            [java, "-version"], capture_output=True, text=True, timeout=JAVA_TIMEOUT_S, check=False
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(f"{need}: {java} does not run: {error}") from error
+    found = major_version(shown.stderr + shown.stdout)
+    if found is None or found < LEAST_VERSION:
+        raise ConfigError(
+            f"{need}: {java} is {'of an unknown version' if found is None else f'version {found}'}"
+        )

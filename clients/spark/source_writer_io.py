@@ -1,0 +1,154 @@
+"""The writers of batches and streams: a transaction per task, which the driver commits.
+
+A micro-batch belongs to its query, by the id that Spark keeps in the checkpoint. A task's transactional id
+has the run of the query in it: when a batch is played again after a restart, the tasks must not fence off
+what the driver before has decided to commit and could not finish; the next `Sink` does that.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from ...protocol.errors import ConfigError
+from ..pipeline.sink_io import Sink
+from ..pipeline.sink_options import checked_names, write_options
+from ..pipeline.writing_io import prepare_arrow, write_arrow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ..pipeline.sink_options import WriteOptions
+    from ..pipeline.written import PreparedWrite
+
+log = logging.getLogger("headrace.client.spark")
+
+# What Spark tells the tasks of a streaming query.
+_QUERY, _RUN = "sql.streaming.queryId", "spark.jobGroup.id"
+_cleaned: set[str] = set()  # runs of this process, of which nothing older is left open
+
+
+class Delivery(NamedTuple):
+    """How rows are written."""
+
+    options: WriteOptions
+    is_exactly_once: bool
+
+
+def delivery(given: Mapping[str, str], schema: Any) -> Delivery:
+    """Checked, for the columns of a pyspark StructType. Errors: ConfigError, TypeError, ValueError."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    own = {name: value for name, value in given.items() if name.lower() == "exactlyonce"}
+    text = "".join(own.values()).strip().lower() or "true"
+    if text not in ("true", "false"):
+        raise ConfigError(f"exactlyOnce must be true or false, not {text!r}")
+    options = write_options({name: value for name, value in given.items() if name not in own})
+    checked_names(to_arrow_schema(schema, timezone="UTC").empty_table(), options.topic)
+    return Delivery(options, text == "true")
+
+
+class Message(WriterCommitMessage):
+    """What a task tells the driver. `query` and `run` are of the stream, or of the one write of a batch."""
+
+    def __init__(self, query: str = "", run: str = "", write: PreparedWrite | None = None) -> None:
+        self.query, self.run, self.write = query, run, write
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes one batch: all of its rows, or an error and, for readers of committed records, none."""
+
+    def __init__(self, how: Delivery) -> None:
+        self._how, self._query = how, f"spark-batch-{uuid.uuid4()}"
+
+    def write(self, iterator: Iterator[Any]) -> Message:
+        """In a task. Errors: those of `write_arrow` and `prepare_arrow`."""
+        return _write(iterator, self._how, self._query, "")
+
+    def commit(self, messages: list[Message | None]) -> None:
+        """On the driver. Errors: those of `Sink.commit`."""
+        writes = _writes(messages)
+        if writes:
+            with Sink(self._how.options, self._query) as sink:
+                sink.commit(0, writes)
+                sink.forget()
+
+    def abort(self, messages: list[Message | None]) -> None:
+        """On the driver. Errors: those of `Sink`."""
+        if self._how.is_exactly_once:
+            with Sink(self._how.options, self._query) as sink:
+                _abort(sink, 0, messages, "")
+                sink.forget()
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the micro-batches of a query, each once."""
+
+    def __init__(self, how: Delivery) -> None:
+        self._how = how
+
+    def write(self, iterator: Iterator[Any]) -> Message:
+        """In a task. Errors: those of `write_arrow` and `prepare_arrow`; ConfigError when Spark does not tell
+        which query it is."""
+        if not self._how.is_exactly_once:
+            return _write(iterator, self._how, "", "")
+        context = TaskContext.get()
+        assert context is not None, "in a task"
+        query, run = (context.getLocalProperty(name) for name in (_QUERY, _RUN))
+        if not query or not run:
+            raise ConfigError(
+                f"Spark does not tell its tasks {_QUERY} and {_RUN}, by which a batch that is played again"
+                " is known: exactlyOnce=false writes at least once"
+            )
+        return _write(iterator, self._how, f"spark-{query}", run)
+
+    def commit(self, messages: list[Message | None], batchId: int) -> None:
+        """On the driver. Errors: those of `Sink.commit`."""
+        for query, run in _queries(messages):
+            with Sink(self._how.options, query) as sink:
+                writes = _writes(messages)
+                if run not in _cleaned:
+                    sink.abort_leftovers(keep=writes)
+                if not sink.commit(batchId, writes):
+                    log.warning("batch %d of %r is committed already: not again", batchId, query)
+            _cleaned.add(run)
+
+    def abort(self, messages: list[Message | None], batchId: int) -> None:
+        """On the driver. Errors: those of `Sink`."""
+        for query, run in _queries(messages):
+            with Sink(self._how.options, query) as sink:
+                _abort(sink, batchId, messages, run)
+
+
+def _write(batches: Iterator[Any], how: Delivery, query: str, run: str) -> Message:
+    if not how.is_exactly_once:
+        write_arrow(batches, how.options)
+        return Message()
+    context = TaskContext.get()
+    assert context is not None, "in a task"
+    task = _task(run, context.partitionId())
+    return Message(query, run, prepare_arrow(batches, how.options, query=query, task=task))
+
+
+def _task(run: str, partition: int) -> str:
+    return f"{run}/{partition}"
+
+
+def _abort(sink: Sink, batch: int, messages: Sequence[Message | None], run: str) -> None:
+    """Unless it is decided: Spark aborts after a commit that failed, too. There is a message, or None, of
+    each task; those without may still be running when Spark gives the job up."""
+    if not sink.is_committed(batch):
+        sink.fence(_task(run, partition) for partition in range(len(messages)))
+
+
+def _writes(messages: Sequence[Message | None]) -> list[PreparedWrite]:
+    return [each.write for each in messages if each is not None and each.write is not None]
+
+
+def _queries(messages: Sequence[Message | None]) -> set[tuple[str, str]]:
+    """One; none if all tasks failed, or nothing is exactly once."""
+    return {(each.query, each.run) for each in messages if each is not None and each.query}

@@ -1,0 +1,74 @@
+"""What the pipelines share: the log in a topic, tables, results on the disk."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import access_log
+import headrace
+import pyarrow as pa
+from headrace.clients.pipeline import write_arrow, write_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+LINES, SESSIONS, PAGES = "access-log", "sessions", "top-pages"
+PARTITIONS = 3
+
+
+def send_log(bootstrap: str, lines: Sequence[bytes], topic: str = LINES) -> int:
+    """Each request of a log as a record, in the order of the log: its client is the key, so that those of a
+    client stay in order, and its time is the record's. How many; other lines are left out."""
+    hits = [(line, hit) for line, hit in ((line, access_log.parse(line)) for line in lines) if hit]
+    at = pa.array([hit.at * 1000 for _, hit in hits], pa.timestamp("us", "UTC"))
+    keys = [hit.client.encode() for _, hit in hits]
+    batch = pa.record_batch({"key": keys, "value": [line for line, _ in hits], "timestamp": at})
+    options = write_options({"bootstrap": bootstrap, "topic": topic})
+    return write_arrow([batch], options).rows
+
+
+def create(cluster: headrace.LocalCluster, *topics: str) -> None:
+    """With PARTITIONS each."""
+    with cluster.admin() as admin:
+        admin.create_topics(*(headrace.NewTopic(name, PARTITIONS) for name in topics)).raise_for_errors()
+
+
+def arguments(description: str) -> argparse.Namespace:
+    """--input and --out of a pipeline; `lines` and `source` are what was found."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--input", help="an access log in Apache's combined format")
+    parser.add_argument("--out", default="build/pipelines", help="the folder for its result")
+    options = parser.parse_args()
+    options.lines, options.source = access_log.find_input(options.input)
+    options.out = Path(options.out)
+    options.out.mkdir(parents=True, exist_ok=True)
+    print(f"{len(options.lines):,} lines of {options.source}")
+    return options
+
+
+def show(title: str, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print a table; figures to the right."""
+    texts = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows]
+    widths = [max(len(row[place]) for row in [list(names), *texts]) for place in range(len(names))]
+    print(f"\n{title}")
+    for row in [list(names), ["-" * width for width in widths], *texts]:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def show_sessions(sessions: Iterable[access_log.Session], pages: Sequence[tuple[str, int]]) -> None:
+    """The largest sessions, and the pages."""
+    found = sorted(sessions, key=lambda each: (-each.hits, each.client, each.start))
+    rows = [(each.client, each.hits, (each.end - each.start) // 60_000, each.size) for each in found[:10]]
+    show(f"sessions: {len(found):,}, the largest", ("client", "hits", "minutes", "bytes"), rows)
+    show("pages with the most visits", ("page", "visits"), pages)
+
+
+def save_sessions(
+    folder: Path, title: str, sessions: Iterable[access_log.Session], pages: Sequence[tuple[str, int]]
+) -> None:
+    """For the plot."""
+    found = {"title": title, "sessions": sorted(sessions), "pages": list(pages)}
+    (folder / "sessions.json").write_text(json.dumps(found))

@@ -1,0 +1,392 @@
+"""Ray Data over a real cluster: exact rows in, exactly once out, while tasks, drivers and nodes die."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import headrace
+import pyarrow as pa
+import pytest
+import ray
+from headrace import LocalCluster, NewTopic, TopicPartition, local, ray_data
+from headrace.clients.pipeline import Sink, write_arrow, write_options
+from headrace.clients.pipeline.pool_io import close_idle
+from headrace.clients.ray_data import reading_io
+from headrace.clients.ray_data.writing_io import prepare
+from headrace.protocol.errors import (
+    ConfigError,
+    DataLossError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+    UnknownTopicOrPartitionError,
+)
+from headrace.runtime.waiting_io import until
+from ray.data.expressions import col
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of Ray and what it imports
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+SIZE = 300
+PAGE = Path(__file__).parents[2] / "docs" / "PIPELINE.md"
+
+
+@pytest.fixture(scope="module")
+def cluster(ray_address: str) -> Iterator[LocalCluster]:
+    """Three nodes for all tests, each with topics of its own; this process is a driver of the Ray."""
+    ray.init(address=ray_address, log_to_driver=False, logging_level="error")
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    ray.data.DataContext.get_current().print_on_execution_start = False
+    try:
+        with local(nodes=3, broker_session_timeout_ms=3_000) as started:
+            started.producer(transactional_id="first").init_transactions()  # its topic has three replicas
+            yield started
+            close_idle()
+    finally:
+        ray.cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+        ray.shutdown()
+
+
+def create(cluster: LocalCluster, name: str, partitions: int = 3, rows: int = SIZE) -> None:
+    cluster.admin().create_topics(NewTopic(name, partitions, 3)).raise_for_errors()
+    append(cluster, name, range(rows), partitions)
+
+
+def append(cluster: LocalCluster, name: str, numbers: range, partitions: int = 3) -> None:
+    if numbers:
+        where = pa.array([number % partitions for number in numbers], pa.int32())
+        table = pa.table({"value": [f"{number:04}" for number in numbers], "partition": where})
+        write_arrow([table], write_options({"bootstrap": cluster.bootstrap, "topic": name}))
+
+
+def read(cluster: LocalCluster, topic: Any, **more: Any) -> Any:
+    return ray_data.read(topic, bootstrap_servers=cluster.bootstrap, **more)
+
+
+def numbers(dataset: Any) -> list[int]:
+    return sorted(int(row["value"]) for row in dataset.select_columns(["value"]).take_all())
+
+
+def seen(cluster: LocalCluster, topic: str) -> list[int]:
+    """What readers of committed records see, without Ray."""
+    shards = ray_data.sharded(topic, bootstrap_servers=cluster.bootstrap)
+    iterator = ray_data.ShardIterator(shards, rank=0, world_size=1, columns=["value"])
+    return sorted(int(value) for batch in iterator for value in batch["value"])
+
+
+# --- reading ------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_is_a_dataset(cluster: LocalCluster) -> None:
+    """All rows once, in as many tasks as wanted, and counted without their values; the same ones again when
+    more has come."""
+    create(cluster, "whole")
+    dataset = read(cluster, "whole", override_num_blocks=7)
+    append(cluster, "whole", range(SIZE, SIZE + 30))
+    assert dataset.schema().names == [name for name in headrace.ARROW_SCHEMA.names if name != "headers"]
+    assert numbers(dataset) == list(range(SIZE))
+    assert dataset.count() == SIZE
+    assert numbers(read(cluster, "whole")) == list(range(SIZE + 30))
+    assert len(dataset.limit(5).take_all()) == 5
+
+
+def test_parts_of_a_topic(cluster: LocalCluster) -> None:
+    """Offsets as `read_kafka` has them, columns, and filters that are not fetched."""
+    create(cluster, "parts")
+    some = read(cluster, ["parts"], start_offset={"parts": {0: 90}}, end_offset={"parts": {1: 5, 2: 0}})
+    assert numbers(some) == sorted([*range(270, SIZE, 3), *range(1, 16, 3)])
+    assert read(cluster, "parts", start_offset=98, end_offset=10_000, columns=["offset"]).take_all() == (
+        [{"offset": 98}, {"offset": 99}] * 3
+    )
+    few = read(cluster, "parts").filter(expr=(col("offset") >= 10) & (col("offset") < 12))
+    assert numbers(few) == list(range(30, 36))
+    assert few.count() == 6
+    with pytest.raises(ConfigError, match="start_offset"):
+        read(cluster, "parts", start_offset="latest")
+    with pytest.raises(UnknownTopicOrPartitionError, match="nowhere"):
+        read(cluster, "nowhere")
+    with pytest.raises(ConfigError, match="parts-3"):
+        read(cluster, "parts", end_offset={"parts": {3: 1}})
+    with pytest.raises(DataLossError, match="parts-0"):
+        read(cluster, "parts", end_offset={"parts": {0: 101}})
+    rest = read(cluster, "parts", end_offset={"parts": {0: 101}}, failOnDataLoss=False)
+    assert numbers(rest) == list(range(SIZE))
+
+
+def test_ends_without_rows_and_headers_twice(cluster: LocalCluster) -> None:
+    """Markers, aborted rows and open transactions at the end, and a key of headers that is there twice."""
+    create(cluster, "markers", 1, 0)
+    headers = [("k", b"1"), ("k", b"2"), ("n", None)]
+    with cluster.producer(transactional_id="markers") as producer:
+        with producer.transaction() as transaction:
+            transaction.send("markers", b"0001", headers=headers)
+        producer.begin_transaction()
+        producer.send("markers", b"0002").result(30)
+        producer.abort_transaction()
+        rows = read(cluster, "markers", includeHeaders=True).take_all()
+        assert [row["value"] for row in rows] == [b"0001"]
+        assert [(each["key"], each["value"]) for each in rows[0]["headers"]] == headers
+        assert read(cluster, "markers", start_offset=1).take_all() == []
+        uncommitted = {"isolation.level": "read_uncommitted"}
+        assert numbers(read(cluster, "markers", consumer_config=uncommitted)) == [1, 2]
+
+
+def test_a_topic_that_is_created_again(cluster: LocalCluster) -> None:
+    """Between plan and read: an error that says so, or what is left."""
+    create(cluster, "again", 1)
+    first = read(cluster, "again")
+    lax = read(cluster, "again", failOnDataLoss=False)
+    cluster.admin().delete_topics("again").raise_for_errors()
+    create(cluster, "again", 1)
+    with pytest.raises(DataLossError, match="created again"):
+        first.take_all()
+    assert lax.take_all() == []
+
+
+def test_tasks_beside_the_leaders(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read for each node of Ray; one that is gone is no reason to wait."""
+    create(cluster, "beside")
+    nodes = {"127.0.0.1": [ray.get_runtime_context().get_node_id(), "f" * 56]}
+    monkeypatch.setattr(reading_io, "ray_nodes", lambda _: nodes)
+    assert numbers(read(cluster, "beside", columns=["value"])) == list(range(SIZE))
+
+
+@pytest.mark.usefixtures("cluster")
+def test_the_program_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    """What docs/PIPELINE.md shows of Ray Data, on this Ray."""
+    (program,) = re.findall(r"^```py\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    exec(compile(program, PAGE.name, "exec"), {})
+    printed = [each for each in capsys.readouterr().out.splitlines() if each.startswith("1000")]
+    assert printed == ["1000", "1000 True", "1000"]
+
+
+# --- writing ------------------------------------------------------------------------------------------------
+
+
+class OnceKilled(ray_data.TopicDatasink):
+    """Its process dies when the first attempt of a task has written all."""
+
+    def __init__(self, mark: Path, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.mark = mark
+
+    def write(self, blocks: Any, ctx: Any) -> Any:
+        found = super().write(blocks, ctx)
+        die_once(self.mark)
+        return found
+
+
+def die_once(mark: Path) -> None:
+    with contextlib.suppress(FileExistsError):
+        mark.touch(exist_ok=False)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dies_within(mark: Path, number: int) -> Callable[[Any], Any]:
+    def give(table: Any) -> Any:
+        if str(number).zfill(4).encode() in table.column("value").to_pylist():
+            die_once(mark)
+        return table
+
+    return give
+
+
+def test_rows_are_written(cluster: LocalCluster) -> None:
+    """At least once, and exactly once by the number of a batch, which is not run again then; what cannot be
+    a record is an error, and nothing is seen of its batch."""
+    create(cluster, "source")
+    create(cluster, "sink", rows=0)
+    at = {"bootstrap_servers": cluster.bootstrap}
+    values = read(cluster, "source", columns=["value"])
+    report = ray_data.write(values, "sink", **at, rows_per_task=SIZE)
+    assert report is not None
+    assert report.rows == SIZE
+    assert ray_data.write(values, "sink", **at, sink="rows", batch=4) is not None
+    assert ray_data.write(values.map(lambda _: 1 / 0), "sink", **at, sink="rows", batch=4) is None
+    assert ray_data.write(values.limit(0), "sink", **at, sink="rows", batch=5) == headrace_report()
+    with pytest.raises(ValueError, match="column 'offset' is not known"):
+        ray_data.write(read(cluster, "source"), "sink", **at, sink="rows")
+    with pytest.raises(ConfigError, match="needs a sink"):
+        ray_data.write(values, "sink", **at, batch=1)
+    assert seen(cluster, "sink") == sorted([*range(SIZE)] * 2)
+    with Sink(write_options({"bootstrap": cluster.bootstrap}), "rows") as sink:
+        assert (sink.last_batch, sink.abort_leftovers()) == (5, 0)
+
+
+def headrace_report() -> Any:
+    from headrace.clients.pipeline import WriteReport
+
+    return WriteReport()
+
+
+def test_a_task_is_killed_while_it_writes_and_after(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Ray runs it again, and what the first attempt wrote is not seen."""
+    create(cluster, "kill-in")
+    create(cluster, "kill-out", rows=0)
+    values = read(cluster, "kill-in", columns=["value"], override_num_blocks=3)
+    options = write_options({"bootstrap": cluster.bootstrap, "topic": "kill-out"})
+    within = values.map_batches(dies_within(tmp_path / "within", 150), batch_size=20, batch_format="pyarrow")
+    datasink = OnceKilled(tmp_path / "after", options, sink="killed")
+    with Sink(options, "killed") as sink:
+        prepare(within, datasink, sink, {})
+        assert seen(cluster, "kill-out") == []
+        assert sink.commit(0, datasink.prepared)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["after", "within"]
+    assert seen(cluster, "kill-out") == list(range(SIZE))
+
+
+DYING_DRIVER = """
+import os, signal, sys
+import ray
+from headrace import ray_data
+from headrace.clients.pipeline import Sink
+
+ray.init(address=sys.argv[1], log_to_driver=False, logging_level="error")
+Sink.commit = lambda *given, **more: os.kill(os.getpid(), signal.SIGKILL)
+at = {"bootstrap_servers": sys.argv[2]}
+ray_data.write(ray_data.read("die-in", columns=["value"], **at), "die-out", sink="die", batch=7, **at)
+"""
+
+
+def test_a_driver_dies_between_its_tasks_and_its_decision(cluster: LocalCluster, ray_address: str) -> None:
+    """Nothing is seen of it; the next one writes the batch, once, and nobody waits for what was left."""
+    create(cluster, "die-in")
+    create(cluster, "die-out", rows=0)
+    arguments = [sys.executable, "-W", "ignore", "-c", DYING_DRIVER, ray_address, cluster.bootstrap]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=90)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert seen(cluster, "die-out") == []
+    at = {"bootstrap_servers": cluster.bootstrap, "sink": "die", "batch": 7}
+    values = read(cluster, "die-in", columns=["value"])
+    assert ray_data.write(values.limit(100), "die-out", **at) is not None
+    assert ray_data.write(values, "die-out", **at) is None
+    assert len(seen(cluster, "die-out")) == 100
+
+
+def test_a_node_dies_while_it_is_read_and_written(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Tasks go on at the next leaders: every row once."""
+    rows = 3000
+    create(cluster, "node-in", rows=rows)
+    create(cluster, "node-out", rows=0)
+    begun, killed = tmp_path / "begun", tmp_path / "killed"
+
+    def wait(table: Any) -> Any:
+        begun.touch()
+        assert until(killed.exists, 30)
+        return table
+
+    def kill() -> None:
+        assert until(begun.exists, 30)
+        cluster.kill_node(1)
+        killed.touch()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    small = {"kafka.max.partition.fetch.bytes": 4000, "kafka.fetch.max.bytes": 4000}
+    values = read(cluster, "node-in", columns=["value"], override_num_blocks=3, **small)
+    waiting = values.map_batches(wait, batch_size=100, batch_format="pyarrow")
+    try:
+        at = {"bootstrap_servers": cluster.bootstrap}
+        assert ray_data.write(waiting, "node-out", sink="node", **at) is not None
+    finally:
+        killer.join(60)
+        cluster.restart_node(1)
+    assert seen(cluster, "node-out") == list(range(rows))
+
+
+# --- streams ------------------------------------------------------------------------------------------------
+
+
+def new_stream(cluster: LocalCluster, group: str, **more: Any) -> ray_data.Stream:
+    more = {"columns": ["value"], "every": 0.05, "bootstrap_servers": cluster.bootstrap, **more}
+    return ray_data.stream("stream", group, **more)
+
+
+@pytest.fixture(scope="module")
+def streamed(cluster: LocalCluster) -> LocalCluster:
+    create(cluster, "stream")
+    create(cluster, "stream-out", rows=0)
+    return cluster
+
+
+def test_steps_of_a_stream_are_done_exactly_once(streamed: LocalCluster) -> None:
+    """What a step writes and where its group is go together: a step that fails leaves neither, and the next
+    driver does it again. One that was replaced decides nothing."""
+
+    def run(steps: ray_data.Stream) -> None:
+        with steps:
+            for number, dataset in enumerate(steps):
+                steps.write(dataset, "stream-out")
+                assert number == 0 or 1 / 0
+
+    with pytest.raises(ZeroDivisionError):
+        run(new_stream(streamed, "g", sink="g", maxOffsetsPerTrigger=90))
+    assert seen(streamed, "stream-out") == list(range(90))
+    committed = streamed.admin().list_group_offsets("g")
+    assert {at and at.offset for at in committed.values()} == {30}
+
+    old, idle = (new_stream(streamed, "g", sink="g", available_now=True) for _ in range(2))
+    next(idle)
+    old.write(next(old), "stream-out")
+    with new_stream(streamed, "g", sink="g", available_now=True) as steps:
+        append(streamed, "stream", range(SIZE, SIZE + 30))  # is not there now
+        for dataset in steps:
+            half = dataset.repartition(2)
+            steps.write(half, "stream-out")
+            steps.write(dataset.limit(0), "stream-out")
+    for replaced in (old, idle):
+        with pytest.raises((ProducerFencedError, InvalidTxnStateError)), replaced:
+            next(replaced)
+    assert {at and at.offset for at in streamed.admin().list_group_offsets("g").values()} == {100}
+    assert seen(streamed, "stream-out") == list(range(SIZE))
+
+
+def test_a_stream_without_a_sink(streamed: LocalCluster) -> None:
+    """The group is committed when a step is done; one that fails comes again; it ends when it is told to."""
+    before = streamed.admin()
+    with new_stream(streamed, "h", maxOffsetsPerTrigger=90) as steps:
+        assert numbers(next(steps)) == list(range(90))
+        assert {at and at.offset for at in before.list_group_offsets("h").values()} == {0}
+        assert numbers(next(steps)) == list(range(90, 180))
+        assert {at and at.offset for at in before.list_group_offsets("h").values()} == {30}
+        steps.stop()
+        with pytest.raises(StopIteration):
+            next(steps)
+    with new_stream(streamed, "h") as steps:
+        assert min(numbers(next(steps))) == 180
+        with pytest.raises(ConfigError, match="sink"):
+            steps.write(read(streamed, "stream"))
+        steps.close()
+    with new_stream(streamed, "h") as steps:
+        assert set(steps.start) == set()
+        assert min(numbers(next(steps))) == 180
+
+
+def test_a_stream_of_a_topic_that_is_created_again(cluster: LocalCluster) -> None:
+    """In the middle of it: an error, or all of the new one."""
+    create(cluster, "renewed", 1, 10)
+    at = {"every": 0.05, "bootstrap_servers": cluster.bootstrap, "available_now": True}
+    steps = ray_data.stream("renewed", "r", **{**at, "available_now": False})
+    assert next(steps).count() == 10
+    cluster.admin().delete_topics("renewed").raise_for_errors()
+    create(cluster, "renewed", 1, 20)
+    with pytest.raises(DataLossError, match="created again"), steps:
+        next(steps).take_all()  # the task says so, if a node that was asked did not know yet
+    with ray_data.stream("renewed", "r", failOnDataLoss=False, **at) as rest:
+        assert [dataset.count() for dataset in rest] == [20]
+    assert cluster.admin().list_group_offsets("r")[TopicPartition("renewed", 0)].offset == 20

@@ -1,0 +1,35 @@
+"""A driver that is killed in the middle of a batch."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from spark_topics import create, fill, stored
+
+PROGRAM = Path(__file__).parent / "crashing.py"
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(PROGRAM), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+
+
+def test_a_driver_is_killed_when_its_tasks_have_written(cluster: Any, tmp_path: Path) -> None:
+    """Their transactions are open, nothing is decided: the next driver writes the same batch, once."""
+    create(cluster, "crash", "crash-copy", partitions=1)
+    fill(cluster, "crash", range(100))
+    where = (cluster.bootstrap, "crash", str(tmp_path))
+    killed = run(*where, "kill")
+    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+    assert stored(cluster, "crash-copy") == list(range(40))
+    assert stored(cluster, "crash-copy", "read_uncommitted") == list(range(80))
+    fill(cluster, "crash", range(100, 110))
+    done = run(*where, "")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(json.loads(done.stdout.splitlines()[-1])) == 2
+    assert stored(cluster, "crash-copy") == list(range(110))

@@ -1,0 +1,124 @@
+"""Streams of micro-batches: each row once, in whichever way a run ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import headrace
+import pytest
+from headrace.protocol.errors import DataLossError
+from spark_topics import create, fill, given, recreate, stored, values
+from waiting import wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_what_is_there_is_read_in_batches_and_a_restart_goes_on(
+    spark: Any, cluster: Any, tmp_path: Path
+) -> None:
+    """With limits, into another topic exactly once; the second run reads what came since."""
+    create(cluster, "now", "then")
+    sizes: list[int] = []
+
+    def copy(df: Any, batch: int) -> None:
+        sizes.append(df.count())
+        to = {"bootstrap": cluster.bootstrap, "topic": "then"}
+        assert headrace.spark.write_batch(df.select("key", "value"), batch, query="now", **to)
+
+    for start in (0, 200):
+        fill(cluster, "now", range(start, start + 200))
+        running = headrace.spark.stream(
+            spark,
+            copy,
+            checkpoint=str(tmp_path),
+            available_now=True,
+            **given(cluster, "now", startingOffsets="earliest", maxOffsetsPerTrigger=100),
+        )
+        assert running.awaitTermination(60)
+    assert stored(cluster, "then") == list(range(400))
+    assert max(sizes) <= 100
+    assert len(sizes) == 4
+    progress = running.lastProgress
+    assert progress is not None
+    assert progress["sources"][0]["metrics"]["totalOffsetsBehindLatest"] == 0
+
+
+def test_a_batch_that_failed_runs_again_with_the_same_rows(spark: Any, cluster: Any, tmp_path: Path) -> None:
+    """It wrote, and then the driver fell: what has come since is not in its second run."""
+    create(cluster, "again", "copied")
+    fill(cluster, "again", range(100))
+    seen: list[tuple[int, list[int]]] = []
+
+    def fall(df: Any, batch: int) -> None:
+        seen.append((batch, values(df)))
+        to = {"bootstrap": cluster.bootstrap, "topic": "copied"}
+        headrace.spark.write_batch(df.select("value"), batch, query="again", **to)
+        if len(seen) == 1:
+            raise RuntimeError("the driver falls")
+
+    options = given(cluster, "again", startingOffsets="earliest")
+    start: dict[str, Any] = {"checkpoint": str(tmp_path), "available_now": True, **options}
+    with pytest.raises(RuntimeError, match="the driver falls"):
+        headrace.spark.stream(spark, fall, **start).awaitTermination(60)
+    fill(cluster, "again", range(100, 150))
+    headrace.spark.stream(spark, fall, **start).awaitTermination(60)
+    assert seen[0] == seen[1] == (seen[0][0], list(range(100)))
+    assert [rows for _, rows in seen[2:]] == [list(range(100, 150))]
+    assert stored(cluster, "copied") == list(range(150))
+
+
+def test_a_stream_waits_for_rows_and_goes_on_where_it_was_stopped(
+    spark: Any, cluster: Any, tmp_path: Path
+) -> None:
+    """From the end, as Spark starts; what comes while it is down is read after. A group shows where it is."""
+    create(cluster, "live", partitions=1)
+    fill(cluster, "live", range(10))
+    seen: dict[int, list[int]] = {}  # the batch that a stop cuts off runs again
+
+    def note(df: Any, batch: int) -> None:
+        seen[batch] = values(df)
+
+    options = given(cluster, "live", **{"kafka.group.id": "spark-live"})
+    running = headrace.spark.stream(spark, note, checkpoint=str(tmp_path), name="live", **options)
+    fill(cluster, "live", range(10, 20))
+    wait_for(lambda: running.lastProgress is not None or not running.isActive, "a batch")
+    assert (running.name, running.isActive, running.exception()) == ("live", True, None)
+    running.stop()
+    assert not running.isActive
+    assert list(seen.values()) == [list(range(10, 20))]
+    offsets = cluster.admin().list_group_offsets("spark-live")
+    assert [found.offset for found in offsets.values()] == [20]
+    fill(cluster, "live", range(20, 30))
+    again = headrace.spark.stream(
+        spark, note, checkpoint=str(tmp_path), available_now=True, name="live", **options
+    )
+    assert again.awaitTermination(60)
+    assert again.id == running.id
+    assert list(seen.values()) == [list(range(10, 20)), list(range(20, 30))]
+
+
+def test_a_topic_that_is_created_again_between_batches(spark: Any, cluster: Any, tmp_path: Path) -> None:
+    """With more records than the old one had: nobody could tell by offsets."""
+    create(cluster, "anew", partitions=1)
+    fill(cluster, "anew", range(10))
+    seen: list[list[int]] = []
+
+    def run(**more: Any) -> None:
+        options = given(cluster, "anew", startingOffsets="earliest", **more)
+        running = headrace.spark.stream(
+            spark,
+            lambda df, _: seen.append(values(df)),
+            checkpoint=str(tmp_path),
+            available_now=True,
+            **options,
+        )
+        running.awaitTermination(60)
+
+    run()
+    recreate(cluster, "anew", partitions=1)
+    fill(cluster, "anew", range(100, 150))
+    with pytest.raises(DataLossError, match="topic anew was created again since batch 0"):
+        run()
+    run(failOnDataLoss="false")
+    assert seen == [list(range(10)), list(range(100, 150))]

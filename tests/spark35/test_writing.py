@@ -1,0 +1,127 @@
+"""`headrace.spark.write` and `write_batch`: what attempts leave behind, and what readers see."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import headrace
+import pytest
+from headrace import NewTopic, TopicPartition
+from headrace.clients.pipeline.commits import COMMITS_TOPIC
+from headrace.clients.spark import writing_io
+from headrace.protocol.errors import HeadraceError
+from headrace.runtime.clock_io import wall_ms
+from spark_topics import create, handed_on, leader_of, stored
+from waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def numbers(spark: Any, count: int, tasks: int = 2) -> Any:
+    return spark.range(count, numPartitions=tasks).selectExpr("cast(id as string) as value")
+
+
+def falls_after(work: Any) -> Callable[..., Any]:
+    """The same, but the first attempt of a task falls when all of its rows are stored."""
+
+    def falling(*args: Any, **options: Any) -> Any:
+        from pyspark import TaskContext
+
+        done = work(*args, **options)
+        if TaskContext.get().attemptNumber() == 0:
+            raise RuntimeError("the first attempt falls")
+        return done
+
+    return falling
+
+
+def test_rows_are_written_with_all_that_they_say(spark: Any, cluster: Any) -> None:
+    """Key, partition, timestamp and headers; the report tells where they lie."""
+    create(cluster, "told")
+    at_ms = wall_ms()  # retention counts from here
+    rows = spark.sql(
+        "select 'k' as key, cast(id as string) as value, cast(1 as int) as partition,"
+        f" timestamp_millis({at_ms} + id) as timestamp,"
+        " array(named_struct('key', 'h', 'value', cast('x' as binary))) as headers from range(0, 100, 1, 4)"
+    )
+    report = headrace.spark.write(rows, bootstrap=cluster.bootstrap, topic="told")
+    assert report.rows == 100
+    ((place, written),) = report.partitions
+    assert (place, written.first, written.last) == (TopicPartition("told", 1), 0, 99)
+    consumer = cluster.consumer("told", auto_offset_reset="earliest")
+    found = [next(iter(consumer)) for _ in range(100)]
+    assert {(each.key, tuple(each.headers)) for each in found} == {(b"k", (("h", b"x"),))}
+    assert all(each.timestamp == at_ms + int(each.value) for each in found)
+
+
+def test_columns_that_cannot_be_records_are_refused_before_any_task(spark: Any, cluster: Any) -> None:
+    """With what is allowed."""
+    with pytest.raises(ValueError, match="column 'id' is not known: a table to write has value and"):
+        headrace.spark.write(spark.range(3), bootstrap=cluster.bootstrap, topic="told")
+    with pytest.raises(TypeError, match="column 'value' has type int64"):
+        headrace.spark.write(spark.range(3).toDF("value"), bootstrap=cluster.bootstrap, topic="told")
+    with pytest.raises(ValueError, match="neither an option topic nor a column 'topic'"):
+        headrace.spark.write_batch(numbers(spark, 3), 0, query="q", bootstrap=cluster.bootstrap)
+
+
+def test_a_task_that_wrote_and_fell_wrote_twice_at_least_once_and_once_exactly_once(
+    spark: Any, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first attempt has stored all of its rows."""
+    create(cluster, "twice", "once")
+    for name in ("write_arrow", "prepare_arrow"):
+        monkeypatch.setattr(writing_io, name, falls_after(getattr(writing_io, name)))
+    report = headrace.spark.write(numbers(spark, 100), bootstrap=cluster.bootstrap, topic="twice")
+    assert report.rows == 100
+    assert stored(cluster, "twice") == sorted([*range(100)] * 2)
+    to = {"bootstrap": cluster.bootstrap, "topic": "once"}
+    assert headrace.spark.write_batch(numbers(spark, 100), 0, query="once", **to)
+    assert stored(cluster, "once") == list(range(100))
+    assert stored(cluster, "once", "read_uncommitted") == sorted([*range(100)] * 2)
+
+
+def test_a_batch_that_is_committed_is_not_written_again(spark: Any, cluster: Any) -> None:
+    """Whoever plays it again; the next one is."""
+    create(cluster, "replayed")
+    to = {"bootstrap": cluster.bootstrap, "topic": "replayed", "query": "replayed"}
+    assert headrace.spark.write_batch(numbers(spark, 10), 4, **to)
+    assert not headrace.spark.write_batch(numbers(spark, 20), 4, **to)
+    assert headrace.spark.write_batch(numbers(spark, 0), 5, **to)
+    assert not headrace.spark.write_batch(numbers(spark, 20), 5, **to)
+    assert stored(cluster, "replayed") == list(range(10))
+
+
+def test_an_error_of_a_task_is_raised_as_it_was_and_nothing_is_left_open(spark: Any, cluster: Any) -> None:
+    """A row that is too large, in one of two tasks: readers see nothing of the batch, and need not wait."""
+    cluster.admin().create_topics(NewTopic("small", 1, 1, {"max.message.bytes": "2000"})).raise_for_errors()
+    rows = spark.range(10, numPartitions=2).selectExpr("repeat('x', cast(id * 1000 as int)) as value")
+    with pytest.raises(HeadraceError, match=r"bytes, max\.message\.bytes is 2000$"):
+        headrace.spark.write_batch(rows, 0, query="small", bootstrap=cluster.bootstrap, topic="small")
+    to = {"bootstrap": cluster.bootstrap, "topic": "small"}
+    assert headrace.spark.write_batch(numbers(spark, 10), 0, query="small", **to)
+    assert stored(cluster, "small") == list(range(10))
+
+
+def test_a_node_dies_in_the_middle_of_a_write(spark: Any, cluster: Any, tmp_path: Path) -> None:
+    """And the tasks' first attempts fall behind it: each row is there once."""
+    create(cluster, "written", partitions=1, replicas=3)
+    rows = numbers(spark, 20_000, tasks=1).mapInArrow(handed_on(tmp_path), "value string")
+    leader = leader_of(cluster, "written")
+    to = {"bootstrap": cluster.bootstrap, "topic": "written"}
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(headrace.spark.write_batch, rows, 0, query="written", **to)
+        wait_for(lambda: (tmp_path / "0").exists() or writing.done(), "the first rows")
+        cluster.kill_node(leader - 1)
+        try:
+            (tmp_path / "go").touch()
+            assert writing.result(60)
+            assert stored(cluster, "written") == list(range(20_000))
+        finally:
+            cluster.restart_node(leader - 1)
+    assert (tmp_path / "1").exists(), "the second attempt"
+    # what the driver decides does not wait for the node either
+    decided = cluster.admin().describe_topics(COMMITS_TOPIC)[COMMITS_TOPIC].partitions[0]
+    assert len(decided.replicas) == 3

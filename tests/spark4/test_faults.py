@@ -1,0 +1,63 @@
+"""A node dies while Spark reads from it and writes to it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from headrace import LocalCluster, NewTopic, local
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+COUNT = 40_000
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[LocalCluster]:
+    """Three that miss each other soon."""
+    with local(nodes=3, broker_session_timeout_ms=3_000) as started:
+        started.producer(transactional_id="first").init_transactions()  # its topic has three replicas
+        yield started
+
+
+def test_a_node_dies_in_the_middle_of_a_read_and_of_a_write(
+    spark: Any, nodes: LocalCluster, tmp_path: Path
+) -> None:
+    """The task has read some rows and written some: it goes on with the next leaders, and every row is there
+    once."""
+    nodes.admin().create_topics(NewTopic("from", 1, 3), NewTopic("to", 3, 3)).raise_for_errors()
+    with nodes.producer() as producer:
+        for number in range(COUNT):
+            producer.send("from", b"%0200d" % number)
+    here, on = (str(tmp_path / name) for name in ("here", "on"))
+    for name in (here, on):
+        os.mkfifo(name)
+
+    def wait_after_first(batches: Any) -> Any:
+        from pathlib import Path
+
+        for number, batch in enumerate(batches):
+            yield batch
+            if number == 0:
+                Path(here).write_text("the first batch is on its way")  # until the test reads it
+                Path(on).read_text()  # until the test writes it
+
+    at = {"kafka.bootstrap.servers": nodes.bootstrap}
+    reader = spark.readStream.format("headrace").schema("value binary")
+    reader = reader.options(**at, **{"kafka.max.partition.fetch.bytes": "100000"})
+    rows = reader.options(subscribe="from", startingOffsets="earliest").load()
+    writer = rows.mapInArrow(wait_after_first, "value binary").writeStream.format("headrace")
+    writer = writer.options(**at, topic="to", checkpointLocation=str(tmp_path / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    (tmp_path / "here").read_text()
+    leader = nodes.admin().describe_topics("from")["from"].partitions[0].leader
+    nodes.kill_node(leader - 1)
+    (tmp_path / "on").write_text("go on")
+    assert query.awaitTermination(100)
+    assert not query.exception()
+    committed = {**at, "subscribe": "to", "kafka.isolation.level": "read_committed"}
+    read = spark.read.format("headrace").schema("value binary").options(**committed).load()
+    assert sorted(int(row.value) for row in read.collect()) == list(range(COUNT))

@@ -1,0 +1,242 @@
+"""Streams of `format("headrace")` from topic to topic: exactly once over restarts, within limits, and what
+they say of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from headrace import NewTopic, TopicPartition
+from pyspark.errors import PySparkException
+from waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+class Copy:
+    """A query that copies a topic to another, run by run."""
+
+    def __init__(self, spark: Any, cluster: Any, source: str, target: str, checkpoint: Path) -> None:
+        self.spark, self.cluster = spark, cluster
+        self.source, self.target, self.checkpoint = source, target, checkpoint
+        self.at = {"kafka.bootstrap.servers": cluster.bootstrap}
+
+    def rows(self, **options: Any) -> Any:
+        given = {**self.at, "startingOffsets": "earliest", **options}
+        if not {"assign", "subscribePattern"} & set(given):
+            given["subscribe"] = self.source
+        return self.spark.readStream.format("headrace").options(**given).load().select("key", "value")
+
+    def start(self, rows: Any, *, available_now: bool = True, **write: Any) -> Any:
+        given = {**self.at, "topic": self.target, "checkpointLocation": str(self.checkpoint), **write}
+        writer = rows.writeStream.format("headrace").options(**given)
+        return (writer.trigger(availableNow=True) if available_now else writer).start()
+
+    def run(self, write: dict[str, Any] | None = None, **read: Any) -> list[Any]:
+        """What was new; the progress of each batch that had rows."""
+        query = self.start(self.rows(**read), **(write or {}))
+        assert query.awaitTermination(60)
+        return [each for each in query.recentProgress if each["numInputRows"]]
+
+    def seen(self) -> list[int]:
+        """All that readers of committed records see."""
+        read = self.spark.read.format("headrace").schema("value binary").options(
+            **self.at, **{"kafka.isolation.level": "read_committed"}, subscribe=self.target
+        )  # fmt: skip
+        return sorted(int(row.value) for row in read.load().collect())
+
+    def put(self, numbers: range, topic: str | None = None, partitions: int = 2) -> None:
+        with self.cluster.producer() as producer:
+            for number in numbers:
+                producer.send(topic or self.source, b"%d" % number, partition=number % partitions)
+
+    def undo_commit(self) -> None:
+        """As if Spark had died before it noted its last batch: it will play that again."""
+        commits = self.checkpoint / "commits"
+        last = max(
+            (path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name)
+        )
+        last.unlink()
+        (commits / f".{last.name}.crc").unlink(missing_ok=True)
+
+
+@pytest.fixture
+def copy(spark: Any, cluster: Any, topic: Callable[..., str], tmp_path: Path) -> Copy:
+    """Of two new topics."""
+    return Copy(spark, cluster, topic(), topic(), tmp_path / "checkpoint")
+
+
+def test_what_is_available_is_copied_and_a_restart_goes_on(copy: Copy) -> None:
+    """Limits cut the batches; tools see the lag; a batch that is played again is there once; partitions that
+    came since are read from their start."""
+    copy.put(range(100))
+    batches = copy.run(maxOffsetsPerTrigger="40", minOffsetsPerTrigger="30", **{"kafka.group.id": "copying"})
+    assert [each["numInputRows"] for each in batches] == [40, 40, 20]
+    assert copy.seen() == list(range(100))
+    lags = copy.cluster.admin().group_lag("copying")
+    assert {tp: each.lag for tp, each in lags.items()} == {
+        TopicPartition(copy.source, 0): 0,
+        TopicPartition(copy.source, 1): 0,
+    }
+    source = batches[0]["sources"][0]
+    assert json.loads(str(source["endOffset"]).replace("'", '"')) == {copy.source: {"0": 20, "1": 20}}
+    assert json.loads(str(source["latestOffset"]).replace("'", '"')) == {copy.source: {"0": 50, "1": 50}}
+    copy.undo_commit()
+    copy.cluster.admin().create_partitions({copy.source: 3}).raise_for_errors()
+    copy.put(range(100, 130), partitions=3)
+    copy.run()
+    assert copy.seen() == list(range(130))
+    shutil.rmtree(copy.checkpoint)  # another query, whose batches have the same numbers
+    copy.run({"exactlyOnce": "false"})
+    assert copy.seen() == sorted([*range(130), *range(130)])
+
+
+def test_a_query_that_goes_on_reads_what_comes(copy: Copy) -> None:
+    """From the end that was there at its start; what it has processed is told while it waits for more."""
+    copy.put(range(10))
+    rows = copy.rows(startingOffsets="latest", **{"kafka.group.id": "following"})
+    query = copy.start(rows, available_now=False)
+    try:
+        query.processAllAvailable()
+        assert copy.seen() == []
+        copy.put(range(10, 30))
+        query.processAllAvailable()
+        assert copy.seen() == list(range(10, 30))
+        told = copy.cluster.admin().group_lag
+        wait_for(lambda: [each.lag for each in told("following").values()] == [0, 0], "it is told")
+    finally:
+        query.stop()
+
+
+def test_what_comes_after_the_start_is_for_the_next_run(copy: Copy) -> None:
+    """A run of what is available ends, whatever is written meanwhile: here its own target is its source.
+    Bytes limit a batch too, by the average of the logs."""
+    copy.target = copy.source
+    copy.put(range(1000, 3000))
+    dirs = copy.cluster.admin().describe_log_dirs()
+    replicas = [each for node in dirs.values() for place in node for each in place.replicas]
+    size_bytes = sum(each.size_bytes for each in replicas if each.topic == copy.source)
+    batches = copy.run(maxBytesPerTrigger=str(size_bytes // 3))
+    assert sum(each["numInputRows"] for each in batches) == 2000
+    assert max(each["numInputRows"] for each in batches) < 1000
+    assert copy.seen() == sorted([*range(1000, 3000), *range(1000, 3000)])
+
+
+def test_what_is_gone(copy: Copy) -> None:
+    """Retention was faster than the query, and a topic was deleted: an error that says what and how much; or
+    what is left."""
+    other = f"{copy.source}-other"
+    copy.cluster.admin().create_topics(NewTopic(other, 1)).raise_for_errors()
+    copy.put(range(20))
+    copy.put(range(100, 110), other, 1)
+    pattern = {"subscribePattern": f"{copy.source}.*"}
+    copy.run(**pattern)
+    copy.put(range(20, 60))
+    copy.cluster.admin().delete_records({TopicPartition(copy.source, 0): 15}).raise_for_errors()
+    copy.cluster.admin().delete_topics(other).raise_for_errors()
+    lost = r"5 offsets from 10 on are lost.*other-0.*the partition is deleted.*failOnDataLoss"
+    with pytest.raises(PySparkException, match=lost):
+        copy.run(**pattern)
+    copy.run(failOnDataLoss="false", **pattern)
+    assert copy.seen() == sorted([*range(20), *range(100, 110), *range(21, 60, 2), *range(30, 60, 2)])
+
+
+def dying() -> Any:
+    """A data source whose driver dies between the decision and the commits. It is pickled as it stands."""
+    from headrace.clients.pipeline.sink_io import Sink
+    from headrace.clients.spark.source_io import HeadraceDataSource
+    from headrace.clients.spark.source_writer_io import StreamWriter
+
+    class Dying(HeadraceDataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "dying"
+
+        def streamWriter(self, schema: Any, overwrite: bool) -> Any:
+            return DyingWriter(super().streamWriter(schema, overwrite)._how)
+
+    class DyingWriter(StreamWriter):
+        def commit(self, messages: Any, batchId: int) -> None:
+            def die(_sink: Any, decision: Any) -> None:
+                raise RuntimeError(f"dead after deciding {len(decision.writes)} writes")
+
+            real, Sink._finish = Sink._finish, die  # type: ignore[method-assign]
+            try:
+                super().commit(messages, batchId)
+            finally:
+                Sink._finish = real  # type: ignore[method-assign]
+
+        def abort(self, messages: Any, batchId: int) -> None:
+            """The dead do not."""
+
+    return Dying
+
+
+def test_what_was_decided_is_what_a_batch_that_is_played_again_finds(copy: Copy) -> None:
+    """The driver dies before it has committed the transactions, and before Spark notes the batch. The tasks
+    of the next run do not fence off what was decided, and their rows are not added to it."""
+    copy.put(range(20))
+    copy.spark.dataSource.register(dying())
+    given = {**copy.at, "topic": copy.target, "checkpointLocation": str(copy.checkpoint)}
+    query = copy.rows().writeStream.format("dying").options(**given).trigger(availableNow=True).start()
+    with pytest.raises(PySparkException, match="dead after deciding 2 writes"):
+        query.awaitTermination(60)
+    assert copy.seen() == []
+    copy.put(range(20, 30))
+    copy.run()
+    assert copy.seen() == list(range(30))
+
+
+def test_a_task_that_is_run_again_after_it_wrote(copy: Copy, tmp_path: Path) -> None:
+    """Its first attempt has written all of its rows: they are there once."""
+    copy.put(range(100))
+    mark = str(tmp_path / "failed")
+
+    def fail_once(batches: Any) -> Any:
+        import pathlib
+
+        yield from batches
+        if not pathlib.Path(mark).exists():
+            pathlib.Path(mark).write_text("")
+            raise ValueError("after the last row")
+
+    query = copy.start(copy.rows().mapInArrow(fail_once, "key binary, value binary"))
+    assert query.awaitTermination(60)
+    assert (tmp_path / "failed").exists()
+    assert copy.seen() == list(range(100))
+
+
+def test_a_batch_that_fails_leaves_nothing_and_is_run_by_the_next_query(copy: Copy, tmp_path: Path) -> None:
+    """No row of it is seen before that."""
+    copy.put(range(100))
+
+    def fail(batches: Any) -> Any:
+        yield from batches
+        raise ValueError("always")
+
+    query = copy.start(copy.rows().mapInArrow(fail, "key binary, value binary"))
+    with pytest.raises(PySparkException, match="always"):
+        query.awaitTermination(60)
+    assert copy.seen() == []
+    copy.run()
+    assert copy.seen() == list(range(100))
+
+
+@pytest.mark.parametrize(
+    ("read", "write", "wanted"),
+    [
+        ({"endingOffsets": "latest"}, {}, "endingOffsets is for batches"),
+        ({}, {"kafka.transactional.id": "mine"}, "each task has one of its own"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    copy: Copy, read: dict[str, Any], write: dict[str, Any], wanted: str
+) -> None:
+    """As the error of the query, at the latest."""
+    copy.put(range(3))
+    with pytest.raises(PySparkException, match=wanted):
+        copy.run(write, **read)

@@ -1,0 +1,112 @@
+"""Arguments as `ray.data.read_kafka` names them, and what the core is told."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from headrace.clients.ray_data.arguments import (
+    OF_READ_TASKS,
+    check_order,
+    core_options,
+    end_side,
+    offsets_of,
+    split,
+    start_side,
+)
+from headrace.protocol.errors import ConfigError
+from headrace.protocol.model import TopicPartition
+
+LOGS = {TopicPartition("t", 0): 100, TopicPartition("t", 1): 50}
+
+
+def test_what_is_for_ray_and_what_for_the_core() -> None:
+    """None says nothing, as in Ray's own signatures."""
+    found = split({"num_cpus": 0.5, "memory": None, "failOnDataLoss": False}, OF_READ_TASKS)
+    assert found == ({"num_cpus": 0.5}, {"failOnDataLoss": False})
+
+
+def test_options_of_the_core() -> None:
+    """A consumer's keys get their prefix; what is not committed is not read, unless that is wanted."""
+    found = core_options(["a", "b"], "h:1", {"timeout_ms": 5, "consumer_config": {"client.id": "me"}})
+    assert found == {
+        "bootstrap.servers": "h:1",
+        "subscribe": ["a", "b"],
+        "kafkaConsumer.pollTimeoutMs": 5,
+        "kafka.client.id": "me",
+        "kafka.isolation.level": "read_committed",
+    }
+    given = {"consumer_config": {"isolation.level": "read_uncommitted", "bootstrap.servers": "h:1"}}
+    found = core_options(None, None, given)
+    assert found == {"kafka.isolation.level": "read_uncommitted", "bootstrap.servers": "h:1"}
+    assert "kafka.isolation.level" not in core_options(None, None, {"Headrace.Isolation.Level": "x"})
+
+
+@pytest.mark.parametrize(
+    ("topics", "given", "text"),
+    [
+        ([], {}, "names no topic"),
+        ("t", {"kafka_auth_config": object()}, "kafka_auth_config"),
+        ("t", {"consumer_config": "x"}, "consumer_config takes"),
+        ("t", {"consumer_config": {"bootstrap.servers": "other:1"}}, "twice"),
+    ],
+)
+def test_what_cannot_be_meant(topics: Any, given: dict[str, Any], text: str) -> None:
+    """One error that names it."""
+    with pytest.raises(ConfigError, match=text):
+        core_options(topics, "h:1", given)
+
+
+def test_words_and_times_are_options() -> None:
+    """A time without a zone is UTC; one that lies ahead leaves nothing to read."""
+    assert start_side("earliest").options == {"startingOffsets": "earliest"}
+    assert end_side("latest").options == {"endingOffsets": "latest"}
+    assert end_side(None).options == {}
+    assert end_side(datetime(2026, 1, 1, tzinfo=UTC)).options == {"endingTimestamp": 1767225600000}
+    assert start_side(datetime(2026, 1, 1)).options == {  # noqa: DTZ001 - as users of Ray give it
+        "startingTimestamp": 1767225600000,
+        "startingOffsetsByTimestampStrategy": "latest",
+    }
+
+
+def test_numbers_are_offsets_of_each_partition() -> None:
+    """One number ends at each log's end at the latest; what is not named is read whole."""
+    assert offsets_of(start_side(60), "start_offset", LOGS, is_end=False) == dict.fromkeys(LOGS, 60)
+    assert list(offsets_of(end_side(60), "end_offset", LOGS, is_end=True).values()) == [60, 50]
+    named = start_side({"t": {1: 7}})
+    assert list(offsets_of(named, "start_offset", LOGS, is_end=False).values()) == [-2, 7]
+    named = end_side({"t": {"0": "latest", 1: 7}})
+    assert list(offsets_of(named, "end_offset", LOGS, is_end=True).values()) == [-1, 7]
+    with pytest.raises(ConfigError, match="t-2"):
+        offsets_of(end_side({"t": {2: 7}}), "end_offset", LOGS, is_end=True)
+
+
+@pytest.mark.parametrize("given", ["latest", "x", -1, True, 1.5, [1], {"t": 5}, {"t": {0: "latest"}}, {}])
+def test_starts_that_cannot_be_meant(given: Any) -> None:
+    """Each is an error that names the argument."""
+    with pytest.raises(ConfigError, match="start_offset"):
+        start_side(given)
+
+
+@pytest.mark.parametrize("given", ["earliest", -2, {"t": {0: "earliest"}}, {"t": {0: "soon"}}])
+def test_ends_that_cannot_be_meant(given: Any) -> None:
+    """Each is an error that names the argument."""
+    with pytest.raises(ConfigError, match="end_offset"):
+        end_side(given)
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        (5, 4),
+        ({"t": {0: 5}}, {"t": {0: 4}}),
+        (datetime(2026, 1, 2, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)),
+    ],
+)
+def test_a_start_behind_its_end(start: Any, end: Any) -> None:
+    """Is an error, but where nothing is said of the other."""
+    with pytest.raises(ConfigError, match="behind"):
+        check_order(start_side(start), end_side(end))
+    check_order(start_side(start), end_side("latest"))
+    check_order(start_side({"t": {0: 5}}), end_side({"t": {0: -1, 1: 3}}))

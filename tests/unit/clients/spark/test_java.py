@@ -1,0 +1,28 @@
+"""Which Java it is, and the options that one from 17 on needs."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.clients.spark.java import JAVA_OPTIONS, major_version, with_options
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        ('openjdk version "17.0.9" 2023-10-17', 17),
+        ('java version "1.8.0_392"', 8),
+        ('NOTE: Picked up JDK_JAVA_OPTIONS: -Dx=y\nopenjdk version "21" 2023-09-19 LTS', 21),
+        ("no such thing", None),
+    ],
+)
+def test_versions(shown: str, expected: int | None) -> None:
+    """Of all ages."""
+    assert major_version(shown) == expected
+
+
+def test_options_are_added_once_behind_what_is_given() -> None:
+    """Nothing that was given is taken apart."""
+    assert with_options("") == JAVA_OPTIONS
+    mine = '-Xmx1g "-Dname=two words" --add-opens java.base/x=y --add-opens java.base/z=y'
+    assert with_options(mine) == f"{mine} {JAVA_OPTIONS}"
+    assert with_options(with_options(mine)) == with_options(mine)

@@ -1,0 +1,24 @@
+"""Spark's types of the columns."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.clients.spark.schemas import schema_of
+
+
+def test_columns_by_what_is_asked_for() -> None:
+    """All but the headers, all, or some in their order."""
+    names, schema = schema_of(None, include_headers=False)
+    assert names == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+    assert schema.startswith("`key` binary, `value` binary, `topic` string, `partition` int, `offset` bigint")
+    assert schema_of(None, include_headers=True)[0] == [*names, "headers"]
+    assert schema_of(["offset", "key"], include_headers=False) == (
+        ["offset", "key"],
+        "`offset` bigint, `key` binary",
+    )
+
+
+def test_columns_that_there_are_not() -> None:
+    """As Arrow's."""
+    with pytest.raises(ValueError, match="there is no column 'size'"):
+        schema_of(["size"], include_headers=False)

@@ -1,0 +1,80 @@
+"""What a session says where it cannot start; Spark is in an environment of its own, see tests/spark35."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import headrace
+import pytest
+from headrace.clients.spark import session_actor
+from headrace.protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def install(monkeypatch: pytest.MonkeyPatch, **versions: str) -> None:
+    monkeypatch.setattr(session_actor, "_version", versions.get)
+
+
+def java(folder: Path, says: str) -> str:
+    """A Java that says that it is of some version; its home."""
+    program = folder / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    program.chmod(0o755)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("versions", "master", "said"),
+    [
+        ({}, None, r"PySpark is not installed: install headrace\[raydp\]"),
+        ({}, "local[2]", r"PySpark is not installed: .* or headrace\[spark\]"),
+        ({"pyspark": "3.5.7"}, None, r"RayDP is not installed: install headrace\[raydp\]"),
+        ({"pyspark": "4.2.0", "raydp": "1.6.5"}, None, r"RayDP runs PySpark 3.5 alone, and here is 4.2.0"),
+    ],
+)
+def test_packages_that_are_missing_or_do_not_fit(
+    monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], master: str | None, said: str
+) -> None:
+    """With the extra that has them."""
+    install(monkeypatch, **versions)
+    with pytest.raises(ConfigError, match=said), headrace.spark.session(master=master):
+        pass
+
+
+def test_a_java_that_is_missing_or_too_old(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Before Spark says it in its own way."""
+    install(monkeypatch, pyspark="3.5.7")
+
+    def refused(said: str) -> None:
+        with pytest.raises(ConfigError, match=said), headrace.spark.session(master="local[1]"):
+            pass
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    refused("needs a JDK from version 17 on: there is no java in PATH, and no JAVA_HOME")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    refused("which has no bin/java")
+    monkeypatch.setenv("JAVA_HOME", java(tmp_path, 'openjdk version "11.0.2" 2019-01-15'))
+    refused("bin/java is version 11")
+
+
+def test_places_on_ray_are_for_ray() -> None:
+    """A local master has one place."""
+    with (
+        pytest.raises(ConfigError, match="executors on Ray: give no master"),
+        headrace.spark.session(master="local[1]", hosts=["h"]),
+    ):
+        pass
+
+
+def test_nothing_of_spark_is_imported_before_it_is_used() -> None:
+    """`headrace.spark` is a name, and its functions are."""
+    assert callable(headrace.spark.read)
+    assert callable(headrace.spark.stream)
+    assert "pyspark" not in sys.modules
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        headrace.spark.nothing  # noqa: B018

@@ -1,0 +1,82 @@
+"""Offsets and limits of micro-batches as Spark hands them over."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from headrace.clients.pipeline import Limits, read_options
+from headrace.clients.spark.stream_offsets import from_spark, limits_for, to_spark
+from headrace.protocol.errors import ConfigError
+from headrace.protocol.model import TopicPartition
+from hypothesis import given
+from hypothesis import strategies as st
+
+OFFSETS = st.dictionaries(
+    st.builds(TopicPartition, st.sampled_from(["a", "b", "a.b"]), st.integers(0, 12)),
+    st.integers(0, 2**63 - 1),
+    max_size=30,
+)
+
+
+@dataclass
+class ReadAllAvailable: ...
+
+
+@dataclass
+class ReadMaxRows:
+    max_rows: int
+
+
+@dataclass
+class ReadMinRows:
+    min_rows: int
+
+
+@dataclass
+class ReadMaxBytes:
+    max_bytes: int
+
+
+@dataclass
+class ReadMaxFiles:
+    max_files: int
+
+
+@given(OFFSETS, st.randoms())
+def test_offsets_go_through_a_checkpoint(offsets: dict[TopicPartition, int], random: Any) -> None:
+    """And are the same text in whatever order they were found, for Spark compares texts."""
+    text = json.dumps(to_spark(offsets))
+    assert from_spark(json.loads(text)) == offsets
+    shuffled = random.sample(list(offsets.items()), len(offsets))
+    assert json.dumps(to_spark(dict(shuffled))) == text
+
+
+@pytest.mark.parametrize("given_", [{"t": 3}, {"t": {"x": 3}}, {"t": {"0": -1}}, {"t": {"0": "3"}}])
+def test_offsets_of_another_form_are_refused(given_: Any) -> None:
+    """A checkpoint of another source, for instance."""
+    with pytest.raises(ConfigError, match="the offset of a checkpoint"):
+        from_spark(given_)
+
+
+def test_the_engine_goes_before_the_options() -> None:
+    """All that is there if it says so; else all limits of the options, of which it can only know one."""
+    options = read_options(
+        {
+            "subscribe": "t",
+            "minOffsetsPerTrigger": "5",
+            "maxOffsetsPerTrigger": "70",
+            "maxBytesPerTrigger": "9000",
+            "maxTriggerDelay": "3s",
+        },
+        stream=True,
+    ).limits
+    assert options == Limits(70, 5, 3000, 9000)
+    assert limits_for(ReadAllAvailable(), options) == Limits()
+    assert limits_for(ReadMaxRows(7), options) == options._replace(max_offsets=7)
+    assert limits_for(ReadMinRows(7), options) == options._replace(min_offsets=7)
+    assert limits_for(ReadMaxBytes(7), options) == options._replace(max_bytes=7)
+    with pytest.raises(ConfigError, match="ReadMaxFiles"):
+        limits_for(ReadMaxFiles(7), options)

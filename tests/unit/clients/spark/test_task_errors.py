@@ -1,0 +1,80 @@
+"""Errors of tasks, out of what PySpark shows."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.clients.spark.task_errors import error_of
+from headrace.protocol import errors
+from headrace.protocol.errors import DataLossError, HeadraceError, MessageTooLargeError
+
+WORKER = """
+  An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "headrace/clients/pipeline/reading_io.py", line 110, in _read
+headrace.protocol.client_errors.LogTruncationError: the log has lost it
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "headrace/clients/spark/reading_io.py", line 70, in fetched
+    yield from fetch_arrow(ranges[number])
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "headrace.protocol.client_errors.DataLossError: t-0: 3 offsets are lost: gone",
+            DataLossError("t-0: 3 offsets are lost: gone"),
+        ),
+        ("headrace.protocol.errors.MessageTooLargeError: 9000 bytes", MessageTooLargeError("9000 bytes")),
+        ("ValueError: column 'topic' has a null", ValueError("column 'topic' has a null")),
+        ("TypeError: no", TypeError("no")),
+        ("headrace.protocol.client_errors.DataLossError: one\ntwo\n", DataLossError("one\ntwo")),
+        ("headrace.protocol.client_errors.DataLossError: ", DataLossError("")),
+    ],
+)
+@pytest.mark.parametrize(
+    "around",
+    [
+        "{}",
+        "Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times: " + "{}"
+        "\n\tat org.apache.spark.api.BasePythonRunner.x(PythonRunner.scala:572)\n\nDriver stacktrace:\n"
+        "\tat org.apache.spark.scheduler.DAGScheduler.y(DAGScheduler.scala:1)\nCaused by: java.lang.Z: z",
+    ],
+    ids=["python", "java"],
+)
+def test_the_error_is_of_its_class_and_says_the_same(line: str, expected: Exception, around: str) -> None:
+    """The last one of a chain, whatever Java says behind it."""
+    found = error_of(around.replace("{}", WORKER.replace("{}", line)))
+    assert type(found) is type(expected)
+    assert str(found) == str(expected)
+
+
+def test_an_error_that_needs_more_than_its_text_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its fields are not to be had."""
+
+    class NeedsMore(HeadraceError):
+        def __init__(self, text: str, more: int) -> None:
+            super().__init__(f"{text} {more}")
+
+    monkeypatch.setattr(errors, "NeedsMore", NeedsMore, raising=False)
+    found = error_of("headrace.protocol.client_errors.NeedsMore: ends at 5")
+    assert type(found) is HeadraceError
+    assert str(found) == "NeedsMore: ends at 5"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Job was cancelled",
+        "Traceback\nZeroDivisionError: division by zero",
+        "headrace.protocol.errors.No: x",
+    ],
+)
+def test_an_error_of_somebody_else_is_none_of_ours(text: str) -> None:
+    """It stays as Spark shows it."""
+    assert error_of(text) is None
