@@ -61,7 +61,7 @@ $(VENV)/.bench: $(STAMP)
 	@touch $@
 
 oracle: $(VENV)/.bench ## the same through real clients to Apache Kafka and headrace, writes docs/COMPATIBILITY.md (ONLY='kcat/*'; QUICK=1: a part, for CI)
-	@$(BIN)/python tests/oracle/run.py $(if $(QUICK),--quick,$(if $(ONLY),--only $(ONLY),--write)) $(ARGS)
+	@$(BIN)/python tests/oracle/run.py $(if $(QUICK),--quick,$(if $(ONLY),--only '$(ONLY)',--write)) $(ARGS)
 
 bench: $(VENV)/.bench ## beside Apache Kafka, an hour, writes docs/BENCHMARKS.md (QUICK=1: 9 min; ONLY=w1,w6)
 	@$(BIN)/python -m headrace.benchmarks $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(ARGS)

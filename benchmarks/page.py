@@ -177,7 +177,8 @@ METHOD = """\
   count: acks=all, idempotent, batch.size 65,536, linger 5 ms, 1,000 distinct values from a file. The time is
   the tool's; of the consumer without that of joining its group, which is of the new protocol
   (group.protocol=consumer: a classic one waits 3 s for its first members). It reads a topic {times} times,
-  whose batches `ProducerPerformance` made in both systems. The rows of confluent-kafka (queues as above,
+  whose batches `ProducerPerformance` made in both systems; a reading to which nothing came for half a minute
+  is told ("stalls" in the results) and made again, once. The rows of confluent-kafka (queues as above,
   acks=all, a callback for each record) tell the rate of the open loop, half of what the slower system reached
   through this client, but no more than the clients bear on their cores: {small:,} records/s of 100 B, and
   {large:,} of 1 KB. What was produced is read back through each system's own client, and counted.

@@ -45,18 +45,22 @@ def produce(session: Session, cell: Cell, spec: dict[str, Any]) -> dict[str, Any
 def consume(session: Session, cell: Cell, spec: dict[str, Any]) -> dict[str, Any]:
     """What ConsumerPerformance reached, so many `times` together, of what is loaded.
 
-    Errors: LostDataError.
+    `stalls`: 1 when nothing came at all once, and it was asked again. Errors: LostDataError.
     """
     system, loaded = session.systems[cell.system], session.preloaded[cell.system]
     order = {**spec, "count": loaded["count"]}
+    reports, stalls = [], 0
     with session.profiled(system):
-        reports = [session.tools.consume(system, loaded["topic"], order) for _ in range(spec["times"])]
-    for found in reports:
-        if found["records"] != loaded["count"]:
-            raise LostDataError(
-                f"{cell.name} read {found['records']} records of {loaded['count']}: {found['told']}"
-            )
-    return with_rates(in_turn(reports))
+        while len(reports) < spec["times"]:
+            found = session.tools.consume(system, loaded["topic"], order)
+            if not found["records"] and not stalls:
+                session.say(f"  {cell.name}: nothing came in {tools.PATIENCE_MS / 1000:.0f} s, once more")
+                stalls = 1
+            elif found["records"] != loaded["count"]:
+                raise LostDataError(f"{cell.name} read of {loaded['count']} records: {found['told']}")
+            else:
+                reports.append(found)
+    return {**with_rates(in_turn(reports)), "stalls": stalls}
 
 
 class KafkaTools:

@@ -100,6 +100,10 @@ class Committer:
                 self._is_running = True
         return done
 
+    def all_ended(self, deadline_ms: int) -> asyncio.Future[dict[TopicPartition, OffsetAndMetadata]] | None:
+        """Done when all that was submitted has ended, in whatever way; None: it has."""
+        return self.submit({}, deadline_ms) if self._is_running else None
+
     def close(self) -> None:
         """What has not gone out fails."""
         self._closed = ClosedError("the consumer was closed")

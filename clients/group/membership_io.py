@@ -293,13 +293,17 @@ class Membership:
 
     async def _commit_finished(self, deadline_ms: int) -> None:
         """Commit what the user has finished, and wait for it; a failure is logged."""
-        future = self._commit_news(deadline_ms)
+        # Where nothing is new, an auto-commit may be under way with all of it: it has to end as well.
+        future = self._commit_news(deadline_ms) or self._committer.all_ended(deadline_ms)
         if future is None:
             return
         try:
-            await future
+            async with asyncio.timeout(max(deadline_ms - self._hub.now_ms(), 0) / 1000):
+                await asyncio.shield(future)  # what is under way has more time than we
         except HeadraceError as error:
             log.warning("finished work was not committed: %s", error)
+        except TimeoutError:
+            log.warning("finished work was not committed in time")
 
     def _commit_news(self, deadline_ms: int) -> Committing | None:
         news: dict[TopicPartition, OffsetAndMetadata] = {}

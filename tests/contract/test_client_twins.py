@@ -363,7 +363,7 @@ def test_admin_looks_at_log_dirs(face: Face, topic: str) -> None:
     assert not admin.alter_replica_log_dirs({here: path}).errors
     refused = admin.alter_replica_log_dirs({here: "/no/such/dir", nowhere: path})
     assert isinstance(refused.errors[here], errors.LogDirNotFoundError)
-    assert isinstance(refused.errors[nowhere], errors.ReplicaNotAvailableError)
+    assert isinstance(refused.errors[nowhere], errors.UnknownTopicOrPartitionError)
 
 
 def test_admin_moves_leaders_and_replicas(face: Face) -> None:

@@ -206,6 +206,9 @@ class Faults:
         nodes = list(cluster.nodes.values())
         if self._is_taken():
             return
+        if cluster.plan.durability == "async":
+            # An answer under way tells of what may be lost by now: as if it came a moment earlier.
+            cluster.network.drop()
         cluster.rules.on_blackout()
         for process in (*nodes, *cluster.controllers.values()):
             if process.is_alive:

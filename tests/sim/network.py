@@ -37,6 +37,7 @@ class Network:
         self.weather = weather
         self.delivered = self.lost = 0
         self._random = world.stream("network")
+        self._era = 0
         self._cut: set[tuple[Hashable, Hashable]] = set()  # asked for members only, never iterated
         self._clogged_until: dict[tuple[Hashable, Hashable], int] = {}
         self._last_at: dict[tuple[Hashable, Hashable], int] = {}
@@ -68,6 +69,10 @@ class Network:
         """What is sent from now on arrives only after `duration_ms`."""
         self._clogged_until[source, target] = self.world.now_ms + duration_ms
 
+    def drop(self) -> None:
+        """What is under way never arrives, as when the switches lose their power, too."""
+        self._era += 1
+
     def heal(self) -> None:
         """All links work; the weather stays."""
         self._cut.clear()
@@ -87,4 +92,5 @@ class Network:
             at_ms = max(at_ms, self._last_at.get(link, 0))
             self._last_at[link] = at_ms
         self.delivered += 1
-        self.world.after(at_ms - now_ms, label, deliver)
+        era = self._era
+        self.world.after(at_ms - now_ms, label, lambda: deliver() if era == self._era else None)

@@ -115,6 +115,17 @@ def test_order() -> None:
     assert arrived == sorted(arrived)
 
 
+def test_what_is_under_way_is_dropped_and_nothing_else() -> None:
+    """As when the power fails everywhere."""
+    world = World(1)
+    network, arrived = Network(world), list[str]()
+    network.send(1, 2, "m", lambda: arrived.append("before"))
+    network.drop()
+    network.send(1, 2, "m", lambda: arrived.append("after"))
+    world.run(1000)
+    assert arrived == ["after"]
+
+
 def test_links_are_cut_one_way_and_clog() -> None:
     """A cut has a direction; separated sides hear nothing of each other; a clog delays; heal ends all."""
     assert messages(FAIR, prepare=lambda network: network.cut(1, 2))[0] == []

@@ -52,10 +52,12 @@ def versions_of(api: str) -> list[int]:
     return sorted(schema_name_map[api])
 
 
-def frame(api: str, version: int, fields: dict[str, Any], correlation: int = 1) -> bytes:
+def frame(
+    api: str, version: int, fields: dict[str, Any], correlation: int = 1, client_id: str = CLIENT_ID
+) -> bytes:
     """A whole request with its size in front."""
     body = _entity(load_request_schema(KEYS[api], version), fields)
-    return framed(request_frame(KEYS[api], version, body, correlation, CLIENT_ID))
+    return framed(request_frame(KEYS[api], version, body, correlation, client_id))
 
 
 def parsed(api: str, version: int, answer: bytes) -> dict[str, Any]:
@@ -65,10 +67,11 @@ def parsed(api: str, version: int, answer: bytes) -> dict[str, Any]:
 
 
 class Wire:
-    """One connection that asks and waits for each answer."""
+    """One connection that asks and waits for each answer. `client_id` is what it says that it is."""
 
     def __init__(self, bootstrap: str, timeout_s: float = TIMEOUT_S) -> None:
         host, port = bootstrap.rsplit(":", 1)
+        self.client_id = CLIENT_ID
         self._socket = socket.create_connection((host, int(port)), timeout_s)
         self._numbers = itertools.count(1)
 
@@ -80,7 +83,7 @@ class Wire:
 
     def ask(self, api: str, version: int, **fields: Any) -> dict[str, Any]:
         """Errors: Closed, TimeoutError."""
-        self._socket.sendall(frame(api, version, fields, next(self._numbers)))
+        self._socket.sendall(frame(api, version, fields, next(self._numbers), self.client_id))
         return parsed(api, version, self.answer())
 
     def send(self, data: bytes) -> None:

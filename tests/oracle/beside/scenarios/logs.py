@@ -208,7 +208,7 @@ def _note_epochs(asking: Asking, label: str) -> None:
     for epoch in range(ROUNDS + 2):
         part = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}
         topics = [{"topic": asking.scene.topic, "partitions": [part]}]
-        (topic,) = asking.ask("", "offset_for_leader_epoch", 4, replica_id=-1, topics=topics)["topics"]
+        (topic,) = asking.settled("", "offset_for_leader_epoch", 4, replica_id=-1, topics=topics)["topics"]
         told.append(topic["partitions"])
     asking.scene.note(label, told)
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..asking import Asking, batch
 from ..scene import Scene, scenario
-from ..wire import CLIENT_ID
 from .java_tools import CONFIGS, TOOLS, call, play
 
 if TYPE_CHECKING:
@@ -102,7 +101,8 @@ def throttled(scene: Scene) -> None:
     """Answers say that their client is to wait, and a fetch above the quota is empty; not how long."""
     with Asking(scene) as asking:
         asking.create()
-        name = CLIENT_ID
+        # what others have sent in the last seconds counts, too
+        name = asking.wire.client_id = scene.topic
         large, small = batch(90, key=b"k" * 85), batch(30, key=b"k" * 85)
         # the first of each is just below what the windows hold, the next one just above it
         quotas = {"producer_byte_rate": 1_000.0, "consumer_byte_rate": 1_000.0}
@@ -110,17 +110,23 @@ def throttled(scene: Scene) -> None:
         assert 10_200 < len(large) + len(small) < 13_000, len(small)
         altered(asking, "set", entity(client_id=name), **quotas)
         described(asking, "is set", ("client-id", EXACT, name), awaits="1000")
-        waits = []
-        for data in (large, small):
-            parts = [{"name": scene.topic, "partition_data": [{"index": 0, "records": data}]}]
-            found = asking.ask("", "produce", 9, acks=-1, timeout=10_000, topic_data=parts)
-            waits.append(found["throttle_time"] > 0)
-        scene.note("produce waits", waits)
-        wanted = ((0, large), (90, small))
-        told = [asking.fetch("", offset=offset, max_bytes=len(data)) for offset, data in wanted]
-        scene.note("fetch waits", [each["throttle_time"] > 0 for each in told])
-        scene.note("fetch tells", [len(each["responses"]) for each in told])
-        altered(asking, "unset", entity(client_id=name), **dict.fromkeys(quotas))
+        try:
+            _be_throttled(asking, large, small)
+        finally:
+            altered(asking, "unset", entity(client_id=name), **dict.fromkeys(quotas))
+
+
+def _be_throttled(asking: Asking, large: bytes, small: bytes) -> None:
+    scene, waits = asking.scene, []
+    for data in (large, small):
+        parts = [{"name": scene.topic, "partition_data": [{"index": 0, "records": data}]}]
+        found = asking.ask("", "produce", 9, acks=-1, timeout=10_000, topic_data=parts)
+        waits.append(found["throttle_time"] > 0)
+    scene.note("produce waits", waits)
+    wanted = ((0, large), (90, small))
+    told = [asking.fetch("", offset=offset, max_bytes=len(data)) for offset, data in wanted]
+    scene.note("fetch waits", [each["throttle_time"] > 0 for each in told])
+    scene.note("fetch tells", [len(each["responses"]) for each in told])
 
 
 @scenario("raw", "client metrics subscriptions")

@@ -288,4 +288,5 @@ def moves(scene: Scene) -> None:
         described(nodes[1], "under way", scene.topic)
         move("called off", (0, None))
         nodes[1].ask("none is left", "list_partition_reassignments", 0, topics=wanted, timeout=10_000)
+        nodes.until_placed(scene.topic, (1, (1,)), (2, (2,)))
         described(nodes[2], "called off", scene.topic)

@@ -199,6 +199,32 @@ def test_revoked_partitions_are_committed_before_the_callback(play: Play, kind: 
 
 
 @each_kind
+def test_a_commit_that_is_under_way_is_waited_for_before_the_callback(play: Play, kind: str) -> None:
+    """An auto-commit has all that is finished, and takes its time: what is given up before it has ended
+    would be read twice."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t", 2)
+        for partition in (0, 1):
+            fake.put("t", partition, *[b"x"] * 30)
+        seen: list[Any] = []
+
+        async def on_revoked(_consumer: Any, tps: Any) -> None:
+            seen.append((tps, fake.committed("g")))
+
+        first = member(cluster, kind, topics=None, auto_commit_interval_ms=100)
+        await first.subscribe("t", on_revoked=on_revoked)
+        fake.fail_next("OffsetCommit", Fault(delay_ms=10_000))
+        assert len(await read(first)) == 60
+        second = member(cluster, kind)
+        await until(lambda: seen, second, first)
+        (tps, committed), *_ = seen
+        assert {tp: committed.get(tuple(tp)) for tp in tps} == dict.fromkeys(tps, 30)
+
+    play(scenario)
+
+
+@each_kind
 def test_a_member_that_does_not_poll_leaves_and_loses(play: Play, kind: str) -> None:
     """Its commits fail, it hears of it, and comes back."""
 
