@@ -56,6 +56,7 @@ LOOK_S = 0.5
 # What a row is taken to have at most when a short range says how much to ask for at first.
 _ROW_BYTES = 1024
 _LEAST_FETCH_BYTES = 64 << 10
+CREATED_AGAIN = "the topic was created again"
 LOST = (DataLossError, LogTruncationError, NoOffsetError, OffsetOutOfRangeError)
 
 
@@ -201,7 +202,7 @@ class _RangeReader:
         elif isinstance(error, LogTruncationError) and error.divergent_offset != NO_OFFSET:
             start = min(start, error.divergent_offset)
         is_other = isinstance(error, NoOffsetError)
-        return Loss(cut.tp, start, self.position, "the topic was created again" if is_other else str(error))
+        return Loss(cut.tp, start, self.position, CREATED_AGAIN if is_other else str(error))
 
     def _fill(self, gathering: Gathering) -> None:
         """Until it is full, or the range is read."""
