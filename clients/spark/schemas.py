@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from ..arrow.layout import projection
@@ -30,11 +31,17 @@ def schema_of(columns: Iterable[str] | None, *, include_headers: bool) -> tuple[
     return names, ", ".join(f"`{name}` {_TYPES[name]}" for name in names)
 
 
-def checked_columns(schema: Any) -> list[str]:
-    """The names of a pyspark StructType, which has columns of the layout. Errors: TypeError, ValueError."""
+def arrow_schema(schema: Any) -> Any:
+    """A pyspark StructType as Arrow has it. PySpark 4 wants to be told of which zone the times are."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    found = to_arrow_schema(schema, timezone="UTC")
+    is_asked = "timezone" in inspect.signature(to_arrow_schema).parameters
+    return to_arrow_schema(schema, **({"timezone": "UTC"} if is_asked else {}))
+
+
+def checked_columns(schema: Any) -> list[str]:
+    """The names of a pyspark StructType, which has columns of the layout. Errors: TypeError, ValueError."""
+    found = arrow_schema(schema)
     wanted = projection(found.names).schema
     for name in found.names:
         if not found.field(name).type.equals(wanted.field(name).type):

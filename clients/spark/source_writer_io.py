@@ -18,6 +18,7 @@ from ...protocol.errors import ConfigError
 from ..pipeline.sink_io import Sink
 from ..pipeline.sink_options import checked_names, write_options
 from ..pipeline.writing_io import prepare_arrow, write_arrow
+from .schemas import arrow_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,14 +42,12 @@ class Delivery(NamedTuple):
 
 def delivery(given: Mapping[str, str], schema: Any) -> Delivery:
     """Checked, for the columns of a pyspark StructType. Errors: ConfigError, TypeError, ValueError."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     own = {name: value for name, value in given.items() if name.lower() == "exactlyonce"}
     text = "".join(own.values()).strip().lower() or "true"
     if text not in ("true", "false"):
         raise ConfigError(f"exactlyOnce must be true or false, not {text!r}")
     options = write_options({name: value for name, value in given.items() if name not in own})
-    checked_names(to_arrow_schema(schema, timezone="UTC").empty_table(), options.topic)
+    checked_names(arrow_schema(schema).empty_table(), options.topic)
     return Delivery(options, text == "true")
 
 

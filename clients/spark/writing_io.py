@@ -10,6 +10,7 @@ from ..pipeline.sink_io import Sink
 from ..pipeline.sink_options import checked_names, write_options
 from ..pipeline.writing_io import prepare_arrow, write_arrow
 from ..pipeline.written import WriteReport
+from .schemas import arrow_schema
 from .task_errors import readable
 
 if TYPE_CHECKING:
@@ -77,9 +78,7 @@ def write_batch(df: Any, batch_id: int, *, query: str, **options: Any) -> bool:
 
 def _check_columns(df: Any, options: WriteOptions) -> None:
     """Before any task runs. Errors: TypeError, ValueError."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    checked_names(to_arrow_schema(df.schema).empty_table(), options.topic)
+    checked_names(arrow_schema(df.schema).empty_table(), options.topic)
 
 
 def _message(content: Any) -> Any:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import headrace
 import pytest
 from pyspark.errors import PySparkException
 
@@ -48,6 +49,15 @@ class Topics:
 def topics(spark: Any, cluster: Any) -> Topics:
     """Those of the cluster."""
     return Topics(spark, cluster)
+
+
+def test_the_functions_write_here_too(spark: Any, topics: Topics, topic: Callable[..., str]) -> None:
+    """`headrace.spark.write` of rows with times, at least once."""
+    name = topic(1)
+    columns = "cast(id as string) as value", "timestamp_millis(1700000000000 + id) as timestamp"
+    rows, at = spark.range(3).selectExpr(*columns), {"kafka.bootstrap.servers": topics.cluster.bootstrap}
+    assert headrace.spark.write(rows, topic=name, **at).rows == 3
+    assert topics.numbers(name) == [0, 1, 2]
 
 
 def test_what_is_written_is_read(spark: Any, topics: Topics, topic: Callable[..., str]) -> None:
