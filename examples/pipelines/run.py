@@ -43,7 +43,7 @@ def run(name: str, out: Path, given: str | None) -> bool:
     """Whether it went well; else the end of its log is shown."""
     environment, program, plot = PIPELINES[name]
     for needed in {".venv", environment}:
-        done = subprocess.run(["make", "--no-print-directory", f"{needed}/.ready"], cwd=ROOT, check=False)
+        done = subprocess.run(["make", "--silent", f"{needed}/.ready"], cwd=ROOT, check=False)
         if done.returncode != 0:
             return False
     out.mkdir(parents=True, exist_ok=True)
