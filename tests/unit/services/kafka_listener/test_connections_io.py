@@ -24,6 +24,7 @@ from headrace.protocol.messages.data import (
     ProduceResponse,
     TopicMetadata,
 )
+from headrace.services.kafka_listener import connection_io
 from headrace.services.kafka_listener.connection_io import TURN_CALLS
 from kafka_listener_rig import TOPIC, TOPIC_ID, WireClient, listening
 from kafka_wire import example_request, framed, request_frame, request_head
@@ -513,6 +514,7 @@ def test_answers_of_a_turn_go_out_together() -> None:
 
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(os, "writev", counted)
+                patch.setattr(connection_io, "TURN_S", 60)  # on a busy machine a turn would be over before
                 for number in range(5):
                     assert (await client.answer(API_VERSIONS, 3))[0] == number
             assert len(writes) == 1
