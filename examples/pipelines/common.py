@@ -31,9 +31,10 @@ def send_log(bootstrap: str, lines: Sequence[bytes], topic: str = LINES) -> int:
 
 
 def create(cluster: headrace.LocalCluster, *topics: str) -> None:
-    """With PARTITIONS each."""
+    """With PARTITIONS each. A log's lines have the times of their requests: retention would take old ones."""
+    made = (headrace.NewTopic(name, PARTITIONS, configs={"retention.ms": "-1"}) for name in topics)
     with cluster.admin() as admin:
-        admin.create_topics(*(headrace.NewTopic(name, PARTITIONS) for name in topics)).raise_for_errors()
+        admin.create_topics(*made).raise_for_errors()
 
 
 def arguments(description: str) -> argparse.Namespace:

@@ -67,6 +67,7 @@ def topic(cluster: Any) -> Callable[..., str]:
 
     def make(partitions: int = 2, **configs: Any) -> str:
         name = f"t{next(_numbers)}"
+        configs = {"retention.ms": "-1", **configs}  # records have old times
         made = cluster.admin().create_topics(NewTopic(name, partitions, configs=configs))
         made.raise_for_errors()
         return name

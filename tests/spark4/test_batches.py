@@ -191,7 +191,7 @@ def test_a_topic_that_is_created_again_between_plan_and_read(
     admin.delete_topics(name).raise_for_errors()
     from headrace import NewTopic
 
-    admin.create_topics(NewTopic(name, 1)).raise_for_errors()
+    admin.create_topics(NewTopic(name, 1, configs={"retention.ms": "-1"})).raise_for_errors()
     topics.put(name, range(100, 130))
     assert topics.numbers(name) == list(range(100, 130))  # from here on the nodes know it
     with pytest.raises(Exception, match=r"(?s)DataLossError.*created again"):
